@@ -1,0 +1,114 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// Every target is built the same way: language mode 6, imports internal unless a signature shows them, and no warning
+/// left standing.
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("ExistentialAny"),
+    .treatAllWarnings(as: .error),
+]
+
+let nio: Target.Dependency = .product(name: "NIOCore", package: "swift-nio")
+let nioPosix: Target.Dependency = .product(name: "NIOPosix", package: "swift-nio")
+let nioEmbedded: Target.Dependency = .product(name: "NIOEmbedded", package: "swift-nio")
+let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+let lifecycle: Target.Dependency = .product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+
+func module(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .target(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+func suite(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+let package = Package(
+    name: "upstream-worker",
+    platforms: [.macOS(.v15)],
+    products: [
+        .library(name: "UpstreamKit", targets: ["UpstreamKit"]),
+        .executable(name: "upstream-worker", targets: ["CLI"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: [.defaults, "YAML"]),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+    ],
+    targets: [
+        // The C libraries: a module map and a shim of static inline functions each.
+        .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CLibXML2", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
+        .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
+
+        // The vocabulary, and what everything reports with.
+        module("UpstreamKit"),
+        module("Telemetry", [logging]),
+        module("Digests", ["COpenSSL"]),
+
+        // The wire.
+        module("TLSWire", ["COpenSSL", nio]),
+        module("XMLWire", ["CLibXML2", nio]),
+        module("XMPP", ["UpstreamKit", "Digests", "XMLWire"]),
+        module(
+            "XMPPSession",
+            ["UpstreamKit", "Telemetry", "TLSWire", "XMLWire", "XMPP", "Pipeline", nio, nioPosix, logging]
+        ),
+
+        // The database.
+        module("Postgres", ["CLibPQ"]),
+        module("MessageStore", ["UpstreamKit", "Postgres", "Pipeline", "Digests"]),
+
+        // The core: batches, dispatch, and the ports the other two sides meet at.
+        module("Pipeline", ["UpstreamKit", "Telemetry", logging]),
+        module("Handlers", ["UpstreamKit", "Pipeline"]),
+
+        // The programs.
+        module("CCSEmulator", ["TLSWire", "XMLWire", nio, nioPosix, logging]),
+        module(
+            "Worker",
+            [
+                "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession", "Postgres",
+                "MessageStore", "Pipeline", "Handlers", nio, nioPosix, logging, lifecycle,
+                .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "Yams", package: "Yams"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+            ]
+        ),
+        .executableTarget(
+            name: "CLI",
+            dependencies: [
+                "Worker", "CCSEmulator",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: strict
+        ),
+
+        suite("UpstreamKitTests", ["UpstreamKit"]),
+        suite("TelemetryTests", ["Telemetry", logging]),
+        suite("DigestsTests", ["Digests"]),
+        suite("TLSWireTests", ["TLSWire", nio, nioPosix, nioEmbedded]),
+        suite("XMLWireTests", ["XMLWire", nio, nioEmbedded]),
+        suite("XMPPTests", ["XMPP", "XMLWire", "UpstreamKit", "Digests"]),
+        suite("XMPPSessionTests", ["XMPPSession", "Pipeline", "Telemetry", nio, nioEmbedded, logging]),
+        suite("PostgresTests", ["Postgres"]),
+        suite("MessageStoreTests", ["MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests"]),
+        suite("PipelineTests", ["Pipeline", "Telemetry", "UpstreamKit", logging]),
+        suite("HandlersTests", ["Handlers", "UpstreamKit", "Pipeline"]),
+        suite("WorkerTests", ["Worker", "Telemetry", logging]),
+        suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", "XMLWire", nio, nioPosix, nioEmbedded]),
+        suite(
+            "IntegrationTests",
+            [
+                "Worker", "CCSEmulator", "Postgres", "MessageStore", "Pipeline", "XMPPSession", "XMPP", "TLSWire",
+                "Telemetry", "UpstreamKit", nio, nioPosix, logging,
+            ]
+        ),
+    ]
+)

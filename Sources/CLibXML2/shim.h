@@ -1,0 +1,14 @@
+#ifndef UPSTREAM_CLIBXML2_SHIM_H
+#define UPSTREAM_CLIBXML2_SHIM_H
+
+/* Debian builds libxml2 with ICU, and <libxml/encoding.h> then includes <unicode/...>, whose types clash with the
+   ICU module inside Foundation wherever one compile sees both ("'UErrorCode' has different definitions in different
+   modules", on clean builds only). Only trailing fields of an encoder struct that Swift never touches depend on it. */
+#include <libxml/xmlversion.h>
+#undef LIBXML_ICU_ENABLED
+
+#include <libxml/parser.h>
+#include <libxml/parserInternals.h>
+#include <libxml/xmlerror.h>
+
+#endif

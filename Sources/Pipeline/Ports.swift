@@ -1,0 +1,64 @@
+package import UpstreamKit
+
+/// The way back to the connection that delivered a message.
+///
+/// Calls may come from any thread and must not block.
+package protocol AckSink: AnyObject, Sendable {
+    /// The transactions that hold these copies have committed.
+    ///
+    /// The sink acks those whose ``IncomingMessage/isAcked`` is true, each exactly once on its own connection, or counts
+    /// them as `connection_gone`; and it takes all of them off its in-flight account.
+    func settled(_ messages: [IncomingMessage])
+}
+
+/// What became of one delivered copy, once its transaction has committed (`upstream_messages_total{outcome}`).
+package enum StoreOutcome: UInt8, CaseIterable, Sendable {
+    /// New: in the ledger and in `messages`.
+    case stored
+    /// Known, with the same content.
+    case duplicate
+    /// Known, with other content: in `conflicts`.
+    case conflict
+    /// In `quarantine`.
+    case quarantined
+}
+
+/// Why a batch could not be committed.
+package struct StoreError: Error, Sendable {
+    /// What the failure asks for.
+    package enum Kind: Sendable {
+        /// The database can't commit now; whether the batch has been committed may be unknown. Wait and commit the
+        /// same batch again.
+        case unavailable
+        /// The content of at least one row was refused, and nothing of the batch's new rows is committed. Bisect.
+        case refused
+    }
+
+    /// What the failure asks for.
+    package var kind: Kind
+    /// The SQLSTATE, five characters, or nil where the server gave none.
+    package var sqlState: String?
+    /// What to log.
+    ///
+    /// Holds no row content.
+    package var message: String
+
+    package init(kind: Kind, sqlState: String?, message: String) {
+        self.kind = kind
+        self.sqlState = sqlState
+        self.message = message
+    }
+}
+
+/// The database side of the receive path.
+///
+/// One value is one writer with a connection of its own.
+package protocol MessageWriter: Sendable {
+    /// Commits a batch and tells what became of each copy, in the batch's order.
+    ///
+    /// Idempotent: a batch whose earlier commit went through, though its reply was lost, gives the outcomes that the
+    /// lost reply would have given.
+    ///
+    /// - Throws: ``StoreError``
+    func commit(_ batch: [IncomingMessage]) async throws(StoreError) -> [StoreOutcome]
+}
