@@ -1,0 +1,91 @@
+import COpenSSL
+import NIOCore
+
+/// The transport as OpenSSL sees it: reads take from the bytes lent for one call, writes collect in one buffer.
+///
+/// OpenSSL's own memory BIO copies everything once more and never gives back what it has grown to.
+///
+/// The BIO holds an unretained pointer to this object; the ``TLSConnection`` that owns both frees the BIO first.
+final class CiphertextBIO {
+    /// What OpenSSL has written since ``takeOutput()``.
+    private(set) var output = ByteBuffer()
+    /// What OpenSSL has not read yet of the bytes lent by ``lend(_:_:)``; empty outside of it.
+    private var input = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// The certificate that was refused, if one was.
+    var verificationFailure: VerificationFailure?
+
+    /// A BIO over this object; the caller owns it.
+    func makeBIO() throws(TLSError) -> OpaquePointer {
+        guard let method = Self.method, let bio = BIO_new(method) else { throw .internalFailure("a BIO") }
+        BIO_set_data(bio, Unmanaged.passUnretained(self).toOpaque())
+        BIO_set_init(bio, 1)
+        return bio
+    }
+
+    /// Lends ciphertext to OpenSSL for the length of `body`.
+    ///
+    /// OpenSSL reads until there is no more, unless the connection has failed or ended, and then the rest is of no use.
+    func lend<Result>(_ ciphertext: ByteBuffer, _ body: () -> Result) -> Result {
+        ciphertext.withUnsafeReadableBytes { bytes in
+            self.input = bytes
+            defer { self.input = UnsafeRawBufferPointer(start: nil, count: 0) }
+            return body()
+        }
+    }
+
+    /// Makes room for ciphertext that is about to be written.
+    func reserveOutput(_ bytes: Int) {
+        self.output.reserveCapacity(minimumWritableBytes: bytes)
+    }
+
+    /// What OpenSSL has written, nil if nothing; the memory goes with it.
+    func takeOutput() -> ByteBuffer? {
+        guard self.output.readableBytes > 0 else { return nil }
+        let output = self.output
+        self.output = ByteBuffer()
+        return output
+    }
+
+    private func read(into target: UnsafeMutableRawPointer, atMost wanted: Int) -> Int {
+        let count = min(wanted, self.input.count)
+        guard count > 0, let base = self.input.baseAddress else { return 0 }
+        target.copyMemory(from: base, byteCount: count)
+        self.input = UnsafeRawBufferPointer(rebasing: self.input[count...])
+        return count
+    }
+
+    private func write(_ bytes: UnsafeRawBufferPointer) {
+        self.output.writeBytes(bytes)
+    }
+
+    /// The kind of BIO, made once for the process and never freed.
+    private nonisolated(unsafe) static let method: OpaquePointer? = {
+        guard let method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "ByteBuffer") else { return nil }
+        BIO_meth_set_read_ex(method) { bio, target, wanted, read in
+            upstream_bio_clear_retry(bio)
+            guard let data = BIO_get_data(bio), let target, let read else { return 0 }
+            let count = Unmanaged<CiphertextBIO>.fromOpaque(data)._withUnsafeGuaranteedRef {
+                $0.read(into: target, atMost: wanted)
+            }
+            read.pointee = count
+            if count == 0 {
+                upstream_bio_want_read(bio)
+            }
+            return count > 0 ? 1 : 0
+        }
+        BIO_meth_set_write_ex(method) { bio, source, count, written in
+            upstream_bio_clear_retry(bio)
+            guard let data = BIO_get_data(bio), let source, let written else { return 0 }
+            Unmanaged<CiphertextBIO>.fromOpaque(data)._withUnsafeGuaranteedRef {
+                $0.write(UnsafeRawBufferPointer(start: source, count: count))
+            }
+            written.pointee = count
+            return 1
+        }
+        BIO_meth_set_ctrl(method) { _, command, _, _ in
+            // Writes go straight to the buffer, so a flush is done before it is asked for. Nothing else is supported.
+            command == BIO_CTRL_FLUSH ? 1 : 0
+        }
+        return method
+    }()
+}

@@ -1,0 +1,59 @@
+import COpenSSL
+
+/// The name a server's certificate is compared with (RFC 9525 §6.1).
+enum ReferenceIdentity: Sendable, Hashable {
+    /// A host name, without a final dot; compared with DNS names and sent as SNI.
+    case host(String)
+    /// An address; compared with IP names, no SNI is sent.
+    case address(String)
+
+    /// Tells a host name from an address.
+    init(_ serverName: String) throws(TLSError) {
+        guard !serverName.isEmpty, serverName.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            throw TLSError(
+                .misconfigured,
+                "the server name \"\(serverName)\" is no host name: use ASCII, international names as xn-- labels"
+            )
+        }
+        var name = serverName
+        if name.hasPrefix("["), name.hasSuffix("]") {
+            name = String(name.dropFirst().dropLast())
+        }
+        // Owned here, freed at once: only whether it parses counts.
+        if let address = a2i_IPADDRESS(name) {
+            ASN1_OCTET_STRING_free(address)
+            self = .address(name)
+            return
+        }
+        ERR_clear_error()
+        if name.hasSuffix(".") {
+            name.removeLast()
+        }
+        guard !name.isEmpty, name.utf8.count <= 253 else {
+            throw TLSError(.misconfigured, "the server name \"\(serverName)\" is no host name")
+        }
+        self = .host(name)
+    }
+
+    /// The name or address.
+    var name: String {
+        switch self {
+        case .host(let name), .address(let name): name
+        }
+    }
+
+    /// Makes `ssl` expect this identity; the strings are copied.
+    func apply(to ssl: OpaquePointer) throws(TLSError) {
+        switch self {
+        case .host(let name):
+            SSL_set_hostflags(ssl, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))
+            guard SSL_set1_host(ssl, name) == 1, upstream_ssl_set_sni(ssl, name) == 1 else {
+                throw TLSError(.misconfigured, "the server name \"\(name)\" can't be used for TLS")
+            }
+        case .address(let address):
+            guard X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), address) == 1 else {
+                throw TLSError(.misconfigured, "the address \"\(address)\" can't be used for TLS")
+            }
+        }
+    }
+}

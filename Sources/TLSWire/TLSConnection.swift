@@ -1,0 +1,218 @@
+import COpenSSL
+import NIOCore
+
+/// One connection's SSL object: ciphertext in, plaintext out, and the reverse.
+///
+/// Decides nothing.
+///
+/// Lives on its event loop; not thread-safe.
+final class TLSConnection {
+    /// What a piece of ciphertext has brought.
+    struct Received {
+        /// The handshake was finished with it.
+        var completedHandshake = false
+        /// The application data in it.
+        var plaintext: ByteBuffer?
+        /// What comes after the data.
+        var end = End.more
+    }
+
+    /// How a piece of ciphertext ends.
+    enum End {
+        /// More is to come.
+        case more
+        /// The peer's close_notify.
+        case closeNotify
+        /// The connection is broken; an alert may lie in the output.
+        case failed(TLSError)
+    }
+
+    /// What became of a step of the handshake.
+    enum HandshakeStep {
+        /// The peer's answer is awaited.
+        case incomplete
+        /// Done, the peer is verified.
+        case complete
+        /// Failed; an alert may lie in the output.
+        case failed(TLSError)
+    }
+
+    /// What became of an attempt to encrypt.
+    enum WriteStep {
+        /// So many bytes were taken.
+        case wrote(Int)
+        /// Nothing can be written before the peer has sent the rest of a handshake message.
+        case blocked
+        /// The connection is broken.
+        case failed(TLSError)
+    }
+
+    /// The largest plaintext of one record (RFC 8446 §5.1).
+    static let maximumRecord = 16_384
+    /// What a record adds to its plaintext at most: header, explicit nonce, content type, tag.
+    static let recordOverhead = 5 + 8 + 1 + 16
+
+    /// Kept for the callbacks whose arguments it owns.
+    let context: TLSContext
+    /// The SSL, owned, freed in deinit together with its BIO.
+    let ssl: OpaquePointer
+    private let transport: CiphertextBIO
+
+    init(_ context: TLSContext) throws(TLSError) {
+        ERR_clear_error()
+        guard let ssl = SSL_new(context.handle) else { throw .internalFailure("a TLS connection") }
+        self.context = context
+        self.ssl = ssl
+        self.transport = CiphertextBIO()
+        // One BIO for both directions: SSL_set_bio takes the one reference over.
+        let bio = try self.transport.makeBIO()
+        SSL_set_bio(ssl, bio, bio)
+        switch context.role {
+        case .client(let identity):
+            try identity.apply(to: ssl)
+            SSL_set_ex_data(ssl, 0, Unmanaged.passUnretained(self.transport).toOpaque())
+            SSL_set_verify(ssl, SSL_VERIFY_PEER, Self.noteRefusedCertificate)
+            SSL_set_connect_state(ssl)
+        case .server:
+            SSL_set_verify(ssl, SSL_VERIFY_NONE, nil)
+            SSL_set_accept_state(ssl)
+        }
+    }
+
+    deinit {
+        SSL_free(self.ssl)
+    }
+
+    /// Whether this is the verifying side.
+    var isClient: Bool {
+        self.context.role != .server
+    }
+
+    /// Takes the handshake as far as it goes without more from the peer.
+    func handshake() -> HandshakeStep {
+        ERR_clear_error()
+        let result = SSL_do_handshake(self.ssl)
+        if result == 1 {
+            return .complete
+        }
+        switch SSL_get_error(self.ssl, result) {
+        case SSL_ERROR_WANT_READ:
+            return .incomplete
+        default:
+            let failure = OpenSSLFailure.take()
+            if case .client(let identity) = self.context.role, let refused = self.transport.verificationFailure {
+                return .failed(refused.error(serverName: identity.name))
+            }
+            return .failed(.handshake(failure, isClient: self.isClient))
+        }
+    }
+
+    /// Takes ciphertext in and gives everything it holds.
+    func receive(_ ciphertext: ByteBuffer, handshaking: Bool, allocator: ByteBufferAllocator) -> Received {
+        self.transport.lend(ciphertext) {
+            var received = Received()
+            if handshaking {
+                switch self.handshake() {
+                case .incomplete:
+                    return received
+                case .complete:
+                    received.completedHandshake = true
+                case .failed(let error):
+                    received.end = .failed(error)
+                    return received
+                }
+            }
+            var plaintext = allocator.buffer(capacity: ciphertext.readableBytes)
+            received.end = self.decrypt(into: &plaintext)
+            received.plaintext = plaintext.readableBytes > 0 ? plaintext : nil
+            return received
+        }
+    }
+
+    /// Decrypts until OpenSSL wants more.
+    private func decrypt(into plaintext: inout ByteBuffer) -> End {
+        // Plaintext is never longer than its ciphertext; more room is needed only for a record begun in earlier pieces.
+        var end: End?
+        while end == nil {
+            let room = max(plaintext.writableBytes, Int(SSL_pending(self.ssl)), 1)
+            plaintext.writeWithUnsafeMutableBytes(minimumWritableBytes: room) { target in
+                var filled = 0
+                while filled < target.count, let base = target.baseAddress {
+                    var count = 0
+                    ERR_clear_error()
+                    let result = SSL_read_ex(self.ssl, base + filled, target.count - filled, &count)
+                    guard result == 1 else {
+                        end = self.endOfReading(result)
+                        break
+                    }
+                    filled += count
+                }
+                return filled
+            }
+        }
+        return end ?? .more
+    }
+
+    private func endOfReading(_ result: Int32) -> End {
+        switch SSL_get_error(self.ssl, result) {
+        case SSL_ERROR_WANT_READ:
+            .more
+        case SSL_ERROR_ZERO_RETURN:
+            .closeNotify
+        default:
+            .failed(.established(OpenSSLFailure.take(), isClient: self.isClient))
+        }
+    }
+
+    /// Makes room for the ciphertext of so much plaintext.
+    func reserveOutput(plaintext count: Int) {
+        let records = count / Self.maximumRecord + 1
+        self.transport.reserveOutput(count + records * Self.recordOverhead)
+    }
+
+    /// Encrypts at most one record.
+    func write(_ bytes: UnsafeRawBufferPointer) -> WriteStep {
+        var count = 0
+        ERR_clear_error()
+        let result = SSL_write_ex(self.ssl, bytes.baseAddress, min(bytes.count, Self.maximumRecord), &count)
+        if result == 1 {
+            return .wrote(count)
+        }
+        switch SSL_get_error(self.ssl, result) {
+        case SSL_ERROR_WANT_READ:
+            return .blocked
+        default:
+            return .failed(.established(OpenSSLFailure.take(), isClient: self.isClient))
+        }
+    }
+
+    /// Puts close_notify into the output, once.
+    func sayGoodbye() {
+        ERR_clear_error()
+        // Fails only in the middle of a post-handshake message; the peer then sees the connection end without it.
+        _ = SSL_shutdown(self.ssl)
+        ERR_clear_error()
+    }
+
+    /// What is to be sent to the peer, nil if nothing.
+    func takeOutput() -> ByteBuffer? {
+        self.transport.takeOutput()
+    }
+
+    /// How much is to be sent to the peer.
+    var outputBytes: Int {
+        self.transport.output.readableBytes
+    }
+
+    /// Keeps what the error message needs, and lets OpenSSL's verdict stand.
+    private static let noteRefusedCertificate: SSL_verify_cb = { accepted, store in
+        guard accepted == 0, let store else { return accepted }
+        let ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
+        if let ssl, let transport = SSL_get_ex_data(OpaquePointer(ssl), 0) {
+            Unmanaged<CiphertextBIO>.fromOpaque(transport)._withUnsafeGuaranteedRef {
+                $0.verificationFailure = VerificationFailure(store)
+            }
+        }
+        return 0
+    }
+}

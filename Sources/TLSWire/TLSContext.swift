@@ -1,0 +1,228 @@
+import COpenSSL
+import NIOCore
+
+/// What all connections of one kind share: trusted authorities, certificate, versions, limits.
+///
+/// Made once per sender or listener, for reading the authorities is the costly part. OpenSSL counts references to an
+/// SSL_CTX atomically and does not change it after set-up, hence `@unchecked`.
+package final class TLSContext: @unchecked Sendable {
+    /// Which side of the handshake connections of this context take.
+    enum Role: Sendable, Hashable {
+        /// The side that verifies; the identity is what it expects.
+        case client(ReferenceIdentity)
+        /// The side that shows a certificate.
+        case server
+    }
+
+    /// The SSL_CTX, owned, freed in deinit.
+    let handle: OpaquePointer
+    /// The side taken.
+    let role: Role
+    /// Bounds the handshake.
+    let handshakeTimeout: TimeAmount
+    /// Bounds the wait for the peer's close_notify.
+    let closeTimeout: TimeAmount
+    /// The server's protocol list in wire form; OpenSSL's callback reads it, so it stays at one address until deinit.
+    private let serverProtocols: UnsafeMutablePointer<ProtocolList>?
+
+    private init(
+        _ role: Role,
+        alpn: [String],
+        handshakeTimeout: TimeAmount,
+        closeTimeout: TimeAmount
+    ) throws(TLSError) {
+        let wire = try ProtocolList.wireForm(alpn)
+        ERR_clear_error()
+        let method = role == .server ? TLS_server_method() : TLS_client_method()
+        guard let handle = SSL_CTX_new(method) else { throw .internalFailure("a TLS context") }
+        self.handle = handle
+        self.role = role
+        self.handshakeTimeout = handshakeTimeout
+        self.closeTimeout = closeTimeout
+        if role == .server, !wire.isEmpty {
+            let list = UnsafeMutablePointer<ProtocolList>.allocate(capacity: 1)
+            list.initialize(to: ProtocolList(wire))
+            self.serverProtocols = list
+        } else {
+            self.serverProtocols = nil
+        }
+        try self.applyCommonSettings(clientProtocols: role == .server ? [] : wire)
+    }
+
+    deinit {
+        SSL_CTX_free(self.handle)
+        if let list = self.serverProtocols {
+            list.pointee.free()
+            list.deinitialize(count: 1)
+            list.deallocate()
+        }
+    }
+
+    /// A context for connections to one server name.
+    ///
+    /// Throws ``TLSError/Code/misconfigured`` for a name, an authority file or a protocol list that can't be used.
+    package static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
+        let context = try TLSContext(
+            .client(ReferenceIdentity(configuration.serverName)),
+            alpn: configuration.alpn,
+            handshakeTimeout: configuration.handshakeTimeout,
+            closeTimeout: configuration.closeTimeout
+        )
+        try context.setVersions(.v1_2, .v1_3)
+        try context.load(configuration.trust)
+        return context
+    }
+
+    /// A context for a listener.
+    ///
+    /// Throws ``TLSError/Code/misconfigured`` for a certificate or key that can't be used, or that don't belong together.
+    package static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
+        let context = try TLSContext(
+            .server,
+            alpn: configuration.alpn,
+            handshakeTimeout: configuration.handshakeTimeout,
+            closeTimeout: configuration.closeTimeout
+        )
+        if let level = configuration.securityLevel {
+            SSL_CTX_set_security_level(context.handle, level)
+        }
+        try context.setVersions(configuration.minimumVersion, configuration.maximumVersion)
+        try context.load(certificateChain: configuration.certificateChain, privateKey: configuration.privateKey)
+        return context
+    }
+
+    private func applyCommonSettings(clientProtocols: [UInt8]) throws(TLSError) {
+        SSL_CTX_set_options(
+            self.handle,
+            upstream_ssl_op_no_compression | upstream_ssl_op_no_renegotiation | upstream_ssl_op_no_ticket
+                | upstream_ssl_op_server_preference
+        )
+        // Sessions are never resumed: connections are few and long, and tickets would cost memory on each.
+        upstream_ssl_ctx_set_session_cache_mode(self.handle, Int(SSL_SESS_CACHE_OFF))
+        SSL_CTX_set_num_tickets(self.handle, 0)
+        // RELEASE_BUFFERS: an idle connection holds no record buffers (2 x 17 KB). PARTIAL_WRITE and MOVING_WRITE_BUFFER:
+        // SSL_write takes one record at a time, from wherever the bytes lie when it is called again.
+        upstream_ssl_ctx_set_mode(
+            self.handle,
+            Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_ENABLE_PARTIAL_WRITE)
+                | Int(SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)
+        )
+        // Forward secrecy and authenticated encryption only (RFC 9325 §4.2); the TLS 1.3 suites are all of that kind.
+        if case .client = self.role {
+            guard SSL_CTX_set_cipher_list(self.handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM") == 1 else {
+                throw .internalFailure("a list of cipher suites")
+            }
+        }
+        // Copies the list; 0 is success here.
+        if !clientProtocols.isEmpty,
+            SSL_CTX_set_alpn_protos(self.handle, clientProtocols, UInt32(clientProtocols.count)) != 0
+        {
+            throw .internalFailure("a list of application protocols")
+        }
+        if let list = self.serverProtocols {
+            SSL_CTX_set_alpn_select_cb(self.handle, ProtocolList.select, list)
+        }
+    }
+
+    private func setVersions(_ minimum: TLSVersion, _ maximum: TLSVersion) throws(TLSError) {
+        guard minimum <= maximum, upstream_ssl_ctx_set_versions(self.handle, minimum.rawValue, maximum.rawValue) == 1
+        else {
+            throw TLSError(.misconfigured, "the TLS versions \(minimum) to \(maximum) can't be set")
+        }
+    }
+
+    private func load(_ trust: TLSTrust) throws(TLSError) {
+        ERR_clear_error()
+        let source: PEMSource
+        switch trust {
+        case .system:
+            guard SSL_CTX_set_default_verify_paths(self.handle) == 1 else {
+                throw .internalFailure("the system's trust store")
+            }
+            return
+        case .file(let path):
+            source = .file(path)
+        case .pem(let bytes):
+            source = .bytes(bytes)
+        }
+        // The store stays the context's; it takes a reference to each certificate.
+        let store = SSL_CTX_get_cert_store(self.handle)
+        _ = try source.forEachCertificate("tls.ca_file") { _, certificate throws(TLSError) in
+            guard X509_STORE_add_cert(store, certificate) == 1 else {
+                throw .internalFailure("a trust store of tls.ca_file")
+            }
+        }
+        // Whoever names an intermediate authority or the server's own certificate means to trust it.
+        X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
+    }
+
+    private func load(certificateChain: PEMSource, privateKey: PEMSource) throws(TLSError) {
+        let handle = self.handle
+        // The context takes references of its own to certificates and key.
+        _ = try certificateChain.forEachCertificate("the certificate") { index, certificate throws(TLSError) in
+            let accepted =
+                index == 0
+                ? SSL_CTX_use_certificate(handle, certificate) : upstream_ssl_ctx_add1_chain_cert(handle, certificate)
+            guard accepted == 1 else {
+                throw TLSError(.misconfigured, "the certificate can't be used: \(OpenSSLFailure.takeText())")
+            }
+        }
+        try privateKey.withPrivateKey("the private key") { key throws(TLSError) in
+            guard SSL_CTX_use_PrivateKey(handle, key) == 1, SSL_CTX_check_private_key(handle) == 1 else {
+                throw TLSError(
+                    .misconfigured,
+                    "the private key does not belong to the certificate: \(OpenSSLFailure.takeText())"
+                )
+            }
+        }
+    }
+}
+
+/// Application protocols in the form of RFC 7301 §3.1, at a fixed address.
+private struct ProtocolList {
+    /// Owned; freed by ``free()``.
+    let bytes: UnsafeMutableBufferPointer<UInt8>
+
+    init(_ wire: [UInt8]) {
+        self.bytes = .allocate(capacity: wire.count)
+        _ = self.bytes.initialize(from: wire)
+    }
+
+    func free() {
+        self.bytes.deinitialize()
+        self.bytes.deallocate()
+    }
+
+    /// Each name with its length in one byte before it.
+    static func wireForm(_ names: [String]) throws(TLSError) -> [UInt8] {
+        var wire: [UInt8] = []
+        for name in names {
+            guard let length = UInt8(exactly: name.utf8.count), length > 0 else {
+                throw TLSError(.misconfigured, "an application protocol's name must have 1 to 255 bytes")
+            }
+            wire.append(length)
+            wire += name.utf8
+        }
+        return wire
+    }
+
+    /// Chooses the server's most wanted protocol the client offers; without one the connection goes on without.
+    static let select: SSL_CTX_alpn_select_cb_func = { _, out, outLength, offered, offeredLength, argument in
+        guard let list = argument?.assumingMemoryBound(to: ProtocolList.self), let out, let outLength else {
+            return SSL_TLSEXT_ERR_NOACK
+        }
+        let own = list.pointee.bytes
+        var chosen: UnsafeMutablePointer<UInt8>?
+        let result = SSL_select_next_proto(
+            &chosen,
+            outLength,
+            own.baseAddress,
+            UInt32(own.count),
+            offered,
+            offeredLength
+        )
+        guard result == OPENSSL_NPN_NEGOTIATED else { return SSL_TLSEXT_ERR_NOACK }
+        out.pointee = UnsafePointer(chosen)
+        return SSL_TLSEXT_ERR_OK
+    }
+}

@@ -1,0 +1,83 @@
+package import NIOCore
+
+extension TLSHandler {
+    package func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        guard mode == .all else {
+            promise?.fail(ChannelError.operationUnsupported)
+            return
+        }
+        switch self.machine.closeRequested() {
+        case .sendCloseNotify:
+            if let promise {
+                self.closePromises.append(promise)
+            }
+            self.failWrites(ChannelError.ioOnClosedChannel)
+            self.startTimer(.close, self.connection.context.closeTimeout, context)
+            self.connection.sayGoodbye()
+            self.flushOutput(context)
+            // The application reads no more; the peer's close_notify is ours to read.
+            context.read()
+        case .join:
+            if let promise {
+                self.closePromises.append(promise)
+            }
+        case .closeTransport:
+            self.stopTimer()
+            self.failWrites(ChannelError.ioOnClosedChannel)
+            context.close(mode: .all, promise: promise)
+        }
+    }
+
+    /// The peer's close_notify has come.
+    func peerClosed(_ context: ChannelHandlerContext) {
+        switch self.machine.closeNotifyReceived() {
+        case .failHandshake:
+            self.fail(TLSError(.handshakeFailed, "the peer ended TLS during the handshake"), context)
+        case .answer:
+            self.connection.sayGoodbye()
+            self.flushOutput(context)
+            self.failWrites(ChannelError.ioOnClosedChannel)
+            context.fireUserInboundEventTriggered(TLSEvent.closedCleanly)
+            context.close(mode: .all, promise: nil)
+        case .finish:
+            context.fireUserInboundEventTriggered(TLSEvent.closedCleanly)
+            self.closeTransport(context)
+        case .ignore:
+            break
+        }
+    }
+
+    /// Closes the network connection and keeps the promises of `close`.
+    func closeTransport(_ context: ChannelHandlerContext) {
+        self.stopTimer()
+        context.close(mode: .all, promise: self.takeClosePromise(context))
+    }
+
+    func takeClosePromise(_ context: ChannelHandlerContext) -> EventLoopPromise<Void>? {
+        guard !self.closePromises.isEmpty else { return nil }
+        let promises = self.closePromises
+        self.closePromises = []
+        return self.joined(promises, context)
+    }
+
+    // MARK: Channel binding
+
+    /// Keying material bound to this connection, for the `tls-exporter` channel binding (RFC 9266, RFC 5705).
+    ///
+    /// Call on the channel's event loop after ``TLSEvent/established(version:cipher:alpn:)``. An absent and an empty
+    /// `context` differ in TLS 1.2 and are the same in 1.3.
+    package func exportKeyingMaterial(
+        label: String,
+        context: [UInt8]? = nil,
+        length: Int
+    ) throws(TLSError) -> [UInt8] {
+        try self.connection.exportKeyingMaterial(label: label, context: context, length: length)
+    }
+
+    /// The digest of the server's certificate, for the `tls-server-end-point` channel binding (RFC 5929 §4.1).
+    ///
+    /// Call on the channel's event loop after ``TLSEvent/established(version:cipher:alpn:)``; the same on both sides.
+    package func serverEndPointDigest() throws(TLSError) -> [UInt8] {
+        try self.connection.serverEndPoint()
+    }
+}

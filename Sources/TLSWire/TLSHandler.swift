@@ -1,0 +1,168 @@
+package import NIOCore
+
+/// TLS for one channel: ciphertext on the network's side, plaintext on the application's.
+///
+/// Added to a pipeline before the channel is active it starts the handshake with `channelActive`; added to an active
+/// channel (STARTTLS) it starts at once, and then whatever the peer sent ahead of the handshake must have been refused
+/// by the handler that adds it.
+///
+/// The application behind it sees, in this order: ``TLSEvent/established(version:cipher:alpn:)``, data as `ByteBuffer`,
+/// one `fireChannelRead` per read of the socket, ``TLSEvent/closedCleanly`` if the peer ended with close_notify, and
+/// `channelInactive`. Any failure is one ``TLSError`` through `errorCaught`, after which the channel is closed; the
+/// alert goes out first. What is written before the handshake is done waits, up to 64 KiB, and is never sent to a peer
+/// that is not verified.
+///
+/// `close` sends close_notify and waits at most the context's `closeTimeout` for the peer's. Closing one direction
+/// only is not supported.
+package final class TLSHandler: ChannelDuplexHandler {
+    package typealias InboundIn = ByteBuffer
+    package typealias InboundOut = ByteBuffer
+    package typealias OutboundIn = ByteBuffer
+    package typealias OutboundOut = ByteBuffer
+
+    /// What may be written before the end of the handshake.
+    static let maximumPendingBytes = 65_536
+    /// What may be written without a flush before it is encrypted and shows in the channel's writability.
+    static let maximumUnflushedBytes = 65_536
+    /// How much ciphertext is handed on at a time.
+    static let outputPiece = 262_144
+
+    let connection: TLSConnection
+    var machine = TLSStateMachine()
+    var writes = PendingWrites()
+    /// The place in the pipeline, for timers; nil outside of it.
+    var channelContext: ChannelHandlerContext?
+    /// The one timer that runs: of the handshake, then of the closing.
+    var timer: Scheduled<Void>?
+    /// Promises of the application's `close`.
+    var closePromises: [EventLoopPromise<Void>] = []
+    /// Data that came along with the end of the handshake, before the application asked for any.
+    var heldPlaintext: ByteBuffer?
+    /// Whether the application has asked for data and got none since.
+    var readWanted = false
+    /// Whether the peer has sent anything.
+    var peerHasSpoken = false
+
+    /// Makes a handler for one connection; the context decides which side it takes.
+    package init(context: TLSContext) throws(TLSError) {
+        self.connection = try TLSConnection(context)
+    }
+
+    package func handlerAdded(context: ChannelHandlerContext) {
+        self.channelContext = context
+        if context.channel.isActive {
+            self.start(context)
+        }
+    }
+
+    package func handlerRemoved(context: ChannelHandlerContext) {
+        self.channelContext = nil
+        self.stopTimer()
+        _ = self.machine.transportEnded()
+        self.heldPlaintext = nil
+        self.failWrites(ChannelError.ioOnClosedChannel)
+        self.takeClosePromise(context)?.succeed()
+    }
+
+    package func channelActive(context: ChannelHandlerContext) {
+        self.start(context)
+        context.fireChannelActive()
+    }
+
+    package func channelInactive(context: ChannelHandlerContext) {
+        self.stopTimer()
+        self.deliverHeld(context)
+        switch self.machine.transportEnded() {
+        case .failHandshake:
+            let error = TLSError(
+                .handshakeFailed,
+                self.peerHasSpoken
+                    ? "the peer closed the connection during the TLS handshake"
+                    : "the peer closed the connection without a word of TLS: check that the port speaks TLS"
+            )
+            self.failWrites(error)
+            context.fireErrorCaught(error)
+        case .failTruncated:
+            let error = TLSError(
+                .truncated,
+                "the connection ended without TLS close_notify: what was received may be incomplete"
+            )
+            self.failWrites(error)
+            context.fireErrorCaught(error)
+        case .finish:
+            self.failWrites(ChannelError.ioOnClosedChannel)
+        }
+        self.takeClosePromise(context)?.succeed()
+        context.fireChannelInactive()
+    }
+
+    package func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        self.fail(TLSError(.io, "the network connection failed", underlying: error), context)
+    }
+
+    /// Begins the handshake, if this is the time for it.
+    private func start(_ context: ChannelHandlerContext) {
+        guard self.machine.transportActive() == .startHandshake else { return }
+        self.startTimer(.handshake, self.connection.context.handshakeTimeout, context)
+        switch self.connection.handshake() {
+        case .incomplete, .complete:
+            self.flushOutput(context)
+            // The application may hold reading back; the handshake is ours to read.
+            context.read()
+        case .failed(let error):
+            self.fail(error, context)
+        }
+    }
+
+    // MARK: Timers and failure
+
+    func startTimer(_ timer: TLSStateMachine.Timer, _ delay: TimeAmount, _ context: ChannelHandlerContext) {
+        self.stopTimer()
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
+            self.fired(timer)
+        }
+    }
+
+    func stopTimer() {
+        self.timer?.cancel()
+        self.timer = nil
+    }
+
+    private func fired(_ timer: TLSStateMachine.Timer) {
+        guard let context = self.channelContext else { return }
+        switch self.machine.fired(timer) {
+        case .failHandshake:
+            let seconds = Double(self.connection.context.handshakeTimeout.nanoseconds) / 1e9
+            let error = TLSError(
+                .handshakeTimeout,
+                self.peerHasSpoken
+                    ? "the TLS handshake was not finished within \(seconds) s"
+                    : "the peer did not answer the TLS handshake within \(seconds) s: check that the port speaks TLS "
+                        + "from the first byte, or set tls.mode: starttls"
+            )
+            self.fail(error, context)
+        case .finish:
+            self.closeTransport(context)
+        case .ignore:
+            break
+        }
+    }
+
+    /// Reports a failure, once, and closes.
+    func fail(_ error: TLSError, _ context: ChannelHandlerContext) {
+        switch self.machine.failed() {
+        case .report:
+            self.stopTimer()
+            // The alert, without which the peer would not learn why.
+            self.flushOutput(context)
+            self.heldPlaintext = nil
+            self.failWrites(error)
+            context.fireErrorCaught(error)
+            context.close(mode: .all, promise: nil)
+        case .finish:
+            self.closeTransport(context)
+        case .ignore:
+            break
+        }
+    }
+}
