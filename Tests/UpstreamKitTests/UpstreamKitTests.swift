@@ -1,3 +1,219 @@
+import FoundationEssentials
 import Testing
 
 @testable import UpstreamKit
+
+@Suite struct MessageDataTests {
+    private struct Order: Decodable, Equatable {
+        var item: String
+        var quantity: Int
+        var labels: [String: Int]?
+    }
+
+    private func message(_ data: String?) -> UpstreamMessage {
+        UpstreamMessage(
+            messageKey: MessageKey(Digest128(high: 1, low: 2)),
+            messageID: "the-id",
+            senderID: "1234567890",
+            category: "com.example.orders",
+            registrationToken: RegistrationToken("the-token"),
+            deviceKey: DeviceKey(Digest128(high: 3, low: 4)),
+            data: data.map { Array($0.utf8) },
+            extra: nil,
+            messageType: nil,
+            receivedAtMicroseconds: 1_700_000_000_123_456
+        )
+    }
+
+    @Test func readsDataAsADecodableType() throws {
+        let order = try message(#"{"item":"tea","quantity":2}"#).decode(Order.self)
+        #expect(order == Order(item: "tea", quantity: 2))
+    }
+
+    @Test func namesThePlaceAndHidesWhatTheDeviceChose() {
+        let cases: [(String?, String)] = [
+            (nil, "the message has no data to read as Order"),
+            (#"{"item":"secret","quantity":"x"}"#, "the message's data does not read as Order at quantity"),
+            (#"{"quantity":1}"#, "the message's data does not read as Order at item"),
+            (
+                #"{"item":"a","quantity":1,"labels":{"secret":"x"}}"#,
+                "the message's data does not read as Order at labels.*"
+            ),
+            (#"["secret"]"#, "the message's data does not read as Order"),
+        ]
+        for (data, text) in cases {
+            let error = #expect(throws: MessageDataError.self) { try message(data).decode(Order.self) }
+            #expect(error?.description == text)
+        }
+    }
+
+    @Test func printsNeitherTokenNorIDNorPayload() {
+        let message = message(#"{"item":"the-payload"}"#)
+        var dumped = ""
+        dump(message, to: &dumped)
+        dump(message.registrationToken, to: &dumped)
+        let texts = [
+            dumped, "\(message)", String(reflecting: message), "\(message.registrationToken)",
+            String(reflecting: message.registrationToken), "\([message.registrationToken])",
+            "\(Optional(message.registrationToken) as Any)",
+        ]
+        for text in texts {
+            for secret in ["the-token", "the-id", "the-payload"] { #expect(!text.contains(secret), "\(text)") }
+        }
+    }
+
+    @Test func keepsMicroseconds() {
+        #expect((message(nil).receivedAt.timeIntervalSince1970 * 1_000_000).rounded() == 1_700_000_000_123_456)
+    }
+}
+
+@Suite struct KeyTests {
+    @Test func readsAndWritesTheUUIDForm() {
+        let text = "00112233-4455-6677-8899-aabbccddeeff"
+        #expect(MessageKey(text)?.description == text)
+        #expect(DeviceKey(text.uppercased())?.description == text)
+        #expect(MessageKey(text)?.digest == Digest128(high: 0x0011_2233_4455_6677, low: 0x8899_AABB_CCDD_EEFF))
+    }
+
+    @Test(arguments: [
+        "", "00112233-4455-6677-8899-aabbccddeef", "00112233-4455-6677-8899-aabbccddeeff0",
+        "0011223304455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeefg",
+        "{0112233-4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeef\u{301}",
+    ])
+    func refusesOtherTexts(_ text: String) {
+        #expect(MessageKey(text) == nil)
+    }
+
+    @Test func tokensCompareAsBytes() {
+        #expect(RegistrationToken("caf\u{E9}") != RegistrationToken("cafe\u{301}"))
+        #expect(Set([RegistrationToken("a"), RegistrationToken("a")]).count == 1)
+    }
+}
+
+@Suite struct RegistryTests {
+    private let nothing = ClosureHandler { _, _ in .done }
+
+    private func registration(
+        _ name: String,
+        _ change: (inout HandlerRegistration) -> Void = { _ in }
+    ) -> HandlerRegistration {
+        var registration = HandlerRegistration(name, categories: ["a"], handler: nothing)
+        change(&registration)
+        return registration
+    }
+
+    @Test func refusesWhatIsOutOfRange() {
+        let cases: [(HandlerRegistration, RegistrationError.Code)] = [
+            (registration(""), .name), (registration("Big"), .name), (registration(".x"), .name),
+            (registration(String(repeating: "x", count: 64)), .name), (registration("a b"), .name),
+            (registration("a") { $0.categories = [] }, .categories),
+            (registration("a") { $0.categories = [""] }, .categories),
+            (registration("a") { $0.categories = [String(repeating: "x", count: 256)] }, .categories),
+            (registration("a") { $0.concurrency = 0 }, .concurrency),
+            (registration("a") { $0.concurrency = 10_001 }, .concurrency),
+            (registration("a") { $0.retry.maxAttempts = 0 }, .retry),
+            (registration("a") { $0.retry.initial = .seconds(-1) }, .retry),
+            (registration("a") { $0.retry.maximum = .milliseconds(1) }, .retry),
+            (registration("a") { $0.timeout = .zero }, .timeout),
+        ]
+        for (registration, code) in cases {
+            let error = #expect(throws: RegistrationError.self) { try HandlerRegistry([registration]) }
+            #expect(error?.code == code)
+        }
+        let error = #expect(throws: RegistrationError.self) {
+            try HandlerRegistry([registration("a"), registration("a")])
+        }
+        #expect(error?.code == .duplicateName)
+    }
+
+    @Test func subscribesByTheCategorysBytes() throws {
+        var all = registration("all")
+        all.categories = ["x", "*"]
+        var accent = registration("accent")
+        accent.categories = ["caf\u{E9}"]
+        let registry = try HandlerRegistry([all, accent, registration("plain")])
+        #expect(registry.subscribed(to: "a").map(\.name) == ["all", "plain"])
+        #expect(registry.subscribed(to: "caf\u{E9}").map(\.name) == ["all", "accent"])
+        #expect(registry.subscribed(to: "cafe\u{301}").map(\.name) == ["all"])
+        #expect(all.categories == .all)
+        #expect(CategorySet(["b", "a", "b"]).names == ["a", "b"])
+    }
+}
+
+@Suite struct VerdictTests {
+    private struct Refused: PermanentFailure {}
+    private struct Broken: Error, CustomStringConvertible { let description = "socket 4711 closed" }
+
+    private func verdict(_ body: @escaping @Sendable () throws -> HandlerOutcome) async -> HandlerVerdict {
+        let message = UpstreamMessage.sample(category: "a", data: "{}")
+        return await .of(ClosureHandler { _, _ in try body() }, message, HandlerContext(handler: "h"))
+    }
+
+    @Test func judgesOutcomesAndErrors() async {
+        #expect(await verdict { .done } == .done)
+        #expect(await verdict { .retry() } == .retry(after: nil, HandlerFailure("retry asked for")))
+        #expect(
+            await verdict { .retry(after: .seconds(5), reason: "busy") }
+                == .retry(after: .seconds(5), HandlerFailure("busy"))
+        )
+        #expect(await verdict { .reject(reason: "bad 42") } == .reject(HandlerFailure("bad 42")))
+        #expect(
+            await verdict { throw Broken() }
+                == .retry(after: nil, HandlerFailure(group: "Broken", detail: "Broken: socket 4711 closed"))
+        )
+        #expect(
+            await verdict { throw Refused() } == .reject(HandlerFailure(group: "Refused", detail: "Refused: Refused()"))
+        )
+        let pause = HandlerVerdict.pause(HandlerFailure("gone"))
+        #expect(await verdict { throw HandlerVerdictError(pause) } == pause)
+        guard case .retry = await verdict({ throw CancellationError() }) else {
+            Issue.record("a CancellationError of the handler's own making is a failure like any other")
+            return
+        }
+    }
+
+    @Test func aCancelledTaskIsNotCharged() async {
+        let message = UpstreamMessage.sample(category: "a", data: "{}")
+        let task = Task {
+            await HandlerVerdict.of(
+                ClosureHandler { _, _ in
+                    while !Task.isCancelled { await Task.yield() }
+                    throw Broken()
+                },
+                message,
+                HandlerContext(handler: "h")
+            )
+        }
+        task.cancel()
+        #expect(await task.value == .cancelled)
+    }
+
+    @Test func groupsLeaveOutWhatDiffers() {
+        #expect(HandlerFailure("order 12345 of user_77 failed").group == "order # of # failed")
+        #expect(HandlerFailure("webhook status 503").group == "webhook status 503")
+        #expect(HandlerFailure("caf\u{E9}\n\u{0}x").group == "caf x")
+        #expect(HandlerFailure("").group == "unknown")
+        #expect(HandlerFailure(String(repeating: "a b ", count: 1000)).group.utf8.count <= 120)
+        #expect(HandlerFailure("a\u{0}b").detail == "a\u{FFFD}b")
+        #expect(HandlerFailure(String(repeating: "\u{E9}", count: 2000)).detail.utf8.count == 2048)
+    }
+}
+
+@Suite struct SQLFunctionTests {
+    @Test func quotesAsPostgreSQLReads() {
+        let cases = [
+            "app.take_order": #""app"."take_order""#, "Take": #""take""#, #""Take It".f$1"#: #""Take It"."f$1""#,
+            #""a""b""#: #""a""b""#,
+        ]
+        for (text, quoted) in cases { #expect(SQLFunction(text)?.quoted == quoted) }
+    }
+
+    @Test(arguments: [
+        "", ".", "a.", ".a", "a.b.c", "a b", "f()", "1a", "a;drop table x", #""a"#, #""""#, "a--", "caf\u{E9}",
+        "a\u{0}",
+        #""a"b"#, "$a",
+    ])
+    func refusesWhatIsNoName(_ text: String) {
+        #expect(SQLFunction(text) == nil)
+    }
+}

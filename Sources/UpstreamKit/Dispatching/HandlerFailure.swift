@@ -1,0 +1,66 @@
+/// What went wrong with one delivery, in the two forms that are kept of it.
+package struct HandlerFailure: Error, Sendable, Hashable {
+    /// A short constant text without payload, the same for all failures of one kind: `error_group`, logs and metrics.
+    ///
+    /// ASCII letters, digits and ` _.:-#`, at most 120 bytes; for example `webhook status 503`.
+    package var group: String
+
+    /// The whole story for `last_error`, at most ``detailLimit`` bytes.
+    ///
+    /// It goes to the table only, never to a log: it may hold the start of an endpoint's answer.
+    package var detail: String
+
+    /// The most bytes of ``detail``.
+    package static let detailLimit = 2048
+
+    /// A failure with this group and detail; both are cut to their limits.
+    package init(group: String, detail: String) {
+        self.group = Self.groupText(group)
+        self.detail = Self.storable(detail, limit: Self.detailLimit)
+    }
+
+    /// A failure whose group is made from its text.
+    package init(_ text: String) {
+        self.init(group: text, detail: text)
+    }
+
+    /// A text with everything masked that makes two failures of one kind differ: numbers, hex ids, quoted parts.
+    private static func groupText(_ text: String) -> String {
+        var result: [UInt8] = []
+        var word: [UInt8] = []
+        func close() {
+            let isNumber = word.contains { (0x30...0x39).contains($0) }
+            // Three-digit numbers alone are status codes and exit codes, which tell kinds apart.
+            let isCode = word.count <= 3 && word.allSatisfy { (0x30...0x39).contains($0) }
+            result += isNumber && !isCode ? [UInt8(ascii: "#")] : word
+            word = []
+        }
+        for byte in text.utf8.prefix(512) {
+            switch byte {
+            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x5F: word.append(byte)
+            default:
+                close()
+                switch byte {
+                case UInt8(ascii: "."), UInt8(ascii: ":"), UInt8(ascii: "-"): result.append(byte)
+                default: if result.last != 0x20 { result.append(0x20) }
+                }
+            }
+            if result.count >= 120 { break }
+        }
+        close()
+        while result.last == 0x20 { result.removeLast() }
+        return result.isEmpty ? "unknown" : String(decoding: result.prefix(120), as: UTF8.self)
+    }
+
+    /// The text cut at a character's boundary, without U+0000, which no `text` column can hold.
+    private static func storable(_ text: String, limit: Int) -> String {
+        var result = ""
+        var count = 0
+        for scalar in text.unicodeScalars {
+            count += UTF8.width(scalar)
+            guard count <= limit else { break }
+            result.unicodeScalars.append(scalar.value == 0 ? "\u{FFFD}" : scalar)
+        }
+        return result
+    }
+}

@@ -1,0 +1,73 @@
+/// What a delivery's end asks the dispatcher to do: a handler's outcome, or what its error amounts to.
+package enum HandlerVerdict: Sendable, Hashable {
+    /// Delete the delivery.
+    case done
+    /// Count the attempt; try again, not before `after`, or set aside once the attempts are used up.
+    case retry(after: Duration?, HandlerFailure)
+    /// Set aside as a dead letter at once.
+    case reject(HandlerFailure)
+    /// Stop giving messages to this handler until an operator resumes it; the attempt is not counted.
+    case pause(HandlerFailure)
+    /// The handler itself can't work now (its program is missing, the machine is out of processes); nothing is wrong
+    /// with the message: try again, not before `after`; the attempt is not counted.
+    case unavailable(after: Duration?, HandlerFailure)
+    /// The task was cancelled by a shutdown: release the lease; the attempt is not counted.
+    case cancelled
+
+    /// Runs a handler on a message and judges what comes back.
+    ///
+    /// It doesn't watch the deadline: who calls it cancels the task.
+    package static func of(
+        _ handler: any UpstreamHandler,
+        _ message: UpstreamMessage,
+        _ context: HandlerContext
+    ) async -> HandlerVerdict {
+        do {
+            return HandlerVerdict(try await handler.handle(message, context: context))
+        } catch {
+            return HandlerVerdict(error: error, isCancelled: Task.isCancelled)
+        }
+    }
+
+    /// The verdict of a handler that returned.
+    package init(_ outcome: HandlerOutcome) {
+        switch outcome {
+        case .done: self = .done
+        case .retry(let after, let reason): self = .retry(after: after, HandlerFailure(reason ?? "retry asked for"))
+        case .reject(let reason): self = .reject(HandlerFailure(reason))
+        }
+    }
+
+    /// The verdict of a handler that threw.
+    package init(error: any Error, isCancelled: Bool) {
+        switch error {
+        case let verdict as HandlerVerdictError: self = verdict.verdict
+        case is CancellationError where isCancelled: self = .cancelled
+        case is any PermanentFailure: self = .reject(HandlerFailure(error))
+        default: self = isCancelled ? .cancelled : .retry(after: nil, HandlerFailure(error))
+        }
+    }
+}
+
+/// A handler's way to a verdict that ``HandlerOutcome`` has no case for.
+package struct HandlerVerdictError: Error {
+    /// What the dispatcher is asked to do.
+    package var verdict: HandlerVerdict
+
+    /// An error that stands for this verdict.
+    package init(_ verdict: HandlerVerdict) {
+        self.verdict = verdict
+    }
+}
+
+extension HandlerFailure {
+    /// The failure that an error of a handler's own amounts to, grouped by the error's type.
+    package init(_ error: any Error) {
+        if let error = error as? MessageDataError {
+            // Its text names a type and a place in it, which is what tells such failures apart.
+            self.init(error.description)
+            return
+        }
+        self.init(group: "\(type(of: error))", detail: "\(type(of: error)): \(error)")
+    }
+}

@@ -1,0 +1,58 @@
+/// The name of a database function, safe to stand in a statement.
+package struct SQLFunction: Sendable, Hashable, CustomStringConvertible {
+    /// The name quoted for a statement: `"app"."take_order"`.
+    package let quoted: String
+
+    /// The name as the configuration has it.
+    package let description: String
+
+    /// Reads a name as PostgreSQL would: `function` or `schema.function`, each part a plain identifier (folded to lower
+    /// case) or one in double quotes.
+    ///
+    /// - Returns: nil where the text is anything else, arguments and spaces included.
+    package init?(_ text: String) {
+        var parts: [[UInt8]] = []
+        var rest = Array(text.utf8)[...]
+        while true {
+            guard let part = Self.identifier(&rest), (1...63).contains(part.count) else { return nil }
+            parts.append(part)
+            guard let next = rest.popFirst() else { break }
+            guard next == UInt8(ascii: "."), parts.count < 2 else { return nil }
+        }
+        description = text
+        quoted = parts.map { part in
+            "\"" + String(decoding: part.flatMap { $0 == 0x22 ? [0x22, 0x22] : [$0] }, as: UTF8.self) + "\""
+        }.joined(separator: ".")
+    }
+
+    /// Takes one identifier from the front, unquoted and folded.
+    private static func identifier(_ text: inout ArraySlice<UInt8>) -> [UInt8]? {
+        guard let first = text.first else { return nil }
+        var part: [UInt8] = []
+        if first == 0x22 {
+            text.removeFirst()
+            while let byte = text.popFirst() {
+                if byte == 0x22 {
+                    guard text.first == 0x22 else { return part }
+                    text.removeFirst()
+                } else if byte == 0 {
+                    return nil
+                }
+                part.append(byte)
+            }
+            return nil
+        }
+        while let byte = text.first {
+            switch byte {
+            case 0x41...0x5A: part.append(byte + 32)
+            case 0x61...0x7A, 0x5F: part.append(byte)
+            case 0x30...0x39,
+                0x24 where !part.isEmpty:
+                part.append(byte)
+            default: return part
+            }
+            text.removeFirst()
+        }
+        return part
+    }
+}

@@ -1,0 +1,109 @@
+/// The handlers of a worker, checked: names are valid and unique.
+public struct HandlerRegistry: Sendable {
+    /// The registrations in the order they were added.
+    public private(set) var registrations: [HandlerRegistration] = []
+
+    /// A registry without handlers.
+    public init() {}
+
+    /// A registry of these handlers.
+    ///
+    /// - Throws: ``RegistrationError`` for the first that can't be taken.
+    public init(_ registrations: some Sequence<HandlerRegistration>) throws(RegistrationError) {
+        for registration in registrations { try add(registration) }
+    }
+
+    /// Adds a handler.
+    ///
+    /// - Throws: ``RegistrationError`` where its name is taken or one of its values is out of range.
+    public mutating func add(_ registration: HandlerRegistration) throws(RegistrationError) {
+        try registration.validate()
+        guard self[registration.name] == nil else {
+            throw RegistrationError(.duplicateName, registration, "there is another handler of this name; rename one")
+        }
+        registrations.append(registration)
+    }
+
+    /// The handler of this name, or nil.
+    public subscript(name: String) -> HandlerRegistration? {
+        registrations.first { $0.name == name }
+    }
+
+    /// The handlers that want messages of this category.
+    public func subscribed(to category: String) -> [HandlerRegistration] {
+        registrations.filter { $0.categories.contains(category) }
+    }
+}
+
+/// Why a handler could not be registered.
+public struct RegistrationError: Error, Sendable, CustomStringConvertible {
+    /// Which value is wrong.
+    public enum Code: Sendable, Hashable, CaseIterable {
+        /// The name is not 1 to 63 of `a-z 0-9 _ . -`, beginning with a letter or digit.
+        case name
+        /// Another handler has the name.
+        case duplicateName
+        /// No category, or one that no message can have (empty, or over 255 bytes).
+        case categories
+        /// Not 1 to 10,000.
+        case concurrency
+        /// A count below 1, or waits that are negative or the wrong way round.
+        case retry
+        /// Zero or negative.
+        case timeout
+    }
+
+    /// Which value is wrong.
+    public var code: Code
+
+    /// The handler's name.
+    public var handler: String
+
+    /// What is wrong and how to mend it.
+    public var message: String
+
+    /// An error about this registration.
+    init(_ code: Code, _ registration: HandlerRegistration, _ message: String) {
+        self.code = code
+        self.handler = registration.name
+        self.message = message
+    }
+
+    /// The handler and what is wrong with it.
+    public var description: String { "handler \"\(handler)\": \(message)" }
+}
+
+extension HandlerRegistration {
+    /// Checks each value against its range.
+    ///
+    /// - Throws: ``RegistrationError`` for the first that is out of range.
+    public func validate() throws(RegistrationError) {
+        guard Self.isValid(name: name) else {
+            throw RegistrationError(.name, self, "use 1 to 63 of a-z 0-9 _ . - and begin with a letter or digit")
+        }
+        let names = categories.names
+        guard !names.isEmpty, names.allSatisfy({ (1...255).contains($0.utf8.count) }) else {
+            throw RegistrationError(.categories, self, "name at least one category (1 to 255 bytes), or \"*\" for all")
+        }
+        guard (1...10_000).contains(concurrency) else {
+            throw RegistrationError(.concurrency, self, "concurrency must be 1 to 10000")
+        }
+        guard retry.maxAttempts >= 1, retry.initial >= .zero, retry.maximum >= retry.initial else {
+            throw RegistrationError(.retry, self, "retry needs max_attempts of at least 1 and initial up to maximum")
+        }
+        guard timeout > .zero else {
+            throw RegistrationError(.timeout, self, "timeout must be above zero")
+        }
+    }
+
+    /// Whether a text can be a handler's name: it becomes a metric label and a table key.
+    package static func isValid(name: String) -> Bool {
+        guard (1...63).contains(name.utf8.count), let first = name.utf8.first else { return false }
+        func isAlphanumeric(_ byte: UInt8) -> Bool {
+            (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
+                || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+        }
+        return isAlphanumeric(first)
+            && name.utf8.allSatisfy { isAlphanumeric($0) || $0 == 0x5F || $0 == 0x2E || $0 == 0x2D }
+    }
+}

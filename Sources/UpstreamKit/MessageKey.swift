@@ -1,0 +1,82 @@
+/// Identifies a message: the first 16 bytes of a SHA-256 over its sender and id.
+///
+/// It is the key of every table, the `message_key` of logs and the `webhook-id` of webhooks. It stays the same over
+/// redelivery, retries and replays, which makes it the right idempotency key for a handler's own effects.
+public struct MessageKey: Hashable, Comparable, Sendable, CustomStringConvertible {
+    /// The 128 bits.
+    package var digest: Digest128
+
+    /// The key with these 128 bits.
+    package init(_ digest: Digest128) {
+        self.digest = digest
+    }
+
+    /// The key written as a UUID: `8-4-4-4-12` hex digits in either case.
+    ///
+    /// - Parameter text: What ``description`` gives, or what PostgreSQL prints for the `uuid` column.
+    public init?(_ text: String) {
+        guard let digest = Digest128(uuid: text.utf8) else { return nil }
+        self.digest = digest
+    }
+
+    /// The order of PostgreSQL's `uuid`.
+    public static func < (lhs: MessageKey, rhs: MessageKey) -> Bool { lhs.digest < rhs.digest }
+
+    /// The UUID text form, lower case.
+    public var description: String { digest.description }
+}
+
+/// Stands for a device wherever its registration token must not be shown: the first 16 bytes of the token's SHA-256.
+public struct DeviceKey: Hashable, Comparable, Sendable, CustomStringConvertible {
+    /// The 128 bits.
+    package var digest: Digest128
+
+    /// The key with these 128 bits.
+    package init(_ digest: Digest128) {
+        self.digest = digest
+    }
+
+    /// The key written as a UUID: `8-4-4-4-12` hex digits in either case.
+    ///
+    /// - Parameter text: What ``description`` gives, or what PostgreSQL prints for the `uuid` column.
+    public init?(_ text: String) {
+        guard let digest = Digest128(uuid: text.utf8) else { return nil }
+        self.digest = digest
+    }
+
+    /// The order of PostgreSQL's `uuid`.
+    public static func < (lhs: DeviceKey, rhs: DeviceKey) -> Bool { lhs.digest < rhs.digest }
+
+    /// The UUID text form, lower case.
+    public var description: String { digest.description }
+}
+
+extension Digest128 {
+    /// The digest read from its UUID text form, or nil where the text is anything else.
+    package init?(uuid text: some Sequence<UInt8>) {
+        var halves: (high: UInt64, low: UInt64) = (0, 0)
+        var position = 0
+        for byte in text {
+            defer { position += 1 }
+            if position == 8 || position == 13 || position == 18 || position == 23 {
+                guard byte == UInt8(ascii: "-") else { return nil }
+                continue
+            }
+            let digit: UInt8
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): digit = byte - UInt8(ascii: "0")
+            case UInt8(ascii: "a")...UInt8(ascii: "f"): digit = byte - UInt8(ascii: "a") + 10
+            case UInt8(ascii: "A")...UInt8(ascii: "F"): digit = byte - UInt8(ascii: "A") + 10
+            default: return nil
+            }
+            // Positions 0...18 hold the first 16 digits and three dashes; the fourth dash and the rest follow.
+            if position < 18 {
+                halves.high = halves.high << 4 | UInt64(digit)
+            } else {
+                halves.low = halves.low << 4 | UInt64(digit)
+            }
+        }
+        guard position == 36 else { return nil }
+        self.init(high: halves.high, low: halves.low)
+    }
+}

@@ -1,0 +1,36 @@
+/// The registration token of the app instance that sent a message: whoever holds it can send to that device.
+///
+/// It is a secret. Every way in which Swift turns a value into text (`print`, string interpolation, `dump`, a debugger)
+/// shows a mask, so that a token reaches a log only by ``rawValue``, which is easy to search for.
+public struct RegistrationToken: Hashable, Sendable {
+    /// The token itself.
+    ///
+    /// - Warning: Keep it out of logs, metrics, error texts and process arguments.
+    public let rawValue: String
+
+    /// The token with this text.
+    public init(_ rawValue: String) {
+        self.rawValue = rawValue
+    }
+
+    /// Byte equality: two tokens that differ only in Unicode normalisation are two devices.
+    public static func == (lhs: RegistrationToken, rhs: RegistrationToken) -> Bool {
+        lhs.rawValue.utf8.elementsEqual(rhs.rawValue.utf8)
+    }
+
+    /// Hashes the UTF-8 bytes, as equality compares them.
+    public func hash(into hasher: inout Hasher) {
+        for byte in rawValue.utf8 { hasher.combine(byte) }
+    }
+}
+
+extension RegistrationToken: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// A mask, the same for every token.
+    public var description: String { "<registration token>" }
+
+    /// A mask, the same for every token.
+    public var debugDescription: String { description }
+
+    /// Shows no children, so that `dump` and test failure messages stay masked too.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

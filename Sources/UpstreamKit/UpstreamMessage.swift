@@ -1,0 +1,102 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// A message that a device sent upstream, as it stands in the database.
+///
+/// A handler receives it after it has been committed and acked. The same message can reach a handler more than once
+/// (at-least-once delivery); ``messageKey`` stays the same each time.
+public struct UpstreamMessage: Sendable {
+    /// Identifies the message in every table and log; use it as the idempotency key of your effects.
+    public var messageKey: MessageKey
+
+    /// The id the device gave the message, unique for ``senderID``.
+    public var messageID: String
+
+    /// The sender (project) that the message was addressed to.
+    public var senderID: String
+
+    /// The app the message came from, usually its package name.
+    public var category: String
+
+    /// The token of the sending app instance: a secret, masked when printed.
+    public var registrationToken: RegistrationToken
+
+    /// Stands for the device where the token must not be shown.
+    public var deviceKey: DeviceKey
+
+    /// The verbatim JSON text of the message's `data` in UTF-8; nil where the message had none.
+    ///
+    /// It is valid JSON (RFC 8259) of any type, usually an object. It may repeat a key, hold `\u0000`, lone surrogates or
+    /// numbers that no machine type can hold. ``decode(_:using:)`` is the usual way to read it.
+    public var data: [UInt8]?
+
+    /// A JSON object with the envelope's further members, verbatim and in their order; nil where there were none.
+    public var extra: [UInt8]?
+
+    /// Nil for a device's message, `receipt` for a delivery receipt.
+    public var messageType: String?
+
+    /// When the worker parsed the stanza: microseconds since 1970-01-01 00:00 UTC.
+    public var receivedAtMicroseconds: Int64
+
+    /// A message with these fields.
+    ///
+    /// - Parameters:
+    ///   - messageKey: The key of every table.
+    ///   - messageID: The id the device gave the message.
+    ///   - senderID: The sender that the message was addressed to.
+    ///   - category: The app it came from.
+    ///   - registrationToken: The token of the app instance.
+    ///   - deviceKey: The digest of that token.
+    ///   - data: The verbatim JSON text of `data`.
+    ///   - extra: A JSON object of the envelope's further members.
+    ///   - messageType: Nil, or `receipt`.
+    ///   - receivedAtMicroseconds: Microseconds since 1970-01-01 00:00 UTC.
+    public init(
+        messageKey: MessageKey,
+        messageID: String,
+        senderID: String,
+        category: String,
+        registrationToken: RegistrationToken,
+        deviceKey: DeviceKey,
+        data: [UInt8]?,
+        extra: [UInt8]?,
+        messageType: String?,
+        receivedAtMicroseconds: Int64
+    ) {
+        self.messageKey = messageKey
+        self.messageID = messageID
+        self.senderID = senderID
+        self.category = category
+        self.registrationToken = registrationToken
+        self.deviceKey = deviceKey
+        self.data = data
+        self.extra = extra
+        self.messageType = messageType
+        self.receivedAtMicroseconds = receivedAtMicroseconds
+    }
+
+    /// When the worker parsed the stanza.
+    public var receivedAt: Date {
+        Date(timeIntervalSince1970: Double(receivedAtMicroseconds) / 1_000_000)
+    }
+
+    /// Whether this is a delivery receipt rather than a device's message.
+    public var isReceipt: Bool { messageType == "receipt" }
+}
+
+extension UpstreamMessage: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The key alone: ids, tokens and payload stay out of whatever a message is printed into.
+    public var description: String { "UpstreamMessage(\(messageKey))" }
+
+    /// The key alone.
+    public var debugDescription: String { description }
+
+    /// Shows the key and the device key only.
+    public var customMirror: Mirror {
+        Mirror(self, children: ["messageKey": messageKey, "deviceKey": deviceKey])
+    }
+}
