@@ -1,0 +1,121 @@
+import CLibXML2
+
+/// The owner of one libxml2 push parser, which reports to one ``XMLFramer``.
+///
+/// It knows neither limits nor stanzas. The input is UTF-8 whatever the document declares, because byte positions are
+/// meaningful only without a decoder in between.
+final class PushParser {
+    /// `xmlInitParser` must have returned before contexts are made on several threads.
+    private static let libraryIsReady: Void = xmlInitParser()
+
+    private let context: xmlParserCtxtPtr
+
+    /// Makes a parser, or nil for want of memory.
+    ///
+    /// The framer is not retained: it owns the parser.
+    init?(for framer: XMLFramer) {
+        Self.libraryIsReady
+        var handler = Self.callbacks
+        // libxml2 copies the handler. We own the context and free it in deinit.
+        guard
+            let context = xmlCreatePushParserCtxt(&handler, Unmanaged.passUnretained(framer).toOpaque(), nil, 0, nil)
+        else { return nil }
+        self.context = context
+        // No substitution, no DTD, no network, and libxml2's own ceilings left in place (no XML_PARSE_HUGE).
+        let options = XML_PARSE_NONET.rawValue | XML_PARSE_IGNORE_ENC.rawValue
+        xmlCtxtUseOptions(context, Int32(bitPattern: options))
+        xmlSwitchEncoding(context, XML_CHAR_ENCODING_UTF8)
+    }
+
+    deinit {
+        // No tree is built, so that there is no document to free apart from the context.
+        xmlFreeParserCtxt(context)
+    }
+
+    /// How many bytes the parser has taken off its input: in a callback, where it stands.
+    var position: Int { Int(xmlByteConsumed(context)) }
+
+    /// The next byte of the input, in a callback.
+    var nextByte: UInt8? { context.pointee.input?.pointee.cur?.pointee }
+
+    /// How many distinct names the parser holds on to.
+    var nameCount: Int { Int(xmlDictSize(context.pointee.dict)) }
+
+    /// Whether the document is in order so far.
+    var isWellFormed: Bool { context.pointee.wellFormed != 0 && context.pointee.nsWellFormed != 0 }
+
+    /// Parses what is there; the framer's callbacks run inside.
+    func parse(_ bytes: UnsafeRawBufferPointer) {
+        guard let start = bytes.baseAddress else { return }
+        // libxml2 copies the bytes. Errors come by the callback, so that the result adds nothing.
+        _ = xmlParseChunk(context, start.assumingMemoryBound(to: CChar.self), Int32(clamping: bytes.count), 0)
+    }
+
+    /// Makes ``parse(_:)`` return without another callback; for callbacks.
+    func stop() {
+        xmlStopParser(context)
+    }
+
+    private static func framer(_ pointer: UnsafeMutableRawPointer?) -> Unmanaged<XMLFramer>? {
+        pointer.map { Unmanaged<XMLFramer>.fromOpaque($0) }
+    }
+
+    /// The SAX2 callbacks.
+    ///
+    /// All that XMPP forbids is refused in them (RFC 6120 §11.1), before libxml2 acts on it.
+    private static var callbacks: xmlSAXHandler {
+        var handler = xmlSAXHandler()
+        handler.initialized = UInt32(XML_SAX2_MAGIC)
+        handler.startElementNs = { pointer, name, _, namespace, namespaceCount, _, attributeCount, _, attributes in
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef {
+                $0.startElement(
+                    name: name,
+                    namespace: namespace,
+                    namespaceCount: Int(namespaceCount),
+                    attributes: attributes,
+                    attributeCount: Int(attributeCount)
+                )
+            }
+        }
+        handler.endElementNs = { pointer, _, _, _ in
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.endElement() }
+        }
+        let characters: charactersSAXFunc = { pointer, text, count in
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef {
+                $0.characters(UnsafeBufferPointer(start: text, count: Int(count)))
+            }
+        }
+        handler.characters = characters
+        handler.cdataBlock = characters
+        // The same function here keeps libxml2 from guessing which whitespace matters.
+        handler.ignorableWhitespace = characters
+        handler.internalSubset = { pointer, _, _, _ in
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.dtd) }
+        }
+        handler.externalSubset = { pointer, _, _, _ in
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.dtd) }
+        }
+        // Not asked for the five predefined entities, nor for character references. Finding nothing ends the parse.
+        handler.getEntity = { pointer, _ in
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.record(XMLStreamError(.entity)) }
+            return nil
+        }
+        handler.reference = { pointer, _ in
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.entity) }
+        }
+        handler.comment = { pointer, _ in
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.comment) }
+        }
+        handler.processingInstruction = { pointer, _, _ in
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.processingInstruction) }
+        }
+        handler.serror = { pointer, error in
+            // Warnings (a relative namespace name, say) are below XML_ERR_ERROR. Its text quotes the input: left alone.
+            guard let error, error.pointee.level.rawValue >= XML_ERR_ERROR.rawValue else { return }
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef {
+                $0.record(XMLStreamError(.notWellFormed, parserCode: error.pointee.code))
+            }
+        }
+        return handler
+    }
+}

@@ -1,0 +1,154 @@
+import CLibXML2
+
+/// What libxml2 reports, while `PushParser.parse` runs.
+extension XMLFramer {
+    /// The namespace of the stream's root (RFC 6120 §4.8.1).
+    private static let streamNamespace: StaticString = "http://etherx.jabber.org/streams"
+
+    func startElement(
+        name: UnsafePointer<xmlChar>?,
+        namespace: UnsafePointer<xmlChar>?,
+        namespaceCount: Int,
+        attributes: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
+        attributeCount: Int
+    ) {
+        guard failure == nil, cut == nil, let name else { return }
+        depth += 1
+        if isReplayingHeader { return }
+        if depth - 1 > limits.depth { return fail(.limit(.depth)) }
+        if attributeCount > limits.attributes { return fail(.limit(.attributes)) }
+        if namespaceCount > limits.namespaces { return fail(.limit(.namespaces)) }
+        if builder.elementCount >= limits.elements { return fail(.limit(.elements)) }
+        builder.start(name: name, namespace: namespace, attributes: attributes, count: attributeCount)
+        if depth == 1 { finishHeader() }
+    }
+
+    func endElement() {
+        guard failure == nil, cut == nil else { return }
+        depth -= 1
+        switch depth {
+        case 0:
+            finishDocument()
+        case 1:
+            builder.end()
+            finishStanza()
+        default:
+            builder.end()
+        }
+    }
+
+    func characters(_ text: UnsafeBufferPointer<UInt8>) {
+        // At depth 1 there is only whitespace, which was counted as it came.
+        guard depth > 1, failure == nil, cut == nil else { return }
+        builder.text(text)
+    }
+
+    /// Ends the stream with an error; for callbacks.
+    func fail(_ code: XMLStreamError.Code) {
+        record(XMLStreamError(code))
+        parser?.stop()
+    }
+
+    /// Notes the first error, unless the parser was told to stop before.
+    func record(_ error: XMLStreamError) {
+        if failure == nil, cut == nil { failure = error }
+    }
+
+    // MARK: - Whole things
+
+    /// The stream's start tag has been read up to its `>` or `/>`.
+    private func finishHeader() {
+        guard let parser else { return }
+        let next = parser.nextByte
+        // Anything else is an error, which libxml2 reports next.
+        guard next == UInt8(ascii: ">") || next == UInt8(ascii: "/") else { return }
+        // The `/` of `<stream:stream/>` is left out of the header, so that it leaves the element open when replayed.
+        let tagEnd = parser.position - sliceBase
+        header.append(contentsOf: slice.prefix(max(0, tagEnd)))
+        guard isDeclaredUTF8(header) else { return fail(.badEncoding) }
+        guard header.count < limits.headerBytes else { return fail(.limit(.headerBytes)) }
+        let tagStart = startOfRoot(in: header)
+        header.removeSubrange(..<tagStart)
+        header.append(UInt8(ascii: ">"))
+        guard builder.stanza.element(0, is: "stream", in: Self.streamNamespace) else { return fail(.invalidNamespace) }
+
+        position = .betweenStanzas
+        let end = tagEnd + (next == UInt8(ascii: ">") ? 1 : 0)
+        emit(.opened(builder.stanza), end: end)
+        builder.reset()
+        if next == UInt8(ascii: ">") { goOn(from: end) }
+    }
+
+    private func finishStanza() {
+        guard let parser else { return }
+        let end = parser.position - sliceBase
+        let stanza = builder.stanza
+        stanza.raw.append(contentsOf: slice[min(unfinishedStart, end)..<end])
+        guard stanza.raw.count <= limits.stanzaBytes else { return fail(.limit(.stanzaBytes)) }
+        builder.joinTexts()
+        position = .betweenStanzas
+        emit(.stanza(stanza), end: end)
+        builder.reset()
+        goOn(from: end)
+    }
+
+    private func finishDocument() {
+        guard let parser else { return }
+        let end = parser.position - sliceBase
+        builder.reset()
+        position = .closed
+        emit(.closed, end: end)
+        // The parser has nothing more to say: what follows is refused here, or belongs to the next document.
+        if cut == nil { breakOff(at: end) }
+    }
+
+    private func emit(_ event: XMLStreamEvent, end: Int) {
+        eventEnd = end
+        sink?(event)
+        eventEnd = 0
+        if case .none = request { return }
+        breakOff(at: end)
+    }
+
+    /// Looks for the next stanza behind the one that ended at `end`, or has the parser replaced there.
+    private func goOn(from end: Int) {
+        guard cut == nil else { return }
+        if sliceBase + end >= Self.parserBytes + header.count { return breakOff(at: end) }
+        _ = beginStanza(in: slice, at: end)
+        if failure != nil { parser?.stop() }
+    }
+
+    private func breakOff(at end: Int) {
+        cut = end
+        parser?.stop()
+    }
+
+    // MARK: - The XML declaration
+
+    /// Whether the XML declaration, if any, leaves the encoding open or says UTF-8.
+    ///
+    /// libxml2 is told to ignore it; it has checked the syntax.
+    private func isDeclaredUTF8(_ document: [UInt8]) -> Bool {
+        let declaration = document[..<endOfDeclaration(in: document)]
+        guard let name = declaration.firstRange(of: Array("encoding".utf8)) else { return true }
+        let rest = declaration[name.upperBound...]
+        let quotes: [UInt8] = [UInt8(ascii: "'"), UInt8(ascii: "\"")]
+        guard
+            let open = rest.firstIndex(where: { quotes.contains($0) }),
+            let close = rest[(open + 1)...].firstIndex(of: rest[open])
+        else { return false }
+        // Bit 5 makes ASCII letters lower case and leaves `-` and digits as they are.
+        return rest[(open + 1)..<close].map { $0 | 0x20 } == Array("utf-8".utf8)
+    }
+
+    private func endOfDeclaration(in document: [UInt8]) -> Int {
+        guard document.starts(with: "<?xml".utf8) else { return 0 }
+        return document.firstRange(of: Array("?>".utf8))?.upperBound ?? document.count
+    }
+
+    /// Where the root's `<` stands: there is nothing but whitespace between it and the declaration.
+    private func startOfRoot(in document: [UInt8]) -> Int {
+        let declarationEnd = endOfDeclaration(in: document)
+        return document[declarationEnd...].firstIndex(of: UInt8(ascii: "<")) ?? declarationEnd
+    }
+}

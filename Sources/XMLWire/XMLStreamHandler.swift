@@ -1,0 +1,96 @@
+package import NIOCore
+
+/// The channel handler around an ``XMLFramer``: byte buffers in, ``XMLStreamEvent`` out.
+///
+/// The events of a buffer are fired one after another while it is read, without a copy of it. After an error it fires that
+/// error once and drops all further input. The handler behind it may call any method here during an event, take this
+/// handler out of the pipeline, or close the channel.
+package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHandler {
+    package typealias InboundIn = ByteBuffer
+    package typealias InboundOut = XMLStreamEvent
+
+    private let framer: XMLFramer
+    /// A stream that was silent for so long counts as idle, and gives back its memory after each buffer.
+    private let idleTime: TimeAmount
+    private var lastRead: NIODeadline?
+    private var isReading = false
+    /// Buffers that came in while an event was being handled.
+    private var waiting: [ByteBuffer] = []
+
+    /// Makes a handler at the start of a stream.
+    ///
+    /// - Parameters:
+    ///   - limits: What the peer may send.
+    ///   - idleTime: After a silence of this length the parser is given back with the next buffer, and made again at
+    ///     need: an idle connection then holds a few hundred bytes here.
+    package init(limits: StreamLimits = StreamLimits(), idleTime: TimeAmount = .seconds(1)) {
+        self.framer = XMLFramer(limits: limits)
+        self.idleTime = idleTime
+    }
+
+    /// How far the stream document has come; at the end of input, whether the peer finished it.
+    package var position: XMLStreamPosition { framer.position }
+    /// Why the stream was given up, or nil.
+    package var failure: XMLStreamError? { framer.failure }
+    /// All bytes that came in: a change shows that the peer is alive.
+    package var bytesReceived: UInt64 { framer.bytesReceived }
+    /// Whitespace bytes between stanzas.
+    package var keepaliveBytes: UInt64 { framer.keepaliveBytes }
+
+    /// Bytes received that follow the current event.
+    ///
+    /// Not 0 after STARTTLS's `<proceed/>` means that someone put bytes there before the handshake: end the connection.
+    package var unreadBytes: Int {
+        waiting.reduce(framer.unreadBytes) { $0 + $1.readableBytes }
+    }
+
+    /// Goes on with a new stream document, directly after the current event (``XMLFramer/reset()``).
+    package func reset() {
+        framer.reset()
+    }
+
+    /// Reads nothing more and drops what comes in.
+    package func stop() {
+        framer.stop()
+        waiting.removeAll()
+    }
+
+    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        waiting.append(unwrapInboundIn(data))
+        guard !isReading else { return }
+        isReading = true
+        var next = 0
+        while next < waiting.count {
+            let buffer = waiting[next]
+            next += 1
+            if next == waiting.count {
+                waiting.removeAll(keepingCapacity: true)
+                next = 0
+            }
+            read(buffer, context: context)
+        }
+        isReading = false
+        releaseIdleMemory(now: context.eventLoop.now)
+    }
+
+    package func handlerRemoved(context: ChannelHandlerContext) {
+        stop()
+    }
+
+    private func read(_ buffer: ByteBuffer, context: ChannelHandlerContext) {
+        guard framer.failure == nil else { return }
+        do throws(XMLStreamError) {
+            try buffer.withUnsafeReadableBytes { bytes throws(XMLStreamError) in
+                try framer.feed(bytes) { event in context.fireChannelRead(wrapInboundOut(event)) }
+            }
+        } catch {
+            waiting.removeAll()
+            context.fireErrorCaught(error)
+        }
+    }
+
+    private func releaseIdleMemory(now: NIODeadline) {
+        if let lastRead, now - lastRead >= idleTime { framer.releaseMemory() }
+        lastRead = now
+    }
+}

@@ -1,0 +1,117 @@
+@testable import XMLWire
+
+/// A stanza, copied out in a form that can be compared.
+struct RecordedElement: Equatable {
+    var depth: Int
+    var parent: Int
+    var name: String
+    var namespace: String
+    var attributes: [String]
+    var text: String
+    var end: Int
+}
+
+/// An event, copied out.
+enum RecordedEvent: Equatable {
+    case opened([RecordedElement])
+    case stanza([RecordedElement], raw: [UInt8])
+    case closed
+}
+
+extension RecordedEvent {
+    init(_ event: XMLStreamEvent) {
+        self =
+            switch event {
+            case .opened(let stanza): .opened(Self.elements(of: stanza))
+            case .stanza(let stanza): .stanza(Self.elements(of: stanza), raw: stanza.raw)
+            case .closed: .closed
+            }
+    }
+
+    private static func elements(of stanza: Stanza) -> [RecordedElement] {
+        stanza.elements.map { element in
+            RecordedElement(
+                depth: element.depth,
+                parent: element.parent,
+                name: stanza.string(element.name),
+                namespace: stanza.string(element.namespace),
+                attributes: stanza.attributes[element.attributes].map { attribute in
+                    "{\(stanza.string(attribute.namespace))}\(stanza.string(attribute.name))="
+                        + stanza.string(attribute.value)
+                },
+                text: stanza.string(element.text),
+                end: element.end
+            )
+        }
+    }
+
+    /// The root's direct text and raw bytes, for stanzas.
+    var elements: [RecordedElement] {
+        switch self {
+        case .opened(let elements), .stanza(let elements, _): elements
+        case .closed: []
+        }
+    }
+
+    var raw: String {
+        if case .stanza(_, let raw) = self { String(decoding: raw, as: UTF8.self) } else { "" }
+    }
+}
+
+/// What a framer made of some bytes.
+struct Recording: Equatable {
+    var events: [RecordedEvent] = []
+    var failure: XMLStreamError?
+    var position = XMLStreamPosition.beforeHeader
+    var keepaliveBytes: UInt64 = 0
+
+    var stanzas: [RecordedEvent] {
+        events.filter { if case .stanza = $0 { true } else { false } }
+    }
+}
+
+/// Feeds pieces, each from memory of its own size, so that reading past a piece is found by the address sanitizer.
+func record(
+    _ pieces: some Sequence<some Collection<UInt8>>,
+    limits: StreamLimits = StreamLimits(),
+    during: (XMLFramer, RecordedEvent) -> Void = { _, _ in }
+) -> Recording {
+    let framer = XMLFramer(limits: limits)
+    var recording = Recording()
+    for piece in pieces {
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: piece.count, alignment: 1)
+        defer { memory.deallocate() }
+        memory.copyBytes(from: piece)
+        do throws(XMLStreamError) {
+            try framer.feed(UnsafeRawBufferPointer(memory)) { event in
+                let recorded = RecordedEvent(event)
+                recording.events.append(recorded)
+                during(framer, recorded)
+            }
+        } catch {
+            recording.failure = error
+        }
+    }
+    recording.position = framer.position
+    recording.keepaliveBytes = framer.keepaliveBytes
+    return recording
+}
+
+func record(
+    _ text: String,
+    limits: StreamLimits = StreamLimits(),
+    during: (XMLFramer, RecordedEvent) -> Void = { _, _ in }
+) -> Recording {
+    record([Array(text.utf8)], limits: limits, during: during)
+}
+
+extension Collection where Element == UInt8, Index == Int {
+    /// Cut into pieces of a size, the last one shorter.
+    func pieces(of size: Int) -> [SubSequence] {
+        stride(from: startIndex, to: endIndex, by: size).map { self[$0..<Swift.min($0 + size, endIndex)] }
+    }
+}
+
+let header =
+    "<stream:stream from='example.org' id='s1' version='1.0' xmlns='jabber:client' "
+    + "xmlns:stream='http://etherx.jabber.org/streams'>"
