@@ -1,0 +1,60 @@
+/// The stable id of every event that is logged (the field `event`).
+///
+/// People write alerts and searches against these: an id is never changed, only retired.
+package enum EventName: String, CaseIterable, Sendable {
+    // The process.
+    case starting = "worker.starting"
+    case ready = "worker.ready"
+    case draining = "worker.draining"
+    case stopped = "worker.stopped"
+    case graceExpired = "worker.grace_expired"
+    case secondSignal = "worker.second_signal"
+    case configurationProblem = "configuration.problem"
+    case configurationWarning = "configuration.warning"
+
+    // Connections.
+    case connecting = "stream.connecting"
+    case connectFailed = "stream.connect_failed"
+    case tlsRefused = "stream.tls_refused"
+    case saslRefused = "stream.sasl_refused"
+    case negotiationFailed = "stream.negotiation_failed"
+    case streamBound = "stream.bound"
+    case streamDraining = "stream.draining"
+    case streamClosed = "stream.closed"
+    case streamError = "stream.error"
+    case pingTimeout = "stream.ping_timeout"
+    case reconnectScheduled = "stream.reconnect_scheduled"
+    case stanzaIgnored = "stanza.ignored"
+
+    // The database.
+    case databaseUnavailable = "database.unavailable"
+    case databaseRecovered = "database.recovered"
+    case schemaProblem = "database.schema_problem"
+    case migrationApplied = "database.migration_applied"
+    case migrationReverted = "database.migration_reverted"
+    case partitionsCreated = "database.partitions_created"
+    case partitionsDropped = "database.partitions_dropped"
+
+    // Messages.
+    case batchCommitted = "batch.committed"
+    case batchRetried = "batch.retried"
+    case rowRefused = "message.row_refused"
+    case quarantined = "message.quarantined"
+    case conflict = "message.conflict"
+
+    // Handlers.
+    case deliveryFailed = "delivery.failed"
+    case deadLettered = "delivery.dead_lettered"
+    case handlerPaused = "handler.paused"
+    case handlerResumed = "handler.resumed"
+
+    // The admin endpoints.
+    case adminListening = "admin.listening"
+    case adminFailed = "admin.failed"
+
+    // Programs beside the worker.
+    case emulator = "emulator"
+
+    /// What a library of ours logged by itself.
+    case library = "library"
+}

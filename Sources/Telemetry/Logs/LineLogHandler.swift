@@ -1,0 +1,64 @@
+package import Logging
+
+/// Writes log events as lines: JSON for programs, text for people.
+package struct LineLogHandler: LogHandler {
+    package var logLevel: Logger.Level
+    package var metadata: Logger.Metadata = [:]
+    package var metadataProvider: Logger.MetadataProvider?
+
+    private let label: String
+    private let format: LogFormat
+    private let output: any LogOutput
+
+    /// A handler that writes to one output.
+    ///
+    /// - Parameters:
+    ///   - label: The logger's label; shown for lines that libraries log by themselves.
+    ///   - level: The least level that is written.
+    ///   - format: How the lines look.
+    ///   - output: Where they go.
+    package init(
+        label: String,
+        level: Logger.Level,
+        format: LogFormat,
+        output: any LogOutput = StandardErrorOutput.shared
+    ) {
+        self.label = label
+        logLevel = level
+        self.format = format
+        self.output = output
+    }
+
+    package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    package func log(event: LogEvent) {
+        var fields = metadata
+        if let provided = metadataProvider?.get() { fields.merge(provided) { $1 } }
+        if let own = event.metadata { fields.merge(own) { $1 } }
+        if let error = event.error { fields[LogField.error.rawValue] = .string("\(error)") }
+        if fields[LogField.event.rawValue] == nil {
+            fields[LogField.event.rawValue] = .string(EventName.library.rawValue)
+            fields[LogField.source.rawValue] = .string(label)
+        }
+        let line = LogLine(time: .now, level: event.level, message: event.message.description, fields: fields)
+        switch format {
+        case .json: output.write(line.json)
+        case .text(let colours): output.write(line.text(colours: colours))
+        }
+    }
+}
+
+extension Logger {
+    /// A logger that writes lines to one output.
+    package static func lines(
+        label: String,
+        level: Logger.Level,
+        format: LogFormat,
+        output: any LogOutput = StandardErrorOutput.shared
+    ) -> Logger {
+        Logger(label: label) { LineLogHandler(label: $0, level: level, format: format, output: output) }
+    }
+}

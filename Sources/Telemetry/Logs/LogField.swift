@@ -1,0 +1,57 @@
+/// The name of every field in a log line, in the order they are written.
+///
+/// No field may hold a token, a message id, a payload or a credential; `message_key` and `device_key` stand for them.
+package enum LogField: String, CaseIterable, Hashable, Sendable {
+    // Every line has these four.
+    case time
+    case level
+    case message
+    case event
+
+    /// The sender id that a connection belongs to.
+    case sender
+    /// The connection's number within the process.
+    case connection
+    /// The message's key, a UUID.
+    case messageKey = "message_key"
+    /// The device's key, a UUID.
+    case deviceKey = "device_key"
+    /// The message's category, as the device gave it.
+    case category
+    /// A handler's name.
+    case handler
+    /// How often this has been tried, from 1.
+    case attempt
+    /// Copies in a batch.
+    case batch
+    /// The SQLSTATE of a database error.
+    case sqlstate = "sqlstate"
+    /// How long it took or will take, in seconds.
+    case durationSeconds = "duration_seconds"
+    /// Why, from a closed set.
+    case reason
+    /// How many.
+    case count
+    /// A host name or address.
+    case host
+    /// A port.
+    case port
+    /// A writer's number within the process.
+    case writer
+    /// A state's name.
+    case state
+    /// A schema's or a program's version.
+    case version
+    /// A table or partition.
+    case table
+    /// The path of a file.
+    case path
+    /// A configuration key.
+    case key
+    /// A signal's name.
+    case signal
+    /// The library that logged by itself.
+    case source
+    /// What failed and what to do about it.
+    case error
+}

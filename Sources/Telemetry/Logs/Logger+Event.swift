@@ -1,0 +1,32 @@
+package import Logging
+
+extension Logger {
+    /// Logs an event: constant text, a stable id, and typed fields.
+    ///
+    /// The fields are only made where the level is logged.
+    ///
+    /// - Parameters:
+    ///   - level: `info` is for operators, `debug` may run in production, `trace` may not.
+    ///   - event: The event's stable id.
+    ///   - message: What happened, without any value in it.
+    ///   - fields: The values.
+    package func event(
+        _ level: Logger.Level,
+        _ event: EventName,
+        _ message: StaticString,
+        _ fields: @autoclosure () -> [LogField: LogValue] = [:]
+    ) {
+        guard level >= logLevel else { return }
+        var metadata: Logger.Metadata = [LogField.event.rawValue: .string(event.rawValue)]
+        for (field, value) in fields() {
+            metadata[field.rawValue] = value.metadata
+        }
+        log(level: level, "\(message)", metadata: metadata, source: "upstream")
+    }
+
+    /// Sets a field on every line that this logger will write.
+    package subscript(field: LogField) -> LogValue? {
+        get { self[metadataKey: field.rawValue].map { .string("\($0)") } }
+        set { self[metadataKey: field.rawValue] = newValue?.metadata }
+    }
+}

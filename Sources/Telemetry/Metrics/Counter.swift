@@ -1,0 +1,58 @@
+import Synchronization
+
+/// A count of events since the process started.
+///
+/// It only grows. Lock-free; safe from any thread.
+package final class Counter: Sendable {
+    private let total = Atomic<UInt64>(0)
+
+    package init() {}
+
+    /// Adds `count` events; a count below zero is ours to avoid and counts as none.
+    package func increment(by count: Int = 1) {
+        guard count > 0 else { return }
+        total.wrappingAdd(UInt64(count), ordering: .relaxed)
+    }
+
+    /// The events so far.
+    package var value: UInt64 { total.load(ordering: .relaxed) }
+}
+
+/// A whole number that goes up and down.
+///
+/// Lock-free; safe from any thread.
+package final class Gauge: Sendable {
+    private let level = Atomic<Int>(0)
+
+    package init() {}
+
+    /// Replaces the value.
+    package func set(_ value: Int) {
+        level.store(value, ordering: .relaxed)
+    }
+
+    /// Adds `difference`, which may be negative.
+    package func add(_ difference: Int) {
+        level.wrappingAdd(difference, ordering: .relaxed)
+    }
+
+    /// The value now.
+    package var value: Int { level.load(ordering: .relaxed) }
+}
+
+/// A number of seconds that goes up and down.
+///
+/// Lock-free; safe from any thread.
+package final class SecondsGauge: Sendable {
+    private let bits = Atomic<UInt64>(0)
+
+    package init() {}
+
+    /// Replaces the value.
+    package func set(_ seconds: Double) {
+        bits.store(seconds.bitPattern, ordering: .relaxed)
+    }
+
+    /// The value now.
+    package var value: Double { Double(bitPattern: bits.load(ordering: .relaxed)) }
+}

@@ -1,0 +1,105 @@
+import Synchronization
+
+/// A distribution over fixed buckets.
+///
+/// One lock per call, whatever the number of observations in it: whoever has hundreds at once (the acks of a batch)
+/// hands them over in one call. A reader therefore never sees a sum that belongs to other buckets.
+package final class Histogram: Sendable {
+    /// What has been observed so far.
+    package struct Snapshot: Sendable, Equatable {
+        /// Observations per bucket, not cumulative; the last one is that of everything above the highest bound.
+        package var counts: [UInt64]
+        /// The sum of all observed values.
+        package var sum: Double
+
+        /// The number of observations.
+        package var count: UInt64 { counts.reduce(0, +) }
+
+        /// The smallest bucket bound that at least `share` (0...1) of the observations do not exceed.
+        ///
+        /// Nil without observations, infinite where the share lies above the highest bound. Exact to the width of a
+        /// bucket.
+        package func bound(below share: Double, in bounds: [Double]) -> Double? {
+            let wanted = share * Double(count)
+            guard count > 0 else { return nil }
+            var seen: UInt64 = 0
+            for (index, bound) in bounds.enumerated() {
+                seen += counts[index]
+                if Double(seen) >= wanted { return bound }
+            }
+            return .infinity
+        }
+    }
+
+    /// The buckets' upper bounds, ascending.
+    package let bounds: [Double]
+    private let state: Mutex<Snapshot>
+
+    /// An empty histogram.
+    ///
+    /// - Parameter bounds: The buckets' upper bounds, ascending, in the metric's base unit.
+    package init(bounds: [Double]) {
+        self.bounds = bounds
+        state = Mutex(Snapshot(counts: Array(repeating: 0, count: bounds.count + 1), sum: 0))
+    }
+
+    /// Adds `count` observations of the same value.
+    package func observe(_ value: Double, count: Int = 1) {
+        guard count > 0 else { return }
+        let bucket = bucket(of: value)
+        state.withLock { state in
+            state.counts[bucket] += UInt64(count)
+            state.sum += value * Double(count)
+        }
+    }
+
+    /// Adds the observation of a duration, in seconds.
+    package func observe(_ duration: Duration) {
+        observe(duration.inSeconds)
+    }
+
+    /// Adds the values that `value` gives for 0..<count, under one lock.
+    ///
+    /// - Parameters:
+    ///   - count: How many there are.
+    ///   - value: The value of each. Must be quick: the lock is held meanwhile.
+    package func observe(count: Int, _ value: (Int) -> Double) {
+        guard count > 0 else { return }
+        state.withLock { state in
+            for index in 0..<count {
+                let value = value(index)
+                state.counts[bucket(of: value)] += 1
+                state.sum += value
+            }
+        }
+    }
+
+    /// What has been observed so far, buckets and sum of the same moment.
+    package func snapshot() -> Snapshot {
+        state.withLock { $0 }
+    }
+
+    private func bucket(of value: Double) -> Int {
+        var index = 0
+        while index < bounds.count, value > bounds[index] { index += 1 }
+        return index
+    }
+}
+
+extension Histogram {
+    /// Bounds for what a commit or an ack takes: 250 µs to 30 s.
+    package static let latencyBounds: [Double] = [
+        0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
+    ]
+
+    /// Bounds for rows in a batch.
+    package static let sizeBounds: [Double] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000]
+}
+
+extension Duration {
+    /// The duration as a number of seconds.
+    package var inSeconds: Double {
+        let (seconds, attoseconds) = components
+        return Double(seconds) + Double(attoseconds) * 1e-18
+    }
+}

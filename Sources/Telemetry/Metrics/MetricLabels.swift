@@ -1,0 +1,169 @@
+/// A label whose values form a closed set.
+///
+/// The raw values count from 0, so that a family is an array.
+package protocol MetricLabel: RawRepresentable<Int>, CaseIterable, Hashable, Sendable {
+    /// The label's value as Prometheus sees it.
+    var text: String { get }
+}
+
+/// What a connection is doing (`upstream_xmpp_connections{state}`).
+package enum ConnectionState: Int, MetricLabel {
+    /// On its way: TCP, TLS, SASL, bind.
+    case connecting
+    /// Bound and receiving.
+    case bound
+    /// Told to drain: still receiving and acking, with a replacement beside it.
+    case draining
+
+    package var text: String {
+        switch self {
+        case .connecting: "connecting"
+        case .bound: "bound"
+        case .draining: "draining"
+        }
+    }
+}
+
+/// What a stanza was, beyond the kinds that ``MessageAccounts`` keeps (`upstream_stanzas_received_total{kind}`).
+package enum StanzaKind: Int, MetricLabel {
+    /// The server's ack of a message of ours.
+    case ack
+    /// The server's nack.
+    case nack
+    /// A control message, for example CONNECTION_DRAINING.
+    case control
+    /// A stanza of type `error`.
+    case error
+    /// A message whose stanza `from` is nobody we trust.
+    case untrusted
+    /// Everything else: presence, iq, unknown stanzas, messages without `gcm`.
+    case other
+
+    package var text: String {
+        switch self {
+        case .ack: "ack"
+        case .nack: "nack"
+        case .control: "control"
+        case .error: "error"
+        case .untrusted: "untrusted"
+        case .other: "other"
+        }
+    }
+}
+
+/// What a delivered copy counts as on arrival (`upstream_stanzas_received_total{kind}`).
+package enum CopyKind: Int, MetricLabel {
+    /// A device's message.
+    case upstream
+    /// A delivery receipt.
+    case receipt
+    /// Quarantined without an ack.
+    case malformed
+
+    package var text: String {
+        switch self {
+        case .upstream: "upstream"
+        case .receipt: "receipt"
+        case .malformed: "malformed"
+        }
+    }
+}
+
+/// What became of a delivered copy (`upstream_messages_total{outcome}`).
+package enum MessageOutcome: Int, MetricLabel {
+    /// New, and in `messages`.
+    case stored
+    /// Known, with the same content.
+    case duplicate
+    /// Known, with other content.
+    case conflict
+    /// In `quarantine`.
+    case quarantined
+
+    package var text: String {
+        switch self {
+        case .stored: "stored"
+        case .duplicate: "duplicate"
+        case .conflict: "conflict"
+        case .quarantined: "quarantined"
+        }
+    }
+}
+
+/// What became of an ack (`upstream_acks_total{outcome}`).
+package enum AckOutcome: Int, MetricLabel {
+    /// Written to the connection that delivered the message.
+    case sent
+    /// Dropped: that connection is gone, and the redelivery will be acked instead.
+    case connectionGone
+
+    package var text: String {
+        switch self {
+        case .sent: "sent"
+        case .connectionGone: "connection_gone"
+        }
+    }
+}
+
+/// Why a connection is opened again (`upstream_reconnects_total{reason}`).
+package enum ReconnectReason: Int, MetricLabel {
+    /// The server closed the stream in order.
+    case streamClosed
+    /// The server asked us to drain.
+    case draining
+    /// TCP: no address, refused, timed out.
+    case connectFailed
+    /// The TLS handshake failed or the certificate was refused.
+    case tlsFailed
+    /// SASL was refused.
+    case authenticationFailed
+    /// Negotiation ended otherwise: no bind, no STARTTLS, a step that timed out.
+    case negotiationFailed
+    /// The server ended the stream with an error.
+    case streamError
+    /// The stream broke our rules: bad XML, or beyond the limits.
+    case policyViolation
+    /// The peer answered no ping.
+    case pingTimeout
+    /// The TCP connection was lost.
+    case connectionLost
+
+    package var text: String {
+        switch self {
+        case .streamClosed: "stream_closed"
+        case .draining: "draining"
+        case .connectFailed: "connect_failed"
+        case .tlsFailed: "tls_failed"
+        case .authenticationFailed: "authentication_failed"
+        case .negotiationFailed: "negotiation_failed"
+        case .streamError: "stream_error"
+        case .policyViolation: "policy_violation"
+        case .pingTimeout: "ping_timeout"
+        case .connectionLost: "connection_lost"
+        }
+    }
+}
+
+/// What became of one attempt at a delivery (`upstream_deliveries_total{outcome}`).
+package enum DeliveryOutcome: Int, MetricLabel {
+    /// The handler took it.
+    case done
+    /// To be tried again.
+    case retry
+    /// The handler refused it for good.
+    case rejected
+    /// Given up after the last attempt.
+    case exhausted
+    /// Handed back without counting an attempt: shutdown, or a lease lost.
+    case released
+
+    package var text: String {
+        switch self {
+        case .done: "done"
+        case .retry: "retry"
+        case .rejected: "rejected"
+        case .exhausted: "exhausted"
+        case .released: "released"
+        }
+    }
+}

@@ -1,0 +1,98 @@
+extension Metrics {
+    /// The content type of what ``render()`` gives.
+    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
+
+    /// All metrics as Prometheus text, UTF-8.
+    ///
+    /// Copies received, settled and in flight are of one moment; the rest is read one after the other.
+    package func render() -> [UInt8] {
+        var writer = ExpositionWriter()
+        let accounts = messages.snapshot()
+        for name in MetricName.allCases where !isAbsent(name) {
+            writer.family(name)
+            render(name, accounts, into: &writer)
+        }
+        return writer.bytes
+    }
+
+    /// Whether a family has no series at all: those of handlers, where none is configured.
+    private func isAbsent(_ name: MetricName) -> Bool {
+        handlers.isEmpty && name.labels.contains("handler")
+    }
+
+    private func render(
+        _ name: MetricName,
+        _ accounts: MessageAccounts.Snapshot,
+        into writer: inout ExpositionWriter
+    ) {
+        switch name {
+        case .connections: renderConnections(into: &writer)
+        case .stanzas:
+            for kind in CopyKind.allCases { writer.sample(name, [kind.text], String(accounts.received(kind))) }
+            writer.closed(name, [], stanzas)
+        case .messages: renderMessages(accounts, into: &writer)
+        case .inFlight: writer.sample(name, [], String(accounts.inFlight))
+        case .acks: writer.closed(name, [], acks)
+        case .ackLatency: writer.histogram(name, [], ackLatency)
+        case .commitDuration: writer.histogram(name, [], commitDuration)
+        case .batchMessages: writer.histogram(name, [], batchMessages)
+        case .databaseErrors: writer.closed(name, [], databaseErrors)
+        case .reconnects: writer.closed(name, [], reconnects)
+        case .deliveries, .deliveryDuration, .deadLetters, .oldestDelivery:
+            for (index, label) in handlers.enumerated() {
+                render(name, handler(index), label, into: &writer)
+            }
+        case .buildInfo: writer.sample(name, [version], "1")
+        }
+    }
+
+    private func renderConnections(into writer: inout ExpositionWriter) {
+        for (index, sender) in senders.enumerated() {
+            for state in ConnectionState.allCases {
+                writer.sample(
+                    .connections,
+                    [sender, state.text],
+                    String(connections(sender: index, state: state).value)
+                )
+            }
+        }
+    }
+
+    private func renderMessages(_ accounts: MessageAccounts.Snapshot, into writer: inout ExpositionWriter) {
+        for (index, category) in messages.categories.names.enumerated() {
+            for outcome in MessageOutcome.allCases {
+                let count = accounts.settled(category: index, outcome)
+                writer.sample(.messages, [category, outcome.text], String(count))
+            }
+        }
+    }
+
+    private func render(
+        _ name: MetricName,
+        _ metrics: HandlerMetrics,
+        _ label: String,
+        into writer: inout ExpositionWriter
+    ) {
+        switch name {
+        case .deliveries: writer.closed(name, [label], metrics.deliveries)
+        case .deliveryDuration: writer.histogram(name, [label], metrics.duration)
+        case .deadLetters: writer.sample(name, [label], String(metrics.deadLetters.value))
+        case .oldestDelivery:
+            writer.sample(name, [label], ExpositionWriter.number(metrics.oldestDeliveryAge.value))
+        default: break
+        }
+    }
+}
+
+extension ExpositionWriter {
+    /// Writes one sample for each value of a closed label, which is the family's last.
+    fileprivate mutating func closed<Label>(
+        _ name: MetricName,
+        _ values: [String],
+        _ family: CounterFamily<Label>
+    ) {
+        for label in Label.allCases {
+            sample(name, values + [label.text], String(family[label].value))
+        }
+    }
+}
