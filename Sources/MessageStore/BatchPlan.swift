@@ -1,0 +1,95 @@
+package import Pipeline
+package import UpstreamKit
+
+/// What a batch asks of the database, decided without it, and what its answers mean for each copy.
+package struct BatchPlan: Sendable {
+    /// A row of the ledger.
+    package struct LedgerRow: Sendable, Equatable {
+        /// The stored fingerprint.
+        package var fingerprint: Digest128
+        /// The stored time, in microseconds since 1970-01-01 UTC.
+        package var receivedAt: Int64
+
+        package init(fingerprint: Digest128, receivedAt: Int64) {
+            self.fingerprint = fingerprint
+            self.receivedAt = receivedAt
+        }
+    }
+
+    /// All copies that belong in `messages`, by key and then by their place in the batch.
+    package let ordered: [Int]
+    /// The first copy of each key, in key order.
+    ///
+    /// Every writer inserts in this order, so that two of them never wait for each other in a circle.
+    package let firsts: [Int]
+    /// The copies that go to `quarantine`.
+    package let quarantined: [Int]
+
+    /// Folds the copies of one message and sorts.
+    package init(_ batch: [IncomingMessage]) {
+        var ordered: [Int] = []
+        ordered.reserveCapacity(batch.count)
+        var quarantined: [Int] = []
+        for index in batch.indices {
+            if BatchPlan.reason(batch[index]) == nil { ordered.append(index) } else { quarantined.append(index) }
+        }
+        ordered.sort { left, right in
+            let (leftKey, rightKey) = (batch[left].messageKey, batch[right].messageKey)
+            return leftKey == rightKey ? left < right : leftKey < rightKey
+        }
+        var firsts: [Int] = []
+        firsts.reserveCapacity(ordered.count)
+        for index in ordered where firsts.last.map({ batch[$0].messageKey != batch[index].messageKey }) ?? true {
+            firsts.append(index)
+        }
+        self.ordered = ordered
+        self.firsts = firsts
+        self.quarantined = quarantined
+    }
+
+    /// Why a copy goes to `quarantine`; nil when it belongs in `messages`.
+    package static func reason(_ message: borrowing IncomingMessage) -> QuarantineReason? {
+        if let reason = message.quarantine { return reason }
+        // The columns that every row has; PostgreSQL would quote the whole row in its log.
+        let isWhole = message.messageID != nil && message.registrationToken != nil && message.category != nil
+        return isWhole ? nil : .databaseRefused
+    }
+
+    /// The outcomes when every first copy was new.
+    package func outcomesAllNew(_ batch: [IncomingMessage]) -> [StoreOutcome] {
+        var outcomes = [StoreOutcome](repeating: .quarantined, count: batch.count)
+        var first: Int?
+        for index in ordered {
+            if let known = first, batch[known].messageKey == batch[index].messageKey {
+                outcomes[index] = batch[known].fingerprint == batch[index].fingerprint ? .duplicate : .conflict
+            } else {
+                first = index
+                outcomes[index] = .stored
+            }
+        }
+        return outcomes
+    }
+
+    /// The outcomes by the ledger; nil when it lacks a row, because retention took it since.
+    ///
+    /// A ledger row with a first copy's own time and fingerprint was made by this batch: just now, or by an earlier
+    /// commit whose reply was lost.
+    package func outcomes(_ batch: [IncomingMessage], ledger: [Digest128: LedgerRow]) -> [StoreOutcome]? {
+        var outcomes = [StoreOutcome](repeating: .quarantined, count: batch.count)
+        var previous: Digest128?
+        for index in ordered {
+            let message = batch[index]
+            guard let row = ledger[message.messageKey] else { return nil }
+            let isFirst = previous != message.messageKey
+            previous = message.messageKey
+            if row.fingerprint != message.fingerprint {
+                outcomes[index] = .conflict
+            } else if isFirst && row.receivedAt == message.receivedAt {
+                outcomes[index] = .stored
+            } else {
+                outcomes[index] = .duplicate
+            }
+        }
+        return outcomes
+    }
+}

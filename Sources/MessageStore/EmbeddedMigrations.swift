@@ -1,0 +1,319 @@
+// Made by scripts/embed-migrations from migrations/. Do not edit.
+// swift-format-ignore-file
+
+extension Migration {
+    /// The files of `migrations/`, oldest first.
+    package static let embedded: [Migration] = [
+        Migration(fileName: "0001_messages.sql", text: #"""
+-- migrate:up
+CREATE TABLE upstream.message_ids (
+    message_key uuid NOT NULL,
+    fingerprint uuid NOT NULL,
+    received_at timestamptz NOT NULL,
+    CONSTRAINT message_ids_pkey PRIMARY KEY (message_key)
+);
+-- Erasing what is past the dedupe window scans by time; arrival order is nearly time order, so block ranges serve.
+CREATE INDEX message_ids_received_at_idx ON upstream.message_ids USING brin (received_at);
+
+COMMENT ON TABLE upstream.message_ids IS 'The dedupe ledger: one row for each message ever accepted, kept for retention.dedupe_window. Inserting here decides what is new.';
+COMMENT ON COLUMN upstream.message_ids.message_key IS 'First 16 bytes of SHA-256(sender_id, 0x00, message_id); with id_scope device, of SHA-256(sender_id, 0x00, registration token, 0x00, message_id).';
+COMMENT ON COLUMN upstream.message_ids.fingerprint IS 'First 16 bytes of SHA-256 over registration token, category, message_type and verbatim data, each preceded by its length in 8 bytes.';
+COMMENT ON COLUMN upstream.message_ids.received_at IS 'When the first copy was parsed; the same as messages.received_at.';
+
+CREATE TABLE upstream.messages (
+    message_key uuid NOT NULL,
+    sender_id text NOT NULL,
+    message_id text NOT NULL,
+    registration_token text NOT NULL,
+    device_key uuid NOT NULL,
+    category text NOT NULL,
+    data json,
+    data_raw text,
+    extra text,
+    message_type text,
+    stanza_from text,
+    received_at timestamptz NOT NULL,
+    -- Time first: inserts go to the right edge, and dispatch and paging read in this order.
+    CONSTRAINT messages_pkey PRIMARY KEY (received_at, message_key)
+) PARTITION BY RANGE (received_at);
+-- An id may have 4,096 bytes, which a btree refuses.
+CREATE INDEX messages_message_id_idx ON upstream.messages USING hash (message_id);
+CREATE INDEX messages_category_received_at_idx ON upstream.messages (category, received_at);
+CREATE INDEX messages_device_key_received_at_idx ON upstream.messages (device_key, received_at);
+
+COMMENT ON TABLE upstream.messages IS 'Every accepted message once, append-only; partitioned by UTC day of received_at, retention drops whole days.';
+COMMENT ON COLUMN upstream.messages.message_key IS 'The key in message_ids.';
+COMMENT ON COLUMN upstream.messages.sender_id IS 'The configured sender whose connection delivered it.';
+COMMENT ON COLUMN upstream.messages.message_id IS 'The id the device gave it; unique per sender_id (or per sender and device with id_scope device).';
+COMMENT ON COLUMN upstream.messages.registration_token IS 'The JSON from: the device''s registration token. A credential: show device_key instead.';
+COMMENT ON COLUMN upstream.messages.device_key IS 'First 16 bytes of SHA-256(registration_token): names a device without giving its token away.';
+COMMENT ON COLUMN upstream.messages.category IS 'The app''s package name.';
+COMMENT ON COLUMN upstream.messages.data IS 'The verbatim text of data; always castable to jsonb. Null where the message had none, or where data_raw holds it.';
+COMMENT ON COLUMN upstream.messages.data_raw IS 'The verbatim text of data where jsonb would refuse it; data is then null.';
+COMMENT ON COLUMN upstream.messages.extra IS 'A JSON object of the other members, in their order and verbatim; null where there are none.';
+COMMENT ON COLUMN upstream.messages.message_type IS 'Null, or receipt.';
+COMMENT ON COLUMN upstream.messages.stanza_from IS 'The stanza''s from attribute; null where absent.';
+COMMENT ON COLUMN upstream.messages.received_at IS 'When the worker had parsed the stanza.';
+
+CREATE TABLE upstream.conflicts (
+    message_key uuid NOT NULL,
+    sender_id text NOT NULL,
+    message_id text NOT NULL,
+    registration_token text NOT NULL,
+    device_key uuid NOT NULL,
+    category text NOT NULL,
+    data json,
+    data_raw text,
+    extra text,
+    message_type text,
+    stanza_from text,
+    received_at timestamptz NOT NULL,
+    fingerprint uuid NOT NULL,
+    times_seen bigint NOT NULL,
+    last_seen_at timestamptz NOT NULL,
+    CONSTRAINT conflicts_pkey PRIMARY KEY (message_key, fingerprint)
+);
+CREATE INDEX conflicts_received_at_idx ON upstream.conflicts (received_at);
+CREATE INDEX conflicts_device_key_idx ON upstream.conflicts (device_key);
+
+COMMENT ON TABLE upstream.conflicts IS 'Copies of a known message_key with other content: one row per distinct content.';
+COMMENT ON COLUMN upstream.conflicts.message_key IS 'The key in message_ids.';
+COMMENT ON COLUMN upstream.conflicts.sender_id IS 'The configured sender whose connection delivered it.';
+COMMENT ON COLUMN upstream.conflicts.message_id IS 'The id the device gave it.';
+COMMENT ON COLUMN upstream.conflicts.registration_token IS 'The JSON from: the device''s registration token. A credential: show device_key instead.';
+COMMENT ON COLUMN upstream.conflicts.device_key IS 'First 16 bytes of SHA-256(registration_token).';
+COMMENT ON COLUMN upstream.conflicts.category IS 'The app''s package name.';
+COMMENT ON COLUMN upstream.conflicts.data IS 'The verbatim text of data; always castable to jsonb.';
+COMMENT ON COLUMN upstream.conflicts.data_raw IS 'The verbatim text of data where jsonb would refuse it.';
+COMMENT ON COLUMN upstream.conflicts.extra IS 'A JSON object of the other members; null where there are none.';
+COMMENT ON COLUMN upstream.conflicts.message_type IS 'Null, or receipt.';
+COMMENT ON COLUMN upstream.conflicts.stanza_from IS 'The stanza''s from attribute; null where absent.';
+COMMENT ON COLUMN upstream.conflicts.received_at IS 'When the first copy with this content was parsed.';
+COMMENT ON COLUMN upstream.conflicts.fingerprint IS 'The fingerprint of this content; differs from the one in message_ids.';
+COMMENT ON COLUMN upstream.conflicts.times_seen IS 'How many copies with this content arrived.';
+COMMENT ON COLUMN upstream.conflicts.last_seen_at IS 'When the latest copy with this content was parsed.';
+
+CREATE TABLE upstream.quarantine (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    sender_id text NOT NULL,
+    message_id text,
+    reason text NOT NULL,
+    detail text NOT NULL,
+    stanza bytea NOT NULL,
+    digest bytea NOT NULL,
+    times_seen bigint NOT NULL,
+    received_at timestamptz NOT NULL,
+    last_seen_at timestamptz NOT NULL,
+    CONSTRAINT quarantine_pkey PRIMARY KEY (id),
+    CONSTRAINT quarantine_sender_id_digest_key UNIQUE (sender_id, digest)
+);
+CREATE INDEX quarantine_received_at_idx ON upstream.quarantine (received_at);
+
+COMMENT ON TABLE upstream.quarantine IS 'Stanzas that could not be taken as messages, verbatim: one row per sender and distinct stanza.';
+COMMENT ON COLUMN upstream.quarantine.id IS 'Names the row; gaps are normal.';
+COMMENT ON COLUMN upstream.quarantine.sender_id IS 'The configured sender whose connection delivered it.';
+COMMENT ON COLUMN upstream.quarantine.message_id IS 'The id, where it has one that text can hold.';
+COMMENT ON COLUMN upstream.quarantine.reason IS 'Why, from a closed set: message_id_unusable, from_unusable, identity_ambiguous, payload_not_json, payload_misplaced, duplicate_key, category_unusable, message_type_unknown, text_unstorable, field_too_long, database_refused.';
+COMMENT ON COLUMN upstream.quarantine.detail IS 'More about the reason, in constant words; never content of the message.';
+COMMENT ON COLUMN upstream.quarantine.stanza IS 'The stanza''s bytes as they came.';
+COMMENT ON COLUMN upstream.quarantine.digest IS 'SHA-256 of stanza.';
+COMMENT ON COLUMN upstream.quarantine.times_seen IS 'How many copies arrived; what can''t be acked comes again.';
+COMMENT ON COLUMN upstream.quarantine.received_at IS 'When the first copy was parsed.';
+COMMENT ON COLUMN upstream.quarantine.last_seen_at IS 'When the latest copy was parsed.';
+
+-- Makes the partitions of the days from first_day to last_day that are missing, and tells how many it made.
+-- SECURITY DEFINER: the worker's role inserts and selects, and owns nothing.
+-- ATTACH takes a lock that lets inserts into the other days go on; CREATE TABLE … PARTITION OF would stop them.
+CREATE FUNCTION upstream.ensure_partitions(first_day date, last_day date) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    day date;
+    name text;
+    made integer := 0;
+BEGIN
+    IF last_day - first_day > 400 THEN
+        RAISE EXCEPTION 'upstream.ensure_partitions makes 400 days at most' USING ERRCODE = '22023';
+    END IF;
+    FOR day IN SELECT first_day + n FROM generate_series(0, last_day - first_day) AS n LOOP
+        name := 'messages_' || to_char(day, 'YYYYMMDD');
+        CONTINUE WHEN to_regclass('upstream.' || name) IS NOT NULL;
+        -- One maker at a time; whoever waited looks again.
+        PERFORM pg_advisory_xact_lock(hashtextextended('upstream.ensure_partitions', 0));
+        CONTINUE WHEN to_regclass('upstream.' || name) IS NOT NULL;
+        EXECUTE format('CREATE TABLE upstream.%I (LIKE upstream.messages INCLUDING ALL)', name);
+        EXECUTE format('COMMENT ON TABLE upstream.%I IS %L', name, 'Messages received on ' || day || ' UTC.');
+        EXECUTE format(
+            'ALTER TABLE upstream.messages ATTACH PARTITION upstream.%I FOR VALUES FROM (%L) TO (%L)',
+            name, day || ' 00:00:00+00', (day + 1) || ' 00:00:00+00');
+        made := made + 1;
+    END LOOP;
+    RETURN made;
+END
+$$;
+REVOKE ALL ON FUNCTION upstream.ensure_partitions(date, date) FROM PUBLIC;
+COMMENT ON FUNCTION upstream.ensure_partitions(date, date) IS 'Makes the missing partitions of messages for these UTC days and returns their number.';
+
+-- migrate:down
+DROP FUNCTION upstream.ensure_partitions(date, date);
+DROP TABLE upstream.quarantine;
+DROP TABLE upstream.conflicts;
+DROP TABLE upstream.messages;
+DROP TABLE upstream.message_ids;
+"""#),
+        Migration(fileName: "0002_handlers.sql", text: #"""
+-- migrate:up
+CREATE TABLE upstream.handlers (
+    name text NOT NULL,
+    paused boolean NOT NULL DEFAULT false,
+    paused_until timestamptz,
+    paused_reason text,
+    paused_at timestamptz,
+    registered_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT handlers_pkey PRIMARY KEY (name)
+);
+COMMENT ON TABLE upstream.handlers IS 'The handlers that workers have registered, and whether they are paused.';
+COMMENT ON COLUMN upstream.handlers.name IS 'The configured name.';
+COMMENT ON COLUMN upstream.handlers.paused IS 'Whether no delivery may be claimed; see paused_until.';
+COMMENT ON COLUMN upstream.handlers.paused_until IS 'When a pause ends by itself; null where it lasts until it is resumed.';
+COMMENT ON COLUMN upstream.handlers.paused_reason IS 'Who or what paused it, and why.';
+COMMENT ON COLUMN upstream.handlers.paused_at IS 'When it was paused.';
+COMMENT ON COLUMN upstream.handlers.registered_at IS 'When a worker first registered it; it gets messages received from then on.';
+
+CREATE TABLE upstream.subscriptions (
+    handler text NOT NULL,
+    category text NOT NULL,
+    CONSTRAINT subscriptions_pkey PRIMARY KEY (handler, category),
+    CONSTRAINT subscriptions_handler_fkey FOREIGN KEY (handler) REFERENCES upstream.handlers ON DELETE CASCADE
+);
+CREATE INDEX subscriptions_category_idx ON upstream.subscriptions (category);
+COMMENT ON TABLE upstream.subscriptions IS 'Which handler gets which category; read by every worker as it stores messages.';
+COMMENT ON COLUMN upstream.subscriptions.handler IS 'The handler.';
+COMMENT ON COLUMN upstream.subscriptions.category IS 'An exact category, or * for all.';
+
+-- Small and hot: rows live for as long as a delivery takes. Free space in each page keeps lease updates on the page, and
+-- vacuum comes early.
+CREATE TABLE upstream.deliveries (
+    handler text NOT NULL,
+    message_key uuid NOT NULL,
+    received_at timestamptz NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    next_attempt_at timestamptz NOT NULL,
+    lease_owner text,
+    lease_token bigint NOT NULL DEFAULT 0,
+    lease_until timestamptz,
+    last_error text,
+    replay_id uuid,
+    CONSTRAINT deliveries_pkey PRIMARY KEY (message_key, handler)
+) WITH (
+    fillfactor = 70,
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_insert_scale_factor = 0.05,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0
+);
+CREATE INDEX deliveries_claim_idx ON upstream.deliveries (handler, next_attempt_at);
+COMMENT ON TABLE upstream.deliveries IS 'What is still to be handled: a row per message and subscribed handler, inserted with the message, deleted on success.';
+COMMENT ON COLUMN upstream.deliveries.handler IS 'The handler.';
+COMMENT ON COLUMN upstream.deliveries.message_key IS 'The message; with received_at the primary key of messages.';
+COMMENT ON COLUMN upstream.deliveries.received_at IS 'The message''s received_at.';
+COMMENT ON COLUMN upstream.deliveries.attempts IS 'Attempts begun so far that count.';
+COMMENT ON COLUMN upstream.deliveries.next_attempt_at IS 'When it may be claimed next.';
+COMMENT ON COLUMN upstream.deliveries.lease_owner IS 'The worker that holds it; null where it is free.';
+COMMENT ON COLUMN upstream.deliveries.lease_token IS 'Fencing token: grows with each claim, and completing needs the current one.';
+COMMENT ON COLUMN upstream.deliveries.lease_until IS 'When the lease ends unless its owner renews it.';
+COMMENT ON COLUMN upstream.deliveries.last_error IS 'What the latest attempt failed with.';
+COMMENT ON COLUMN upstream.deliveries.replay_id IS 'The replay that asked for it; null for the first delivery.';
+
+CREATE TABLE upstream.dead_letters (
+    handler text NOT NULL,
+    message_key uuid NOT NULL,
+    received_at timestamptz NOT NULL,
+    attempts integer NOT NULL,
+    next_attempt_at timestamptz NOT NULL,
+    lease_owner text,
+    lease_token bigint NOT NULL,
+    lease_until timestamptz,
+    last_error text,
+    replay_id uuid,
+    error_group text NOT NULL,
+    died_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT dead_letters_pkey PRIMARY KEY (message_key, handler)
+);
+CREATE INDEX dead_letters_handler_died_at_idx ON upstream.dead_letters (handler, died_at);
+CREATE INDEX dead_letters_error_group_idx ON upstream.dead_letters (error_group);
+COMMENT ON TABLE upstream.dead_letters IS 'Deliveries that gave up, until they are retried or discarded.';
+COMMENT ON COLUMN upstream.dead_letters.handler IS 'The handler.';
+COMMENT ON COLUMN upstream.dead_letters.message_key IS 'The message; with received_at the primary key of messages.';
+COMMENT ON COLUMN upstream.dead_letters.received_at IS 'The message''s received_at.';
+COMMENT ON COLUMN upstream.dead_letters.attempts IS 'Attempts that were made.';
+COMMENT ON COLUMN upstream.dead_letters.next_attempt_at IS 'When the last attempt was due.';
+COMMENT ON COLUMN upstream.dead_letters.lease_owner IS 'The worker that made the last attempt.';
+COMMENT ON COLUMN upstream.dead_letters.lease_token IS 'The last attempt''s fencing token.';
+COMMENT ON COLUMN upstream.dead_letters.lease_until IS 'The end of the last attempt''s lease.';
+COMMENT ON COLUMN upstream.dead_letters.last_error IS 'What the last attempt failed with.';
+COMMENT ON COLUMN upstream.dead_letters.replay_id IS 'The replay that asked for it; null for the first delivery.';
+COMMENT ON COLUMN upstream.dead_letters.error_group IS 'The fingerprint of last_error that groups like failures.';
+COMMENT ON COLUMN upstream.dead_letters.died_at IS 'When it gave up.';
+
+-- migrate:down
+DROP TABLE upstream.dead_letters;
+DROP TABLE upstream.deliveries;
+DROP TABLE upstream.subscriptions;
+DROP TABLE upstream.handlers;
+"""#),
+        Migration(fileName: "0003_replays.sql", text: #"""
+-- migrate:up
+CREATE TABLE upstream.replays (
+    replay_id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text NOT NULL,
+    target text NOT NULL,
+    selection json NOT NULL,
+    options json NOT NULL,
+    state text NOT NULL DEFAULT 'planned',
+    reason text,
+    created_by text NOT NULL DEFAULT session_user,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    started_at timestamptz,
+    finished_at timestamptz,
+    planned bigint NOT NULL,
+    done bigint NOT NULL DEFAULT 0,
+    cursor_received_at timestamptz,
+    cursor_message_key uuid,
+    lease_owner text,
+    lease_token bigint NOT NULL DEFAULT 0,
+    lease_until timestamptz,
+    last_error text,
+    CONSTRAINT replays_pkey PRIMARY KEY (replay_id),
+    CONSTRAINT replays_state_check
+        CHECK (state IN ('planned', 'running', 'paused', 'finished', 'cancelled', 'failed'))
+);
+-- One replay of a name, and one per target, at a time.
+CREATE UNIQUE INDEX replays_name_key ON upstream.replays (name) WHERE state IN ('planned', 'running', 'paused');
+CREATE UNIQUE INDEX replays_target_key ON upstream.replays (target) WHERE state IN ('running', 'paused');
+COMMENT ON TABLE upstream.replays IS 'Replays of stored messages: what was planned, by whom and why, and how far it came.';
+COMMENT ON COLUMN upstream.replays.replay_id IS 'Names the replay; handlers see it.';
+COMMENT ON COLUMN upstream.replays.name IS 'The name a person gave it.';
+COMMENT ON COLUMN upstream.replays.target IS 'Where the messages go.';
+COMMENT ON COLUMN upstream.replays.selection IS 'The frozen selection of messages.';
+COMMENT ON COLUMN upstream.replays.options IS 'Rate, pacing, concurrency and the like.';
+COMMENT ON COLUMN upstream.replays.state IS 'planned, running, paused, finished, cancelled or failed.';
+COMMENT ON COLUMN upstream.replays.reason IS 'Why, in the words of whoever planned it.';
+COMMENT ON COLUMN upstream.replays.created_by IS 'Who planned it.';
+COMMENT ON COLUMN upstream.replays.created_at IS 'When it was planned.';
+COMMENT ON COLUMN upstream.replays.started_at IS 'When it first ran.';
+COMMENT ON COLUMN upstream.replays.finished_at IS 'When it ended.';
+COMMENT ON COLUMN upstream.replays.planned IS 'How many messages the selection holds.';
+COMMENT ON COLUMN upstream.replays.done IS 'How many of them are behind the cursor.';
+COMMENT ON COLUMN upstream.replays.cursor_received_at IS 'The last message done, first half of its primary key.';
+COMMENT ON COLUMN upstream.replays.cursor_message_key IS 'The last message done, second half of its primary key.';
+COMMENT ON COLUMN upstream.replays.lease_owner IS 'The process that runs it; null where none does.';
+COMMENT ON COLUMN upstream.replays.lease_token IS 'Fencing token: grows with each take-over.';
+COMMENT ON COLUMN upstream.replays.lease_until IS 'When the lease ends unless its owner renews it.';
+COMMENT ON COLUMN upstream.replays.last_error IS 'What stopped it last.';
+
+-- migrate:down
+DROP TABLE upstream.replays;
+"""#),
+    ]
+}

@@ -1,0 +1,40 @@
+/// One step of the schema: a file of `migrations/` in dbmate's format.
+package struct Migration: Sendable, Equatable {
+    /// The digits that the file name begins with; they order the steps.
+    package let version: String
+    /// The rest of the file name, without its ending.
+    package let name: String
+    /// What leads to this step.
+    package let up: String
+    /// What leads back.
+    package let down: String
+    /// FNV-1a over the whole file, 16 hex digits: tells an edited file from the one that was applied.
+    package let checksum: String
+
+    /// Reads a file `VERSION_name.sql` with one `-- migrate:up` and one `-- migrate:down`.
+    package init(fileName: String, text: String) {
+        let stem = fileName.hasSuffix(".sql") ? String(fileName.dropLast(4)) : fileName
+        version = String(stem.prefix { $0.isASCII && $0.isNumber })
+        name = String(stem.dropFirst(version.count).drop { $0 == "_" })
+        var up: [Substring] = []
+        var down: [Substring] = []
+        var isDown = false
+        for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
+            if line.hasPrefix("-- migrate:up") {
+                isDown = false
+            } else if line.hasPrefix("-- migrate:down") {
+                isDown = true
+            } else if isDown {
+                down.append(line)
+            } else {
+                up.append(line)
+            }
+        }
+        self.up = up.joined(separator: "\n")
+        self.down = down.joined(separator: "\n")
+        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
+        for byte in text.utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+        let digits = String(hash, radix: 16)
+        checksum = String(repeating: "0", count: 16 - digits.count) + digits
+    }
+}

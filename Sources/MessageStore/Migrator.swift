@@ -1,0 +1,269 @@
+package import Postgres
+
+/// How the database's schema stands to the one this binary was built with.
+package enum SchemaState: Sendable, Equatable {
+    /// The same.
+    case current
+    /// `upstream` holds nothing yet.
+    case missing
+    /// Steps of ours are not applied.
+    case older(pending: [String])
+    /// Steps are applied that we don't know.
+    case newer(unknown: [String])
+    /// A step was applied whose file has changed since.
+    case edited(version: String)
+
+    /// What is wrong and how to mend it; nil when nothing is.
+    package var problem: String? {
+        switch self {
+        case .current: nil
+        case .missing: "the database has no upstream schema: run `upstream-worker migrate up`"
+        case .older(let pending):
+            "the schema is older than this binary (\(pending.joined(separator: ", ")) not applied): "
+                + "run `upstream-worker migrate up`"
+        case .newer(let unknown):
+            "the schema is newer than this binary (\(unknown.joined(separator: ", ")) applied): "
+                + "install the release that made it, or go back with its `migrate down`"
+        case .edited(let version):
+            "migration \(version) was applied from another text than this binary holds: "
+                + "install the release that made it; an applied migration is never edited"
+        }
+    }
+}
+
+/// Why a migration did not happen.
+package enum MigrationError: Error, Sendable, CustomStringConvertible {
+    /// The database failed, or refused a step; nothing of that step is left.
+    case database(PostgresError, version: String?)
+    /// The schema is not one that we can change.
+    case schema(SchemaState)
+
+    package var description: String {
+        switch self {
+        case .database(let error, nil): String(describing: error)
+        case .database(let error, let version?): "migration \(version): \(error)"
+        case .schema(let state): state.problem ?? "the schema is current"
+        }
+    }
+}
+
+/// Applies and takes back the steps of the schema, one transaction each, under one lock.
+package struct Migrator: Sendable {
+    /// A step and whether the database has it.
+    package struct Status: Sendable, Equatable {
+        /// The step's version.
+        package var version: String
+        /// The step's name; empty where this binary doesn't know it.
+        package var name: String
+        /// When it was applied, in microseconds since 1970-01-01 UTC; nil where it was not.
+        package var appliedAt: Int64?
+    }
+
+    private struct Applied: Sendable {
+        var version: String
+        var checksum: String
+        var appliedAt: Int64
+    }
+
+    private let migrations: [Migration]
+
+    /// A migrator of the embedded steps, or of others for tests.
+    package init(_ migrations: [Migration] = Migration.embedded) { self.migrations = migrations }
+
+    /// Applies every step that is missing, makes the partitions from yesterday to a week ahead, and returns the steps'
+    /// versions.
+    package func up(
+        _ connection: PostgresConnection,
+        today: UTCDay = .today()
+    ) async throws(MigrationError) -> [String] {
+        var done: [String] = []
+        while let migration = try await step(connection, .up) { done.append(migration.version) }
+        if !migrations.isEmpty, migrations == Migration.embedded {
+            do throws(PostgresError) {
+                _ = try await connection.run { connection throws(PostgresError) in
+                    try Partitions.ensure(connection, around: today)
+                }
+            } catch {
+                throw .database(error, version: nil)
+            }
+        }
+        return done
+    }
+
+    /// Takes back the latest step, or every step, and returns the steps' versions.
+    package func down(_ connection: PostgresConnection, all: Bool = false) async throws(MigrationError) -> [String] {
+        var done: [String] = []
+        repeat {
+            guard let migration = try await step(connection, .down) else { break }
+            done.append(migration.version)
+        } while all
+        return done
+    }
+
+    /// Lists the steps that this binary or the database knows, oldest first.
+    package func status(_ connection: PostgresConnection) async throws(MigrationError) -> [Status] {
+        let applied = try await read(connection)
+        var list = migrations.map { migration in
+            Status(
+                version: migration.version,
+                name: migration.name,
+                appliedAt: applied.first { $0.version == migration.version }?.appliedAt
+            )
+        }
+        for row in applied where !migrations.contains(where: { $0.version == row.version }) {
+            list.append(Status(version: row.version, name: "", appliedAt: row.appliedAt))
+        }
+        return list.sorted { $0.version < $1.version }
+    }
+
+    /// Compares the database's schema with this binary's.
+    package func state(_ connection: PostgresConnection) async throws(MigrationError) -> SchemaState {
+        state(of: try await read(connection))
+    }
+
+    // MARK: Inside
+
+    private func state(of applied: [Applied]) -> SchemaState {
+        guard !applied.isEmpty else { return .missing }
+        let unknown = applied.filter { row in !migrations.contains { $0.version == row.version } }
+        guard unknown.isEmpty else { return .newer(unknown: unknown.map(\.version)) }
+        for row in applied
+        where migrations.contains(where: { $0.version == row.version && $0.checksum != row.checksum }) {
+            return .edited(version: row.version)
+        }
+        let pending = migrations.filter { migration in !applied.contains { $0.version == migration.version } }
+        return pending.isEmpty ? .current : .older(pending: pending.map(\.version))
+    }
+
+    private func nextUp(_ applied: [Applied]) throws(MigrationError) -> Migration? {
+        switch state(of: applied) {
+        case .current: return nil
+        case .missing: return migrations.first
+        case .older(let pending): return migrations.first { $0.version == pending.first }
+        case .newer, .edited: throw .schema(state(of: applied))
+        }
+    }
+
+    private func nextDown(_ applied: [Applied]) throws(MigrationError) -> Migration? {
+        switch state(of: applied) {
+        case .newer, .edited: throw .schema(state(of: applied))
+        case .missing: return nil
+        case .current, .older:
+            return migrations.last { migration in applied.contains { $0.version == migration.version } }
+        }
+    }
+
+    private enum Direction: Sendable {
+        case up
+        case down
+    }
+
+    private enum Outcome: Sendable {
+        case nothing
+        case ran(Migration)
+        case refused(MigrationError)
+    }
+
+    /// One transaction: takes the lock, looks at what is applied, and runs the next step.
+    private func step(
+        _ connection: PostgresConnection,
+        _ direction: Direction
+    ) async throws(MigrationError) -> Migration? {
+        let outcome = await connection.run { connection -> Outcome in
+            var running: String?
+            do throws(PostgresError) {
+                return try connection.transaction { connection throws(PostgresError) -> Outcome in
+                    _ = try connection.query(MigrationStatements.lock)
+                    try connection.script(MigrationStatements.bootstrap)
+                    let applied = try applied(connection)
+                    let migration: Migration?
+                    do throws(MigrationError) {
+                        migration = direction == .up ? try nextUp(applied) : try nextDown(applied)
+                    } catch {
+                        return .refused(error)
+                    }
+                    guard let migration else { return .nothing }
+                    running = migration.version
+                    switch direction {
+                    case .up: try apply(migration, connection)
+                    case .down: try takeBack(migration, connection)
+                    }
+                    return .ran(migration)
+                }
+            } catch {
+                return .refused(.database(error, version: running))
+            }
+        }
+        switch outcome {
+        case .nothing: return nil
+        case .ran(let migration): return migration
+        case .refused(let error): throw error
+        }
+    }
+
+    private func apply(
+        _ migration: Migration,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) {
+        try connection.script(migration.up)
+        var parameters = PostgresParameters()
+        parameters.append(migration.version)
+        parameters.append(migration.checksum)
+        _ = try connection.query(MigrationStatements.record, parameters)
+    }
+
+    private func takeBack(
+        _ migration: Migration,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) {
+        try connection.script(migration.down)
+        var parameters = PostgresParameters()
+        parameters.append(migration.version)
+        _ = try connection.query(MigrationStatements.erase, parameters)
+    }
+
+    private func read(_ connection: PostgresConnection) async throws(MigrationError) -> [Applied] {
+        do throws(PostgresError) {
+            return try await connection.run { connection throws(PostgresError) in
+                let exists = try connection.query(MigrationStatements.exists).bool(0, 0) ?? false
+                return exists ? try applied(connection) : []
+            }
+        } catch {
+            throw .database(error, version: nil)
+        }
+    }
+
+    private func applied(_ connection: isolated PostgresConnection) throws(PostgresError) -> [Applied] {
+        let result = try connection.query(MigrationStatements.list)
+        return (0..<result.count).map { row in
+            Applied(
+                version: result.text(row, 0) ?? "",
+                checksum: result.text(row, 1) ?? "",
+                appliedAt: result.timestamp(row, 2) ?? 0
+            )
+        }
+    }
+}
+
+private enum MigrationStatements {
+    /// Held to the transaction's end, so it works behind a pooler too.
+    static let lock = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.schema_migrations', 0))"
+    static let bootstrap = """
+        CREATE SCHEMA IF NOT EXISTS upstream;
+        COMMENT ON SCHEMA upstream IS 'Upstream messages: what upstream-worker receives, and their way to the handlers.';
+        CREATE TABLE IF NOT EXISTS upstream.schema_migrations (
+            version text NOT NULL,
+            checksum text NOT NULL,
+            applied_at timestamptz NOT NULL DEFAULT now(),
+            CONSTRAINT schema_migrations_pkey PRIMARY KEY (version)
+        );
+        COMMENT ON TABLE upstream.schema_migrations IS 'The steps of the schema that are applied.';
+        COMMENT ON COLUMN upstream.schema_migrations.version IS 'The digits that the migration''s file name begins with.';
+        COMMENT ON COLUMN upstream.schema_migrations.checksum IS 'FNV-1a (64 bits) of the migration''s file.';
+        COMMENT ON COLUMN upstream.schema_migrations.applied_at IS 'When the step was applied.'
+        """
+    static let exists = "SELECT to_regclass('upstream.schema_migrations') IS NOT NULL"
+    static let list = "SELECT version, checksum, applied_at FROM upstream.schema_migrations ORDER BY version"
+    static let record = "INSERT INTO upstream.schema_migrations (version, checksum) VALUES ($1, $2)"
+    static let erase = "DELETE FROM upstream.schema_migrations WHERE version = $1"
+}

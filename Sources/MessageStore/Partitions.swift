@@ -1,0 +1,59 @@
+import Glibc
+package import Postgres
+
+/// A day of UTC, counted from 1970-01-01.
+package struct UTCDay: Sendable, Hashable, Comparable {
+    /// Days since 1970-01-01.
+    package var number: Int64
+
+    /// The day so many days after 1970-01-01.
+    package init(number: Int64) { self.number = number }
+
+    /// The day that holds a time in microseconds since 1970-01-01 UTC.
+    package init(microseconds: Int64) {
+        let day: Int64 = 86_400_000_000
+        number = microseconds / day - (microseconds % day < 0 ? 1 : 0)
+    }
+
+    /// The present day by the system's clock.
+    package static func today() -> UTCDay {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return UTCDay(microseconds: Int64(time.tv_sec) * 1_000_000)
+    }
+
+    package static func < (lhs: UTCDay, rhs: UTCDay) -> Bool { lhs.number < rhs.number }
+}
+
+/// The daily partitions of `messages`.
+package enum Partitions {
+    /// Makes the partitions of a day and its neighbours: from the day before to seven days after.
+    ///
+    /// - Returns: How many were missing.
+    package static func ensure(
+        _ connection: isolated PostgresConnection,
+        around day: UTCDay
+    ) throws(PostgresError) -> Int {
+        try ensure(connection, from: UTCDay(number: day.number - 1), to: UTCDay(number: day.number + 7))
+    }
+
+    /// Makes the partitions of these days.
+    ///
+    /// Concurrent calls and running inserts are safe.
+    ///
+    /// - Returns: How many were missing.
+    package static func ensure(
+        _ connection: isolated PostgresConnection,
+        from first: UTCDay,
+        to last: UTCDay
+    ) throws(PostgresError) -> Int {
+        var parameters = PostgresParameters()
+        parameters.append(first.number)
+        parameters.append(last.number)
+        let result = try connection.query(statement, parameters)
+        return Int(result.integer(0, 0) ?? 0)
+    }
+
+    private static let statement =
+        "SELECT upstream.ensure_partitions(date '1970-01-01' + $1::int8::int4, date '1970-01-01' + $2::int8::int4)"
+}

@@ -1,0 +1,28 @@
+package import Postgres
+
+/// Whether the store can take messages (`/readyz`, `check --connect`).
+package enum StoreHealth: Sendable, Equatable {
+    /// It can.
+    case ready
+    /// A standby, or a server in read-only mode.
+    case readOnly
+    /// The schema is not the one of this binary.
+    case schema(SchemaState)
+
+    /// Asks the database.
+    ///
+    /// - Throws: ``MigrationError`` with the database's failure.
+    package static func check(_ connection: PostgresConnection) async throws(MigrationError) -> StoreHealth {
+        let state = try await Migrator().state(connection)
+        guard state == .current else { return .schema(state) }
+        do throws(PostgresError) {
+            let isReadOnly = try await connection.run { connection throws(PostgresError) in
+                try connection.query("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool")
+                    .bool(0, 0) ?? true
+            }
+            return isReadOnly ? .readOnly : .ready
+        } catch {
+            throw .database(error, version: nil)
+        }
+    }
+}

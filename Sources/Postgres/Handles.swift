@@ -1,0 +1,85 @@
+import CLibPQ
+import Glibc
+
+/// The one owner of a `PGconn`.
+///
+/// Used on the thread of its ``PostgresConnection`` only.
+final class ConnectionHandle {
+    let pointer: OpaquePointer
+
+    /// Takes over what a `PQconnect…` call returned.
+    init(owning pointer: OpaquePointer) { self.pointer = pointer }
+
+    // Sends a Terminate message where the connection still stands, and frees everything.
+    deinit { PQfinish(pointer) }
+
+    var isBad: Bool { PQstatus(pointer) == CONNECTION_BAD }
+
+    /// The text of the last failure of the connection itself, as one line.
+    var errorMessage: String {
+        // libpq owns the text.
+        String(cString: PQerrorMessage(pointer)).split(separator: "\n").joined(separator: "; ")
+    }
+
+    /// A value that the server reported about itself, such as `server_encoding`.
+    func parameterStatus(_ name: String) -> String? {
+        // libpq owns the text.
+        PQparameterStatus(pointer, name).map { String(cString: $0) }
+    }
+}
+
+/// The one owner of a `PGcancel`, which may be used from any thread while the connection works.
+final class CancelHandle: @unchecked Sendable {
+    private let pointer: OpaquePointer
+
+    /// Copies from the connection what a cancel request needs; nil when libpq is out of memory.
+    init?(_ connection: ConnectionHandle) {
+        // We own the result and free it in deinit.
+        guard let pointer = PQgetCancel(connection.pointer) else { return nil }
+        self.pointer = pointer
+    }
+
+    deinit { PQfreeCancel(pointer) }
+
+    /// Asks the server to cancel what the connection runs; on a thread of its own, since it connects and waits.
+    func requestCancel() {
+        startThread(name: "pg-cancel") { [self] in
+            var text = [CChar](repeating: 0, count: 256)
+            // A failure needs no handling: the caller gives the connection up when the cancel shows no effect.
+            _ = PQcancel(pointer, &text, Int32(text.count))
+        }
+    }
+}
+
+/// A pipe that wakes a thread out of `poll`.
+final class Waker: Sendable {
+    let readEnd: Int32
+    private let writeEnd: Int32
+
+    /// Nil when the process is out of file descriptors.
+    init?() {
+        var ends: [Int32] = [-1, -1]
+        guard pipe(&ends) == 0 else { return nil }
+        for end in ends {
+            _ = fcntl(end, F_SETFD, FD_CLOEXEC)
+            _ = fcntl(end, F_SETFL, O_NONBLOCK)
+        }
+        (readEnd, writeEnd) = (ends[0], ends[1])
+    }
+
+    deinit {
+        close(readEnd)
+        close(writeEnd)
+    }
+
+    func wake() {
+        var byte: UInt8 = 0
+        // A full pipe is as good: the reader is going to wake.
+        _ = write(writeEnd, &byte, 1)
+    }
+
+    func drain() {
+        var bytes = [UInt8](repeating: 0, count: 64)
+        while read(readEnd, &bytes, bytes.count) == bytes.count {}
+    }
+}

@@ -1,0 +1,231 @@
+package import Foundation
+import Synchronization
+
+/// A private PostgreSQL server in a folder, reachable over a unix socket only.
+///
+/// For `dev` and for tests. It ends when ``stop()`` is called and, whatever happens, when this process ends: a
+/// supervising shell waits for the end of a pipe that only this process holds open.
+package final class LocalCluster: Sendable {
+    /// Why there is no server.
+    package struct StartError: Error, Sendable, CustomStringConvertible {
+        /// What failed and what to do about it.
+        package let description: String
+    }
+
+    /// What sets one cluster apart from the default.
+    package struct Options: Sendable {
+        /// Whether commits reach the disk.
+        package var fsync = true
+        /// Lines to add to `postgresql.conf`; they apply when the folder is first filled.
+        package var configuration: [String] = []
+        /// Whether the folder goes away with the process.
+        package var isTemporary = false
+        /// The database to make; its owner is the role `upstream`.
+        package var database = "upstream"
+
+        package init() {}
+    }
+
+    /// The folder that holds data, socket and log.
+    package let folder: URL
+    /// The folder of the unix socket.
+    package let socketFolder: URL
+    /// How to connect as the owner.
+    package let url: String
+    /// The server's log.
+    package let logFile: URL
+
+    private let options: Options
+    private let binaries: URL
+    private let supervisor = Mutex<Supervisor?>(nil)
+
+    private struct Supervisor {
+        let process: Process
+        let lifeline: Pipe
+    }
+
+    /// Fills the folder where it is empty, and starts the server.
+    ///
+    /// As root the server runs as the user `postgres`, who must be able to reach the folder.
+    package static func start(in folder: URL, _ options: Options = Options()) throws(StartError) -> LocalCluster {
+        let cluster = LocalCluster(folder: folder, options, binaries: try findBinaries())
+        try cluster.fill()
+        try cluster.restart()
+        return cluster
+    }
+
+    private init(folder: URL, _ options: Options, binaries: URL) {
+        self.folder = folder.standardizedFileURL
+        self.options = options
+        self.binaries = binaries
+        logFile = self.folder.appending(path: "server.log")
+        // A socket's path has 107 bytes at most.
+        let inside = self.folder.appending(path: "socket")
+        socketFolder =
+            inside.path.utf8.count < 80
+            ? inside : URL(filePath: "/tmp/upstream-pg-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
+        url = "postgresql:///\(options.database)?host=\(socketFolder.path)&user=upstream"
+    }
+
+    deinit { kill(SIGQUIT) }
+
+    /// Starts the server again after ``stop()`` or ``kill()``, and waits until it takes connections.
+    package func restart() throws(StartError) {
+        // After kill -9 the old server's children need a moment to notice; until they have gone, a start is refused.
+        let deadline = ContinuousClock.now + .seconds(30)
+        repeat {
+            let running = try launch()
+            while running.process.isRunning && ContinuousClock.now < deadline {
+                if run("pg_isready", ["-q", "-h", socketFolder.path, "-d", "postgres"]) == 0 {
+                    supervisor.withLock { $0 = running }
+                    return try makeDatabase()
+                }
+                usleep(20_000)
+            }
+            Self.end(running)
+        } while ContinuousClock.now < deadline
+        throw StartError(description: "PostgreSQL did not start; see \(logFile.path)")
+    }
+
+    /// Stops the server at once and cleanly: sessions are ended, everything is written.
+    package func stop() { kill(SIGINT) }
+
+    /// Ends the server as `kill -9` of every one of its processes does.
+    package func kill() { kill(SIGKILL) }
+
+    /// The server's own process id; nil when it does not run.
+    package var processID: Int32? {
+        guard let text = try? String(contentsOf: folder.appending(path: "data/postmaster.pid"), encoding: .utf8) else {
+            return nil
+        }
+        return text.split(separator: "\n").first.flatMap { Int32($0) }
+    }
+
+    private func kill(_ signal: Int32) {
+        guard let running = supervisor.withLock({ $0.take() }) else { return }
+        if running.process.isRunning, let processID { _ = Glibc.kill(processID, signal) }
+        Self.end(running)
+    }
+
+    private static func end(_ running: Supervisor) {
+        try? running.lifeline.fileHandleForWriting.close()
+        running.process.waitUntilExit()
+    }
+
+    // MARK: Steps
+
+    private static func findBinaries() throws(StartError) -> URL {
+        let files = FileManager.default
+        var candidates: [String] = []
+        let root = "/usr/lib/postgresql"
+        for version in ((try? files.contentsOfDirectory(atPath: root)) ?? []).sorted(by: isNewer) {
+            candidates.append("\(root)/\(version)/bin")
+        }
+        candidates += (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(String.init)
+        for path in candidates where files.isExecutableFile(atPath: path + "/initdb") {
+            return URL(filePath: path)
+        }
+        throw StartError(
+            description: "no PostgreSQL server programs (initdb) under \(root) or in PATH: "
+                + "install them with `apt-get install postgresql`"
+        )
+    }
+
+    private static func isNewer(_ left: String, _ right: String) -> Bool { (Int(left) ?? 0) > (Int(right) ?? 0) }
+
+    private func fill() throws(StartError) {
+        let files = FileManager.default
+        let data = folder.appending(path: "data")
+        do {
+            try files.createDirectory(at: folder, withIntermediateDirectories: true)
+            try files.createDirectory(at: socketFolder, withIntermediateDirectories: true)
+        } catch {
+            throw StartError(description: "can't make \(folder.path): \(error.localizedDescription)")
+        }
+        if getuid() == 0 {
+            guard let user = getpwnam("postgres") else {
+                throw StartError(
+                    description: "PostgreSQL does not run as root and there is no user postgres to run it as: "
+                        + "install the package postgresql, or run this as another user"
+                )
+            }
+            for path in [folder.path, socketFolder.path] { chown(path, user.pointee.pw_uid, user.pointee.pw_gid) }
+        }
+        guard !files.fileExists(atPath: data.appending(path: "PG_VERSION").path) else { return }
+        let arguments = [
+            "-D", data.path, "-A", "trust", "-U", "upstream", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
+            "--no-instructions",
+        ]
+        guard run("initdb", arguments) == 0 else {
+            throw StartError(
+                description: "initdb failed for \(data.path); can the user who runs PostgreSQL reach the folder?"
+            )
+        }
+        var lines = ["listen_addresses = ''", "unix_socket_directories = '\(socketFolder.path)'"]
+        lines.append("unix_socket_permissions = 0700")
+        if !options.fsync { lines.append("fsync = off") }
+        lines += options.configuration
+        let file = data.appending(path: "postgresql.conf")
+        do {
+            let old = try String(contentsOf: file, encoding: .utf8)
+            try (old + lines.joined(separator: "\n") + "\n").write(to: file, atomically: false, encoding: .utf8)
+        } catch {
+            throw StartError(description: "can't write \(file.path): \(error.localizedDescription)")
+        }
+    }
+
+    private func makeDatabase() throws(StartError) {
+        let made = run("createdb", ["-h", socketFolder.path, "-U", "upstream", options.database])
+        let listed = made == 0 ? 0 : run("pg_isready", ["-q", "-h", socketFolder.path, "-d", options.database])
+        guard listed == 0 else { throw StartError(description: "can't make the database \(options.database)") }
+    }
+
+    private func launch() throws(StartError) -> Supervisor {
+        // The shell starts the server, waits for the pipe's end, and then ends the server.
+        let script = """
+            log=$1; folder=$2; temporary=$3; shift 3
+            "$@" >>"$log" 2>&1 </dev/null &
+            server=$!
+            read -r _
+            kill -INT $server 2>/dev/null
+            wait $server
+            [ "$temporary" = yes ] && ! [ -e /proc/$PPID ] && rm -rf "$folder"
+            exit 0
+            """
+        let lifeline = Pipe()
+        let process = Process()
+        process.executableURL = URL(filePath: "/bin/sh")
+        process.arguments =
+            ["-c", script, "sh", logFile.path, folder.path, options.isTemporary ? "yes" : "no"]
+            + command("postgres", ["-D", folder.appending(path: "data").path])
+        process.standardInput = lifeline
+        process.standardOutput = FileHandle.nullDevice
+        process.standardError = FileHandle.nullDevice
+        process.currentDirectoryURL = URL(filePath: "/")
+        do {
+            try process.run()
+        } catch {
+            throw StartError(description: "can't start PostgreSQL: \(error.localizedDescription)")
+        }
+        return Supervisor(process: process, lifeline: lifeline)
+    }
+
+    private func command(_ program: String, _ arguments: [String]) -> [String] {
+        let asPostgres = ["/usr/bin/setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        return (getuid() == 0 ? asPostgres : []) + [binaries.appending(path: program).path] + arguments
+    }
+
+    private func run(_ program: String, _ arguments: [String]) -> Int32 {
+        let line = command(program, arguments)
+        let process = Process()
+        process.executableURL = URL(filePath: line[0])
+        process.arguments = Array(line.dropFirst())
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = FileHandle.nullDevice
+        process.standardError = FileHandle.nullDevice
+        process.currentDirectoryURL = URL(filePath: "/")
+        guard (try? process.run()) != nil else { return -1 }
+        process.waitUntilExit()
+        return process.terminationStatus
+    }
+}

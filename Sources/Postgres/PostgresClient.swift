@@ -1,0 +1,60 @@
+/// A connection that is made when it is needed, given up when it fails, and made again.
+///
+/// A failed statement is not repeated here: whether that is right, only the caller knows.
+package actor PostgresClient {
+    /// What to connect to.
+    nonisolated package let settings: PostgresSettings
+
+    private var connection: PostgresConnection?
+    private var backoff = ReconnectBackoff()
+    private var notBefore = ContinuousClock.now
+
+    package init(_ settings: PostgresSettings) { self.settings = settings }
+
+    /// Runs statements on the connection's thread, connecting first where that is needed.
+    ///
+    /// After a failed connect the next call waits its back-off before it tries again. A session that failed, or that
+    /// turned out read-only after a failover, is closed, so that the next call finds the server that takes writes.
+    package func run<T: Sendable>(
+        _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
+    ) async throws(PostgresError) -> T {
+        let connection = try await connected()
+        do throws(PostgresError) {
+            return try await connection.run(body)
+        } catch {
+            if error.endsSession { await drop(connection) }
+            throw error
+        }
+    }
+
+    /// Ends the session; the next ``run(_:)`` makes another.
+    package func close() async {
+        if let connection { await drop(connection) }
+    }
+
+    private func drop(_ failed: PostgresConnection) async {
+        if connection === failed { connection = nil }
+        await failed.close()
+    }
+
+    private func connected() async throws(PostgresError) -> PostgresConnection {
+        if let connection, await connection.isOpen { return connection }
+        if ContinuousClock.now < notBefore {
+            do {
+                try await Task.sleep(until: notBefore, clock: .continuous)
+            } catch {
+                throw PostgresError(.timeout, "cancelled while waiting to reconnect", sqlState: "57014")
+            }
+        }
+        do throws(PostgresError) {
+            let opened = try await PostgresConnection.open(settings)
+            backoff.succeeded()
+            connection = opened
+            return opened
+        } catch {
+            var generator = SystemRandomNumberGenerator()
+            notBefore = .now + .milliseconds(backoff.failed(using: &generator))
+            throw error
+        }
+    }
+}

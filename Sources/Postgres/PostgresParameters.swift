@@ -1,0 +1,171 @@
+/// The parameters of one statement, in PostgreSQL's binary form, in one block of memory.
+///
+/// Scalars by `append…`; arrays by ``beginArray(of:count:)``, one `element…` or ``nullElement()`` for each member, and
+/// ``endArray()``. Bytes are copied once, from where they are into the block that libpq sends from.
+package struct PostgresParameters: ~Copyable {
+    struct Slot {
+        var oid: UInt32
+        var offset: Int
+        // -1: null
+        var count: Int
+    }
+
+    @usableFromInline var base: UnsafeMutableRawPointer
+    @usableFromInline var capacity: Int
+    @usableFromInline var count = 0
+    private(set) var slots: [Slot] = []
+    private var arrayCountOffset = 0
+    @usableFromInline var hasNull = false
+    @usableFromInline var elements = 0
+
+    /// No parameters yet, with room for `capacity` bytes; it grows at need.
+    package init(capacity: Int = 256) {
+        self.capacity = max(capacity, 64)
+        base = .allocate(byteCount: self.capacity, alignment: 16)
+    }
+
+    deinit { base.deallocate() }
+
+    // MARK: Scalars
+
+    /// A null.
+    package mutating func appendNull(_ type: PostgresType) {
+        slots.append(Slot(oid: type.oid, offset: 0, count: -1))
+    }
+
+    /// A `text`.
+    package mutating func append(_ text: String) {
+        var text = text
+        text.withUTF8 { append(bytes: UnsafeRawBufferPointer($0), as: .text) }
+    }
+
+    /// A value whose binary form are these bytes: `text`, `bytea`, `json`.
+    package mutating func append(bytes: UnsafeRawBufferPointer, as type: PostgresType) {
+        slots.append(Slot(oid: type.oid, offset: count, count: bytes.count))
+        put(bytes)
+    }
+
+    /// An `int8`.
+    package mutating func append(_ value: Int64) { append(word: UInt64(bitPattern: value), as: .int8) }
+
+    /// A `timestamptz`, in microseconds since 1970-01-01 UTC.
+    package mutating func append(timestamp: Int64) {
+        append(word: UInt64(bitPattern: timestamp &- postgresEpochMicroseconds), as: .timestamptz)
+    }
+
+    /// A `bool`.
+    package mutating func append(_ value: Bool) {
+        slots.append(Slot(oid: PostgresType.bool.oid, offset: count, count: 1))
+        withUnsafeBytes(of: value ? 1 as UInt8 : 0) { put($0) }
+    }
+
+    /// A `uuid` of two big-endian halves.
+    package mutating func append(uuidHigh high: UInt64, low: UInt64) {
+        slots.append(Slot(oid: PostgresType.uuid.oid, offset: count, count: 16))
+        put(high)
+        put(low)
+    }
+
+    private mutating func append(word: UInt64, as type: PostgresType) {
+        slots.append(Slot(oid: type.oid, offset: count, count: 8))
+        put(word)
+    }
+
+    // MARK: Arrays
+
+    /// Starts a one-dimensional array of `count` members.
+    package mutating func beginArray(of type: PostgresType, count members: Int) {
+        slots.append(Slot(oid: type.arrayOID, offset: count, count: 0))
+        // Dimensions, has-null flag, element type, and for the one dimension its length and lower bound. An empty
+        // array has no dimension.
+        hasNull = false
+        elements = members
+        put(UInt32(members == 0 ? 0 : 1))
+        arrayCountOffset = count
+        put(UInt32(0))
+        put(type.oid)
+        guard members > 0 else { return }
+        put(UInt32(members))
+        put(UInt32(1))
+    }
+
+    /// Ends the array.
+    ///
+    /// - Precondition: As many members were added as ``beginArray(of:count:)`` announced.
+    package mutating func endArray() {
+        precondition(elements == 0, "array parameter with another number of members than announced")
+        if hasNull { base.storeBytes(of: UInt32(1).bigEndian, toByteOffset: arrayCountOffset, as: UInt32.self) }
+        slots[slots.count - 1].count = count - slots[slots.count - 1].offset
+    }
+
+    /// A member whose binary form are these bytes.
+    @inlinable
+    package mutating func element(_ bytes: UnsafeRawBufferPointer) {
+        elements -= 1
+        reserve(bytes.count + 4)
+        (base + count).storeBytes(of: UInt32(truncatingIfNeeded: bytes.count).bigEndian, as: UInt32.self)
+        if let source = bytes.baseAddress { (base + count + 4).copyMemory(from: source, byteCount: bytes.count) }
+        count += bytes.count + 4
+    }
+
+    /// A null member.
+    @inlinable
+    package mutating func nullElement() {
+        elements -= 1
+        hasNull = true
+        put(UInt32.max)
+    }
+
+    /// A `uuid` member of two big-endian halves.
+    @inlinable
+    package mutating func element(uuidHigh high: UInt64, low: UInt64) {
+        elements -= 1
+        put(UInt32(16))
+        put(high)
+        put(low)
+    }
+
+    /// A `timestamptz` member, in microseconds since 1970-01-01 UTC.
+    @inlinable
+    package mutating func element(timestamp: Int64) {
+        elements -= 1
+        put(UInt32(8))
+        put(UInt64(bitPattern: timestamp &- postgresEpochMicroseconds))
+    }
+
+    // MARK: Memory
+
+    @inlinable
+    mutating func put(_ value: UInt32) {
+        reserve(4)
+        (base + count).storeBytes(of: value.bigEndian, as: UInt32.self)
+        count += 4
+    }
+
+    @inlinable
+    mutating func put(_ value: UInt64) {
+        reserve(8)
+        (base + count).storeBytes(of: value.bigEndian, as: UInt64.self)
+        count += 8
+    }
+
+    private mutating func put(_ bytes: UnsafeRawBufferPointer) {
+        reserve(bytes.count)
+        if let source = bytes.baseAddress { (base + count).copyMemory(from: source, byteCount: bytes.count) }
+        count += bytes.count
+    }
+
+    @inlinable
+    mutating func reserve(_ more: Int) {
+        if capacity - count < more { grow(more) }
+    }
+
+    @usableFromInline
+    mutating func grow(_ more: Int) {
+        capacity = max(capacity * 2, count + more)
+        let larger = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 16)
+        larger.copyMemory(from: base, byteCount: count)
+        base.deallocate()
+        base = larger
+    }
+}

@@ -1,0 +1,21 @@
+/// A type's object id, as the server's catalog fixes it (`pg_type.dat`).
+package struct PostgresType: Sendable, Equatable {
+    /// The type itself.
+    package let oid: UInt32
+    /// The type of arrays of it.
+    package let arrayOID: UInt32
+
+    package static let bool = PostgresType(oid: 16, arrayOID: 1000)
+    package static let bytea = PostgresType(oid: 17, arrayOID: 1001)
+    package static let int8 = PostgresType(oid: 20, arrayOID: 1016)
+    package static let int4 = PostgresType(oid: 23, arrayOID: 1007)
+    package static let text = PostgresType(oid: 25, arrayOID: 1009)
+    package static let json = PostgresType(oid: 114, arrayOID: 199)
+    package static let date = PostgresType(oid: 1082, arrayOID: 1182)
+    package static let timestamptz = PostgresType(oid: 1184, arrayOID: 1185)
+    package static let uuid = PostgresType(oid: 2950, arrayOID: 2951)
+}
+
+/// PostgreSQL counts time from 2000-01-01 UTC; we count from 1970-01-01 UTC.
+@usableFromInline
+let postgresEpochMicroseconds: Int64 = 946_684_800_000_000

@@ -1,0 +1,95 @@
+import CLibPQ
+import Glibc
+
+/// A serial executor with one thread of its own, for an actor that makes blocking C calls.
+///
+/// libpq blocks while it waits for the server; on the cooperative pool that would stall everybody else's tasks.
+/// ``stop()`` lets the thread end once the queue is empty.
+final class ThreadExecutor: SerialExecutor, @unchecked Sendable {
+    // One lock guards the queue and the flag; the condition says that one of them changed.
+    private let lock: UnsafeMutablePointer<pthread_mutex_t>
+    private let changed: UnsafeMutablePointer<pthread_cond_t>
+    private var queue: [UnownedJob] = []
+    private var isStopped = false
+
+    /// Starts the thread; `name` shows in `top -H`, its first 15 bytes.
+    init(name: String) {
+        lock = .allocate(capacity: 1)
+        changed = .allocate(capacity: 1)
+        lock.initialize(to: pthread_mutex_t())
+        changed.initialize(to: pthread_cond_t())
+        pthread_mutex_init(lock, nil)
+        pthread_cond_init(changed, nil)
+        // The thread keeps the executor alive until it has stopped.
+        startThread(name: name) { self.work() }
+    }
+
+    deinit {
+        pthread_cond_destroy(changed)
+        pthread_mutex_destroy(lock)
+        changed.deallocate()
+        lock.deallocate()
+    }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        pthread_mutex_lock(lock)
+        queue.append(job)
+        pthread_cond_signal(changed)
+        pthread_mutex_unlock(lock)
+    }
+
+    func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
+
+    /// Ends the thread after the jobs that wait; called once, by the owner's `deinit`.
+    func stop() {
+        pthread_mutex_lock(lock)
+        isStopped = true
+        pthread_cond_signal(changed)
+        pthread_mutex_unlock(lock)
+    }
+
+    private func work() {
+        while true {
+            pthread_mutex_lock(lock)
+            while queue.isEmpty && !isStopped { pthread_cond_wait(changed, lock) }
+            let jobs = queue
+            queue.removeAll(keepingCapacity: true)
+            let ends = jobs.isEmpty
+            pthread_mutex_unlock(lock)
+            if ends { return }
+            for job in jobs { job.runSynchronously(on: asUnownedSerialExecutor()) }
+        }
+    }
+}
+
+private final class ThreadBody {
+    let name: String
+    let run: @Sendable () -> Void
+    init(name: String, run: @escaping @Sendable () -> Void) {
+        self.name = name
+        self.run = run
+    }
+}
+
+/// Runs `body` on a detached thread.
+func startThread(name: String, _ body: @escaping @Sendable () -> Void) {
+    var thread = pthread_t()
+    // The new thread takes the box over (takeRetainedValue).
+    let box = Unmanaged.passRetained(ThreadBody(name: name, run: body)).toOpaque()
+    let code = pthread_create(
+        &thread,
+        nil,
+        { argument in
+            guard let argument else { return nil }
+            let body = Unmanaged<ThreadBody>.fromOpaque(argument).takeRetainedValue()
+            upstream_name_thread(body.name)
+            body.run()
+            return nil
+        },
+        box
+    )
+    // Only a machine out of threads gets here, and without the thread the actor could never run.
+    precondition(code == 0, "can't start a thread: errno \(code)")
+    pthread_detach(thread)
+}

@@ -1,0 +1,28 @@
+-- The roles of contract.md §4; run by the owner of the schema, or a superuser, after `upstream-worker migrate up`, and
+-- again after each upgrade. Safe to repeat. Passwords and LOGIN are the site's own: for example
+--   CREATE ROLE worker LOGIN IN ROLE upstream_worker;
+-- (or ALTER ROLE upstream_worker LOGIN PASSWORD '…').
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'upstream_worker') THEN
+        CREATE ROLE upstream_worker NOLOGIN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'upstream_reader') THEN
+        CREATE ROLE upstream_reader NOLOGIN;
+    END IF;
+END
+$$;
+
+-- What `upstream-worker run` does, and nothing else: it can neither change a stored message nor drop one.
+GRANT USAGE ON SCHEMA upstream TO upstream_worker;
+GRANT SELECT ON upstream.schema_migrations, upstream.replays TO upstream_worker;
+GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages TO upstream_worker;
+GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;
+GRANT SELECT, INSERT, UPDATE, DELETE
+    ON upstream.handlers, upstream.subscriptions, upstream.deliveries, upstream.dead_letters TO upstream_worker;
+GRANT EXECUTE ON FUNCTION upstream.ensure_partitions(date, date) TO upstream_worker;
+
+-- Look and don't touch. Registration tokens are readable: grant this role to whom you would trust with them.
+GRANT USAGE ON SCHEMA upstream TO upstream_reader;
+GRANT SELECT ON ALL TABLES IN SCHEMA upstream TO upstream_reader;
+ALTER DEFAULT PRIVILEGES IN SCHEMA upstream GRANT SELECT ON TABLES TO upstream_reader;
