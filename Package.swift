@@ -50,7 +50,7 @@ let package = Package(
         // The vocabulary, and what everything reports with.
         module("UpstreamKit"),
         module("Telemetry", [logging]),
-        module("Digests", ["COpenSSL"]),
+        module("Digests", ["UpstreamKit", "COpenSSL"]),
 
         // The wire.
         module("TLSWire", ["COpenSSL", nio]),
@@ -92,7 +92,7 @@ let package = Package(
 
         suite("UpstreamKitTests", ["UpstreamKit"]),
         suite("TelemetryTests", ["Telemetry", logging]),
-        suite("DigestsTests", ["Digests"]),
+        suite("DigestsTests", ["Digests", "UpstreamKit"]),
         suite("TLSWireTests", ["TLSWire", nio, nioPosix, nioEmbedded]),
         suite("XMLWireTests", ["XMLWire", nio, nioEmbedded]),
         suite("XMPPTests", ["XMPP", "XMLWire", "UpstreamKit", "Digests"]),

@@ -69,4 +69,17 @@ static inline int upstream_x509_add_extension(X509 *issuer, X509 *subject, int n
     return added;
 }
 
+// SHA-256 over a context that lives on the caller's stack. The EVP interface allocates inside every context it makes and
+// dispatches through a provider on every call; these are the functions it ends in. Deprecated since 3.0, present in all of
+// 3.x: silenced here, and only here.
+#include <openssl/sha.h>
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static inline int upstream_sha256_init(SHA256_CTX *context) { return SHA256_Init(context); }
+static inline int upstream_sha256_update(SHA256_CTX *context, const void *bytes, size_t count) {
+    return SHA256_Update(context, bytes, count);
+}
+static inline int upstream_sha256_final(unsigned char *digest, SHA256_CTX *context) { return SHA256_Final(digest, context); }
+#pragma GCC diagnostic pop
+
 #endif

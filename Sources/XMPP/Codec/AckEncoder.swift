@@ -1,0 +1,191 @@
+package import UpstreamKit
+
+/// Writes acks: `<message id=""><gcm xmlns="google:mobile:data">{"to":…,"message_id":…,"message_type":"ack"}</gcm></message>`.
+///
+/// The JSON is ASCII and free of what XML could read as markup: the literals that came are echoed with the escapes they
+/// have; every other byte outside printable ASCII, and `<`, `>`, `&`, `'` and DEL, becomes `\uXXXX`. So the text means the
+/// same before and after any number of XML passes, and nothing in an id can end the element. The size is counted first and
+/// the bytes written once, straight into the caller's buffer.
+package struct AckEncoder: Sendable {
+    private let addressed: Bool
+
+    /// An encoder for a kind of server.
+    ///
+    /// - Parameter dialect: With ``Dialect/xmpp`` acks carry the `to` that a standard server routes by: the `from` of the
+    ///   stanza that is acked. Without it the server would deliver the ack to our own account.
+    package init(dialect: Dialect) { addressed = dialect == .xmpp }
+
+    /// The exact number of bytes of a message's ack; 0 for one that is not acked.
+    package func size(of message: IncomingMessage) -> Int {
+        message.bytes.withUnsafeBufferPointer { bytes in
+            guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
+            var size = AckEncoder.constantSize + escapedSize(bytes, id) + escapedSize(bytes, token)
+            if let to = address(of: message, in: bytes) {
+                size += AckEncoder.addressStart.utf8CodeUnitCount + 1 + to.count
+            }
+            return size
+        }
+    }
+
+    /// Writes a message's ack, if it is to be acked.
+    ///
+    /// - Parameters:
+    ///   - message: The copy, its transaction committed.
+    ///   - buffer: Takes at least ``size(of:)`` bytes.
+    /// - Returns: The number of bytes written; 0 for a message that is not acked.
+    /// - Precondition: `buffer` is large enough.
+    package func encode(_ message: IncomingMessage, into buffer: UnsafeMutableRawBufferPointer) -> Int {
+        message.bytes.withUnsafeBufferPointer { bytes in
+            guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
+            var output = Output(buffer: buffer)
+            output.write("<message id=\"\"")
+            if let to = address(of: message, in: bytes) {
+                output.write(AckEncoder.addressStart)
+                to.withUnsafeBufferPointer { output.write($0) }
+                output.write("\"")
+            }
+            output.write(AckEncoder.head)
+            output.write(escaping: bytes, token)
+            output.write(AckEncoder.middle)
+            output.write(escaping: bytes, id)
+            output.write(AckEncoder.tail)
+            return output.count
+        }
+    }
+
+    /// Appends a message's ack, if it is to be acked.
+    package func encode(_ message: IncomingMessage, into output: inout [UInt8]) {
+        let size = size(of: message)
+        guard size > 0 else { return }
+        let start = output.count
+        output.append(contentsOf: repeatElement(0, count: size))
+        output.withUnsafeMutableBytes { storage in
+            _ = encode(message, into: UnsafeMutableRawBufferPointer(rebasing: storage[start...]))
+        }
+    }
+
+    private static var addressStart: StaticString { " to=\"" }
+    private static var head: StaticString { "><gcm xmlns=\"google:mobile:data\">{\"to\":\"" }
+    private static var middle: StaticString { "\",\"message_id\":\"" }
+    private static var tail: StaticString { "\",\"message_type\":\"ack\"}</gcm></message>" }
+    private static var constantSize: Int {
+        14 + head.utf8CodeUnitCount + middle.utf8CodeUnitCount + tail.utf8CodeUnitCount
+    }
+
+    /// The escaped stanza `to`; nil where the ack has none.
+    private func address(of message: IncomingMessage, in bytes: UnsafeBufferPointer<UInt8>) -> [UInt8]? {
+        guard addressed, let from = message.stanzaFrom else { return nil }
+        var escaped: [UInt8] = []
+        escaped.append(escaping: bytes[from.range])
+        return escaped
+    }
+
+    private func escapedSize(_ bytes: UnsafeBufferPointer<UInt8>, _ span: ByteSpan) -> Int {
+        guard let base = bytes.baseAddress else { return 0 }
+        var at = Int(span.start)
+        let end = at + Int(span.count)
+        var size = 0
+        while at < end {
+            let plain = ASCIIRun.length(base + at, end - at)
+            size += plain
+            at += plain
+            guard at < end else { break }
+            // An escape of 6 bytes for each UTF-16 unit.
+            let length = ASCIIRun.sequenceLength(base[at])
+            size += length == 4 ? 12 : 6
+            at += length
+        }
+        return size
+    }
+
+    /// The caller's buffer, filled from the front.
+    private struct Output {
+        let buffer: UnsafeMutableRawBufferPointer
+        var count = 0
+
+        init(buffer: UnsafeMutableRawBufferPointer) { self.buffer = buffer }
+
+        mutating func write(_ text: StaticString) {
+            write(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+        }
+
+        mutating func write(_ bytes: UnsafeBufferPointer<UInt8>) {
+            precondition(buffer.count - count >= bytes.count, "the buffer is smaller than size(of:)")
+            guard let base = buffer.baseAddress, let source = bytes.baseAddress else { return }
+            (base + count).copyMemory(from: source, byteCount: bytes.count)
+            count += bytes.count
+        }
+
+        mutating func write(escaping bytes: UnsafeBufferPointer<UInt8>, _ span: ByteSpan) {
+            guard let base = bytes.baseAddress else { return }
+            var at = Int(span.start)
+            let end = at + Int(span.count)
+            while at < end {
+                let plain = ASCIIRun.length(base + at, end - at)
+                write(UnsafeBufferPointer(start: base + at, count: plain))
+                at += plain
+                guard at < end else { return }
+                let length = min(ASCIIRun.sequenceLength(base[at]), end - at)
+                var scalar = UInt32(base[at]) & (length == 1 ? 0x7f : 0x7f >> UInt32(length))
+                for offset in 1..<max(length, 1) { scalar = scalar << 6 | UInt32(base[at + offset] & 0x3f) }
+                if scalar >= 0x10000 {
+                    write(unit: 0xd800 | (scalar &- 0x10000) >> 10)
+                    write(unit: 0xdc00 | scalar & 0x3ff)
+                } else {
+                    write(unit: scalar)
+                }
+                at += length
+            }
+        }
+
+        private mutating func write(unit: UInt32) {
+            precondition(buffer.count - count >= 6, "the buffer is smaller than size(of:)")
+            buffer[count] = UInt8(ascii: "\\")
+            buffer[count + 1] = UInt8(ascii: "u")
+            for digit in 0..<4 {
+                let value = UInt8(truncatingIfNeeded: unit >> UInt32(12 - 4 * digit)) & 15
+                buffer[count + 2 + digit] = value < 10 ? value + 48 : value + 87
+            }
+            count += 6
+        }
+    }
+}
+
+/// Runs of bytes that stand in an ack as they are.
+enum ASCIIRun {
+    /// The number of bytes at the front that need no escape: printable ASCII but for `<`, `>`, `&` and `'`.
+    static func length(_ base: UnsafePointer<UInt8>, _ count: Int) -> Int {
+        let raw = UnsafeRawPointer(base)
+        var at = 0
+        while at &+ 8 <= count {
+            let word = UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: at, as: UInt64.self))
+            // As in the scanner: a top bit for each hit, right for the lowest one. `<` and `>` differ in one bit, so do
+            // `&` and `'`; each pair is one comparison with that bit set.
+            let angle = (word | 0x0202_0202_0202_0202) ^ 0x3e3e_3e3e_3e3e_3e3e
+            let quote = (word | 0x0101_0101_0101_0101) ^ 0x2727_2727_2727_2727
+            let delete = word ^ 0x7f7f_7f7f_7f7f_7f7f
+            let control = (word &- 0x2020_2020_2020_2020) & ~word
+            let ones: UInt64 = 0x0101_0101_0101_0101
+            let zeros = (angle &- ones) & ~angle | (quote &- ones) & ~quote | (delete &- ones) & ~delete
+            let hits = (word | control | zeros) & 0x8080_8080_8080_8080
+            guard hits == 0 else { return at &+ hits.trailingZeroBitCount / 8 }
+            at &+= 8
+        }
+        while at < count, isPlain(base[at]) { at &+= 1 }
+        return at
+    }
+
+    /// The length of the UTF-8 sequence that begins with this byte.
+    static func sequenceLength(_ lead: UInt8) -> Int {
+        switch lead {
+        case 0xc0...0xdf: 2
+        case 0xe0...0xef: 3
+        case 0xf0...: 4
+        default: 1
+        }
+    }
+
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        byte >= 0x20 && byte < 0x7f && byte | 2 != 0x3e && byte | 1 != 0x27
+    }
+}

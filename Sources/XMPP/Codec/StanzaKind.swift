@@ -1,0 +1,69 @@
+package import UpstreamKit
+
+/// What a top-level stanza is to a receiver of upstream messages.
+///
+/// One for each value of `upstream_stanzas_received_total{kind}`; ``message(_:)`` covers `upstream`, `receipt` and
+/// `malformed`, which ``UpstreamKit/IncomingMessage/kind`` tells apart.
+package enum StanzaKind: Sendable {
+    /// Something to store: a message, a receipt, or a copy for `quarantine`.
+    case message(IncomingMessage)
+    /// The peer acks something we sent. Never acked.
+    case ack
+    /// The peer refuses something we sent, or announces draining. Never acked.
+    case nack(NackCode)
+    /// The peer's word about the connection. Never acked.
+    case control(ControlType)
+    /// A stanza of `type="error"`, whatever it echoes. Never acked, never read as a message.
+    case error(StanzaError)
+    /// A payload from somebody who is not trusted to speak for the CCS. Neither stored nor acked.
+    case untrusted
+    /// Anything else: a message without payload, presence, unknown elements.
+    case other
+
+    /// Whether this announces that the peer will close the connection and that a new one should be opened at once.
+    package var announcesDraining: Bool {
+        switch self {
+        case .nack(let code): code == .connectionDraining
+        case .control(let type): type == .connectionDraining
+        default: false
+        }
+    }
+}
+
+/// The `error` of a nack: the codes of the FCM reference, table 4.
+package enum NackCode: String, Sendable, CaseIterable {
+    /// The JSON we sent was refused.
+    case invalidJSON = "INVALID_JSON"
+    /// The registration token is unknown or of another sender.
+    case badRegistration = "BAD_REGISTRATION"
+    /// The app is no longer installed or registered.
+    case deviceUnregistered = "DEVICE_UNREGISTERED"
+    /// The token belongs to another sender.
+    case senderIDMismatch = "SENDER_ID_MISMATCH"
+    /// An ack was ill-formed.
+    case badAck = "BAD_ACK"
+    /// The peer is overloaded.
+    case serviceUnavailable = "SERVICE_UNAVAILABLE"
+    /// The peer failed.
+    case internalServerError = "INTERNAL_SERVER_ERROR"
+    /// Too many messages for one device.
+    case deviceMessageRateExceeded = "DEVICE_MESSAGE_RATE_EXCEEDED"
+    /// Too many messages for one topic.
+    case topicsMessageRateExceeded = "TOPICS_MESSAGE_RATE_EXCEEDED"
+    /// The connection is about to be closed by the peer.
+    case connectionDraining = "CONNECTION_DRAINING"
+    /// An APNs credential is missing or wrong.
+    case invalidAPNSCredential = "INVALID_APNS_CREDENTIAL"
+    /// The sender could not be authenticated.
+    case authenticationFailed = "AUTHENTICATION_FAILED"
+    /// Any other text, or none.
+    case unknown = "unknown"
+}
+
+/// The `control_type` of a control message.
+package enum ControlType: String, Sendable, CaseIterable {
+    /// The connection is about to be closed by the peer.
+    case connectionDraining = "CONNECTION_DRAINING"
+    /// Any other text, or none.
+    case unknown = "unknown"
+}

@@ -1,0 +1,217 @@
+import Digests
+import UpstreamKit
+import XMLWire
+
+/// Fills the one byte storage of a message, part after part.
+struct SpanWriter {
+    /// The storage's first byte; room for everything was made before.
+    let base: UnsafeMutablePointer<UInt8>
+    /// The number of bytes written.
+    private(set) var count = 0
+
+    /// A writer over storage that the caller has made large enough.
+    init(base: UnsafeMutablePointer<UInt8>) { self.base = base }
+
+    /// Appends a copy.
+    mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) -> ByteSpan {
+        let start = count
+        if let source = bytes.baseAddress { (base + count).update(from: source, count: bytes.count) }
+        count += bytes.count
+        return ByteSpan(start: start, count: bytes.count)
+    }
+
+    /// Appends one byte.
+    mutating func append(byte: UInt8) {
+        base[count] = byte
+        count += 1
+    }
+
+    /// Appends the text of a string literal's body.
+    mutating func append(unescaping literal: UnsafeBufferPointer<UInt8>) -> ByteSpan {
+        let start = count
+        count += JSONText.unescape(literal, into: base + count)
+        return ByteSpan(start: start, count: count - start)
+    }
+}
+
+extension UpstreamCodec {
+    /// The longest `message_id` and `from` in bytes of their text.
+    static let identityLimit: UInt32 = 4_096
+    /// The longest `category` in bytes of its text.
+    static let categoryLimit: UInt32 = 255
+
+    /// Makes the message of an envelope that is no ack, nack or control.
+    ///
+    /// The storage is laid out as: the payload's text, so that spans into it stay as they are; the texts of known members
+    /// with escapes; `extra`; the stanza's `from`; the stanza as it came.
+    mutating func assemble(
+        _ envelope: Envelope,
+        _ text: UnsafeBufferPointer<UInt8>,
+        from: Slice<UnsafeBufferPointer<UInt8>>?,
+        raw: [UInt8]
+    ) -> IncomingMessage {
+        var capacity = text.count + envelope.extraCount + raw.count + (from?.count ?? 0)
+        capacity += UpstreamCodec.room(envelope.messageID) + UpstreamCodec.room(envelope.from)
+        capacity += UpstreamCodec.room(envelope.category) + UpstreamCodec.room(envelope.typeMember)
+        var message = IncomingMessage(kind: .upstream, bytes: [], stanza: ByteSpan(start: 0, count: 0))
+        message.bytes = [UInt8](unsafeUninitializedCapacity: capacity) { storage, count in
+            guard let base = storage.baseAddress else { return }
+            var writer = SpanWriter(base: base)
+            _ = writer.append(text)
+            message.messageID = UpstreamCodec.place(envelope.messageID, of: text, in: &writer)
+            message.registrationToken = UpstreamCodec.place(envelope.from, of: text, in: &writer)
+            message.category = UpstreamCodec.place(envelope.category, of: text, in: &writer)
+            message.messageType = UpstreamCodec.place(envelope.typeMember, of: text, in: &writer)
+            if envelope.extraCount > 0 {
+                let start = writer.count
+                writeExtra(text, into: &writer)
+                message.extra = ByteSpan(start: start, count: writer.count - start)
+            }
+            if let from { message.stanzaFrom = writer.append(UnsafeBufferPointer(rebasing: from)) }
+            message.stanza = raw.withUnsafeBufferPointer { writer.append($0) }
+            count = writer.count
+        }
+        if let data = envelope.data {
+            message.data = data.value
+            message.dataForm = data.traits.isDisjoint(with: .uncastable) ? .json : .raw
+        }
+        if let (reason, detail) = UpstreamCodec.identityFault(envelope) {
+            message.kind = .malformed
+            message.quarantine = reason
+            message.quarantineDetail = detail
+            if envelope.identityRepeats || message.messageID?.count == 0 { message.messageID = nil }
+        } else {
+            message.kind = envelope.type == .receipt ? .receipt : .upstream
+            message.ackMessageID = envelope.messageID?.body
+            message.ackTo = envelope.from?.body
+            computeDigests(&message)
+            if let (reason, detail) = UpstreamCodec.fault(envelope, message) {
+                message.quarantine = reason
+                message.quarantineDetail = detail
+            }
+        }
+        UpstreamCodec.dropUnstorable(envelope, &message)
+        return message
+    }
+
+    /// The bytes that a member's unescaped copy may take.
+    private static func room(_ member: JSONMember?) -> Int {
+        guard let member, member.kind == .string, member.traits.contains(.escaped) else { return 0 }
+        return Int(member.value.count)
+    }
+
+    /// Where a string member's text stands: in the payload, or, with escapes, in a copy.
+    private static func place(
+        _ member: JSONMember?,
+        of text: UnsafeBufferPointer<UInt8>,
+        in writer: inout SpanWriter
+    ) -> ByteSpan? {
+        guard let member, member.kind == .string else { return nil }
+        guard member.traits.contains(.escaped) else { return member.body }
+        return writer.append(unescaping: UnsafeBufferPointer(rebasing: text[member.body.range]))
+    }
+
+    /// Why there is nothing to ack with; nil where there is.
+    private static func identityFault(_ envelope: Envelope) -> (QuarantineReason, StaticString)? {
+        if envelope.identityRepeats { return (.identityAmbiguous, "message_id or from stands more than once") }
+        if let detail = unusable(envelope.messageID) { return (.messageIDUnusable, detail) }
+        if let detail = unusable(envelope.from) { return (.fromUnusable, detail) }
+        return nil
+    }
+
+    /// Why a member is no text to work with; nil where it is one.
+    private static func unusable(_ member: JSONMember?) -> StaticString? {
+        guard let member else { return "missing" }
+        guard member.kind == .string else { return "not a string" }
+        return member.body.count == 0 ? "empty" : nil
+    }
+
+    /// Why a message that can be acked belongs in quarantine all the same; nil where it does not.
+    private static func fault(
+        _ envelope: Envelope,
+        _ message: IncomingMessage
+    ) -> (QuarantineReason, StaticString)? {
+        if isUnstorable(envelope.messageID) { return (.textUnstorable, "message_id") }
+        if isUnstorable(envelope.from) { return (.textUnstorable, "from") }
+        if let id = message.messageID, id.count > identityLimit { return (.fieldTooLong, "message_id over 4096 bytes") }
+        if let token = message.registrationToken, token.count > identityLimit {
+            return (.fieldTooLong, "from over 4096 bytes")
+        }
+        if envelope.otherRepeats { return (.duplicateKey, "a top-level key stands more than once") }
+        if envelope.type == .unknown {
+            return (
+                .messageTypeUnknown, envelope.typeMember?.kind == .string ? "not a type we know" : "not a string"
+            )
+        }
+        if let detail = unusable(envelope.category) { return (.categoryUnusable, detail) }
+        if isUnstorable(envelope.category) { return (.textUnstorable, "category") }
+        if let category = message.category, category.count > categoryLimit {
+            return (.fieldTooLong, "category over 255 bytes")
+        }
+        return nil
+    }
+
+    private static func isUnstorable(_ member: JSONMember?) -> Bool {
+        guard let member, member.kind == .string else { return false }
+        return !member.traits.isDisjoint(with: .unstorable)
+    }
+
+    /// Takes back the spans of texts that no `text` column can hold.
+    private static func dropUnstorable(_ envelope: Envelope, _ message: inout IncomingMessage) {
+        if isUnstorable(envelope.messageID) { message.messageID = nil }
+        if isUnstorable(envelope.from) { message.registrationToken = nil }
+        if isUnstorable(envelope.category) { message.category = nil }
+        if isUnstorable(envelope.typeMember) { message.messageType = nil }
+    }
+
+    /// Computes the three digests of contract section 4.
+    ///
+    /// Over a text that can't be stored they are computed in the form of ``JSONText/unescape(_:into:)``.
+    private func computeDigests(_ message: inout IncomingMessage) {
+        guard let id = message.messageID, let token = message.registrationToken else { return }
+        var key = keyPrefix
+        var device = SHA256()
+        var content = SHA256()
+        let idScope = configuration.idScope
+        message.bytes.withUnsafeBytes { bytes in
+            func part(_ span: ByteSpan?) {
+                guard let span else { return content.update(bigEndian: .max) }
+                content.update(bigEndian: UInt64(span.count))
+                content.update(UnsafeRawBufferPointer(rebasing: bytes[span.range]))
+            }
+            let tokenBytes = UnsafeRawBufferPointer(rebasing: bytes[token.range])
+            if idScope == .device {
+                key.update(tokenBytes)
+                key.update(0)
+            }
+            key.update(UnsafeRawBufferPointer(rebasing: bytes[id.range]))
+            device.update(tokenBytes)
+            part(token)
+            part(message.category)
+            part(message.messageType)
+            part(message.data)
+        }
+        message.messageKey = key.finish128()
+        message.deviceKey = device.finish128()
+        message.fingerprint = content.finish128()
+    }
+}
+
+extension IncomingMessage {
+    /// A copy for quarantine of a stanza whose payload can't be read.
+    static func unreadable(
+        _ reason: QuarantineReason,
+        _ detail: StaticString,
+        from: Range<Int>?,
+        of stanza: Stanza
+    ) -> IncomingMessage {
+        var bytes = stanza.raw
+        let raw = ByteSpan(start: 0, count: bytes.count)
+        if let from { bytes += stanza.bytes[from] }
+        var message = IncomingMessage(kind: .malformed, bytes: bytes, stanza: raw)
+        if let from { message.stanzaFrom = ByteSpan(start: Int(raw.count), count: from.count) }
+        message.quarantine = reason
+        message.quarantineDetail = detail
+        return message
+    }
+}

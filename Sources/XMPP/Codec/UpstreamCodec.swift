@@ -1,0 +1,143 @@
+import Digests
+import UpstreamKit
+package import XMLWire
+
+/// Reads the stanzas of one connection as CCS traffic.
+///
+/// A value of one connection, used from one place; its scratch storage stays from stanza to stanza. No clock inside.
+///
+/// **The order of decisions**, for stanzas that are odd in more than one way:
+/// 1. not a `{jabber:client}message`: ``StanzaKind/other``;
+/// 2. `type="error"`: ``StanzaKind/error(_:)``, whatever else it holds or echoes;
+/// 3. no direct child `{google:mobile:data}gcm`: ``StanzaKind/other``;
+/// 4. a `from` attribute that is not trusted: ``StanzaKind/untrusted``. Absent is trusted, empty is not;
+/// 5. the payload can't be read (several `gcm`, an empty one, an element inside, not one JSON object): quarantined, not
+///    acked;
+/// 6. `message_type` says `ack`, `nack` or `control`: that kind, however broken the rest is. Where `message_type` repeats,
+///    only if each of them says so; else step 8 takes it as a repeated key;
+/// 7. identity: `message_id` or `from` repeats, then `message_id` unusable, then `from` unusable: quarantined, not acked;
+/// 8. and acked: `message_id`, then `from` that no `text` can hold; either too long; another key repeats; `message_type`
+///    unknown; `category` unusable, not storable, too long: quarantined;
+/// 9. else a message, or a receipt.
+package struct UpstreamCodec: Sendable {
+    /// What it was made with.
+    package let configuration: CodecConfiguration
+
+    private var trusted: TrustedSenders
+    private var reader = EnvelopeReader()
+    /// The state after `sender_id ‖ 0x00`.
+    let keyPrefix: SHA256
+
+    /// A codec for one connection of a sender.
+    package init(configuration: CodecConfiguration) {
+        self.configuration = configuration
+        trusted = TrustedSenders(domain: configuration.domain, trustedFrom: configuration.trustedFrom)
+        var prefix = SHA256()
+        Array(configuration.senderID.utf8).withUnsafeBytes { prefix.update($0) }
+        prefix.update(0)
+        keyPrefix = prefix
+    }
+
+    /// Tells the address that the server has bound the connection to: stanzas from its bare form are trusted.
+    package mutating func bound(to address: JID) { trusted.insert(own: address) }
+
+    /// Reads one stanza.
+    ///
+    /// - Parameters:
+    ///   - stanza: Lent for the call; what is kept of it is copied.
+    ///   - receivedAt: Microseconds since 1970-01-01 UTC.
+    ///   - parsedAt: Nanoseconds of a monotonic clock.
+    /// - Returns: What the stanza is, with the message made of it.
+    package mutating func decode(_ stanza: Stanza, receivedAt: Int64, parsedAt: UInt64) -> StanzaKind {
+        guard !stanza.elements.isEmpty, stanza.element(0, is: "message", in: XMLNamespace.client) else { return .other }
+        if let type = stanza.attribute("type", of: 0), stanza.equals(type, "error") {
+            return .error(StanzaError(stanza))
+        }
+        guard let payload = stanza.child("gcm", in: XMLNamespace.payload) else { return .other }
+        let from = stanza.attribute("from", of: 0)
+        if let from, !isTrusted(from, in: stanza) { return .untrusted }
+        let result = read(payload, from: from, of: stanza)
+        guard case .message(var message) = result else { return result }
+        message.sender = configuration.sender
+        message.receivedAt = receivedAt
+        message.parsedAt = parsedAt
+        return .message(message)
+    }
+
+    private func isTrusted(_ from: Range<Int>, in stanza: Stanza) -> Bool {
+        stanza.bytes.withUnsafeBufferPointer { trusted.contains(UnsafeBufferPointer(rebasing: $0[from])) }
+    }
+
+    private mutating func read(_ payload: Int, from: Range<Int>?, of stanza: Stanza) -> StanzaKind {
+        let element = stanza.elements[payload]
+        if let detail = misplacement(of: element, at: payload, in: stanza) {
+            return .message(.unreadable(.payloadMisplaced, detail, from: from, of: stanza))
+        }
+        return stanza.bytes.withUnsafeBufferPointer { bytes -> StanzaKind in
+            let text = UnsafeBufferPointer(rebasing: bytes[element.text])
+            let envelope: Envelope?
+            do throws(JSONSyntaxError) {
+                envelope = try reader.read(text)
+            } catch {
+                return .message(.unreadable(.payloadNotJSON, error.detail, from: from, of: stanza))
+            }
+            guard let envelope else {
+                return .message(.unreadable(.payloadNotJSON, "not an object", from: from, of: stanza))
+            }
+            if envelope.isSignal { return signal(envelope.type, in: text) }
+            return .message(assemble(envelope, text, from: from.map { bytes[$0] }, raw: stanza.raw))
+        }
+    }
+
+    /// Why the payload can't be read from this element; nil where it can.
+    private func misplacement(of element: Stanza.Element, at payload: Int, in stanza: Stanza) -> StaticString? {
+        if element.end > payload + 1 { return "an element inside gcm" }
+        var next = element.end
+        while next < stanza.elements[0].end {
+            if stanza.element(next, is: "gcm", in: XMLNamespace.payload) { return "more than one gcm" }
+            next = max(stanza.elements[next].end, next + 1)
+        }
+        return element.text.isEmpty ? "an empty gcm" : nil
+    }
+
+    private mutating func signal(_ type: Envelope.MessageType, in text: UnsafeBufferPointer<UInt8>) -> StanzaKind {
+        switch type {
+        case .nack: .nack(reader.string("error", in: text).flatMap { NackCode(rawValue: $0) } ?? .unknown)
+        case .control:
+            .control(reader.string("control_type", in: text).flatMap { ControlType(rawValue: $0) } ?? .unknown)
+        case .ack, .absent, .receipt, .unknown: .ack
+        }
+    }
+
+    /// The members that ``EnvelopeReader`` left as others, for ``extra``.
+    mutating func writeExtra(_ text: UnsafeBufferPointer<UInt8>, into writer: inout SpanWriter) {
+        var first = true
+        for member in reader.scanner.members where reader.field(of: member, in: text) == .other {
+            writer.append(byte: first ? UInt8(ascii: "{") : UInt8(ascii: ","))
+            first = false
+            writer.append(byte: UInt8(ascii: "\""))
+            _ = writer.append(UnsafeBufferPointer(rebasing: text[member.key.range]))
+            writer.append(byte: UInt8(ascii: "\""))
+            writer.append(byte: UInt8(ascii: ":"))
+            _ = writer.append(UnsafeBufferPointer(rebasing: text[member.value.range]))
+        }
+        writer.append(byte: UInt8(ascii: "}"))
+    }
+}
+
+extension JSONSyntaxError {
+    /// The fault as constant text for quarantine's `detail`.
+    var detail: StaticString {
+        switch fault {
+        case .unexpectedEnd: "the text ends too early"
+        case .unexpectedByte: "a byte that can't stand there"
+        case .controlCharacter: "a control character inside a string"
+        case .invalidUTF8: "not UTF-8"
+        case .invalidEscape: "an unknown escape"
+        case .invalidNumber: "not a number of JSON's grammar"
+        case .trailingBytes: "something after the value"
+        case .byteOrderMark: "a byte order mark"
+        case .tooLong: "2^31 bytes or more"
+        }
+    }
+}

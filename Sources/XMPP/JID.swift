@@ -1,0 +1,97 @@
+/// An XMPP address: `[localpart@]domainpart[/resourcepart]` (RFC 7622 section 3).
+///
+/// Localpart and domainpart compare after ASCII case folding and without a trailing dot of the domain; bytes outside ASCII
+/// compare as they are, so two spellings that only Unicode would call the same are different addresses.
+package struct JID: Sendable, Equatable, CustomStringConvertible {
+    /// The localpart, folded; nil where there is none.
+    package let local: [UInt8]?
+    /// The domainpart, folded.
+    package let domain: [UInt8]
+    /// The resourcepart as it stands; nil where there is none.
+    package let resource: [UInt8]?
+
+    /// Reads an address.
+    ///
+    /// - Returns: Nil where a part is empty or longer than 1,023 bytes.
+    package init?(_ text: String) {
+        var copy = text
+        let parsed = copy.withUTF8 { JID(bytes: $0) }
+        guard let parsed else { return nil }
+        self = parsed
+    }
+
+    /// Reads an address from UTF-8.
+    ///
+    /// - Returns: Nil where a part is empty or longer than 1,023 bytes.
+    package init?(bytes: UnsafeBufferPointer<UInt8>) {
+        guard let parts = Parts(bytes) else { return nil }
+        local = parts.local.map { bytes[$0].map(JID.fold) }
+        domain = bytes[parts.domain].map(JID.fold)
+        resource = parts.resource.map { Array(bytes[$0]) }
+    }
+
+    private init(local: [UInt8]?, domain: [UInt8], resource: [UInt8]?) {
+        self.local = local
+        self.domain = domain
+        self.resource = resource
+    }
+
+    /// The address without its resource.
+    package var bare: JID { JID(local: local, domain: domain, resource: nil) }
+
+    /// The address's text, folded.
+    package var description: String {
+        var text: [UInt8] = []
+        if let local { text += local + [UInt8(ascii: "@")] }
+        text += domain
+        if let resource { text += [UInt8(ascii: "/")] + resource }
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// Whether the text is this address, resource included, without making a `JID` of it.
+    ///
+    /// - Parameters:
+    ///   - text: UTF-8.
+    ///   - anyResource: Accept any resource, or none.
+    /// - Returns: False also where the text is no address.
+    package func matches(_ text: UnsafeBufferPointer<UInt8>, anyResource: Bool = false) -> Bool {
+        guard let parts = Parts(text) else { return false }
+        guard JID.equal(local, parts.local, in: text), JID.equal(domain, parts.domain, in: text) else { return false }
+        if anyResource { return true }
+        guard let resource, let given = parts.resource else { return resource == nil && parts.resource == nil }
+        return text[given].elementsEqual(resource)
+    }
+
+    private static func equal(_ folded: [UInt8]?, _ range: Range<Int>?, in text: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard let folded, let range else { return folded == nil && range == nil }
+        guard folded.count == range.count else { return false }
+        for (offset, index) in range.enumerated() where folded[offset] != fold(text[index]) { return false }
+        return true
+    }
+
+    private static func fold(_ byte: UInt8) -> UInt8 {
+        byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z") ? byte | 0x20 : byte
+    }
+
+    /// Where the parts of an address stand in its text.
+    private struct Parts {
+        var local: Range<Int>?
+        var domain: Range<Int>
+        var resource: Range<Int>?
+
+        init?(_ text: UnsafeBufferPointer<UInt8>) {
+            // RFC 7622 section 3.1: the resource begins after the first slash, the domain after the first `@` before it.
+            let slash = text.firstIndex(of: UInt8(ascii: "/")) ?? text.count
+            let sign = text[..<slash].firstIndex(of: UInt8(ascii: "@"))
+            local = sign.map { 0..<$0 }
+            var end = slash
+            let start = sign.map { $0 + 1 } ?? 0
+            if end > start, text[end - 1] == UInt8(ascii: ".") { end -= 1 }
+            domain = start..<end
+            resource = slash < text.count ? slash + 1..<text.count : nil
+            guard JID.fits(domain), local.map(JID.fits) ?? true, resource.map(JID.fits) ?? true else { return nil }
+        }
+    }
+
+    private static func fits(_ range: Range<Int>) -> Bool { !range.isEmpty && range.count <= 1_023 }
+}

@@ -1,0 +1,121 @@
+extension JSONReader {
+    /// Reads a string's rest, from after its opening quote to after its closing one.
+    mutating func readString() throws(JSONSyntaxError) {
+        while true {
+            skipPlain()
+            guard at < end else { throw JSONSyntaxError(.unexpectedEnd, at: at) }
+            let byte = base[at]
+            switch byte {
+            case UInt8(ascii: "\""):
+                at += 1
+                return
+            case UInt8(ascii: "\\"):
+                try readEscape()
+            case 0..<0x20:
+                throw JSONSyntaxError(.controlCharacter, at: at)
+            case 0x80...:
+                try readMultibyte(byte)
+            default:
+                at += 1
+            }
+        }
+    }
+
+    /// Moves to the next byte that is not plain text: a quote, backslash, control character, or outside ASCII.
+    ///
+    /// Eight bytes at a time; it may stop early within the last seven.
+    @inline(__always)
+    private mutating func skipPlain() {
+        let raw = UnsafeRawPointer(base)
+        while at &+ 8 <= end {
+            let word = UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: at, as: UInt64.self))
+            // A byte's top bit comes out set where it is below 0x20, or zero after the exclusive or. A borrow can set the
+            // bit of a byte above a true hit, never below one, and only the lowest is looked at.
+            let quote = word ^ 0x2222_2222_2222_2222
+            let backslash = word ^ 0x5c5c_5c5c_5c5c_5c5c
+            let control = (word &- 0x2020_2020_2020_2020) & ~word
+            let quoted = (quote &- 0x0101_0101_0101_0101) & ~quote
+            let escaped = (backslash &- 0x0101_0101_0101_0101) & ~backslash
+            let hits = (word | control | quoted | escaped) & 0x8080_8080_8080_8080
+            guard hits == 0 else {
+                at &+= hits.trailingZeroBitCount / 8
+                return
+            }
+            at &+= 8
+        }
+    }
+
+    /// Reads one character of two to four bytes (RFC 3629 section 4).
+    private mutating func readMultibyte(_ lead: UInt8) throws(JSONSyntaxError) {
+        let length: Int
+        var second: ClosedRange<UInt8> = 0x80...0xbf
+        switch lead {
+        case 0xc2...0xdf: length = 2
+        case 0xe0:
+            length = 3
+            second = 0xa0...0xbf
+        case 0xe1...0xec, 0xee...0xef: length = 3
+        case 0xed:
+            length = 3
+            second = 0x80...0x9f
+        case 0xf0:
+            length = 4
+            second = 0x90...0xbf
+        case 0xf1...0xf3: length = 4
+        case 0xf4:
+            length = 4
+            second = 0x80...0x8f
+        default: throw JSONSyntaxError(.invalidUTF8, at: at)
+        }
+        guard end - at >= length, second.contains(base[at + 1]) else { throw JSONSyntaxError(.invalidUTF8, at: at) }
+        for offset in 2..<4 where offset < length && base[at + offset] & 0xc0 != 0x80 {
+            throw JSONSyntaxError(.invalidUTF8, at: at)
+        }
+        at += length
+    }
+
+    /// Reads an escape, from its backslash.
+    private mutating func readEscape() throws(JSONSyntaxError) {
+        traits.insert(.escaped)
+        let start = at
+        at += 1
+        switch try peek() {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"), UInt8(ascii: "b"), UInt8(ascii: "f"),
+            UInt8(ascii: "n"), UInt8(ascii: "r"), UInt8(ascii: "t"):
+            at += 1
+        case UInt8(ascii: "u"):
+            let unit = try readUnit(escapeAt: start)
+            switch unit {
+            case 0: traits.insert(.null)
+            case 0xdc00...0xdfff: traits.insert(.loneSurrogate)
+            case 0xd800...0xdbff: try readLowSurrogate()
+            default: break
+            }
+        default:
+            throw JSONSyntaxError(.invalidEscape, at: start)
+        }
+    }
+
+    /// Takes the second half of a pair where it follows; what else follows is left for the next round.
+    private mutating func readLowSurrogate() throws(JSONSyntaxError) {
+        let start = at
+        guard end - at >= 2, base[at] == UInt8(ascii: "\\"), base[at + 1] == UInt8(ascii: "u") else {
+            traits.insert(.loneSurrogate)
+            return
+        }
+        at += 1
+        let unit = try readUnit(escapeAt: start)
+        guard unit < 0xdc00 || unit > 0xdfff else { return }
+        traits.insert(.loneSurrogate)
+        at = start
+    }
+
+    /// Reads `uXXXX`.
+    private mutating func readUnit(escapeAt start: Int) throws(JSONSyntaxError) -> UInt32 {
+        at += 1
+        guard end - at >= 4 else { throw JSONSyntaxError(.unexpectedEnd, at: end) }
+        guard let unit = JSONText.unit(base + at) else { throw JSONSyntaxError(.invalidEscape, at: start) }
+        at += 4
+        return unit
+    }
+}

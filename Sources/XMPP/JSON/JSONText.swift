@@ -1,0 +1,98 @@
+/// The text that a JSON string literal stands for.
+enum JSONText {
+    /// Writes a literal's text, which is never longer than the literal.
+    ///
+    /// The form is UTF-8. What no UTF-8 text can hold gets a byte form of its own, so that two different literals' texts
+    /// are never the same bytes: half a surrogate pair is written as its three bytes of generalised UTF-8 (`ED A0 80` to
+    /// `ED BF BF`), and U+0000 as `C0 80`, neither of which valid UTF-8 holds. Such a text is never stored; the ledger's
+    /// key and the comparison of object keys are computed over it.
+    ///
+    /// - Parameters:
+    ///   - literal: The body of a literal that ``JSONScanner`` has accepted, without its quotes.
+    ///   - output: Takes at least as many bytes as the literal has.
+    /// - Returns: The number of bytes written.
+    static func unescape(_ literal: UnsafeBufferPointer<UInt8>, into output: UnsafeMutablePointer<UInt8>) -> Int {
+        guard let base = literal.baseAddress else { return 0 }
+        var at = 0
+        var written = 0
+        while at < literal.count {
+            let byte = base[at]
+            guard byte == UInt8(ascii: "\\"), at + 1 < literal.count else {
+                output[written] = byte
+                written += 1
+                at += 1
+                continue
+            }
+            let letter = base[at + 1]
+            at += 2
+            guard letter == UInt8(ascii: "u") else {
+                output[written] = control(letter)
+                written += 1
+                continue
+            }
+            guard literal.count - at >= 4, var scalar = unit(base + at) else { return written }
+            at += 4
+            if scalar & 0xfc00 == 0xd800, literal.count - at >= 6, base[at] == UInt8(ascii: "\\"),
+                base[at + 1] == UInt8(ascii: "u"), let low = unit(base + at + 2), low & 0xfc00 == 0xdc00
+            {
+                scalar = 0x10000 + (scalar & 0x3ff) << 10 + (low & 0x3ff)
+                at += 6
+            }
+            written += encode(scalar, into: output + written)
+        }
+        return written
+    }
+
+    /// The value of four hex digits; nil where one is none.
+    static func unit(_ digits: UnsafePointer<UInt8>) -> UInt32? {
+        var value: UInt32 = 0
+        for offset in 0..<4 {
+            let byte = digits[offset]
+            let digit: UInt8
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): digit = byte - 48
+            case UInt8(ascii: "A")...UInt8(ascii: "F"): digit = byte - 55
+            case UInt8(ascii: "a")...UInt8(ascii: "f"): digit = byte - 87
+            default: return nil
+            }
+            value = value << 4 | UInt32(digit)
+        }
+        return value
+    }
+
+    private static func control(_ letter: UInt8) -> UInt8 {
+        switch letter {
+        case UInt8(ascii: "b"): 0x08
+        case UInt8(ascii: "f"): 0x0c
+        case UInt8(ascii: "n"): 0x0a
+        case UInt8(ascii: "r"): 0x0d
+        case UInt8(ascii: "t"): 0x09
+        default: letter
+        }
+    }
+
+    /// Writes a scalar or a lone surrogate in generalised UTF-8, and 0 as two bytes.
+    private static func encode(_ scalar: UInt32, into output: UnsafeMutablePointer<UInt8>) -> Int {
+        func tail(_ shift: UInt32) -> UInt8 { 0x80 | UInt8(truncatingIfNeeded: scalar >> shift) & 0x3f }
+        switch scalar {
+        case 1..<0x80:
+            output[0] = UInt8(truncatingIfNeeded: scalar)
+            return 1
+        case 0, 0x80..<0x800:
+            output[0] = 0xc0 | UInt8(truncatingIfNeeded: scalar >> 6)
+            output[1] = tail(0)
+            return 2
+        case 0x800..<0x10000:
+            output[0] = 0xe0 | UInt8(truncatingIfNeeded: scalar >> 12)
+            output[1] = tail(6)
+            output[2] = tail(0)
+            return 3
+        default:
+            output[0] = 0xf0 | UInt8(truncatingIfNeeded: scalar >> 18)
+            output[1] = tail(12)
+            output[2] = tail(6)
+            output[3] = tail(0)
+            return 4
+        }
+    }
+}

@@ -1,0 +1,54 @@
+/// What a connection is negotiated with.
+package struct NegotiationConfiguration: Sendable {
+    /// How the connection becomes encrypted (configuration key `tls.mode`).
+    package enum TLSMode: String, Sendable, CaseIterable {
+        /// TLS from the first byte.
+        case direct
+        /// STARTTLS, required: no offer, no connection.
+        case starttls
+    }
+
+    /// The XMPP domain: the `to` of the stream header.
+    package var domain: String
+    /// The localpart of our address: the sender id.
+    package var localpart: String
+    /// Who we are to the server.
+    package var credentials: SASLCredentials
+    /// How the connection becomes encrypted.
+    package var tlsMode: TLSMode
+    /// Which kind of server the peer is; a standard one gets initial presence.
+    package var dialect: Dialect
+    /// The resource to ask for; nil lets the server choose.
+    package var resource: String?
+    /// The beginning of the ids of our IQs.
+    ///
+    /// Random for each connection: who can't guess an id can't answer in the server's place.
+    package var idPrefix: String
+
+    /// The configuration of one connection.
+    package init(
+        domain: String,
+        localpart: String,
+        credentials: SASLCredentials,
+        tlsMode: TLSMode = .direct,
+        dialect: Dialect = .ccs,
+        resource: String? = nil,
+        idPrefix: String
+    ) {
+        self.domain = domain
+        self.localpart = localpart
+        self.credentials = credentials
+        self.tlsMode = tlsMode
+        self.dialect = dialect
+        self.resource = resource
+        self.idPrefix = idPrefix
+    }
+}
+
+/// A stream that is ready for stanzas.
+package struct BoundStream: Sendable, Equatable {
+    /// The address the server has given us.
+    package var address: JID
+    /// What to send first: a session request where the server wants one, and presence for a standard server.
+    package var greeting: [UInt8]
+}

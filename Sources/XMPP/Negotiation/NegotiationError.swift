@@ -1,0 +1,130 @@
+/// Why a connection did not become a bound stream.
+package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvertible {
+    /// The kinds of failure; the raw value is fit for a metric's label.
+    package enum Code: String, Sendable, CaseIterable {
+        /// The server offers no STARTTLS where the configuration requires it.
+        case tlsNotOffered = "tls_not_offered"
+        /// The server refused STARTTLS after offering it.
+        case tlsRefused = "tls_refused"
+        /// Bytes came between `<proceed/>` and the TLS handshake: injected, or a broken server.
+        case tlsInjection = "tls_injection"
+        /// The transport is not encrypted where it must be.
+        case notEncrypted = "not_encrypted"
+        /// The stream header is not one of XMPP 1.0.
+        case badStream = "bad_stream"
+        /// No SASL mechanism that we may use is offered.
+        case noMechanism = "no_mechanism"
+        /// SASL failed: the server refuses the credentials or their form.
+        case authenticationRefused = "authentication_refused"
+        /// SASL failed for a reason that passes.
+        case authenticationUnavailable = "authentication_unavailable"
+        /// The server broke the SASL mechanism's rules.
+        case authenticationProtocol = "authentication_protocol"
+        /// Binding is not offered, was refused, or gave no address.
+        case bindRefused = "bind_refused"
+        /// A stream error.
+        case streamError = "stream_error"
+        /// The peer closed the stream or the connection.
+        case closed
+        /// No answer in time.
+        case timedOut = "timed_out"
+    }
+
+    /// What failed.
+    package var code: Code
+    /// Cause and fix, for an operator.
+    ///
+    /// Never a secret.
+    package var message: String
+    /// The defined condition that the server named; nil where it named none.
+    package var condition: String?
+    /// Whether the server was asked to authenticate us and did not.
+    package var isAuthentication: Bool
+    /// Whether only a change of configuration, here or there, will help.
+    ///
+    /// The worker backs off all the same and never gives up; `check --connect` exits at once.
+    package var isPermanent: Bool
+
+    /// A failure.
+    package init(
+        _ code: Code,
+        _ message: String,
+        condition: String? = nil,
+        isAuthentication: Bool = false,
+        isPermanent: Bool = false
+    ) {
+        self.code = code
+        self.message = message
+        self.condition = condition
+        self.isAuthentication = isAuthentication
+        self.isPermanent = isPermanent
+    }
+
+    /// The message.
+    package var description: String { message }
+}
+
+extension NegotiationError {
+    /// The meaning of a stream error during negotiation.
+    static func stream(_ error: StreamError) -> NegotiationError {
+        let fix: String
+        var permanent = false
+        switch error.condition {
+        case .hostUnknown, .hostGone:
+            fix = "the server does not serve this domain: set the sender's `domain` to the one it serves"
+            permanent = true
+        case .seeOtherHost:
+            fix =
+                "the server sends us to another host, which is never followed: configure that host if it is to be trusted"
+            permanent = true
+        case .policyViolation:
+            fix = "the server's policy refuses this connection, for example one without TLS: see the server's log"
+        case .conflict:
+            fix =
+                "another connection uses the same resource: give each worker its own account, or none a fixed resource"
+        case .notAuthorized:
+            fix = "the server ended the stream before authentication was complete"
+        default:
+            fix = "see the server's log"
+        }
+        let text = error.text.isEmpty ? "" : " (\(error.text))"
+        return NegotiationError(
+            .streamError,
+            "stream error \(error.condition.rawValue)\(text): \(fix)",
+            condition: error.condition.rawValue,
+            isPermanent: permanent
+        )
+    }
+
+    /// The meaning of a SASL failure (RFC 6120 section 6.5).
+    static func sasl(condition: String, text: String) -> NegotiationError {
+        let fix: String
+        var code = Code.authenticationRefused
+        switch condition {
+        case "not-authorized":
+            fix =
+                "the server refuses the sender id and secret: check `sender_id`, `username` and the file of `secret_file`"
+        case "malformed-request", "invalid-authzid", "incorrect-encoding":
+            fix = "the server refuses the form of the user name: try the other value of `username` (jid or localpart)"
+        case "account-disabled":
+            fix = "the server has disabled this account"
+        case "credentials-expired":
+            fix = "the secret has expired: put the new one into the file of `secret_file`"
+        case "encryption-required", "mechanism-too-weak", "invalid-mechanism":
+            fix = "the server does not accept PLAIN here: allow it for connections with TLS"
+        case "temporary-auth-failure":
+            fix = "the server can't authenticate anybody at the moment"
+            code = .authenticationUnavailable
+        default:
+            fix = "see the server's log"
+        }
+        let quoted = text.isEmpty ? "" : " (\(text))"
+        return NegotiationError(
+            code,
+            "SASL failure \(condition)\(quoted): \(fix)",
+            condition: condition,
+            isAuthentication: true,
+            isPermanent: code == .authenticationRefused
+        )
+    }
+}

@@ -1,0 +1,101 @@
+/// A secret in memory: never part of a description, a log or an error.
+package struct Secret: Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The bytes, as they go to the server.
+    package let bytes: [UInt8]
+
+    /// A secret of these bytes.
+    package init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+    /// Nothing of the secret.
+    package var description: String { "<secret>" }
+
+    /// Nothing of the secret.
+    package var debugDescription: String { description }
+
+    /// Nothing of the secret, for `dump` and whatever else walks a value's parts.
+    package var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+/// Who we are to the server.
+package struct SASLCredentials: Sendable {
+    /// The authentication identity: the JID or its localpart, as the configuration says (`username`).
+    package var username: String
+    /// The password or server key.
+    package var secret: Secret
+
+    /// Credentials of these two.
+    package init(username: String, secret: Secret) {
+        self.username = username
+        self.secret = secret
+    }
+}
+
+/// Why a SASL exchange went wrong on our side of it.
+package struct SASLMechanismError: Error, Sendable {
+    /// What the server did that the mechanism does not allow.
+    package var message: String
+}
+
+/// One SASL exchange (RFC 4422): makes our messages from the server's.
+///
+/// A mechanism joins by conforming and by standing in ``SASLMechanisms/preferred``. Messages are without their Base64.
+package protocol SASLMechanism: Sendable {
+    /// The registered name.
+    static var name: String { get }
+
+    /// Whether the mechanism may be used on a connection without TLS.
+    static var isSafeWithoutEncryption: Bool { get }
+
+    /// An exchange that has not begun.
+    init(credentials: SASLCredentials)
+
+    /// The message that goes with the mechanism's choice; nil for none.
+    mutating func initialResponse() -> [UInt8]?
+
+    /// The answer to a challenge.
+    ///
+    /// - Throws: ``SASLMechanismError``
+    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8]
+
+    /// Checks what came with the server's success; a mechanism that authenticates the server does so here.
+    ///
+    /// - Throws: ``SASLMechanismError``
+    mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError)
+}
+
+/// The mechanisms that we can use.
+package enum SASLMechanisms {
+    /// All of them, the best first.
+    package static let preferred: [any SASLMechanism.Type] = [PlainMechanism.self]
+
+    /// The best of those offered; nil where none will do.
+    package static func choose(among offered: [String], encrypted: Bool) -> (any SASLMechanism.Type)? {
+        preferred.first { offered.contains($0.name) && (encrypted || $0.isSafeWithoutEncryption) }
+    }
+}
+
+/// PLAIN (RFC 4616): the secret itself, so over TLS only.
+package struct PlainMechanism: SASLMechanism {
+    /// The registered name.
+    package static let name = "PLAIN"
+    /// Never.
+    package static let isSafeWithoutEncryption = false
+
+    private let credentials: SASLCredentials
+
+    /// An exchange that has not begun.
+    package init(credentials: SASLCredentials) { self.credentials = credentials }
+
+    /// `NUL username NUL secret`, without an authorization identity.
+    package mutating func initialResponse() -> [UInt8]? {
+        [0] + Array(credentials.username.utf8) + [0] + credentials.secret.bytes
+    }
+
+    /// There is no second step.
+    package mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8] {
+        throw SASLMechanismError(message: "the server sent a challenge where PLAIN has none")
+    }
+
+    /// Nothing to check: PLAIN does not authenticate the server, TLS does.
+    package mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {}
+}

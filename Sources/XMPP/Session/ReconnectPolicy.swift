@@ -1,0 +1,68 @@
+/// When a connection slot may connect again (contract section 7): a pure value, one for each slot.
+package struct ReconnectPolicy: Sendable {
+    /// How a connection ended, or why another one is wanted.
+    package enum Ending: Sendable, Equatable {
+        /// It never became a bound stream.
+        case failed
+        /// It was bound for this long, and ended without a stream error, or with this one, by the peer or by us.
+        case session(bound: Duration, error: StreamErrorCondition?)
+        /// It is draining after having been bound for this long: a replacement is wanted.
+        case draining(bound: Duration)
+    }
+
+    /// A session that stayed bound for this long counts as working.
+    package static let workingSession = Duration.seconds(10)
+    /// The ceiling of the first delay.
+    package static let first = Duration.seconds(1)
+    /// The ceiling of all delays.
+    package static let maximum = Duration.seconds(60)
+    /// The least delay after a failure: even the luckiest jitter makes no hot loop.
+    package static let minimum = Duration.milliseconds(100)
+    /// The least delay after `conflict`: two workers that take the resource from each other do it slowly.
+    package static let conflict = Duration.seconds(5)
+
+    /// The failures since the last working session.
+    package private(set) var failures = 0
+
+    /// A policy without failures.
+    package init() {}
+
+    /// How long to wait before the next attempt.
+    ///
+    /// After a working session: not at all. After a failure: exponential with full jitter, a random part of 1, 2, 4 … 60
+    /// seconds. A session that ends with `policy-violation`, `conflict` or `see-other-host` is a failure however long it
+    /// was. A draining connection is replaced at once; a second one in a row that drained before it worked backs off.
+    ///
+    /// - Parameters:
+    ///   - ending: What happened.
+    ///   - random: Uniform in 0..<1.
+    /// - Returns: The time from now until the next attempt.
+    package mutating func delay(after ending: Ending, random: Double) -> Duration {
+        switch ending {
+        case .draining(let bound) where bound >= ReconnectPolicy.workingSession:
+            failures = 0
+            return .zero
+        case .draining:
+            failures += 1
+            return failures == 1 ? .zero : backOff(random)
+        case .session(_, .conflict):
+            failures += 1
+            let jitter = backOff(random)
+            return min(ReconnectPolicy.conflict + jitter, ReconnectPolicy.maximum)
+        case .session(let bound, let error)
+        where bound >= ReconnectPolicy.workingSession && error != .policyViolation && error != .seeOtherHost:
+            failures = 0
+            return .zero
+        case .session, .failed:
+            failures += 1
+            return backOff(random)
+        }
+    }
+
+    private func backOff(_ random: Double) -> Duration {
+        let doublings = min(max(failures, 1) - 1, 6)
+        let ceiling = min(ReconnectPolicy.first * (1 << doublings), ReconnectPolicy.maximum)
+        let part = random.isFinite ? min(max(random, 0), 1) : 1
+        return max(ceiling * part, ReconnectPolicy.minimum)
+    }
+}

@@ -1,0 +1,302 @@
+package import UpstreamKit
+package import XMLWire
+
+/// What a session is run with.
+package struct SessionConfiguration: Sendable {
+    /// The XMPP domain, which pings go to.
+    package var domain: String
+    /// The beginning of the ids of our IQs; random for each connection.
+    package var idPrefix: String
+    /// How long the peer may be silent before it is pinged (configuration key `keepalive.interval`).
+    package var keepaliveInterval: Duration
+    /// How long it has to answer (configuration key `keepalive.timeout`).
+    package var keepaliveTimeout: Duration
+    /// How long we wait for the peer's `</stream:stream>` after ours, and, when the peer closes first, for our own
+    /// messages under way.
+    package var closeTimeout: Duration
+
+    /// The configuration of one connection.
+    package init(
+        domain: String,
+        idPrefix: String,
+        keepaliveInterval: Duration = .seconds(30),
+        keepaliveTimeout: Duration = .seconds(15),
+        closeTimeout: Duration = .seconds(2)
+    ) {
+        self.domain = domain
+        self.idPrefix = idPrefix
+        self.keepaliveInterval = keepaliveInterval
+        self.keepaliveTimeout = keepaliveTimeout
+        self.closeTimeout = closeTimeout
+    }
+}
+
+/// A bound stream until its end, as a pure value: each event returns what to do.
+///
+/// ```
+/// open ──▶ finishing(ours) ──▶ closing ──▶ ended
+///   │                                        ▲
+///   ├────▶ finishing(the peer's) ────────────┤
+///   └── stream error, violation, death ──────┘
+/// ```
+/// Acks are not its business: whoever holds the session writes them as long as ``canSend`` says so.
+package struct Session: ~Copyable {
+    private enum State {
+        /// Stanzas flow. To every other state.
+        case open
+        /// Reading has stopped and messages under way are being settled; `peerClosed` tells whose wish it was.
+        /// To `closing`, or, when the peer has closed, `ended`.
+        case finishing(peerClosed: Bool)
+        /// Our `</stream:stream>` is sent, the peer's is awaited. To `ended`.
+        case closing
+        /// Nothing has an effect any more.
+        case ended
+    }
+
+    /// The codec of this connection.
+    private var codec: UpstreamCodec
+    private let configuration: SessionConfiguration
+    private var keepalive: Keepalive
+    private var state = State.open
+    private var timerID: UInt64 = 0
+    private var pings: UInt64 = 0
+    /// Whether the peer has announced that it will close the connection.
+    package private(set) var isDraining = false
+
+    /// A session on a stream that is bound at this instant.
+    ///
+    /// - Parameters:
+    ///   - configuration: How to run it.
+    ///   - codec: A codec that this session alone uses.
+    ///   - stream: What the negotiation ended with.
+    ///   - now: Nanoseconds of a monotonic clock.
+    package init(
+        configuration: SessionConfiguration,
+        codec: UpstreamCodec,
+        stream: BoundStream,
+        now: UInt64
+    ) {
+        self.configuration = configuration
+        self.codec = codec
+        self.codec.bound(to: stream.address)
+        keepalive = Keepalive(
+            interval: configuration.keepaliveInterval,
+            timeout: configuration.keepaliveTimeout,
+            now: now
+        )
+    }
+
+    /// Whether stanzas, acks above all, may still be written: until our `</stream:stream>` is sent.
+    package var canSend: Bool {
+        switch state {
+        case .open, .finishing: true
+        case .closing, .ended: false
+        }
+    }
+
+    /// The timer to set when the session begins.
+    package mutating func start() -> SessionTimer { timer(after: configuration.keepaliveInterval) }
+
+    /// Bytes came from the peer: whitespace counts as well.
+    package mutating func received(now: UInt64) { keepalive.heard(now: now) }
+
+    /// Reading was paused or resumed, so that silence is not taken for death.
+    package mutating func readingPaused(_ paused: Bool, now: UInt64) { keepalive.paused(paused, now: now) }
+
+    /// What to do about a stanza.
+    package enum StanzaAction: Sendable {
+        /// Hand it to the pipeline; count its kind.
+        case deliver(IncomingMessage)
+        /// Count its kind; nothing else to do.
+        case note(StanzaKind)
+        /// Count its kind; the first time, open a replacement connection at once. This one goes on receiving and acking
+        /// until the peer closes it.
+        case drain(StanzaKind, isFirst: Bool)
+        /// Count it as `other` and send these bytes.
+        case reply([UInt8])
+        /// The peer ends the stream: send these bytes and close the transport.
+        case end(StreamError, [UInt8])
+        /// Stanzas are no longer taken; nothing to do or to count.
+        case none
+    }
+
+    /// A stanza came.
+    ///
+    /// - Parameters:
+    ///   - stanza: Lent for the call.
+    ///   - receivedAt: Microseconds since 1970-01-01 UTC.
+    ///   - parsedAt: Nanoseconds of the monotonic clock.
+    /// - Returns: What to do.
+    package mutating func stanza(_ stanza: Stanza, receivedAt: Int64, parsedAt: UInt64) -> StanzaAction {
+        guard !stanza.elements.isEmpty else { return .none }
+        switch state {
+        case .open: break
+        case .finishing, .closing:
+            guard let error = StreamError(stanza) else { return .none }
+            return end(error)
+        case .ended: return .none
+        }
+        let kind = codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt)
+        switch kind {
+        case .message(let message):
+            return .deliver(message)
+        case .nack, .control:
+            guard kind.announcesDraining else { return .note(kind) }
+            defer { isDraining = true }
+            return .drain(kind, isFirst: !isDraining)
+        case .other:
+            if let error = StreamError(stanza) { return end(error) }
+            return QueryResponder.reply(to: stanza).map { .reply($0) } ?? .note(.other)
+        case .ack, .error, .untrusted:
+            return .note(kind)
+        }
+    }
+
+    private mutating func end(_ error: StreamError) -> StanzaAction {
+        // RFC 6120 section 4.9.1.1: the one who gets a stream error closes its own stream too.
+        let bytes = canSend ? Session.closingTag : []
+        state = .ended
+        return .end(error, bytes)
+    }
+
+    /// What to do when a timer fires.
+    package enum TimerAction: Sendable, Equatable {
+        /// It was a late one; nothing to do.
+        case none
+        /// Set the timer again.
+        case wait(SessionTimer)
+        /// Send a ping and set the timer for its answer.
+        case ping([UInt8], SessionTimer)
+        /// The peer does not answer: close the transport without ceremony and reconnect.
+        case dead
+        /// Waiting is over: send these bytes, if any, and close the transport.
+        case close([UInt8])
+    }
+
+    /// A timer fired.
+    ///
+    /// - Parameters:
+    ///   - id: The timer's id.
+    ///   - now: Nanoseconds of the monotonic clock.
+    /// - Returns: What to do.
+    package mutating func timerFired(_ id: UInt64, now: UInt64) -> TimerAction {
+        guard id == timerID else { return .none }
+        switch state {
+        case .open:
+            switch keepalive.timerFired(now: now) {
+            case .wait(let delay): return .wait(timer(after: delay))
+            case .ping(let delay):
+                pings += 1
+                return .ping(ping, timer(after: delay))
+            case .dead:
+                state = .ended
+                return .dead
+            }
+        case .finishing(peerClosed: true):
+            state = .ended
+            return .close(Session.closingTag)
+        case .closing:
+            state = .ended
+            return .close([])
+        case .finishing(peerClosed: false), .ended:
+            return .none
+        }
+    }
+
+    private mutating func timer(after delay: Duration) -> SessionTimer {
+        timerID += 1
+        return SessionTimer(id: timerID, delay: delay)
+    }
+
+    private var ping: [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.append(xml: "<iq type=\"get\" to=\"")
+        bytes.append(escaping: configuration.domain.utf8)
+        bytes.append(xml: "\" id=\"")
+        bytes.append(escaping: "\(configuration.idPrefix)-ping-\(pings)".utf8)
+        bytes.append(xml: "\"><ping xmlns=\"urn:xmpp:ping\"/></iq>")
+        return bytes
+    }
+
+    static var closingTag: [UInt8] { Array("</stream:stream>".utf8) }
+}
+
+// The end.
+extension Session {
+    /// What to do when the session shall end.
+    package enum CloseAction: Sendable, Equatable {
+        /// Stop reading; settle what is under way, then call ``Session/settled()``.
+        case stopReading
+        /// It is ending already; nothing to do.
+        case none
+    }
+
+    /// The worker wants to end this session.
+    package mutating func close() -> CloseAction {
+        guard case .open = state else { return .none }
+        state = .finishing(peerClosed: false)
+        timerID += 1
+        return .stopReading
+    }
+
+    /// What to do when everything under way is settled.
+    package enum SettledAction: Sendable, Equatable {
+        /// Send our closing tag, set the timer, and read on until the peer's comes or the timer fires.
+        case send([UInt8], SessionTimer)
+        /// Send our closing tag and close the transport.
+        case close([UInt8])
+        /// Not asked for; nothing to do.
+        case none
+    }
+
+    /// Everything that was delivered has been committed, and its acks written.
+    package mutating func settled() -> SettledAction {
+        switch state {
+        case .finishing(peerClosed: true):
+            state = .ended
+            return .close(Session.closingTag)
+        case .finishing(peerClosed: false):
+            state = .closing
+            return .send(Session.closingTag, timer(after: configuration.closeTimeout))
+        case .open, .closing, .ended:
+            return .none
+        }
+    }
+
+    /// What to do when the peer has closed its stream.
+    package enum PeerClosedAction: Sendable, Equatable {
+        /// Set the timer, settle what is under way, then call ``Session/settled()``: a peer that closes in order may still
+        /// take acks.
+        case finish(SessionTimer)
+        /// Close the transport: both sides have closed.
+        case close
+        /// Nothing to do.
+        case none
+    }
+
+    /// The peer's `</stream:stream>` came.
+    package mutating func peerClosed() -> PeerClosedAction {
+        switch state {
+        case .open, .finishing(peerClosed: false):
+            state = .finishing(peerClosed: true)
+            return .finish(timer(after: configuration.closeTimeout))
+        case .closing:
+            state = .ended
+            return .close
+        case .finishing(peerClosed: true), .ended:
+            return .none
+        }
+    }
+
+    /// The peer broke the stream's rules.
+    ///
+    /// - Parameter condition: Which.
+    /// - Returns: What to send before the transport is closed; empty where our stream is closed already.
+    package mutating func violation(_ condition: StreamErrorCondition) -> [UInt8] {
+        defer { state = .ended }
+        return canSend ? StreamError.farewell(condition) : []
+    }
+
+    /// The transport is gone.
+    package mutating func transportClosed() { state = .ended }
+}

@@ -1,0 +1,103 @@
+package import XMLWire
+
+/// The defined conditions of stream errors (RFC 6120 section 4.9.3).
+package enum StreamErrorCondition: String, Sendable, CaseIterable {
+    /// `bad-format`
+    case badFormat = "bad-format"
+    /// `bad-namespace-prefix`
+    case badNamespacePrefix = "bad-namespace-prefix"
+    /// `conflict`: another connection took the resource.
+    case conflict
+    /// `connection-timeout`
+    case connectionTimeout = "connection-timeout"
+    /// `host-gone`
+    case hostGone = "host-gone"
+    /// `host-unknown`: the server does not serve the domain.
+    case hostUnknown = "host-unknown"
+    /// `improper-addressing`
+    case improperAddressing = "improper-addressing"
+    /// `internal-server-error`
+    case internalServerError = "internal-server-error"
+    /// `invalid-from`
+    case invalidFrom = "invalid-from"
+    /// `invalid-namespace`
+    case invalidNamespace = "invalid-namespace"
+    /// `invalid-xml`
+    case invalidXML = "invalid-xml"
+    /// `not-authorized`
+    case notAuthorized = "not-authorized"
+    /// `not-well-formed`, and `xml-not-well-formed` of RFC 3920.
+    case notWellFormed = "not-well-formed"
+    /// `policy-violation`
+    case policyViolation = "policy-violation"
+    /// `remote-connection-failed`
+    case remoteConnectionFailed = "remote-connection-failed"
+    /// `reset`
+    case reset
+    /// `resource-constraint`
+    case resourceConstraint = "resource-constraint"
+    /// `restricted-xml`
+    case restrictedXML = "restricted-xml"
+    /// `see-other-host`: logged, never followed.
+    case seeOtherHost = "see-other-host"
+    /// `system-shutdown`
+    case systemShutdown = "system-shutdown"
+    /// `undefined-condition`, and whatever is not in the list.
+    case undefinedCondition = "undefined-condition"
+    /// `unsupported-encoding`
+    case unsupportedEncoding = "unsupported-encoding"
+    /// `unsupported-feature`
+    case unsupportedFeature = "unsupported-feature"
+    /// `unsupported-stanza-type`
+    case unsupportedStanzaType = "unsupported-stanza-type"
+    /// `unsupported-version`
+    case unsupportedVersion = "unsupported-version"
+
+    /// The condition of this element name.
+    init?(element: String) {
+        if element == "xml-not-well-formed" {
+            self = .notWellFormed
+        } else if let known = StreamErrorCondition(rawValue: element) {
+            self = known
+        } else {
+            return nil
+        }
+    }
+}
+
+/// What a `{http://etherx.jabber.org/streams}error` says.
+package struct StreamError: Sendable, Equatable {
+    /// The defined condition; ``StreamErrorCondition/undefinedCondition`` where there is none that we know.
+    package var condition: StreamErrorCondition
+    /// The text, or the other host of ``StreamErrorCondition/seeOtherHost``, made fit for a log by ``PeerText``.
+    package var text: String
+
+    /// Reads a stream error; nil where the stanza is none.
+    package init?(_ stanza: Stanza) {
+        guard !stanza.elements.isEmpty, stanza.element(0, is: "error", in: XMLNamespace.streams) else { return nil }
+        condition = .undefinedCondition
+        text = ""
+        for child in stanza.children()
+        where stanza.equals(stanza.elements[child].namespace, XMLNamespace.streamErrors) {
+            let content = PeerText.fit(stanza.bytes[stanza.elements[child].text])
+            if stanza.equals(stanza.elements[child].name, "text") {
+                if text.isEmpty { text = content }
+            } else if let known = StreamErrorCondition(element: stanza.string(stanza.elements[child].name)) {
+                condition = known
+                if known == .seeOtherHost { text = content }
+            }
+        }
+    }
+
+    /// The bytes that report our own verdict on the peer's stream and end ours (RFC 6120 section 4.9.1.1).
+    ///
+    /// - Parameter condition: What the peer did.
+    /// - Returns: The error and the closing tag.
+    package static func farewell(_ condition: StreamErrorCondition) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.append(xml: "<stream:error><")
+        bytes += Array(condition.rawValue.utf8)
+        bytes.append(xml: " xmlns=\"urn:ietf:params:xml:ns:xmpp-streams\"/></stream:error></stream:stream>")
+        return bytes
+    }
+}

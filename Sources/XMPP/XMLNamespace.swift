@@ -1,0 +1,25 @@
+/// The XML namespaces of XMPP that this worker speaks: their only place.
+///
+/// Computed, so that each use is a constant and no lazy global stands in the hot path.
+package enum XMLNamespace {
+    /// Stanzas of a client connection (RFC 6120 section 4.8.2).
+    package static var client: StaticString { "jabber:client" }
+    /// The stream, its features and its errors (RFC 6120 section 4.8.1).
+    package static var streams: StaticString { "http://etherx.jabber.org/streams" }
+    /// Conditions of stream errors (RFC 6120 section 4.9).
+    package static var streamErrors: StaticString { "urn:ietf:params:xml:ns:xmpp-streams" }
+    /// Conditions of stanza errors (RFC 6120 section 8.3).
+    package static var stanzaErrors: StaticString { "urn:ietf:params:xml:ns:xmpp-stanzas" }
+    /// STARTTLS (RFC 6120 section 5).
+    package static var tls: StaticString { "urn:ietf:params:xml:ns:xmpp-tls" }
+    /// SASL (RFC 6120 section 6).
+    package static var sasl: StaticString { "urn:ietf:params:xml:ns:xmpp-sasl" }
+    /// Resource binding (RFC 6120 section 7).
+    package static var bind: StaticString { "urn:ietf:params:xml:ns:xmpp-bind" }
+    /// Session establishment (RFC 3921 section 3; of old servers).
+    package static var session: StaticString { "urn:ietf:params:xml:ns:xmpp-session" }
+    /// Ping (XEP-0199).
+    package static var ping: StaticString { "urn:xmpp:ping" }
+    /// The CCS payload (`gcm`).
+    package static var payload: StaticString { "google:mobile:data" }
+}
