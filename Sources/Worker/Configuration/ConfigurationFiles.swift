@@ -1,0 +1,80 @@
+import Glibc
+
+/// Files that the configuration names.
+package struct ConfigurationFiles: Sendable {
+    /// Where systemd put this unit's credentials (`$CREDENTIALS_DIRECTORY`), or nil.
+    package var credentials: String?
+
+    package init(credentials: String?) {
+        self.credentials = credentials
+    }
+
+    /// The path of a secret: as it is, or, for a bare name, within systemd's credentials.
+    func resolve(_ name: String) throws(ConfigurationTypeError) -> String {
+        guard !name.contains("/") else { return name }
+        guard let credentials else {
+            throw .init(
+                message: "is the bare name '\(name)', which means a systemd credential, and $CREDENTIALS_DIRECTORY is "
+                    + "not set: write a path (./\(name)) or run under a unit with LoadCredential="
+            )
+        }
+        return credentials + "/" + name
+    }
+
+    /// Why a file can't be used, or nil.
+    static func trouble(_ path: String) -> String? {
+        do throws(FileError) {
+            return try read(path, atMost: 1 << 20).isEmpty ? "'\(path)' is empty" : nil
+        } catch {
+            return error.message
+        }
+    }
+
+    /// Whether everybody on the machine may read the file.
+    static func isWorldReadable(_ path: String) -> Bool {
+        var status = stat()
+        guard stat(path, &status) == 0 else { return false }
+        return status.st_mode & S_IROTH != 0
+    }
+
+    /// A small file's bytes.
+    ///
+    /// - Throws: ``FileError`` when it can't be read, isn't a file, or is larger than `limit`.
+    package static func read(_ path: String, atMost limit: Int) throws(FileError) -> [UInt8] {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw FileError(path: path, number: errno) }
+        defer { close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: limit + 1)
+        var count = 0
+        while count < bytes.count {
+            let got = bytes.withUnsafeMutableBytes { buffer in
+                Glibc.read(
+                    descriptor,
+                    UnsafeMutableRawBufferPointer(rebasing: buffer[count...]).baseAddress,
+                    buffer.count - count
+                )
+            }
+            if got == 0 { break }
+            if got > 0 {
+                count += got
+            } else if errno != EINTR {
+                throw FileError(path: path, number: errno)
+            }
+        }
+        guard count <= limit else { throw FileError(path: path, number: EFBIG) }
+        return Array(bytes[..<count])
+    }
+}
+
+/// Why a file can't be read.
+package struct FileError: Error, Sendable {
+    /// The file.
+    package var path: String
+    /// The `errno`.
+    package var number: Int32
+
+    /// For people: the file, the cause, and the system's words.
+    package var message: String { "can't read '\(path)': \(String(cString: strerror(number)))" }
+    /// Whether there is no such file.
+    package var isMissing: Bool { number == ENOENT || number == ENOTDIR }
+}

@@ -1,0 +1,147 @@
+/// Brings file, environment and flags together.
+package struct ConfigurationLoader: Sendable {
+    /// A flag that overrides one key.
+    package struct Override: Sendable, Equatable {
+        /// The key's path.
+        package var key: String
+        /// The value, as text.
+        package var value: String
+        /// The flag as it was given, for problems.
+        package var flag: String
+
+        package init(key: String, value: String, flag: String) {
+            self.key = key
+            self.value = value
+            self.flag = flag
+        }
+    }
+
+    /// What a configuration is good for.
+    package struct Result: Sendable {
+        /// The configuration.
+        package var configuration: WorkerConfiguration
+        /// What works and deserves a look.
+        package var warnings: [ConfigurationProblem]
+        /// The file it came from.
+        package var path: String
+    }
+
+    /// Where the configuration is looked for when nobody says where.
+    package static let defaultPath = "/etc/upstream-worker/config.yaml"
+    /// The largest file that is read.
+    private static let longestFile = 1 << 20
+    /// Variables that begin like overrides and are none.
+    package static let reserved: Set<String> = ["UPSTREAM_CONFIG"]
+
+    /// The process's environment.
+    package var environment: [String: String]
+    /// The flags that override a key.
+    package var overrides: [Override]
+
+    package init(environment: [String: String], overrides: [Override] = []) {
+        self.environment = environment
+        self.overrides = overrides
+    }
+
+    /// Reads the configuration of `--config`, else `$UPSTREAM_CONFIG`, else ``defaultPath``.
+    ///
+    /// - Parameters:
+    ///   - file: The argument of `--config`, if there was one.
+    ///   - needsSenders: Whether a configuration without senders is wrong.
+    /// - Returns: The configuration and what deserves a look in it.
+    /// - Throws: ``ConfigurationError`` with every problem found.
+    package func load(file: String?, needsSenders: Bool = true) throws(ConfigurationError) -> Result {
+        let path = file ?? environment["UPSTREAM_CONFIG"] ?? Self.defaultPath
+        let bytes: [UInt8]
+        do throws(FileError) {
+            bytes = try ConfigurationFiles.read(path, atMost: Self.longestFile)
+        } catch {
+            let hint =
+                file == nil && environment["UPSTREAM_CONFIG"] == nil
+                ? "; name one with --config FILE or $UPSTREAM_CONFIG" : ""
+            let problem = ConfigurationProblem(origin: .absent, key: "", message: error.message + hint)
+            throw ConfigurationError(kind: error.isMissing ? .noInput : .invalid, problems: [problem])
+        }
+        guard let yaml = String(validating: bytes, as: UTF8.self) else {
+            let origin = ConfigurationOrigin.file(path, line: 1, column: 1)
+            throw ConfigurationError(
+                kind: .invalid,
+                problems: [.init(origin: origin, key: "", message: "is not UTF-8 text")]
+            )
+        }
+        return try read(yaml: yaml, path: path, needsSenders: needsSenders)
+    }
+
+    /// Reads a configuration from its text.
+    ///
+    /// - Parameters:
+    ///   - yaml: The text.
+    ///   - path: What problems call the file.
+    ///   - needsSenders: Whether a configuration without senders is wrong.
+    /// - Returns: The configuration and what deserves a look in it.
+    /// - Throws: ``ConfigurationError`` with every problem found.
+    package func read(
+        yaml: String,
+        path: String,
+        needsSenders: Bool = true
+    ) throws(ConfigurationError) -> Result {
+        var tree = ConfigurationTree()
+        tree.merge(yaml: yaml, path: path)
+        let names = environment.keys.filter { $0.hasPrefix("UPSTREAM_") && !Self.reserved.contains($0) }
+        for name in names.sorted(by: Self.precedes) {
+            tree.override(Self.key(of: name), environment[name] ?? "", origin: .environment(name))
+        }
+        for flag in overrides {
+            tree.override(flag.key, flag.value, origin: .flag(flag.flag))
+        }
+        let files = ConfigurationFiles(credentials: environment["CREDENTIALS_DIRECTORY"])
+        let reading = ConfigurationReading(tree, describes: false, files: files)
+        let configuration = WorkerConfiguration(ConfigurationScope(reading), needsSenders: needsSenders)
+        let problems = reading.problems + UnknownKeys(reading, known: Self.keys).problems
+        guard problems.isEmpty else {
+            throw ConfigurationError(kind: .invalid, problems: ConfigurationProblem.sorted(problems))
+        }
+        return Result(
+            configuration: configuration,
+            warnings: ConfigurationProblem.sorted(reading.warnings),
+            path: path
+        )
+    }
+
+    /// `UPSTREAM_SENDERS__0__HOST` → `senders.0.host`.
+    private static func key(of name: String) -> String {
+        name.dropFirst("UPSTREAM_".count).lowercased().split(separator: "__", omittingEmptySubsequences: false)
+            .joined(separator: ".")
+    }
+
+    /// The order in which variables are merged: a list's elements by their number, so that it grows without a gap.
+    private static func precedes(_ left: String, _ right: String) -> Bool {
+        for (one, other) in zip(key(of: left).split(separator: "."), key(of: right).split(separator: "."))
+        where one != other {
+            guard let one = Int(one), let other = Int(other) else { return one < other }
+            return one < other
+        }
+        return left < right
+    }
+
+    /// Every key there is, in the order of the table.
+    package static let keys: [ConfigurationKey] = {
+        let reading = ConfigurationReading(
+            ConfigurationTree(),
+            describes: true,
+            files: ConfigurationFiles(credentials: nil)
+        )
+        _ = WorkerConfiguration(ConfigurationScope(reading), needsSenders: false)
+        return reading.keys
+    }()
+
+    /// The table of all keys as the README holds it.
+    package static var table: String {
+        let head = "| key | environment | type | default | meaning |\n|---|---|---|---|---|\n"
+        return head
+            + keys.map { key in
+                "| `\(key.path)` | `\(key.environment)` | \(key.type) | \(key.defaultValue) | \(key.meaning) |\n"
+            }
+            .joined()
+    }
+}

@@ -1,0 +1,216 @@
+/// A key as the README's table shows it.
+package struct ConfigurationKey: Sendable, Equatable {
+    /// The dotted path, with `N` for a place in a list.
+    package var path: String
+    /// The type's name.
+    package var type: String
+    /// The default, `required`, or empty.
+    package var defaultValue: String
+    /// What it is for.
+    package var meaning: String
+
+    /// The environment variable that overrides it.
+    package var environment: String {
+        "UPSTREAM_" + path.split(separator: ".").joined(separator: "__").uppercased()
+    }
+}
+
+/// What a reading shares among its scopes.
+final class ConfigurationReading {
+    let tree: ConfigurationTree
+    /// True when the keys are asked for and not their values: every section, list and kind is then entered once.
+    let describes: Bool
+    /// Whatever says what a bare file name means, and whether files can be read.
+    let files: ConfigurationFiles
+    var problems: [ConfigurationProblem]
+    var warnings: [ConfigurationProblem] = []
+    var keys: [ConfigurationKey] = []
+    private(set) var consumed: Set<String> = []
+
+    init(_ tree: ConfigurationTree, describes: Bool, files: ConfigurationFiles) {
+        self.tree = tree
+        self.describes = describes
+        self.files = files
+        problems = tree.problems
+    }
+
+    /// The node at a path, which is thereby known.
+    func take(_ path: String) -> ConfigurationNode? {
+        consumed.insert(path)
+        return tree.nodes[path]
+    }
+}
+
+/// One section of the configuration while it is read.
+///
+/// A key is declared where it is read, and nowhere else: its type, default and meaning are arguments of the call. The
+/// README's table and the check for unknown keys come from the same calls, run once without values.
+struct ConfigurationScope {
+    let reading: ConfigurationReading
+    /// The dotted path, empty for the whole.
+    let path: String
+    /// The path with `N` for places in lists.
+    let pattern: String
+
+    init(_ reading: ConfigurationReading) {
+        self.init(reading, path: "", pattern: "")
+    }
+
+    private init(_ reading: ConfigurationReading, path: String, pattern: String) {
+        self.reading = reading
+        self.path = path
+        self.pattern = pattern
+    }
+
+    // MARK: Values
+
+    /// A value with a default.
+    func value<Value>(
+        _ name: String,
+        _ type: ConfigurationType<Value>,
+        default text: String,
+        _ meaning: String
+    ) -> Value {
+        declare(name, type.name, "`\(text)`", meaning)
+        if let value = parsed(join(path, name), type) { return value }
+        return (try? type.parse(text)) ?? type.placeholder
+    }
+
+    /// A value that must be there.
+    func required<Value>(_ name: String, _ type: ConfigurationType<Value>, _ meaning: String) -> Value {
+        declare(name, type.name, "required", meaning)
+        let key = join(path, name)
+        if let value = parsed(key, type) { return value }
+        if isMissing(key) { problem(name, "is required") }
+        return type.placeholder
+    }
+
+    /// A value that may be missing; `note` says in the table what holds then.
+    func optional<Value>(
+        _ name: String,
+        _ type: ConfigurationType<Value>,
+        _ note: String = "",
+        _ meaning: String
+    ) -> Value? {
+        declare(name, type.name, note, meaning)
+        return parsed(join(path, name), type)
+    }
+
+    /// A list of values; nil where there is none.
+    func list<Value>(
+        _ name: String,
+        of type: ConfigurationType<Value>,
+        _ note: String,
+        _ meaning: String
+    ) -> [Value]? {
+        declare(name, "list of \(type.name)", note, meaning)
+        let key = join(path, name)
+        guard !reading.describes, let node = reading.take(key) else { return nil }
+        switch node.content {
+        case .list(let count): return (0..<count).compactMap { parsed("\(key).\($0)", type) }
+        case .null: return nil
+        case .map, .scalar:
+            problem(name, "must be a list, such as [\"…\"]")
+            return nil
+        }
+    }
+
+    // MARK: Sections
+
+    /// A section that may be missing: its keys then have their defaults.
+    func section(_ name: String) -> ConfigurationScope {
+        let key = join(path, name)
+        if let node = reading.take(key), node.content != .map, node.content != .null {
+            problem(name, "must be a mapping of keys")
+        }
+        return ConfigurationScope(reading, path: key, pattern: join(pattern, name))
+    }
+
+    /// Whether the section is written at all; when keys are described, always.
+    func has(_ name: String) -> Bool {
+        reading.describes || reading.tree.nodes[join(path, name)] != nil
+    }
+
+    /// The sections of a list; when keys are described, one.
+    func sections(_ name: String) -> [ConfigurationScope] {
+        let key = join(path, name)
+        let pattern = join(join(pattern, name), "N")
+        guard !reading.describes else { return [ConfigurationScope(reading, path: "", pattern: pattern)] }
+        guard let node = reading.take(key), node.content != .null else { return [] }
+        guard case .list(let count) = node.content else {
+            problem(name, "must be a list: begin each entry with '- '")
+            return []
+        }
+        return (0..<count).map { index in
+            let element = ConfigurationScope(reading, path: "\(key).\(index)", pattern: pattern)
+            if reading.take(element.path)?.content != .map {
+                reading.problems.append(
+                    .init(
+                        origin: reading.tree.nodes[element.path]?.origin ?? .absent,
+                        key: element.path,
+                        message: "must be a mapping of keys"
+                    )
+                )
+            }
+            return element
+        }
+    }
+
+    // MARK: Problems
+
+    /// Notes that a key's value can't stand.
+    func problem(_ name: String, _ message: String) {
+        guard !reading.describes else { return }
+        reading.problems.append(made(name, message))
+    }
+
+    /// Notes that a key's value works and deserves a look.
+    func warning(_ name: String, _ message: String) {
+        guard !reading.describes else { return }
+        reading.warnings.append(made(name, message))
+    }
+
+    private func made(_ name: String, _ message: String) -> ConfigurationProblem {
+        let key = join(path, name)
+        let origin = reading.tree.nodes[key]?.origin ?? reading.tree.nodes[path]?.origin ?? .absent
+        return ConfigurationProblem(origin: origin, key: key, message: message)
+    }
+
+    // MARK: Inside
+
+    private func declare(_ name: String, _ type: String, _ defaultValue: String, _ meaning: String) {
+        guard reading.describes else { return }
+        reading.keys.append(
+            ConfigurationKey(path: join(pattern, name), type: type, defaultValue: defaultValue, meaning: meaning)
+        )
+    }
+
+    private func isMissing(_ key: String) -> Bool {
+        guard !reading.describes else { return false }
+        guard let node = reading.tree.nodes[key] else { return true }
+        return node.content == .null
+    }
+
+    private func parsed<Value>(_ key: String, _ type: ConfigurationType<Value>) -> Value? {
+        guard !reading.describes, let node = reading.take(key) else { return nil }
+        func refuse(_ message: String) -> Value? {
+            reading.problems.append(ConfigurationProblem(origin: node.origin, key: key, message: message))
+            return nil
+        }
+        switch node.content {
+        case .null: return nil
+        case .list: return refuse("must be one value, not a list")
+        case .map: return refuse("must be one value, not a mapping")
+        case .scalar(let text):
+            do throws(ConfigurationTypeError) {
+                return try type.parse(text)
+            } catch {
+                return refuse(error.message)
+            }
+        }
+    }
+
+    private func join(_ parent: String, _ name: String) -> String {
+        parent.isEmpty ? name : "\(parent).\(name)"
+    }
+}

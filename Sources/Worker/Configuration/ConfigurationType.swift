@@ -1,0 +1,143 @@
+/// Why a text is not a value of its type: the rest of a sentence that begins with the key.
+struct ConfigurationTypeError: Error {
+    var message: String
+}
+
+/// How a key's text becomes a value.
+struct ConfigurationType<Value> {
+    /// The type's name in the README's table.
+    var name: String
+    /// What stands in for a value that is missing or wrong, so that reading goes on to find the next problem.
+    var placeholder: Value
+    /// Reads the text.
+    var parse: (String) throws(ConfigurationTypeError) -> Value
+}
+
+extension ConfigurationType where Value == String {
+    /// Text that isn't empty and holds no control characters.
+    static var text: Self {
+        .init(name: "text", placeholder: "") { text throws(ConfigurationTypeError) in
+            guard !text.isEmpty else { throw .init(message: "must not be empty") }
+            guard !text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) else {
+                throw .init(message: "must not contain control characters")
+            }
+            return text
+        }
+    }
+
+    /// Text that satisfies a rule.
+    static func text(_ name: String, _ rule: String, _ holds: @escaping (String) -> Bool) -> Self {
+        .init(name: name, placeholder: "") { text throws(ConfigurationTypeError) in
+            let text = try ConfigurationType.text.parse(text)
+            guard holds(text) else { throw .init(message: "must be \(rule), not '\(Self.shown(text))'") }
+            return text
+        }
+    }
+
+    /// A wrong value as problems show it: short.
+    static func shown(_ text: String) -> String {
+        text.count > 60 ? text.prefix(60) + "…" : text
+    }
+}
+
+extension ConfigurationType where Value == Int {
+    /// A whole number within a range.
+    static func number(_ range: ClosedRange<Int>) -> Self {
+        .init(name: "number \(range.lowerBound)-\(range.upperBound)", placeholder: range.lowerBound) {
+            text throws(ConfigurationTypeError) in
+            guard let number = Int(text), range.contains(number) else {
+                let wanted = "a whole number from \(range.lowerBound) to \(range.upperBound)"
+                throw .init(message: "must be \(wanted), not '\(ConfigurationType<String>.shown(text))'")
+            }
+            return number
+        }
+    }
+
+    /// A number of bytes, such as `256KiB`, within a range.
+    static func size(_ range: ClosedRange<Int>) -> Self {
+        .init(name: "size", placeholder: range.lowerBound) { text throws(ConfigurationTypeError) in
+            guard let size = Quantity.bytes(text) else {
+                throw .init(message: "must be a size such as 256KiB, not '\(ConfigurationType<String>.shown(text))'")
+            }
+            guard range.contains(size) else {
+                throw .init(
+                    message: "must be from \(Quantity.text(bytes: range.lowerBound)) to "
+                        + "\(Quantity.text(bytes: range.upperBound)), not \(text)"
+                )
+            }
+            return size
+        }
+    }
+}
+
+extension ConfigurationType where Value == Duration {
+    /// A duration, such as `30s`, within a range.
+    static func duration(_ least: String, _ most: String) -> Self {
+        let range = (Quantity.duration(least) ?? .zero)...(Quantity.duration(most) ?? .zero)
+        return .init(name: "duration \(least)-\(most)", placeholder: range.lowerBound) {
+            text throws(ConfigurationTypeError) in
+            guard let duration = Quantity.duration(text) else {
+                let shown = ConfigurationType<String>.shown(text)
+                throw .init(message: "must be a duration such as 250ms, 30s, 15m, 12h or 30d, not '\(shown)'")
+            }
+            guard range.contains(duration) else {
+                throw .init(message: "must be from \(least) to \(most), not \(text)")
+            }
+            return duration
+        }
+    }
+}
+
+extension ConfigurationType where Value: RawRepresentable<String> & CaseIterable {
+    /// One of a closed set of words.
+    static func word(_ placeholder: Value) -> Self {
+        let words = Value.allCases.map(\.rawValue)
+        return .init(name: words.map { "`\($0)`" }.joined(separator: " "), placeholder: placeholder) {
+            text throws(ConfigurationTypeError) in
+            guard let value = Value(rawValue: text) else {
+                let hint = Suggestion.nearest(to: text, among: words).map { "; did you mean '\($0)'?" } ?? ""
+                let shown = ConfigurationType<String>.shown(text)
+                throw .init(message: "must be one of \(words.joined(separator: ", ")), not '\(shown)'\(hint)")
+            }
+            return value
+        }
+    }
+}
+
+/// Numbers with a unit, as the configuration writes them.
+enum Quantity {
+    /// `250ms`, `30s`, `15m`, `12h`, `30d`: a whole number and one unit.
+    static func duration(_ text: String) -> Duration? {
+        let digits = text.prefix { $0.isASCII && $0.isNumber }
+        guard let number = Int64(digits), number <= 1_000_000_000 else { return nil }
+        return switch text.dropFirst(digits.count) {
+        case "ms": .milliseconds(number)
+        case "s": .seconds(number)
+        case "m": .seconds(number * 60)
+        case "h": .seconds(number * 3600)
+        case "d": .seconds(number * 86_400)
+        default: nil
+        }
+    }
+
+    /// `262144`, `512B`, `256KiB`, `4MiB`, `1GiB`.
+    static func bytes(_ text: String) -> Int? {
+        let digits = text.prefix { $0.isASCII && $0.isNumber }
+        guard let number = Int(digits), number <= 1 << 31 else { return nil }
+        return switch text.dropFirst(digits.count) {
+        case "", "B": number
+        case "KiB": number << 10
+        case "MiB": number << 20
+        case "GiB": number << 30
+        default: nil
+        }
+    }
+
+    /// A size in the largest unit that divides it.
+    static func text(bytes: Int) -> String {
+        for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] where bytes >= 1 << shift {
+            if bytes & ((1 << shift) - 1) == 0 { return "\(bytes >> shift)\(unit)" }
+        }
+        return "\(bytes)B"
+    }
+}

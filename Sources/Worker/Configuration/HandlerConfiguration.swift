@@ -1,0 +1,181 @@
+/// One handler: which categories it takes, how it is run, and how often it is tried.
+package struct HandlerConfiguration: Sendable, Equatable {
+    /// What the handler is.
+    package enum Kind: Sendable, Equatable {
+        /// A PostgreSQL function, called in the transaction that completes the delivery.
+        case sql(function: String)
+        /// An HTTP endpoint.
+        case webhook(WebhookConfiguration)
+        /// A program.
+        case exec(ExecConfiguration)
+        /// A shared library.
+        case plugin(path: String)
+        /// A line in the log.
+        case log
+    }
+
+    /// In what order a handler sees messages.
+    package enum Ordering: String, CaseIterable, Sendable {
+        /// As they come, several at a time.
+        case none
+        /// One at a time per device, in the order of their arrival.
+        case device
+    }
+
+    /// The handler's name, which is also the metrics' label `handler`.
+    package var name: String
+    /// The categories it takes; `*` stands for all.
+    package var categories: [String]
+    /// How many messages it works on at the same time.
+    package var concurrency: Int
+    /// In what order it sees messages.
+    package var ordering: Ordering
+    /// Attempts before a delivery becomes a dead letter.
+    package var maximumAttempts: Int
+    /// The first wait between two attempts.
+    package var initialDelay: Duration
+    /// The longest wait between two attempts.
+    package var maximumDelay: Duration
+    /// What it is.
+    package var kind: Kind
+
+    init(_ scope: ConfigurationScope) {
+        let name = ConfigurationType.text("name", "1-63 of a-z, 0-9, '_' and '-', beginning with a letter") { text in
+            text.utf8.count <= 63 && text.first.map { ("a"..."z").contains($0) } == true
+                && text.allSatisfy { ("a"..."z").contains($0) || ("0"..."9").contains($0) || $0 == "_" || $0 == "-" }
+        }
+        let category = ConfigurationType.text("category", "at most 255 bytes") { $0.utf8.count <= 255 }
+        self.name = scope.required("name", name, "The handler's name: in the database, in metrics and in logs.")
+        categories =
+            scope.list("categories", of: category, "required", "Exact category names, or `\"*\"` for all.") ?? []
+        if categories.isEmpty { scope.problem("categories", "must name at least one category, or \"*\"") }
+        concurrency = scope.value("concurrency", .number(1...1000), default: "4", "Messages at the same time.")
+        ordering = scope.value(
+            "ordering",
+            .word(Ordering.none),
+            default: "none",
+            "`device`: one at a time per device, in the order of arrival."
+        )
+        let retry = scope.section("retry")
+        maximumAttempts = retry.value(
+            "max_attempts",
+            .number(1...1000),
+            default: "20",
+            "Attempts before a delivery becomes a dead letter."
+        )
+        initialDelay = retry.value("initial", .duration("1ms", "1d"), default: "1s", "First wait between two attempts.")
+        maximumDelay = retry.value(
+            "maximum",
+            .duration("1ms", "7d"),
+            default: "1h",
+            "Longest wait between two attempts."
+        )
+        if initialDelay > maximumDelay { retry.problem("initial", "must not be longer than 'maximum'") }
+        kind = Self.kind(scope)
+    }
+
+    /// Reads the one kind the handler has.
+    private static func kind(_ scope: ConfigurationScope) -> Kind {
+        let kinds: [(name: String, read: (ConfigurationScope) -> Kind)] = [
+            ("sql", { .sql(function: $0.required("function", .sqlFunction, "Function to call, with its schema.")) }),
+            ("webhook", { .webhook(WebhookConfiguration($0)) }),
+            ("exec", { .exec(ExecConfiguration($0)) }),
+            ("plugin", { .plugin(path: $0.required("path", .file, "Shared library, built with the same toolchain.")) }),
+            ("log", { _ in .log }),
+        ]
+        let present = kinds.filter { scope.has($0.name) }
+        let read = present.map { $0.read(scope.section($0.name)) }
+        guard read.count == 1, let kind = read.first else {
+            let names = kinds.map(\.name).joined(separator: ", ")
+            let found = present.isEmpty ? "none is there" : "found \(present.map(\.name).joined(separator: ", "))"
+            scope.problem("", "must have exactly one of \(names); \(found)")
+            return .log
+        }
+        return kind
+    }
+}
+
+/// An HTTP endpoint that takes messages.
+package struct WebhookConfiguration: Sendable, Equatable {
+    /// The endpoint.
+    package var url: String
+    /// Where the signing keys stand, one a line (`whsec_` and base64).
+    package var secretFile: SecretFile
+    /// How long one request may take.
+    package var timeout: Duration
+    /// The networks within which private addresses, loopback and plain http are allowed, as CIDR.
+    package var allowedNetworks: [String]
+
+    init(_ scope: ConfigurationScope) {
+        let url = ConfigurationType.text("URL", "an https:// URL (http:// within allow_networks)") { text in
+            ["https://", "http://"].contains { text.hasPrefix($0) && text.count > $0.count } && !text.contains(" ")
+        }
+        let network = ConfigurationType.text("CIDR", "a network such as 10.0.0.0/8", Self.isNetwork)
+        self.url = scope.required("url", url, "Endpoint that messages are posted to.")
+        secretFile = scope.secretFile(
+            "secret_file",
+            "File with the signing key (`whsec_` and base64); two lines during a rotation."
+        )
+        timeout = scope.value("timeout", .duration("100ms", "10m"), default: "15s", "Longest time for one request.")
+        allowedNetworks =
+            scope.list("allow_networks", of: network, "none", "Where private addresses and plain http are allowed.")
+            ?? []
+        if self.url.hasPrefix("http://"), allowedNetworks.isEmpty {
+            scope.problem("url", "is plain http, which is allowed within 'allow_networks' only, and there are none")
+        }
+        if let authority = self.url.split(separator: "/").dropFirst().first, authority.contains("@") {
+            scope.problem("url", "must not hold credentials; requests are signed with 'secret_file'")
+        }
+    }
+
+    /// An address and a prefix length that fits it.
+    private static func isNetwork(_ text: String) -> Bool {
+        let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+        guard parts.count == 2, let length = Int(parts[1]), length >= 0 else { return false }
+        return switch AddressFamily(of: String(parts[0])) {
+        case .ipv4: length <= 32
+        case .ipv6: length <= 128
+        case nil: false
+        }
+    }
+}
+
+/// A program that takes messages.
+package struct ExecConfiguration: Sendable, Equatable {
+    /// How the program is run.
+    package enum Mode: String, CaseIterable, Sendable {
+        /// One process for many messages, a line each.
+        case stream
+        /// One process per message.
+        case once
+    }
+
+    /// The program and its arguments; no shell is between.
+    package var command: [String]
+    /// How it is run.
+    package var mode: Mode
+
+    init(_ scope: ConfigurationScope) {
+        command = scope.list("command", of: .text, "required", "Program and arguments; no shell.") ?? []
+        mode = scope.value("mode", .word(Mode.stream), default: "stream", "`once`: a process per message.")
+        guard let program = command.first else {
+            scope.problem("command", "must name a program")
+            return
+        }
+        if !program.hasPrefix("/") { scope.problem("command", "must begin with an absolute path, not '\(program)'") }
+    }
+}
+
+extension ConfigurationType where Value == String {
+    /// A PostgreSQL function's name with its schema, unquoted.
+    static var sqlFunction: Self {
+        .text("schema.function", "a function's name with its schema, such as app.take_order") { text in
+            let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+            return parts.count == 2
+                && parts.allSatisfy { part in
+                    part.first.map { ("a"..."z").contains($0) || $0 == "_" } == true && part.utf8.count <= 63
+                        && part.allSatisfy { ("a"..."z").contains($0) || ("0"..."9").contains($0) || $0 == "_" }
+                }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+/// A secret that stands in a file: a server key, a webhook's signing key.
+///
+/// The configuration keeps the path only. The value is read when it is needed, so that a rotated file takes effect with
+/// the next connection, and is never part of anything that could be printed.
+package struct SecretFile: Sendable, Equatable {
+    /// The file's path.
+    package var path: String
+
+    package init(path: String) {
+        self.path = path
+    }
+
+    /// The file's lines, without the ends of lines and without empty ones.
+    ///
+    /// - Throws: ``FileError`` when the file can't be read, or is larger than a secret can be (64 KiB).
+    package func lines() throws(FileError) -> [[UInt8]] {
+        try ConfigurationFiles.read(path, atMost: 1 << 16)
+            .split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }
+            .map(Array.init)
+    }
+}
+
+extension ConfigurationScope {
+    /// A key that names a file with a secret.
+    ///
+    /// Files come from outside the configuration, yet what is wrong with them is found with everything else.
+    func secretFile(_ name: String, _ meaning: String) -> SecretFile {
+        let type = ConfigurationType<String>(name: "file", placeholder: "") {
+            [files = reading.files] text
+                throws(ConfigurationTypeError) in
+            let path = try files.resolve(ConfigurationType.text.parse(text))
+            if let trouble = ConfigurationFiles.trouble(path) { throw .init(message: trouble) }
+            return path
+        }
+        let path = required(name, type, meaning)
+        if !path.isEmpty, ConfigurationFiles.isWorldReadable(path) {
+            warning(name, "'\(path)' can be read by every user of this machine: chmod 600 it")
+        }
+        return SecretFile(path: path)
+    }
+}
+
+extension ConfigurationType where Value == String {
+    /// A file that must be readable.
+    static var file: Self {
+        .init(name: "file", placeholder: "") { text throws(ConfigurationTypeError) in
+            let path = try ConfigurationType.text.parse(text)
+            if let trouble = ConfigurationFiles.trouble(path) { throw .init(message: trouble) }
+            return path
+        }
+    }
+}

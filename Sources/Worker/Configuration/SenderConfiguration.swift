@@ -1,0 +1,134 @@
+/// One sender: an account at a CCS-compatible server, and the connections kept to it.
+package struct SenderConfiguration: Sendable, Equatable {
+    /// How TLS begins.
+    package enum TLSMode: String, CaseIterable, Sendable {
+        /// With the first byte.
+        case direct
+        /// Within the stream, by XMPP's STARTTLS; never without.
+        case starttls
+    }
+
+    /// What the peer speaks beyond plain XMPP.
+    package enum Dialect: String, CaseIterable, Sendable {
+        /// The Cloud Connection Server's.
+        case ccs
+        /// A standard server's: presence, stream management, acks with a `to`.
+        case xmpp
+    }
+
+    /// The user name that SASL is given.
+    package enum Username: String, CaseIterable, Sendable {
+        /// `sender_id@domain`.
+        case jid
+        /// `sender_id`.
+        case localpart
+    }
+
+    /// Within what a message id is unique.
+    package enum IDScope: String, CaseIterable, Sendable {
+        /// The sender: the protocol's rule.
+        case sender
+        /// The device, for apps whose ids repeat across devices.
+        case device
+    }
+
+    /// The account's id, which is also the metrics' label `sender`.
+    package var senderID: String
+    /// The host to connect to: a name or an IP address.
+    package var host: String
+    /// Its TCP port.
+    package var port: Int
+    /// The XMPP domain.
+    package var domain: String
+    /// How many connections to keep.
+    package var connections: Int
+    /// Where the server key stands.
+    package var secretFile: SecretFile
+    /// How TLS begins.
+    package var tlsMode: TLSMode
+    /// The certificates to trust, PEM; nil for the system's trust store.
+    package var caFile: String?
+    /// The name or IP address that the certificate must be for.
+    package var serverName: String
+    /// What the peer speaks.
+    package var dialect: Dialect
+    /// The user name that SASL is given.
+    package var username: Username
+    /// How many unacked messages the peer allows on one connection.
+    package var window: Int
+    /// Within what a message id is unique.
+    package var idScope: IDScope
+    /// Stanza senders accepted as the server, beside the usual ones.
+    package var trustedFrom: [String]
+    /// How long a stream may be idle before it is pinged.
+    package var keepaliveInterval: Duration
+    /// How long the answer may take before the stream counts as dead.
+    package var keepaliveTimeout: Duration
+
+    init(_ scope: ConfigurationScope) {
+        let id = ConfigurationType.text("id", "1-64 letters, digits, '.', '_' or '-'") { text in
+            text.utf8.count <= 64 && text.unicodeScalars.allSatisfy { $0.isASCII && (Self.isWord($0)) }
+        }
+        let host = ConfigurationType.text("host", "a host name or an IP address", Self.isHost)
+        senderID = scope.required("sender_id", id, "The account's id; in quotes, for YAML would take it for a number.")
+        self.host = scope.required("host", host, "Where to connect to: a name or an IP address.")
+        port = scope.value("port", .number(1...65_535), default: "5235", "TCP port.")
+        domain = scope.optional("domain", host, "the host", "XMPP domain.") ?? self.host
+        connections = scope.value("connections", .number(1...1000), default: "2", "Streams kept open at the same time.")
+        secretFile = scope.secretFile("secret_file", "File with the server key, or the name of a systemd credential.")
+        let tls = scope.section("tls")
+        tlsMode = tls.value("mode", .word(TLSMode.direct), default: "direct", "How TLS begins.")
+        caFile = tls.optional("ca_file", .file, "the system's trust store", "Certificates to trust, PEM.")
+        serverName =
+            tls.optional("server_name", host, "the host", "Name or IP address the certificate must be for.")
+            ?? self.host
+        dialect = scope.value("dialect", .word(Dialect.ccs), default: "ccs", "What the peer speaks beyond XMPP.")
+        username =
+            scope.optional("username", .word(Username.jid), "`jid` for ccs, `localpart` for xmpp", "SASL user name.")
+            ?? (dialect == .ccs ? .jid : .localpart)
+        window = scope.value(
+            "window",
+            .number(1...10_000),
+            default: "100",
+            "Unacked messages the peer allows; reading pauses a little above it."
+        )
+        idScope = scope.value(
+            "id_scope",
+            .word(IDScope.sender),
+            default: "sender",
+            "Within what a message id is unique; `device` for apps whose ids repeat across devices."
+        )
+        trustedFrom =
+            scope.list(
+                "trusted_from",
+                of: .text,
+                "`devices@gcm.googleapis.com` for ccs, none for xmpp",
+                "More stanza senders accepted as the server."
+            ) ?? (dialect == .ccs ? ["devices@gcm.googleapis.com"] : [])
+        let keepalive = scope.section("keepalive")
+        keepaliveInterval = keepalive.value(
+            "interval",
+            .duration("1s", "1h"),
+            default: "30s",
+            "Idle time after which the stream is pinged (XEP-0199)."
+        )
+        keepaliveTimeout = keepalive.value(
+            "timeout",
+            .duration("1s", "10m"),
+            default: "15s",
+            "Wait for the answer; then the stream is dead and opened again."
+        )
+    }
+
+    private static func isWord(_ scalar: Unicode.Scalar) -> Bool {
+        ("a"..."z").contains(scalar) || ("A"..."Z").contains(scalar) || ("0"..."9").contains(scalar)
+            || scalar == "." || scalar == "_" || scalar == "-"
+    }
+
+    /// A name's labels, or an address; enough to catch an URL, a port or an @ that slipped in.
+    private static func isHost(_ text: String) -> Bool {
+        text.utf8.count <= 255
+            && text.unicodeScalars.allSatisfy { isWord($0) || $0 == ":" || $0.value > 0x7F }
+            && (!text.contains(":") || text.split(separator: ":", omittingEmptySubsequences: false).count > 2)
+    }
+}

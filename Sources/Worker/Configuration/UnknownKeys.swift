@@ -1,0 +1,74 @@
+import Foundation
+
+/// Finds keys that nobody reads, and what was meant.
+struct UnknownKeys {
+    private let reading: ConfigurationReading
+    private let known: [ConfigurationKey]
+
+    /// Looks at what a finished reading has left over.
+    init(_ reading: ConfigurationReading, known: [ConfigurationKey]) {
+        self.reading = reading
+        self.known = known
+    }
+
+    /// One problem for each unknown key; what lies below an unknown section goes without saying.
+    var problems: [ConfigurationProblem] {
+        let left = reading.tree.nodes.filter { !$0.key.isEmpty && !reading.consumed.contains($0.key) }
+        return left.keys.sorted()
+            .filter { !isBelowAnother($0, left) }
+            .compactMap { path in
+                guard let node = left[path] else { return nil }
+                return ConfigurationProblem(origin: node.origin, key: path, message: message(path, node.origin))
+            }
+    }
+
+    /// Whether a section above has been reported already: as unknown, or as something that takes one value.
+    private func isBelowAnother(_ path: String, _ left: [String: ConfigurationNode]) -> Bool {
+        let parts = path.split(separator: ".")
+        return (1..<max(parts.count, 1)).contains { depth in
+            let parent = parts[..<depth].joined(separator: ".")
+            return left[parent] != nil || known.contains { $0.path == Self.pattern(parent) }
+        }
+    }
+
+    private func message(_ path: String, _ origin: ConfigurationOrigin) -> String {
+        if case .environment(let name) = origin {
+            let nearest = Suggestion.nearest(to: name, among: known.map { Self.concrete($0.environment, like: name) })
+            return "is no variable we know" + (nearest.map { "; did you mean \($0)?" } ?? "")
+        }
+        let parent = Self.parent(Self.pattern(path))
+        let name = path.split(separator: ".").last.map(String.init) ?? path
+        let siblings = known.compactMap { Self.child($0.path, of: parent) }
+        if let nearest = Suggestion.nearest(to: name, among: Array(Set(siblings))) {
+            return "is no key we know; did you mean '\(nearest)'?"
+        }
+        // The right name in the wrong place.
+        if let elsewhere = known.first(where: { $0.path.split(separator: ".").last.map(String.init) == name }) {
+            return "is no key we know here; did you mean '\(elsewhere.path)'?"
+        }
+        return "is no key we know; here are: \(Set(siblings).sorted().joined(separator: ", "))"
+    }
+
+    private static func pattern(_ path: String) -> String {
+        path.split(separator: ".").map { Int($0) == nil ? String($0) : "N" }.joined(separator: ".")
+    }
+
+    private static func parent(_ pattern: String) -> String {
+        pattern.split(separator: ".").dropLast().joined(separator: ".")
+    }
+
+    /// The next component of a known path below a section.
+    private static func child(_ path: String, of parent: String) -> String? {
+        guard parent.isEmpty || path.hasPrefix(parent + ".") else { return nil }
+        let rest = parent.isEmpty ? path[...] : path.dropFirst(parent.count + 1)
+        return rest.split(separator: ".").first.map(String.init)
+    }
+
+    /// A variable's pattern with the numbers of the name it is compared to.
+    private static func concrete(_ environment: String, like name: String) -> String {
+        let numbers = name.components(separatedBy: "__").filter { Int($0) != nil }
+        var next = numbers.makeIterator()
+        return environment.components(separatedBy: "__").map { $0 == "N" ? next.next() ?? "0" : $0 }
+            .joined(separator: "__")
+    }
+}
