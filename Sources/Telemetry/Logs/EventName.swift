@@ -47,6 +47,11 @@ package enum EventName: String, CaseIterable, Sendable {
     case deadLettered = "delivery.dead_lettered"
     case handlerPaused = "handler.paused"
     case handlerResumed = "handler.resumed"
+    case handlerFailing = "handler.failing"
+    case handlerRecovered = "handler.recovered"
+    case handlerHanging = "handler.hanging"
+    case leaseLost = "delivery.lease_lost"
+    case notificationsUnavailable = "database.notifications_unavailable"
 
     // The admin endpoints.
     case adminListening = "admin.listening"

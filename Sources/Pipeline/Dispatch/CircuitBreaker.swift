@@ -1,0 +1,117 @@
+/// Stops handing messages to a handler that fails all the time, and probes it until it works again.
+///
+/// - *closed*: everything passes; `threshold` failures without a success in between → *open*.
+/// - *open*: nothing passes until its time is over → *half-open*. Each round lasts longer than the one before.
+/// - *half-open*: one attempt at a time passes, as a probe: success → *closed*, failure → *open*.
+///
+/// A success closes it from wherever it is: whoever answers works. Failures of attempts that began before it opened say
+/// nothing new and are ignored.
+package struct CircuitBreaker: Sendable {
+    /// When to open, and for how long.
+    package struct Settings: Sendable {
+        /// How many failures in a row open the breaker.
+        package var threshold = 20
+        /// How long it stays open, by round.
+        package var pause = Backoff(initial: .seconds(2), maximum: .seconds(60))
+
+        package init() {}
+    }
+
+    /// Whether an attempt may begin.
+    package enum Admission: Sendable, Equatable {
+        /// It may.
+        case pass
+        /// It may, and its end decides whether the breaker closes.
+        case probe
+        /// It may not before this time; nil while a probe is under way.
+        case refused(until: ContinuousClock.Instant?)
+    }
+
+    /// A change that operators want to know.
+    package enum Transition: Sendable, Equatable {
+        /// The handler gets nothing until the time is over.
+        case opened(for: Duration)
+        /// The handler works again.
+        case closed
+    }
+
+    private enum State: Sendable, Equatable {
+        case closed(failures: Int)
+        case open(until: ContinuousClock.Instant, round: Int)
+        case halfOpen(isProbing: Bool, round: Int)
+    }
+
+    private let settings: Settings
+    private var state = State.closed(failures: 0)
+
+    /// A closed breaker.
+    package init(_ settings: Settings = Settings()) {
+        self.settings = settings
+    }
+
+    /// Whether it is closed.
+    package var isClosed: Bool {
+        if case .closed = state { return true }
+        return false
+    }
+
+    /// Looks whether an attempt may begin, without beginning one.
+    package func admission(now: ContinuousClock.Instant) -> Admission {
+        switch state {
+        case .closed: .pass
+        case .open(let until, _): now >= until ? .probe : .refused(until: until)
+        case .halfOpen(let isProbing, _): isProbing ? .refused(until: nil) : .probe
+        }
+    }
+
+    /// An attempt begins, if it may.
+    package mutating func begin(now: ContinuousClock.Instant) -> Admission {
+        let admission = admission(now: now)
+        if admission == .probe { state = .halfOpen(isProbing: true, round: round) }
+        return admission
+    }
+
+    /// An attempt ended, and the handler answered.
+    package mutating func succeeded() -> Transition? {
+        defer { state = .closed(failures: 0) }
+        return isClosed ? nil : .closed
+    }
+
+    /// An attempt ended in a failure that may be the handler's.
+    ///
+    /// - Parameters:
+    ///   - isProbe: Whether it was admitted as ``Admission/probe``.
+    ///   - now: The current time.
+    ///   - random: A number in 0...1, for the length of the pause; half of the longest pause is certain.
+    package mutating func failed(isProbe: Bool, now: ContinuousClock.Instant, random: Double) -> Transition? {
+        switch state {
+        case .closed(let failures) where failures + 1 < settings.threshold:
+            state = .closed(failures: failures + 1)
+            return nil
+        case .closed:
+            return open(round: 1, now: now, random: random)
+        case .halfOpen(_, let round) where isProbe:
+            return open(round: round + 1, now: now, random: random)
+        case .open, .halfOpen:
+            return nil
+        }
+    }
+
+    /// A probe ended without a verdict: another may begin.
+    package mutating func probeAbandoned() {
+        if case .halfOpen(_, let round) = state { state = .halfOpen(isProbing: false, round: round) }
+    }
+
+    private var round: Int {
+        switch state {
+        case .closed: 0
+        case .open(_, let round), .halfOpen(_, let round): round
+        }
+    }
+
+    private mutating func open(round: Int, now: ContinuousClock.Instant, random: Double) -> Transition {
+        let pause = settings.pause.delay(attempt: round, random: 0.5 + random / 2)
+        state = .open(until: now + pause, round: round)
+        return .opened(for: pause)
+    }
+}

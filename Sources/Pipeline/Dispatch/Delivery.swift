@@ -1,0 +1,118 @@
+package import UpstreamKit
+
+/// A claim on a delivery: nobody else may run it until the deadline.
+package struct Lease: Sendable, Equatable {
+    /// The fencing token: grows with each claim, and settling the delivery needs the current one.
+    package var token: Int64
+    /// Until when the lease holds, on this machine's clock.
+    ///
+    /// Counted from before the claim was sent, so that it never ends later than the database's own count.
+    package var deadline: ContinuousClock.Instant
+
+    package init(token: Int64, deadline: ContinuousClock.Instant) {
+        self.token = token
+        self.deadline = deadline
+    }
+}
+
+/// One message for one handler, held by this worker under a lease.
+package struct Delivery: Sendable {
+    /// What there is to hand over.
+    package enum Content: Sendable {
+        /// The copy that this worker has just stored; turned into an ``UpstreamKit/UpstreamMessage`` when its turn comes.
+        case received(IncomingMessage)
+        /// The message as the table holds it.
+        case stored(UpstreamMessage)
+        /// There is no such message any more: its day was dropped, or its device was forgotten.
+        case missing
+    }
+
+    /// What there is to hand over.
+    package var content: Content
+    /// The message's key.
+    package var messageKey: Digest128
+    /// The attempts that were counted so far.
+    package var attempts: Int
+    /// How many workers in a row stopped working while they held it.
+    package var crashes: Int
+    /// The replay that asked for it; nil for the first delivery.
+    package var replayID: String?
+    /// This worker's claim on it.
+    package var lease: Lease
+
+    package init(
+        content: Content,
+        messageKey: Digest128,
+        attempts: Int = 0,
+        crashes: Int = 0,
+        replayID: String? = nil,
+        lease: Lease
+    ) {
+        self.content = content
+        self.messageKey = messageKey
+        self.attempts = attempts
+        self.crashes = crashes
+        self.replayID = replayID
+        self.lease = lease
+    }
+
+    /// Whether it has been in the hands of workers that stopped working more than once, so that it may be the reason.
+    package var isSuspect: Bool { crashes >= 2 }
+}
+
+/// What the table is told about a delivery whose attempt has ended.
+package struct Settlement: Sendable, Equatable {
+    /// What becomes of the row.
+    package enum Outcome: Sendable, Equatable {
+        /// Deleted.
+        case done
+        /// Counted as an attempt, and due again after the delay.
+        case retry(after: Duration, HandlerFailure)
+        /// Moved to `dead_letters`.
+        case dead(HandlerFailure)
+        /// Handed back without counting an attempt, and due again after the delay.
+        case release(after: Duration)
+    }
+
+    /// The message's key.
+    package var messageKey: Digest128
+    /// The token of the lease under which it was run.
+    package var token: Int64
+    /// What becomes of the row.
+    package var outcome: Outcome
+
+    package init(messageKey: Digest128, token: Int64, outcome: Outcome) {
+        self.messageKey = messageKey
+        self.token = token
+        self.outcome = outcome
+    }
+
+    /// Hands a delivery back as it was.
+    package static func release(_ delivery: Delivery) -> Settlement {
+        Settlement(messageKey: delivery.messageKey, token: delivery.lease.token, outcome: .release(after: .zero))
+    }
+}
+
+extension UpstreamMessage {
+    /// The message that a stored copy holds; nil for one that belongs in quarantine.
+    package init?(_ copy: IncomingMessage, senderID: String) {
+        func text(_ span: ByteSpan?) -> String? {
+            span.map { String(decoding: copy.bytes[$0.range], as: UTF8.self) }
+        }
+        guard copy.quarantine == nil, let id = text(copy.messageID), let token = text(copy.registrationToken),
+            let category = text(copy.category)
+        else { return nil }
+        self.init(
+            messageKey: MessageKey(copy.messageKey),
+            messageID: id,
+            senderID: senderID,
+            category: category,
+            registrationToken: RegistrationToken(token),
+            deviceKey: DeviceKey(copy.deviceKey),
+            data: copy.dataForm == .absent ? nil : copy.data.map { Array(copy.bytes[$0.range]) },
+            extra: copy.extra.map { Array(copy.bytes[$0.range]) },
+            messageType: text(copy.messageType),
+            receivedAtMicroseconds: copy.receivedAt
+        )
+    }
+}

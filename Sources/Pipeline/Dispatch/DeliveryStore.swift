@@ -1,0 +1,127 @@
+package import UpstreamKit
+
+/// The database side of the dispatcher: the tables `handlers`, `subscriptions`, `deliveries` and `dead_letters`.
+///
+/// All calls may come at the same time. Times are durations from the database's own clock, so workers whose clocks differ
+/// agree about leases and retries.
+package protocol DeliveryStore: Sendable {
+    /// Makes the handlers known and subscribes each to exactly its categories, from the next message on.
+    ///
+    /// Handlers that only other workers know are left alone.
+    ///
+    /// - Throws: ``StoreError``
+    /// - Returns: The fencing token for the rows that this process inserts under its own lease; it is never 0.
+    func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64
+
+    /// Tells which of these handlers are paused now.
+    ///
+    /// - Throws: ``StoreError``
+    func paused(_ handlers: [String]) async throws(StoreError) -> Set<String>
+
+    /// Leases deliveries that are due and loads their messages.
+    ///
+    /// - Throws: ``StoreError``
+    /// - Returns: At most `limit` deliveries, in the order they became due.
+    func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery]
+
+    /// Extends leases from now on by `duration`, and tells which of them are still ours.
+    ///
+    /// - Throws: ``StoreError``
+    func extend(
+        _ leases: [LeaseReference],
+        of handler: String,
+        by duration: Duration
+    ) async throws(StoreError) -> Set<LeaseReference>
+
+    /// Books what became of deliveries, each under its fencing token; one whose lease has passed on is left alone.
+    ///
+    /// Safe to repeat when the reply was lost.
+    ///
+    /// - Throws: ``StoreError``
+    /// - Returns: How many were still ours.
+    func settle(_ settlements: [Settlement], of handler: String) async throws(StoreError) -> Int
+
+    /// Stops every worker from claiming the handler's deliveries until it is resumed.
+    ///
+    /// - Throws: ``StoreError``
+    func pause(_ handler: String, reason: String) async throws(StoreError)
+
+    /// How much waits for each of these handlers, without counting a big table.
+    ///
+    /// - Throws: ``StoreError``
+    func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog]
+
+    /// Waits for other workers' notifications and calls `wake` for each.
+    ///
+    /// Returns only where none comes through, as behind a pooler in transaction mode.
+    ///
+    /// - Throws: ``StoreError``
+    func listen(wake: @Sendable () -> Void) async throws(StoreError)
+}
+
+/// What to claim.
+package struct ClaimRequest: Sendable, Equatable {
+    /// For which handler.
+    package var handler: String
+    /// How many at most.
+    package var limit: Int
+    /// How long the lease holds unless it is extended.
+    package var lease: Duration
+    /// Who claims, for people who look at the table.
+    package var owner: String
+    /// Whether to claim deliveries that may have brought workers down, or only the others.
+    package var isForSuspects: Bool
+    /// Whether only the oldest delivery of each device may be claimed, and none while another of the device is leased.
+    package var isOrdered: Bool
+
+    package init(
+        handler: String,
+        limit: Int,
+        lease: Duration,
+        owner: String,
+        isForSuspects: Bool = false,
+        isOrdered: Bool = false
+    ) {
+        self.handler = handler
+        self.limit = limit
+        self.lease = lease
+        self.owner = owner
+        self.isForSuspects = isForSuspects
+        self.isOrdered = isOrdered
+    }
+}
+
+/// Names a claim.
+package struct LeaseReference: Sendable, Hashable {
+    /// The message's key.
+    package var messageKey: Digest128
+    /// The fencing token.
+    package var token: Int64
+
+    package init(messageKey: Digest128, token: Int64) {
+        self.messageKey = messageKey
+        self.token = token
+    }
+}
+
+/// How much waits for one handler.
+package struct Backlog: Sendable, Equatable {
+    /// The handler.
+    package var handler: String
+    /// The rows in `deliveries`, counted up to ``depthLimit``.
+    package var depth: Int
+    /// The age of the oldest delivery, in seconds; 0 without one.
+    package var oldestAge: Double
+    /// The rows in `dead_letters`, counted up to ``depthLimit``.
+    package var deadLetters: Int
+
+    /// Where counting stops, so that a big backlog costs no more than a small one.
+    package static let depthLimit = 100_000
+
+    package init(handler: String, depth: Int, oldestAge: Double, deadLetters: Int) {
+        self.handler = handler
+        self.depth = depth
+        self.oldestAge = oldestAge
+        self.deadLetters = deadLetters
+    }
+}

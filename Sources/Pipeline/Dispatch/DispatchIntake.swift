@@ -1,0 +1,143 @@
+import Synchronization
+package import UpstreamKit
+
+/// What ingest tells the dispatcher, so that fresh messages reach their handlers without a look at the table.
+///
+/// Called from the ingest path: nothing here blocks or waits.
+package protocol DeliveryIntake: Sendable {
+    /// Asks, before each try to commit a batch, which handlers of this worker take its messages right away.
+    ///
+    /// Every offer is followed by exactly one call of ``committed(_:messages:outcomes:)`` or ``withdrawn(_:)``.
+    func offer(for count: Int) -> LeaseOffer
+
+    /// The batch has committed.
+    func committed(_ offer: LeaseOffer, messages: [IncomingMessage], outcomes: [StoreOutcome])
+
+    /// The batch has not committed, as far as we know.
+    func withdrawn(_ offer: LeaseOffer)
+}
+
+/// The lease under which deliveries are inserted for handlers that have room in this worker.
+package struct LeaseOffer: Sendable {
+    /// The handlers whose deliveries are to be leased to this worker.
+    package var handlers: [String]
+    /// All handlers of this worker: a delivery for any other is announced to other workers.
+    package var local: [String]
+    /// Who holds the lease.
+    package var owner: String
+    /// The fencing token of all rows that this process inserts; later claims have greater ones.
+    package var token: Int64
+    /// How long the lease holds unless it is extended.
+    package var duration: Duration
+    /// The lanes of ``handlers``.
+    var lanes: [Int] = []
+    /// The places reserved in each.
+    var count = 0
+    /// Until when the lease holds at least.
+    var deadline = ContinuousClock.now
+
+    /// No lease for anything: all deliveries wait in the table and are announced.
+    package static let none = LeaseOffer(handlers: [], local: [], owner: "", token: 0, duration: .zero)
+
+    package init(handlers: [String], local: [String], owner: String, token: Int64, duration: Duration) {
+        self.handlers = handlers
+        self.local = local
+        self.owner = owner
+        self.token = token
+        self.duration = duration
+    }
+}
+
+/// The dispatcher's side of ``DeliveryIntake``.
+final class DispatchIntake: DeliveryIntake {
+    private let lanes: [DispatchLane]
+    private let names: [String]
+    /// By lane: the categories' bytes, or nil for all.
+    private let categories: [[[UInt8]]?]
+    private let settings: DispatchSettings
+    private let time: DispatchTime
+    private let released: @Sendable ([Settlement], Int) -> Void
+    private let wakeClaims: @Sendable () -> Void
+    /// The token that registration gave us; nil before.
+    private let token = Mutex<Int64?>(nil)
+
+    init(
+        lanes: [DispatchLane],
+        settings: DispatchSettings,
+        time: DispatchTime,
+        released: @escaping @Sendable ([Settlement], Int) -> Void,
+        wakeClaims: @escaping @Sendable () -> Void
+    ) {
+        self.lanes = lanes
+        self.settings = settings
+        self.time = time
+        self.released = released
+        self.wakeClaims = wakeClaims
+        names = lanes.map(\.registration.name)
+        categories = lanes.map { lane in
+            let set = lane.registration.categories
+            return set.isAll ? nil : set.names.map { Array($0.utf8) }
+        }
+    }
+
+    /// Offers are made from now on.
+    func open(token: Int64) {
+        self.token.withLock { $0 = token }
+    }
+
+    /// Whether the handlers are registered.
+    var isOpen: Bool { token.withLock { $0 != nil } }
+
+    func offer(for count: Int) -> LeaseOffer {
+        var offer = LeaseOffer(
+            handlers: [],
+            local: names,
+            owner: settings.owner,
+            token: token.withLock(\.self) ?? 0,
+            duration: settings.lease
+        )
+        guard offer.token != 0 else { return offer }
+        offer.count = count
+        offer.deadline = time.now() + settings.lease
+        for lane in lanes where lane.withMachine(wake: 0, { $0.reserve(count) }) {
+            offer.lanes.append(lane.index)
+            offer.handlers.append(names[lane.index])
+        }
+        return offer
+    }
+
+    func committed(_ offer: LeaseOffer, messages: [IncomingMessage], outcomes: [StoreOutcome]) {
+        let lease = Lease(token: offer.token, deadline: offer.deadline)
+        var isWorkLeft = false
+        for lane in lanes {
+            let isOffered = offer.lanes.contains(lane.index)
+            var deliveries: [Delivery] = []
+            for (message, outcome) in zip(messages, outcomes)
+            where outcome == .stored && takes(message, lane.index) {
+                guard isOffered else {
+                    isWorkLeft = true
+                    break
+                }
+                deliveries.append(Delivery(content: .received(message), messageKey: message.messageKey, lease: lease))
+            }
+            guard isOffered else { continue }
+            let fresh = deliveries
+            released(lane.withMachine(wake: fresh.count) { $0.handOver(fresh, reserved: offer.count) }, lane.index)
+        }
+        if isWorkLeft { wakeClaims() }
+    }
+
+    func withdrawn(_ offer: LeaseOffer) {
+        for index in offer.lanes {
+            _ = lanes[index].withMachine(wake: 0) { $0.handOver([], reserved: offer.count) }
+        }
+    }
+
+    private func takes(_ message: IncomingMessage, _ lane: Int) -> Bool {
+        guard let names = categories[lane] else { return true }
+        guard let category = message.category else { return false }
+        return names.contains { name in
+            name.count == Int(category.count) && message.bytes[category.range].elementsEqual(name)
+        }
+    }
+}

@@ -1,0 +1,191 @@
+package import Logging
+package import Telemetry
+import UpstreamKit
+
+/// What the dispatcher counts and logs.
+///
+/// Log lines name the message's key and the failure's group; its detail may hold a handler's words and stays in the
+/// table.
+package struct DispatchReport: Sendable {
+    /// How long to wait between attempts while the database can't be reached.
+    package static let retry = Backoff(initial: .milliseconds(100), maximum: .seconds(5))
+
+    private let handlers: [String]
+    private let handlerMetrics: [HandlerMetrics]
+    private let metrics: Metrics
+    private let logger: Logger
+
+    /// A report on these handlers.
+    ///
+    /// - Parameters:
+    ///   - handlers: The dispatched handlers, by lane; those that `metrics` doesn't know are not counted there.
+    ///   - metrics: Where deliveries and database errors are counted.
+    ///   - logger: For failures and changes of state.
+    package init(handlers: [String], metrics: Metrics, logger: Logger) {
+        self.handlers = handlers
+        self.metrics = metrics
+        self.logger = logger
+        handlerMetrics = handlers.map { name in
+            metrics.handlers.firstIndex(of: name).map { metrics.handler($0) } ?? HandlerMetrics()
+        }
+    }
+
+    // MARK: Attempts
+
+    /// An attempt has ended.
+    func attemptEnded(
+        _ action: DispatchStateMachine.FinishAction,
+        _ end: AttemptEnd,
+        _ delivery: Delivery,
+        attempt: Int,
+        took: Duration,
+        _ lane: Int
+    ) {
+        handlerMetrics[lane].deliveries[DeliveryOutcome(action.ending)].increment()
+        handlerMetrics[lane].duration.observe(took)
+        guard action.ending != .done else { return }
+        var fields: [LogField: LogValue] = [
+            .handler: .string(handlers[lane]), .messageKey: .string(delivery.messageKey.description),
+            .attempt: .int(attempt), .durationSeconds: .seconds(took),
+        ]
+        if let failure = Self.failure(end) { fields[.error] = .string(failure.group) }
+        switch action.ending {
+        case .rejected, .exhausted:
+            logger.event(.warning, .deadLettered, "a delivery was set aside as a dead letter", fields)
+        case .lost:
+            logger.event(.warning, .leaseLost, "an attempt outlived its lease; its outcome is ignored", fields)
+        case .retry:
+            logger.event(.info, .deliveryFailed, "an attempt failed and will be made again", fields)
+        case .released:
+            logger.event(.debug, .deliveryFailed, "a delivery was handed back, not counted as an attempt", fields)
+        case .done: break
+        }
+    }
+
+    private static func failure(_ end: AttemptEnd) -> HandlerFailure? {
+        guard case .verdict(let verdict) = end else { return nil }
+        switch verdict {
+        case .retry(_, let failure), .reject(let failure), .pause(let failure), .unavailable(_, let failure):
+            return failure
+        case .done, .cancelled: return nil
+        }
+    }
+
+    /// Deliveries were set aside without an attempt, or handed back.
+    func settledUnrun(_ settlements: [Settlement], _ lane: Int) {
+        var dead = 0
+        for settlement in settlements {
+            switch settlement.outcome {
+            case .dead: dead += 1
+            case .release: handlerMetrics[lane].deliveries[.released].increment()
+            case .done, .retry: break
+            }
+        }
+        guard dead > 0 else { return }
+        handlerMetrics[lane].deliveries[.exhausted].increment(by: dead)
+        logger.event(
+            .warning,
+            .deadLettered,
+            "deliveries were set aside as dead letters without an attempt",
+            [.handler: .string(handlers[lane]), .count: .int(dead)]
+        )
+    }
+
+    /// The table refused settlements, as other workers hold the deliveries by now.
+    func leasesLost(_ count: Int, _ lane: Int) {
+        logger.event(
+            .warning,
+            .leaseLost,
+            "settlements were ignored, as their leases had passed on",
+            [.handler: .string(handlers[lane]), .count: .int(count)]
+        )
+    }
+
+    // MARK: Handlers
+
+    /// A breaker opened or closed.
+    func breaker(_ transition: CircuitBreaker.Transition, _ lane: Int) {
+        switch transition {
+        case .opened(let pause):
+            logger.event(
+                .error,
+                .handlerFailing,
+                "a handler fails all the time; it is left in peace, then probed",
+                [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
+            )
+        case .closed:
+            logger.event(.notice, .handlerRecovered, "a handler works again", [.handler: .string(handlers[lane])])
+        }
+    }
+
+    /// A handler was paused or resumed, here or elsewhere.
+    func paused(_ isPaused: Bool, _ lane: Int) {
+        let fields: [LogField: LogValue] = [.handler: .string(handlers[lane])]
+        if isPaused {
+            logger.event(.notice, .handlerPaused, "a handler is paused; its messages wait in the table", fields)
+        } else {
+            logger.event(.notice, .handlerResumed, "a handler was resumed", fields)
+        }
+    }
+
+    /// Attempts go on though they were cancelled.
+    func hanging(_ count: Int, _ lane: Int) {
+        logger.event(
+            .error,
+            .handlerHanging,
+            "a handler does not heed cancellation and keeps its slots; restart to free them",
+            [.handler: .string(handlers[lane]), .count: .int(count)]
+        )
+    }
+
+    /// How much waits.
+    func backlog(_ backlog: Backlog) {
+        guard let lane = handlers.firstIndex(of: backlog.handler) else { return }
+        handlerMetrics[lane].deadLetters.set(backlog.deadLetters)
+        handlerMetrics[lane].oldestDeliveryAge.set(backlog.oldestAge)
+    }
+
+    // MARK: The database
+
+    /// A call to the database failed.
+    ///
+    /// - Parameter isFirst: Whether it is the first of an outage: only that one is logged.
+    func storeFailed(_ error: StoreError, isFirst: Bool) {
+        metrics.databaseErrors[DatabaseErrorClass(sqlState: error.sqlState)].increment()
+        guard isFirst else { return }
+        logger.event(
+            .error,
+            .databaseUnavailable,
+            "the dispatcher can't use the database; it keeps trying",
+            [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
+        )
+    }
+
+    /// The database answers again.
+    func recovered() {
+        logger.event(.notice, .databaseRecovered, "the dispatcher can use the database again")
+    }
+
+    /// Notifications don't get through.
+    func notificationsUnavailable() {
+        logger.event(
+            .warning,
+            .notificationsUnavailable,
+            "no notification comes through (a pooler in transaction mode?); the table is polled instead"
+        )
+    }
+}
+
+extension DeliveryOutcome {
+    /// The metrics' name of an ending.
+    fileprivate init(_ ending: DispatchStateMachine.Ending) {
+        self =
+            switch ending {
+            case .done: .done
+            case .retry: .retry
+            case .rejected: .rejected
+            case .exhausted: .exhausted
+            case .released, .lost: .released
+            }
+    }
+}

@@ -1,0 +1,26 @@
+/// The clock and the dice of the dispatcher, to be replaced in tests.
+package struct DispatchTime: Sendable {
+    /// The current time.
+    package var now: @Sendable () -> ContinuousClock.Instant
+    /// Waits; throws when cancelled.
+    package var sleep: @Sendable (Duration) async throws -> Void
+    /// A number in 0...1.
+    package var random: @Sendable () -> Double
+
+    package init(
+        now: @escaping @Sendable () -> ContinuousClock.Instant,
+        sleep: @escaping @Sendable (Duration) async throws -> Void,
+        random: @escaping @Sendable () -> Double
+    ) {
+        self.now = now
+        self.sleep = sleep
+        self.random = random
+    }
+
+    /// The machine's.
+    package static let system = DispatchTime(
+        now: { ContinuousClock.now },
+        sleep: { try await ContinuousClock().sleep(for: $0) },
+        random: { .random(in: 0...1) }
+    )
+}
