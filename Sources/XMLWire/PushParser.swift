@@ -42,7 +42,9 @@ final class PushParser {
     var nameCount: Int { Int(xmlDictSize(context.pointee.dict)) }
 
     /// Whether the document is in order so far.
-    var isWellFormed: Bool { context.pointee.wellFormed != 0 && context.pointee.nsWellFormed != 0 }
+    ///
+    /// Namespace errors are not in this; they come by the callback.
+    var isWellFormed: Bool { context.pointee.wellFormed != 0 }
 
     /// Parses what is there; the framer's callbacks run inside.
     func parse(_ bytes: UnsafeRawBufferPointer) {
@@ -86,7 +88,11 @@ final class PushParser {
             }
         }
         handler.characters = characters
-        handler.cdataBlock = characters
+        handler.cdataBlock = { pointer, text, count in
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef {
+                $0.cdata(UnsafeBufferPointer(start: text, count: Int(count)))
+            }
+        }
         // The same function here keeps libxml2 from guessing which whitespace matters.
         handler.ignorableWhitespace = characters
         handler.internalSubset = { pointer, _, _, _ in
@@ -112,8 +118,11 @@ final class PushParser {
         handler.serror = { pointer, error in
             // Warnings (a relative namespace name, say) are below XML_ERR_ERROR. Its text quotes the input: left alone.
             guard let error, error.pointee.level.rawValue >= XML_ERR_ERROR.rawValue else { return }
+            // A namespace name that is no URI is an error to libxml2 but a name like any other to XML's grammar and to
+            // XMPP servers, so that whoever may write to us could end the stream with one.
+            guard error.pointee.code != XML_WAR_NS_URI.rawValue else { return }
             PushParser.framer(pointer)?._withUnsafeGuaranteedRef {
-                $0.record(XMLStreamError(.notWellFormed, parserCode: error.pointee.code))
+                $0.record(XMLStreamError(.notWellFormed, parserCode: Int32(error.pointee.code)))
             }
         }
         return handler

@@ -108,15 +108,34 @@ struct StanzaBuilder {
     }
 
     private func store(_ name: UnsafePointer<xmlChar>) -> Range<Int> {
+        store(UnsafeBufferPointer(start: name, count: Int(xmlStrlen(name))))
+    }
+
+    private func store(_ bytes: UnsafeBufferPointer<UInt8>) -> Range<Int> {
         let start = stanza.bytes.count
-        stanza.bytes.append(contentsOf: UnsafeBufferPointer(start: name, count: Int(xmlStrlen(name))))
+        stanza.bytes.append(contentsOf: bytes)
+        return start..<stanza.bytes.count
+    }
+
+    /// Stores an attribute's value, or a namespace name.
+    ///
+    /// Where it is not asked to substitute entities, libxml2 leaves every `&` of a value as `&#38;` (for a second pass
+    /// that its tree builder makes), and decodes everything else.
+    private func store(value: UnsafeBufferPointer<UInt8>) -> Range<Int> {
+        guard value.contains(UInt8(ascii: "&")) else { return store(value) }
+        let start = stanza.bytes.count
+        var index = 0
+        while index < value.count {
+            stanza.bytes.append(value[index])
+            index += value[index] == UInt8(ascii: "&") ? 5 : 1
+        }
         return start..<stanza.bytes.count
     }
 
     private mutating func store(namespace: UnsafePointer<xmlChar>?) -> Range<Int> {
         guard let namespace else { return 0..<0 }
         if let lastNamespace, lastNamespace.name == namespace { return lastNamespace.range }
-        let range = store(namespace)
+        let range = store(value: UnsafeBufferPointer(start: namespace, count: Int(xmlStrlen(namespace))))
         lastNamespace = (namespace, range)
         return range
     }
@@ -128,11 +147,8 @@ struct StanzaBuilder {
             guard let name = entry[0], let start = entry[3], let end = entry[4] else { continue }
             let storedName = store(name)
             let namespace = store(namespace: entry[2])
-            let position = stanza.bytes.count
-            stanza.bytes.append(contentsOf: UnsafeBufferPointer(start: start, count: end - start))
-            stanza.attributes.append(
-                Stanza.Attribute(name: storedName, namespace: namespace, value: position..<stanza.bytes.count)
-            )
+            let value = store(value: UnsafeBufferPointer(start: start, count: end - start))
+            stanza.attributes.append(Stanza.Attribute(name: storedName, namespace: namespace, value: value))
         }
     }
 

@@ -43,6 +43,12 @@ extension XMLFramer {
         builder.text(text)
     }
 
+    func cdata(_ text: UnsafeBufferPointer<UInt8>) {
+        guard failure == nil, cut == nil else { return }
+        guard depth > 1 else { return fail(.textAtStreamLevel) }
+        builder.text(text)
+    }
+
     /// Ends the stream with an error; for callbacks.
     func fail(_ code: XMLStreamError.Code) {
         record(XMLStreamError(code))

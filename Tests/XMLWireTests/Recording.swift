@@ -70,7 +70,17 @@ struct Recording: Equatable {
     }
 }
 
-/// Feeds pieces, each from memory of its own size, so that reading past a piece is found by the address sanitizer.
+extension XMLFramer {
+    /// Feeds from memory of just that size, so that the address sanitizer finds a read past it.
+    func feed(_ bytes: some Collection<UInt8>, _ sink: (XMLStreamEvent) -> Void) throws(XMLStreamError) {
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
+        defer { memory.deallocate() }
+        memory.copyBytes(from: bytes)
+        try feed(UnsafeRawBufferPointer(memory), sink)
+    }
+}
+
+/// Feeds pieces to a new framer.
 func record(
     _ pieces: some Sequence<some Collection<UInt8>>,
     limits: StreamLimits = StreamLimits(),
@@ -79,11 +89,8 @@ func record(
     let framer = XMLFramer(limits: limits)
     var recording = Recording()
     for piece in pieces {
-        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: piece.count, alignment: 1)
-        defer { memory.deallocate() }
-        memory.copyBytes(from: piece)
         do throws(XMLStreamError) {
-            try framer.feed(UnsafeRawBufferPointer(memory)) { event in
+            try framer.feed(piece) { event in
                 let recorded = RecordedEvent(event)
                 recording.events.append(recorded)
                 during(framer, recorded)

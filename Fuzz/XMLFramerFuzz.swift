@@ -1,0 +1,103 @@
+/// libFuzzer target of `XMLFramer`: no input may crash it, and the way the bytes are cut must not matter.
+///
+/// Built together with the module's sources (`run.sh xml`). The first byte of an input chooses the cuts and the limits;
+/// with its lowest bit clear, a stream header is put before the rest, so that most inputs get past it.
+
+private let prologue = Array(
+    ("<stream:stream id='s1' version='1.0' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>").utf8
+)
+
+/// What a framer made of an input, in a form that can be compared.
+private struct Outcome: Equatable {
+    var transcript: [UInt8] = []
+    var code: XMLStreamError.Code?
+}
+
+private func fnv(_ bytes: some Sequence<UInt8>, _ hash: inout UInt64) {
+    for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+    hash = (hash ^ 0xFFFF) &* 0x100_0000_01B3
+}
+
+/// Reads everything that a consumer may read, and with it checks every range.
+private func digest(of stanza: Stanza) -> UInt64 {
+    var hash: UInt64 = 0xCBF2_9CE4_8422_2325
+    for (index, element) in stanza.elements.enumerated() {
+        precondition(element.end > index && element.end <= stanza.elements.count && element.parent < index)
+        fnv(stanza.bytes[element.name], &hash)
+        fnv(stanza.bytes[element.namespace], &hash)
+        fnv(stanza.bytes[element.text], &hash)
+        for attribute in stanza.attributes[element.attributes] {
+            fnv(stanza.bytes[attribute.name], &hash)
+            fnv(stanza.bytes[attribute.namespace], &hash)
+            fnv(stanza.bytes[attribute.value], &hash)
+        }
+        fnv([UInt8(truncatingIfNeeded: element.depth), UInt8(truncatingIfNeeded: element.end)], &hash)
+    }
+    fnv(stanza.raw, &hash)
+    return hash
+}
+
+private func run(_ input: ArraySlice<UInt8>, limits: StreamLimits, seed: UInt64?, restarts: Bool) -> Outcome {
+    let framer = XMLFramer(limits: limits)
+    var outcome = Outcome()
+    var random = seed ?? 0
+    var rest = input
+    while let first = rest.first {
+        var size = rest.count
+        if seed != nil {
+            random = random &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+            size = min(size, 1 + Int(random >> 33) % (first == UInt8(ascii: "<") ? 3 : 23))
+            if random >> 60 == 0 { framer.releaseMemory() }
+        }
+        // Memory of just that size, so that a read past it is found.
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 1)
+        defer { memory.deallocate() }
+        memory.copyBytes(from: rest.prefix(size))
+        rest = rest.dropFirst(size)
+        do throws(XMLStreamError) {
+            try framer.feed(UnsafeRawBufferPointer(memory)) { event in
+                precondition(framer.unreadBytes >= 0 && framer.unreadBytes < size)
+                var hash: UInt64 = 0
+                switch event {
+                case .opened(let stanza):
+                    precondition(stanza.raw.isEmpty && stanza.elements.count == 1)
+                    hash = digest(of: stanza)
+                case .stanza(let stanza):
+                    precondition(stanza.raw.first == UInt8(ascii: "<") && stanza.raw.last == UInt8(ascii: ">"))
+                    precondition(stanza.raw.count <= limits.stanzaBytes)
+                    hash = digest(of: stanza)
+                    if restarts, stanza.elements[0].name.count == 1 { framer.reset() }
+                case .closed:
+                    hash = 1
+                }
+                withUnsafeBytes(of: hash) { outcome.transcript.append(contentsOf: $0) }
+            }
+        } catch {
+            outcome.code = error.code
+        }
+    }
+    return outcome
+}
+
+/// What libFuzzer calls with each input.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func fuzzXMLFramer(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
+    let bytes = UnsafeBufferPointer(start: start, count: count)
+    guard let control = bytes.first else { return 0 }
+    let input = (control & 1 == 0 ? prologue : []) + bytes.dropFirst()
+    var limits = StreamLimits()
+    if control & 2 != 0 { (limits.stanzaBytes, limits.depth, limits.attributes) = (200, 4, 3) }
+    let restarts = control & 4 != 0
+
+    let whole = run(input[...], limits: limits, seed: nil, restarts: restarts)
+    let cut = run(input[...], limits: limits, seed: UInt64(control) &* 0x9E37_79B9 &+ UInt64(count), restarts: restarts)
+    precondition(whole.transcript == cut.transcript, "the events depend on the cut")
+    // The first of two errors in one stanza may be another one, where the parser waits for more before it looks.
+    precondition((whole.code == nil) == (cut.code == nil) || isLateError(whole, cut), "the failure depends on the cut")
+    return 0
+}
+
+/// Whether one cut shows an error that the other has not met yet.
+private func isLateError(_ one: Outcome, _ other: Outcome) -> Bool {
+    (one.code ?? other.code) == .notWellFormed
+}

@@ -1,0 +1,46 @@
+#!/bin/bash
+# Fuzz/run.sh TARGET [SECONDS] [libFuzzer option...]: builds a fuzz target and runs it.
+#   TARGET  xml (XMLFramer) or json (the JSON scanner)
+#   SECONDS how long to run; 600 by default. 0 only builds.
+# The corpus grows in .build-fuzz/corpus-TARGET; a finding is written to .build-fuzz/ and ends the run with an error.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${1:?"usage: Fuzz/run.sh xml|json [SECONDS]"}
+seconds=${2:-600}
+shift $(($# < 2 ? $# : 2))
+
+flags=()
+case $target in
+xml)
+    # The channel handler needs SwiftNIO, which is not what is fuzzed.
+    mapfile -t sources < <(ls Sources/XMLWire/*.swift | grep -v XMLStreamHandler.swift)
+    sources+=(Fuzz/XMLFramerFuzz.swift)
+    mapfile -t -O 0 include < <(pkg-config --cflags-only-I libxml-2.0 | tr ' ' '\n' | sed '/^$/d')
+    flags+=(-I Sources/CLibXML2 -lxml2)
+    for path in "${include[@]}"; do flags+=(-Xcc "$path"); done
+    ;;
+json)
+    mapfile -t sources < <(ls Sources/XMPP/JSON/*.swift)
+    sources+=(Fuzz/JSONScannerFuzz.swift)
+    ;;
+*)
+    echo "Fuzz/run.sh: no target '$target': xml or json" >&2
+    exit 64
+    ;;
+esac
+
+build=.build-fuzz
+mkdir -p "$build/corpus-$target"
+swiftc -O -parse-as-library -swift-version 6 -package-name upstream_worker -module-name "Fuzz_$target" \
+    -enable-upcoming-feature ExistentialAny -enable-upcoming-feature InternalImportsByDefault \
+    -sanitize=fuzzer,address "${flags[@]}" "${sources[@]}" -o "$build/$target"
+[ "$seconds" = 0 ] && exit 0
+
+options=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 -print_final_stats=1)
+[ -f "Fuzz/$target.dict" ] && options+=(-dict="Fuzz/$target.dict")
+# The seeds of a target stand in a folder of its own; libFuzzer writes only to the first folder it is given.
+seeds=()
+[ -d "Fuzz/seeds-$target" ] && seeds+=("Fuzz/seeds-$target")
+# Leaks at exit are the language runtime's.
+ASAN_OPTIONS=detect_leaks=0 exec "$build/$target" "${options[@]}" -artifact_prefix="$build/$target-" "$@" \
+    "$build/corpus-$target" "${seeds[@]}"

@@ -1,0 +1,169 @@
+import NIOCore
+import NIOEmbedded
+import Testing
+
+@testable import XMLWire
+
+/// Stands behind the stream handler as the session does.
+private final class Session: ChannelInboundHandler {
+    typealias InboundIn = XMLStreamEvent
+
+    var events: [RecordedEvent] = []
+    var errors: [any Error] = []
+    var onEvent: (ChannelHandlerContext, RecordedEvent) -> Void = { _, _ in }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let event = RecordedEvent(unwrapInboundIn(data))
+        events.append(event)
+        onEvent(context, event)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        errors.append(error)
+    }
+
+    var names: [String?] { events.map { $0.elements.first?.name } }
+}
+
+@Suite("The channel handler")
+struct XMLStreamHandlerTests {
+    private let channel = EmbeddedChannel()
+    private let handler = XMLStreamHandler()
+    private let session = Session()
+
+    init() throws {
+        try channel.pipeline.syncOperations.addHandlers([handler, session])
+    }
+
+    private func write(_ text: String) throws {
+        try channel.writeInbound(ByteBuffer(string: text))
+    }
+
+    @Test("buffers become events")
+    func events() throws {
+        for piece in Corpus.bytes.pieces(of: 100) { try channel.writeInbound(ByteBuffer(bytes: piece)) }
+        #expect(session.events == record([Corpus.bytes]).events)
+        #expect(handler.bytesReceived == UInt64(Corpus.bytes.count))
+        #expect(handler.position == .closed)
+        #expect(session.errors.isEmpty)
+    }
+
+    @Test("only the readable bytes of a buffer are read")
+    func readableBytes() throws {
+        var buffer = ByteBuffer(string: "<skip>" + header + "<a/>")
+        buffer.moveReaderIndex(forwardBy: 6)
+        try channel.writeInbound(buffer)
+        #expect(session.names == ["stream", "a"])
+    }
+
+    @Test("an error is fired once and ends the input")
+    func error() throws {
+        try write(header + "<a/><b></c><d/>")
+        try write("<e/>")
+        try write("<!DOCTYPE x>")
+        #expect(session.names == ["stream", "a"])
+        #expect(session.errors.count == 1)
+        #expect((session.errors.first as? XMLStreamError)?.code == .notWellFormed)
+        #expect(handler.failure?.code == .notWellFormed)
+    }
+
+    @Test("keepalives show without an event")
+    func keepalives() throws {
+        try write(header)
+        let before = handler.bytesReceived
+        try write(" ")
+        try write("\n")
+        #expect(handler.bytesReceived == before + 2)
+        #expect(handler.keepaliveBytes == 2)
+        #expect(session.events.count == 1)
+    }
+
+    @Test("a restart in the event goes on with the rest of the buffer")
+    func restart() throws {
+        session.onEvent = { [handler] _, event in
+            if event.elements.first?.name == "success" { handler.reset() }
+        }
+        try write(header + "<success/>\n<?xml version='1.0'?>" + header + "<a/>")
+        #expect(session.names == ["stream", "success", "stream", "a"])
+        #expect(session.errors.isEmpty)
+    }
+
+    @Test("bytes smuggled in behind the event are seen, also those of a later buffer")
+    func smuggled() throws {
+        var unread: [Int] = []
+        session.onEvent = { [handler, channel] _, event in
+            guard event.elements.first?.name == "proceed" else { return }
+            unread.append(handler.unreadBytes)
+            channel.pipeline.fireChannelRead(ByteBuffer(string: "<c/>"))
+            unread.append(handler.unreadBytes)
+            handler.stop()
+        }
+        try write(header + "<proceed/><b/>")
+        #expect(unread == [4, 8])
+        #expect(session.names == ["stream", "proceed"])
+    }
+
+    @Test("a buffer that comes in during an event waits for its turn")
+    func reentrantRead() throws {
+        var nested = false
+        session.onEvent = { [channel] _, event in
+            guard event.elements.first?.name == "a" else { return }
+            nested = true
+            channel.pipeline.fireChannelRead(ByteBuffer(string: "<c/>"))
+            channel.pipeline.fireChannelRead(ByteBuffer(string: "<d/></stream:stream>"))
+        }
+        try write(header + "<a/><b/>")
+        #expect(nested)
+        #expect(session.names == ["stream", "a", "b", "c", "d", nil])
+    }
+
+    @Test("the handler may be taken out during an event")
+    func removal() throws {
+        session.onEvent = { [handler, channel] _, event in
+            guard event.elements.first?.name == "a" else { return }
+            channel.pipeline.syncOperations.removeHandler(handler, promise: nil)
+        }
+        try write(header + "<a/><b/><c></d>")
+        channel.embeddedEventLoop.run()
+        #expect(session.names == ["stream", "a"])
+        #expect(session.errors.isEmpty)
+    }
+
+    @Test("the channel may be closed during an event")
+    func close() throws {
+        session.onEvent = { [handler] context, event in
+            guard event.elements.first?.name == "a" else { return }
+            handler.stop()
+            context.close(promise: nil)
+        }
+        try write(header + "<a/><b/>")
+        #expect(session.names == ["stream", "a"])
+    }
+
+    @Test("the end of input tells a finished stream from one cut short")
+    func endOfInput() throws {
+        #expect(handler.position == .beforeHeader)
+        try write(String(header.prefix(20)))
+        #expect(handler.position == .header)
+        try write(String(header.dropFirst(20)))
+        #expect(handler.position == .betweenStanzas)
+        try write("<a>")
+        #expect(handler.position == .stanza)
+        try write("</a>")
+        #expect(handler.position == .betweenStanzas)
+        try write("</stream:stream>")
+        #expect(handler.position == .closed)
+    }
+
+    @Test("an idle stream gives its memory back, and goes on where it was")
+    func idle() throws {
+        let loop = channel.embeddedEventLoop
+        try write(header)
+        for text in ["<a><b/>", "x</a>", " ", "<c/>", "<d/><e>", "</e></stream:stream>"] {
+            loop.advanceTime(by: .seconds(2))
+            try write(text)
+        }
+        #expect(session.names == ["stream", "a", "c", "d", "e", nil])
+        #expect(session.errors.isEmpty)
+    }
+}
