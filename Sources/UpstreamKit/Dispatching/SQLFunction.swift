@@ -46,9 +46,8 @@ package struct SQLFunction: Sendable, Hashable, CustomStringConvertible {
             switch byte {
             case 0x41...0x5A: part.append(byte + 32)
             case 0x61...0x7A, 0x5F: part.append(byte)
-            case 0x30...0x39,
-                0x24 where !part.isEmpty:
-                part.append(byte)
+            case 0x30...0x39 where !part.isEmpty: part.append(byte)
+            case 0x24 where !part.isEmpty: part.append(byte)
             default: return part
             }
             text.removeFirst()
