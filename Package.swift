@@ -39,6 +39,7 @@ let package = Package(
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     ],
     targets: [
         // The C libraries: a module map and a shim of static inline functions each.
@@ -66,7 +67,13 @@ let package = Package(
 
         // The core: batches, dispatch, and the ports the other two sides meet at.
         module("Pipeline", ["UpstreamKit", "Telemetry", logging]),
-        module("Handlers", ["UpstreamKit", "Pipeline"]),
+        module(
+            "Handlers",
+            [
+                "UpstreamKit", "Telemetry", "Digests", nio, nioPosix, logging,
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
+            ]
+        ),
 
         // The programs.
         module("CCSEmulator", ["TLSWire", "XMLWire", nio, nioPosix, logging]),
@@ -98,7 +105,7 @@ let package = Package(
         suite("PostgresTests", ["Postgres"]),
         suite("MessageStoreTests", ["MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests"]),
         suite("PipelineTests", ["Pipeline", "Telemetry", "UpstreamKit", logging]),
-        suite("HandlersTests", ["Handlers", "UpstreamKit", "Pipeline"]),
+        suite("HandlersTests", ["Handlers", "UpstreamKit", "Digests", nio, nioPosix, logging]),
         suite("WorkerTests", ["Worker", "Telemetry", logging]),
         suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", "XMLWire", nio, nioPosix, nioEmbedded]),
         suite(
