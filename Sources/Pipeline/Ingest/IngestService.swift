@@ -1,0 +1,162 @@
+package import Logging
+package import Telemetry
+import UpstreamKit
+
+/// Takes what the connections read, commits it, and settles it with the connection that delivered it.
+///
+/// The only way from a stanza to its ack: a copy is settled after `commit` has returned, and never otherwise (G1). While
+/// the database can't commit, a batch stays here and is tried again; the connections' in-flight limits then stop the
+/// reading, so memory stays bounded (G5).
+package struct IngestService: Sendable {
+    /// How long to wait between attempts while the database can't commit.
+    package static let retry = Backoff(initial: .milliseconds(50), maximum: .seconds(2))
+
+    private let queue: IngestQueue
+    private let writers: [any MessageWriter]
+    private let batchLimit: Int
+    private let metrics: Metrics
+    private let logger: Logger
+    private let committed: @Sendable (IngestBatch, Range<Int>, [StoreOutcome]) -> Void
+
+    /// A service over the given writers.
+    ///
+    /// - Parameters:
+    ///   - queue: Where connections submit.
+    ///   - writers: One for each transaction that may run at the same time.
+    ///   - batchLimit: The most messages in one transaction.
+    ///   - metrics: Where outcomes, durations and errors are counted.
+    ///   - logger: For outages and refused rows.
+    ///   - committed: Called after each commit and before its acks, for the dispatcher; must not block.
+    package init(
+        queue: IngestQueue,
+        writers: [any MessageWriter],
+        batchLimit: Int,
+        metrics: Metrics,
+        logger: Logger,
+        committed: @escaping @Sendable (IngestBatch, Range<Int>, [StoreOutcome]) -> Void = { _, _, _ in }
+    ) {
+        self.queue = queue
+        self.writers = writers
+        self.batchLimit = batchLimit
+        self.metrics = metrics
+        self.logger = logger
+        self.committed = committed
+    }
+
+    /// Runs until the queue is finished and everything in it has committed, or until cancelled.
+    ///
+    /// Cancelling gives up on batches that the database does not take: they stay unacked, and the peer sends them
+    /// again.
+    package func run() async {
+        await withTaskGroup(of: Void.self) { group in
+            for writer in writers {
+                group.addTask { await write(with: writer) }
+            }
+        }
+    }
+
+    private func write(with writer: any MessageWriter) async {
+        while let batch = await queue.next(limit: batchLimit) {
+            metrics.batchMessages.observe(Double(batch.messages.count))
+            await commit(batch, with: writer)
+            if Task.isCancelled { return }
+        }
+    }
+
+    private func commit(_ batch: consuming IngestBatch, with writer: any MessageWriter) async {
+        var plan = CommitPlan(count: batch.messages.count)
+        var action = plan.begin()
+        var isDown = false
+        while true {
+            let range: Range<Int>
+            switch action {
+            case .done:
+                return
+            case .commit(let next):
+                range = next
+            case .quarantine(let index):
+                batch.quarantine(index, reason: .databaseRefused, detail: "PostgreSQL refused the row for its content")
+                range = index..<index + 1
+            case .wait(let attempt, let next):
+                let delay = Self.retry.delay(attempt: attempt, random: .random(in: 0.5...1))
+                guard (try? await Task.sleep(for: delay)) != nil else { return }
+                range = next
+            }
+            do throws(StoreError) {
+                try await tryCommit(range, of: batch, with: writer)
+                if isDown {
+                    isDown = false
+                    logger.event(.notice, .databaseRecovered, "the database commits again", [.batch: .int(range.count)])
+                }
+                action = plan.committed()
+            } catch {
+                metrics.databaseErrors[DatabaseErrorClass(sqlState: error.sqlState)].increment()
+                if error.kind == .refused {
+                    logRefusal(error, count: range.count)
+                    action = plan.refused()
+                } else {
+                    if !isDown { logOutage(error, count: range.count) }
+                    isDown = true
+                    action = plan.unavailable()
+                }
+            }
+        }
+    }
+
+    private func tryCommit(
+        _ range: Range<Int>,
+        of batch: IngestBatch,
+        with writer: any MessageWriter
+    ) async throws(StoreError) {
+        let isWhole = range.count == batch.messages.count
+        let messages = isWhole ? batch.messages : Array(batch.messages[range])
+        let start = ContinuousClock.now
+        let outcomes = try await writer.commit(messages)
+        metrics.commitDuration.observe((ContinuousClock.now - start) / .seconds(1))
+        count(messages, outcomes)
+        committed(batch, range, outcomes)
+        batch.settle(range)
+    }
+
+    /// Books the outcomes before the acks go out, so that no peer learns of one that the metrics don't show (G8).
+    private func count(_ messages: [IncomingMessage], _ outcomes: [StoreOutcome]) {
+        let categories = metrics.messages.categories
+        metrics.messages.settled(count: messages.count) { index in
+            let message = messages[index]
+            let category = message.category.map { categories.index(of: message.bytes, $0.range) }
+            return (category ?? CategoryLabels.other, MessageOutcome(outcomes[index]))
+        }
+    }
+
+    private func logOutage(_ error: StoreError, count: Int) {
+        logger.event(
+            .error,
+            .databaseUnavailable,
+            "the database cannot commit; reading pauses and the batch is kept",
+            [.batch: .int(count), .sqlState: .string(error.sqlState ?? ""), .error: .string(error.message)]
+        )
+    }
+
+    private func logRefusal(_ error: StoreError, count: Int) {
+        guard count == 1 else { return }
+        logger.event(
+            .warning,
+            .rowRefused,
+            "PostgreSQL refused a row for its content; it goes to quarantine",
+            [.sqlState: .string(error.sqlState ?? ""), .error: .string(error.message)]
+        )
+    }
+}
+
+extension MessageOutcome {
+    /// The metrics' name of what the store reports.
+    fileprivate init(_ outcome: StoreOutcome) {
+        self =
+            switch outcome {
+            case .stored: .stored
+            case .duplicate: .duplicate
+            case .conflict: .conflict
+            case .quarantined: .quarantined
+            }
+    }
+}

@@ -1,0 +1,53 @@
+import Synchronization
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Darwin
+#endif
+
+/// Gives every received copy its `received_at`: wall-clock microseconds, each given once in the life of the process.
+///
+/// That no two copies share one lets the store tell its own earlier commit, whose reply was lost, from a duplicate: the
+/// ledger row then holds this copy's own time. A clock set back is followed as soon as it catches up.
+package final class ReceiptClock: Sendable {
+    private let last = Atomic<Int64>(0)
+    private let wall: @Sendable () -> Int64
+
+    /// A clock over the system's wall clock, or over the given source of microseconds since 1970 UTC.
+    package init(wall: @escaping @Sendable () -> Int64 = ReceiptClock.wallMicroseconds) {
+        self.wall = wall
+    }
+
+    /// The wall clock's time now.
+    package func now() -> Int64 { wall() }
+
+    /// A time that was never given before: `now`, or a few microseconds later.
+    package func unique(near now: Int64) -> Int64 {
+        var seen = last.load(ordering: .relaxed)
+        while true {
+            let next = max(now, seen &+ 1)
+            let (done, original) = last.weakCompareExchange(
+                expected: seen,
+                desired: next,
+                ordering: .relaxed
+            )
+            if done { return next }
+            seen = original
+        }
+    }
+
+    /// Microseconds since 1970-01-01 UTC.
+    package static let wallMicroseconds: @Sendable () -> Int64 = {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
+    }
+
+    /// Nanoseconds on the monotonic clock.
+    package static func monotonicNanoseconds() -> UInt64 {
+        var time = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+    }
+}
