@@ -1,8 +1,7 @@
 package import Logging
 import NIOCore
 package import NIOPosix
-package import Pipeline
-package import Telemetry
+import Telemetry
 import XMPP
 
 /// Keeps one sender's connections open, for as long as it runs.
@@ -13,8 +12,7 @@ import XMPP
 package struct SenderService: Sendable {
     private let settings: SenderSettings
     private let group: MultiThreadedEventLoopGroup
-    private let ingest: IngestQueue
-    private let metrics: Metrics
+    private let environment: Connection.Environment
     private let logger: Logger
 
     /// A service for one sender.
@@ -22,20 +20,17 @@ package struct SenderService: Sendable {
     /// - Parameters:
     ///   - settings: The sender's configuration.
     ///   - group: Where its connections run.
-    ///   - ingest: Where they hand over what they read.
-    ///   - metrics: Where they count.
+    ///   - environment: What all connections share.
     ///   - logger: Carries the field `sender` already.
     package init(
         settings: SenderSettings,
         group: MultiThreadedEventLoopGroup,
-        ingest: IngestQueue,
-        metrics: Metrics,
+        environment: Connection.Environment,
         logger: Logger
     ) {
         self.settings = settings
         self.group = group
-        self.ingest = ingest
-        self.metrics = metrics
+        self.environment = environment
         self.logger = logger
     }
 
@@ -52,25 +47,35 @@ package struct SenderService: Sendable {
         var policy = ReconnectPolicy()
         await withDiscardingTaskGroup { draining in
             while !Task.isCancelled {
-                let connection = Connection(settings: settings, on: group.next(), ingest, metrics, logger)
+                let connection = Connection(
+                    settings: settings,
+                    on: group.next(),
+                    environment: environment,
+                    logger: logger
+                )
                 connection.open()
                 let turn = await untilCancelled(connection) { await $0.turn }
                 guard !Task.isCancelled else { continue }
+                let ending: ReconnectPolicy.Ending
+                let reason: ReconnectReason
                 switch turn {
-                case .draining:
+                case .draining(let bound):
                     draining.addTask { _ = await untilCancelled(connection) { await $0.ended } }
-                    metrics.reconnects[.draining].increment()
+                    ending = .draining(bound: bound)
+                    reason = .draining
                 case .ended(let end):
-                    let delay = policy.delay(after: end.forReconnect, random: .random(in: 0...1))
-                    metrics.reconnects[end.reason].increment()
-                    logger.event(
-                        delay > .zero ? .warning : .notice,
-                        .reconnectScheduled,
-                        "the connection ended; connecting again",
-                        [.reason: .string(end.reason.text), .delay: .seconds(delay)]
-                    )
-                    try? await Task.sleep(for: delay)
+                    ending = end.ending
+                    reason = end.reason
                 }
+                let delay = policy.delay(after: ending, random: .random(in: 0..<1))
+                environment.metrics.reconnects[reason].increment()
+                logger.event(
+                    .info,
+                    .reconnectScheduled,
+                    "opening a new connection",
+                    [.reason: .string(reason.text), .durationSeconds: .seconds(delay)]
+                )
+                if delay > .zero { try? await Task.sleep(for: delay) }
             }
         }
     }

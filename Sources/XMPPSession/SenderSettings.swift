@@ -3,7 +3,9 @@ package import TLSWire
 package import XMLWire
 package import XMPP
 
-/// Everything a connection of one sender needs to know. Made once, when the worker starts.
+/// Everything a connection of one sender needs to know.
+///
+/// Made once, when the worker starts.
 package struct SenderSettings: Sendable {
     /// How the transport gets its TLS.
     package enum Security: Sendable {
@@ -29,22 +31,61 @@ package struct SenderSettings: Sendable {
     package var security: Security
     /// Which kind of server the peer is.
     package var dialect: Dialect
-    /// Whether SASL gets the whole JID or its localpart.
-    package var username: UsernameForm
+    /// The user name that SASL is given.
+    package var username: String
     /// Unacked messages that the peer allows on one connection.
     package var window: Int
     /// Over what a `message_id` is unique.
     package var idScope: IDScope
     /// Stanza senders that are accepted as the CCS, besides the ones that always are.
-    package var trustedFrom: [JID]
+    package var trustedFrom: [String]
     /// How long a stream may be silent before it is pinged.
-    package var keepaliveInterval: TimeAmount
+    package var keepaliveInterval: Duration
     /// How long the answer to a ping may take.
-    package var keepaliveTimeout: TimeAmount
+    package var keepaliveTimeout: Duration
     /// The bounds of what a peer may send.
     package var limits: StreamLimits
-    /// How long one step from TCP connect to bind may take.
-    package var stepTimeout: TimeAmount = .seconds(15)
+    /// How long TCP may take to connect.
+    package var connectTimeout = TimeAmount.seconds(10)
+    /// How long it may take from there to the bound stream.
+    package var negotiationTimeout = TimeAmount.seconds(30)
     /// Reads the secret, each time it is needed, so that a rotated file takes effect at the next connection.
     package var secret: @Sendable () throws -> [UInt8]
+
+    /// The settings of one sender; see the properties.
+    package init(
+        index: Int,
+        senderID: String,
+        host: String,
+        port: Int,
+        domain: String,
+        connections: Int,
+        security: Security,
+        dialect: Dialect,
+        username: String,
+        window: Int,
+        idScope: IDScope,
+        trustedFrom: [String],
+        keepaliveInterval: Duration,
+        keepaliveTimeout: Duration,
+        limits: StreamLimits,
+        secret: @escaping @Sendable () throws -> [UInt8]
+    ) {
+        self.index = index
+        self.senderID = senderID
+        self.host = host
+        self.port = port
+        self.domain = domain
+        self.connections = connections
+        self.security = security
+        self.dialect = dialect
+        self.username = username
+        self.window = window
+        self.idScope = idScope
+        self.trustedFrom = trustedFrom
+        self.keepaliveInterval = keepaliveInterval
+        self.keepaliveTimeout = keepaliveTimeout
+        self.limits = limits
+        self.secret = secret
+    }
 }

@@ -133,7 +133,7 @@ package struct IngestService: Sendable {
             .error,
             .databaseUnavailable,
             "the database cannot commit; reading pauses and the batch is kept",
-            [.batch: .int(count), .sqlState: .string(error.sqlState ?? ""), .error: .string(error.message)]
+            [.batch: .int(count), .sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
         )
     }
 
@@ -143,7 +143,7 @@ package struct IngestService: Sendable {
             .warning,
             .rowRefused,
             "PostgreSQL refused a row for its content; it goes to quarantine",
-            [.sqlState: .string(error.sqlState ?? ""), .error: .string(error.message)]
+            [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
         )
     }
 }

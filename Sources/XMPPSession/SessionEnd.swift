@@ -1,0 +1,24 @@
+package import Telemetry
+package import XMPP
+
+/// How a connection ended, for logs, metrics and the decision when to connect again.
+package struct SessionEnd: Sendable {
+    /// The kind, for `upstream_reconnects_total{reason}`.
+    package var reason: ReconnectReason
+    /// Cause and fix, for an operator.
+    ///
+    /// Never a secret.
+    package var message: String
+    /// What the reconnect policy needs to know.
+    package var ending: ReconnectPolicy.Ending
+    /// The negotiation's verdict, where it failed.
+    package var negotiation: NegotiationError?
+}
+
+/// What a slot waits for: whatever calls for a new connection.
+package enum ConnectionTurn: Sendable {
+    /// The peer will close the connection: open a replacement. This one goes on until the peer closes it.
+    case draining(bound: Duration)
+    /// The connection has ended.
+    case ended(SessionEnd)
+}

@@ -1,0 +1,125 @@
+import Logging
+import NIOCore
+import TLSWire
+import Telemetry
+import XMLWire
+import XMPP
+
+// From TCP connect to the bound stream.
+extension SessionHandler {
+    /// Gets ready to connect; false where there is no point in it.
+    ///
+    /// The secret is read for each connection, so that a rotated file takes effect by itself.
+    func begin(on eventLoop: any EventLoop) -> Bool {
+        count(as: .connecting)
+        do {
+            let secret = try settings.secret()
+            negotiation = Negotiation(configuration: .init(settings, secret: secret, idPrefix: idPrefix))
+        } catch {
+            end(.authenticationFailed, "the sender's secret cannot be read: \(error)")
+            return false
+        }
+        let deadline = settings.connectTimeout + settings.negotiationTimeout
+        timer = eventLoop.assumeIsolated().scheduleTask(in: deadline) { self.negotiationTimedOut() }
+        return true
+    }
+
+    /// TCP could not connect.
+    func connectFailed(_ error: any Error) {
+        end(.connectFailed, "cannot connect to \(settings.host) port \(settings.port): \(error)")
+    }
+
+    private func negotiationTimedOut() {
+        guard case .negotiating = phase else { return }
+        if let error = negotiation.timedOut() { fail(error) }
+    }
+
+    /// TCP is connected, or TLS is established.
+    func transportReady(encrypted: Bool) {
+        guard case .negotiating = phase else { return }
+        switch negotiation.transportReady(encrypted: encrypted) {
+        case .send(let bytes): write(bytes)
+        case .none: break
+        case .fail(let error): fail(error)
+        }
+        flush()
+    }
+
+    /// Hands an event of the stream to the negotiation.
+    func negotiate(_ event: XMLStreamEvent) {
+        switch event {
+        case .opened(let header):
+            if case .fail(let error) = negotiation.opened(header) { fail(error) }
+        case .stanza(let stanza):
+            switch negotiation.stanza(stanza, trailingBytes: stream.unreadBytes) {
+            case .none: break
+            case .send(let bytes): write(bytes)
+            case .startTLS: startTLS()
+            case .restart(let bytes):
+                stream.reset()
+                write(bytes)
+            case .bound(let bound): becomeBound(bound)
+            case .fail(let error): fail(error)
+            }
+        case .closed:
+            if let error = negotiation.closed() { fail(error) }
+        }
+    }
+
+    private func startTLS() {
+        stream.reset()
+        guard case .startTLS(let tls) = settings.security, let context else { return }
+        do {
+            try context.pipeline.syncOperations.addHandler(TLSHandler(context: tls), position: .first)
+        } catch {
+            failed(error)
+        }
+    }
+
+    private func becomeBound(_ bound: BoundStream) {
+        timer?.cancel()
+        let codec = UpstreamCodec(
+            configuration: CodecConfiguration(
+                sender: UInt16(settings.index),
+                senderID: settings.senderID,
+                domain: settings.domain,
+                dialect: settings.dialect,
+                idScope: settings.idScope,
+                trustedFrom: settings.trustedFrom
+            )
+        )
+        session = Session(
+            configuration: SessionConfiguration(
+                domain: settings.domain,
+                idPrefix: idPrefix,
+                keepaliveInterval: settings.keepaliveInterval,
+                keepaliveTimeout: settings.keepaliveTimeout
+            ),
+            codec: codec,
+            stream: bound,
+            now: ReceiptClock.monotonicNanoseconds()
+        )
+        phase = .bound(since: .now())
+        count(as: .bound)
+        logger.event(.info, .streamBound, "the stream is bound", [.host: .string(settings.host)])
+        if let timer = session?.start() { setTimer(timer) }
+        switch purpose {
+        case .receive: write(bound.greeting)
+        case .probe: shutDown()
+        }
+    }
+
+    /// The negotiation has come to its end without a bound stream.
+    private func fail(_ error: NegotiationError) {
+        let reason: ReconnectReason =
+            switch error.code {
+            case .tlsNotOffered, .tlsRefused, .tlsInjection, .notEncrypted: .tlsFailed
+            case .noMechanism, .authenticationRefused, .authenticationUnavailable, .authenticationProtocol:
+                .authenticationFailed
+            case .streamError: .streamError
+            case .badStream, .bindRefused, .closed, .timedOut: .negotiationFailed
+            }
+        end(reason, error.message, negotiation: error)
+        closeChannel()
+    }
+}

@@ -1,0 +1,191 @@
+import Logging
+import NIOCore
+import Pipeline
+import Telemetry
+import UpstreamKit
+import XMLWire
+import XMPP
+
+// The bound stream: stanzas in, acks out.
+extension SessionHandler {
+    /// Hands an event of the stream to the session.
+    func receive(_ event: XMLStreamEvent) {
+        switch event {
+        case .stanza(let stanza): receive(stanza)
+        case .closed: peerClosed()
+        case .opened: break
+        }
+    }
+
+    private func receive(_ stanza: Stanza) {
+        let clock = environment.clock
+        let time = readTime ?? (clock.now(), ReceiptClock.monotonicNanoseconds())
+        readTime = time
+        guard
+            let action = session?.stanza(
+                stanza,
+                receivedAt: clock.unique(near: time.wall),
+                parsedAt: time.monotonic
+            )
+        else { return }
+        switch action {
+        case .deliver(let message):
+            collect(message)
+        case .note(let kind):
+            note(kind)
+        case .drain(let kind, let isFirst):
+            note(kind)
+            if isFirst { drain() }
+        case .reply(let bytes):
+            environment.metrics.stanzas[.other].increment()
+            write(bytes)
+        case .end(let error, let bytes):
+            write(bytes)
+            end(.streamError, "stream error \(error.condition.rawValue): \(error.text)", error: error.condition)
+            closeChannel()
+        case .none:
+            break
+        }
+    }
+
+    private func collect(_ message: IncomingMessage) {
+        switch message.kind {
+        case .upstream: pendingKinds.upstream += 1
+        case .receipt: pendingKinds.receipt += 1
+        case .malformed: pendingKinds.malformed += 1
+        }
+        let action = window.took(bytes: message.bytes.count)
+        pending.append(message)
+        if action == .pause { readingChanged(paused: true) }
+    }
+
+    /// Counts the copies of the read in hand and hands them over.
+    func submitPending() {
+        guard !pending.isEmpty else { return }
+        let messages = pending
+        pending = []
+        pending.reserveCapacity(messages.count)
+        environment.metrics.messages.received(
+            upstream: pendingKinds.upstream,
+            receipt: pendingKinds.receipt,
+            malformed: pendingKinds.malformed
+        )
+        pendingKinds = (0, 0, 0)
+        environment.ingest.submit(messages, from: sink)
+    }
+
+    private func note(_ kind: XMPP.StanzaKind) {
+        let stanzas = environment.metrics.stanzas
+        switch kind {
+        case .message: break
+        case .ack: stanzas[.ack].increment()
+        case .nack(let code):
+            stanzas[.nack].increment()
+            logger.event(.debug, .stanzaIgnored, "the peer sent a nack", [.reason: .string(code.rawValue)])
+        case .control(let type):
+            stanzas[.control].increment()
+            logger.event(.debug, .stanzaIgnored, "the peer sent a control message", [.reason: .string(type.rawValue)])
+        case .error(let error):
+            stanzas[.error].increment()
+            logger.event(
+                .debug,
+                .stanzaIgnored,
+                "the peer answered with a stanza error",
+                [.reason: .string(error.condition.rawValue)]
+            )
+        case .untrusted:
+            stanzas[.untrusted].increment()
+            logger.event(.debug, .stanzaIgnored, "a payload from a sender that is not in trusted_from")
+        case .other: stanzas[.other].increment()
+        }
+    }
+
+    private func drain() {
+        guard case .bound(let since) = phase else { return }
+        count(as: .draining)
+        logger.event(.info, .streamDraining, "the peer drains the stream; a replacement opens, this one goes on")
+        turnPromise.succeed(.draining(bound: .nanoseconds((NIODeadline.now() - since).nanoseconds)))
+    }
+
+    // MARK: Acks
+
+    /// Copies of this connection have committed: acks them, in one write.
+    func settled(_ messages: [IncomingMessage]) {
+        var bytes = 0
+        var size = 0
+        var acked = 0
+        for message in messages {
+            bytes += message.bytes.count
+            guard message.isAcked else { continue }
+            acked += 1
+            size += encoder.size(of: message)
+        }
+        if acked > 0 { ack(messages, count: acked, size: size) }
+        if window.settled(messages: messages.count, bytes: bytes) == .resume { readingChanged(paused: false) }
+        if window.isEmpty, isClosing { everythingSettled() }
+        flush()
+    }
+
+    private func ack(_ messages: [IncomingMessage], count: Int, size: Int) {
+        let acks = environment.metrics.acks
+        guard session?.canSend ?? false, let context, context.channel.isActive else {
+            acks[.connectionGone].increment(by: count)
+            return
+        }
+        var buffer = context.channel.allocator.buffer(capacity: size)
+        for message in messages where message.isAcked {
+            let size = encoder.size(of: message)
+            buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: size) { encoder.encode(message, into: $0) }
+        }
+        let written = context.eventLoop.makePromise(of: Void.self)
+        written.futureResult.whenComplete { result in
+            switch result {
+            case .success: acks[.sent].increment(by: count)
+            case .failure: acks[.connectionGone].increment(by: count)
+            }
+        }
+        context.write(wrapOutboundOut(buffer), promise: written)
+        needsFlush = true
+        let now = ReceiptClock.monotonicNanoseconds()
+        environment.metrics.ackLatency.observe(count: messages.count) { index in
+            Double(now &- messages[index].parsedAt) * 1e-9
+        }
+    }
+
+    /// The window has filled or emptied.
+    private func readingChanged(paused: Bool) {
+        session?.readingPaused(paused, now: ReceiptClock.monotonicNanoseconds())
+        updateReading()
+    }
+
+    // MARK: Timers
+
+    /// Sets the session's timer.
+    func setTimer(_ timer: SessionTimer) {
+        guard let context else { return }
+        self.timer?.cancel()
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(timer.delay)) {
+            self.timerFired(timer.id)
+        }
+    }
+
+    private func timerFired(_ id: UInt64) {
+        switch session?.timerFired(id, now: ReceiptClock.monotonicNanoseconds()) {
+        case .wait(let timer)?:
+            setTimer(timer)
+        case .ping(let bytes, let timer)?:
+            write(bytes)
+            setTimer(timer)
+        case .dead?:
+            end(.pingTimeout, "the peer answered no ping: the connection is dead")
+            context?.close(promise: nil)
+        case .close(let bytes)?:
+            write(bytes)
+            end(.streamClosed, "the stream was closed")
+            closeChannel()
+        case .none?, nil:
+            break
+        }
+        flush()
+    }
+}
