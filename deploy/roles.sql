@@ -21,6 +21,7 @@ GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstr
 GRANT SELECT, INSERT, UPDATE, DELETE
     ON upstream.handlers, upstream.subscriptions, upstream.deliveries, upstream.dead_letters TO upstream_worker;
 GRANT EXECUTE ON FUNCTION upstream.ensure_partitions(date, date) TO upstream_worker;
+-- upstream.store_messages and upstream.store_conflicts run with the caller's rights; anybody may call them.
 
 -- Look and don't touch. Registration tokens are readable: grant this role to whom you would trust with them.
 GRANT USAGE ON SCHEMA upstream TO upstream_reader;

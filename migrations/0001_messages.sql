@@ -121,7 +121,7 @@ CREATE FUNCTION upstream.ensure_partitions(first_day date, last_day date) RETURN
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     day date;
-    name text;
+    name name;
     made integer := 0;
 BEGIN
     IF last_day - first_day > 400 THEN
@@ -130,9 +130,11 @@ BEGIN
     FOR day IN SELECT first_day + n FROM generate_series(0, last_day - first_day) AS n LOOP
         name := 'messages_' || to_char(day, 'YYYYMMDD');
         CONTINUE WHEN to_regclass('upstream.' || name) IS NOT NULL;
-        -- One maker at a time; whoever waited looks again.
+        -- One maker at a time; whoever waited looks again, into the catalog itself: what to_regclass has cached may be
+        -- older than the lock.
         PERFORM pg_advisory_xact_lock(hashtextextended('upstream.ensure_partitions', 0));
-        CONTINUE WHEN to_regclass('upstream.' || name) IS NOT NULL;
+        CONTINUE WHEN EXISTS (
+            SELECT FROM pg_class WHERE relnamespace = 'upstream'::regnamespace AND relname = name);
         EXECUTE format('CREATE TABLE upstream.%I (LIKE upstream.messages INCLUDING ALL)', name);
         EXECUTE format('COMMENT ON TABLE upstream.%I IS %L', name, 'Messages received on ' || day || ' UTC.');
         EXECUTE format(

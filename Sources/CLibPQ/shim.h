@@ -3,6 +3,7 @@
 
 #include <libpq-fe.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 /* The field codes are character literals, which Swift does not import. */
 static const int upstream_diag_sqlstate = PG_DIAG_SQLSTATE;
@@ -13,5 +14,9 @@ static const int upstream_diag_constraint = PG_DIAG_CONSTRAINT_NAME;
 
 /* prctl is variadic, and the GNU name for this is hidden from Swift. */
 static inline void upstream_name_thread(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
+
+/* A mutable global, which Swift 6 refuses. */
+extern char **environ;
+static inline char **upstream_environment(void) { return environ; }
 
 #endif

@@ -8,7 +8,7 @@ struct BatchEncoder {
     /// The configured sender ids, UTF-8.
     let senders: [[UInt8]]
 
-    /// The 13 arrays of ``StoreStatements/insert`` and ``StoreStatements/conflicts``.
+    /// The 13 arrays of ``StoreStatements/insert`` and ``StoreStatements/conflicts``, which turn `data` into json.
     func messages() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         uuids(&parameters) { $0.messageKey }
@@ -19,7 +19,7 @@ struct BatchEncoder {
         spans(&parameters, .text) { $0.registrationToken }
         uuids(&parameters) { $0.deviceKey }
         spans(&parameters, .text) { $0.category }
-        spans(&parameters, .json) { $0.dataForm == .json ? $0.data : nil }
+        spans(&parameters, .text) { $0.dataForm == .json ? $0.data : nil }
         spans(&parameters, .text) { $0.dataForm == .raw ? $0.data : nil }
         spans(&parameters, .text) { $0.extra }
         spans(&parameters, .text) { $0.messageType }
@@ -34,9 +34,7 @@ struct BatchEncoder {
         return parameters
     }
 
-    /// The 6 arrays of ``StoreStatements/quarantine``.
-    ///
-    /// - Parameter withIDs: Whether to store message ids; not where PostgreSQL may have refused one.
+    /// The 6 arrays of ``StoreStatements/quarantine``; `withIDs` is false where PostgreSQL may have refused an id.
     func quarantine(withIDs: Bool) -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         senderIDs(&parameters)

@@ -128,7 +128,7 @@ CREATE FUNCTION upstream.ensure_partitions(first_day date, last_day date) RETURN
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     day date;
-    name text;
+    name name;
     made integer := 0;
 BEGIN
     IF last_day - first_day > 400 THEN
@@ -137,9 +137,11 @@ BEGIN
     FOR day IN SELECT first_day + n FROM generate_series(0, last_day - first_day) AS n LOOP
         name := 'messages_' || to_char(day, 'YYYYMMDD');
         CONTINUE WHEN to_regclass('upstream.' || name) IS NOT NULL;
-        -- One maker at a time; whoever waited looks again.
+        -- One maker at a time; whoever waited looks again, into the catalog itself: what to_regclass has cached may be
+        -- older than the lock.
         PERFORM pg_advisory_xact_lock(hashtextextended('upstream.ensure_partitions', 0));
-        CONTINUE WHEN to_regclass('upstream.' || name) IS NOT NULL;
+        CONTINUE WHEN EXISTS (
+            SELECT FROM pg_class WHERE relnamespace = 'upstream'::regnamespace AND relname = name);
         EXECUTE format('CREATE TABLE upstream.%I (LIKE upstream.messages INCLUDING ALL)', name);
         EXECUTE format('COMMENT ON TABLE upstream.%I IS %L', name, 'Messages received on ' || day || ' UTC.');
         EXECUTE format(
@@ -159,6 +161,7 @@ DROP TABLE upstream.quarantine;
 DROP TABLE upstream.conflicts;
 DROP TABLE upstream.messages;
 DROP TABLE upstream.message_ids;
+
 """#),
         Migration(fileName: "0002_handlers.sql", text: #"""
 -- migrate:up
@@ -256,11 +259,108 @@ COMMENT ON COLUMN upstream.dead_letters.replay_id IS 'The replay that asked for 
 COMMENT ON COLUMN upstream.dead_letters.error_group IS 'The fingerprint of last_error that groups like failures.';
 COMMENT ON COLUMN upstream.dead_letters.died_at IS 'When it gave up.';
 
+-- One batch of the receive path: new ledger rows, their bodies and their deliveries. Gives the number of new messages.
+--
+-- A function for the sake of what PostgreSQL logs: a statement that fails on a value is logged with that value (a JSON
+-- error quotes the text, a violated constraint the row), and here that would be a device's payload. Caught, it is not
+-- logged: nothing of the batch is kept, and the caller gets the SQLSTATE and the table instead. Failures that say nothing
+-- about a row are not caught. `data` comes as text, so that turning it into json happens in here too.
+--
+-- IS TRUE keeps the planner from making a join of the look-ups in fresh, whose size it can't know: a hashed subplan is
+-- right at every batch size.
+CREATE FUNCTION upstream.store_messages(
+    keys uuid[], fingerprints uuid[], times timestamptz[], senders text[], ids text[], tokens text[], devices uuid[],
+    categories text[], datas text[], raws text[], extras text[], types text[], froms text[],
+    OUT stored bigint, OUT refused_state text, OUT refused_table text, OUT refused_constraint text
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    WITH fresh AS (
+        INSERT INTO upstream.message_ids (message_key, fingerprint, received_at)
+        SELECT * FROM unnest(keys, fingerprints, times)
+        ON CONFLICT DO NOTHING
+        RETURNING message_key
+    ), body AS (
+        INSERT INTO upstream.messages (
+            message_key, received_at, sender_id, message_id, registration_token, device_key, category, data, data_raw,
+            extra, message_type, stanza_from
+        )
+        SELECT key, received_at, sender, id, token, device, category, data::json, raw, extra, type, stanza_from
+        FROM unnest(keys, times, senders, ids, tokens, devices, categories, datas, raws, extras, types, froms)
+            AS input (key, received_at, sender, id, token, device, category, data, raw, extra, type, stanza_from)
+        WHERE (key IN (SELECT message_key FROM fresh)) IS TRUE
+    ), queue AS (
+        INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+        SELECT s.handler, input.key, input.received_at, now()
+        FROM upstream.subscriptions AS s
+        JOIN unnest(keys, times, categories) AS input (key, received_at, category)
+            ON s.category = input.category OR s.category = '*'
+        WHERE (input.key IN (SELECT message_key FROM fresh)) IS TRUE
+        ON CONFLICT DO NOTHING
+    )
+    SELECT count(*) INTO stored FROM fresh;
+EXCEPTION
+    WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
+        GET STACKED DIAGNOSTICS
+            refused_state = RETURNED_SQLSTATE, refused_table = TABLE_NAME, refused_constraint = CONSTRAINT_NAME;
+END
+$$;
+COMMENT ON FUNCTION upstream.store_messages(
+    uuid[], uuid[], timestamptz[], text[], text[], text[], uuid[], text[], text[], text[], text[], text[], text[]
+) IS 'Stores the new ones of a batch of messages with their deliveries; a refused batch stores nothing and is not logged.';
+
+-- Copies of known messages with other content; like upstream.store_messages it keeps content out of PostgreSQL's log.
+-- A copy that is not later than the row has been counted before: the same call may come again.
+CREATE FUNCTION upstream.store_conflicts(
+    keys uuid[], fingerprints uuid[], times timestamptz[], senders text[], ids text[], tokens text[], devices uuid[],
+    categories text[], datas text[], raws text[], extras text[], types text[], froms text[],
+    OUT stored bigint, OUT refused_state text, OUT refused_table text, OUT refused_constraint text
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    WITH input AS (
+        SELECT *,
+            count(*) OVER copies AS seen,
+            max(at) OVER copies AS last_at,
+            row_number() OVER (copies ORDER BY at) AS place
+        FROM unnest(
+            keys, fingerprints, times, senders, ids, tokens, devices, categories, datas, raws, extras, types, froms
+        ) AS input (key, print, at, sender, id, token, device, name, data, raw, extra, type, stanza_from)
+        WINDOW copies AS (PARTITION BY key, print)
+    )
+    INSERT INTO upstream.conflicts AS known (
+        message_key, fingerprint, received_at, sender_id, message_id, registration_token, device_key, category, data,
+        data_raw, extra, message_type, stanza_from, times_seen, last_seen_at
+    )
+    SELECT key, print, at, sender, id, token, device, name, data::json, raw, extra, type, stanza_from, seen, last_at
+    FROM input WHERE place = 1
+    ORDER BY key, print
+    ON CONFLICT (message_key, fingerprint) DO UPDATE
+        SET times_seen = known.times_seen + excluded.times_seen, last_seen_at = excluded.last_seen_at
+        WHERE known.last_seen_at < excluded.last_seen_at;
+    GET DIAGNOSTICS stored = ROW_COUNT;
+EXCEPTION
+    WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
+        GET STACKED DIAGNOSTICS
+            refused_state = RETURNED_SQLSTATE, refused_table = TABLE_NAME, refused_constraint = CONSTRAINT_NAME;
+END
+$$;
+COMMENT ON FUNCTION upstream.store_conflicts(
+    uuid[], uuid[], timestamptz[], text[], text[], text[], uuid[], text[], text[], text[], text[], text[], text[]
+) IS 'Stores and counts copies of known messages with other content; refused ones are not logged.';
+
 -- migrate:down
+DROP FUNCTION upstream.store_conflicts(
+    uuid[], uuid[], timestamptz[], text[], text[], text[], uuid[], text[], text[], text[], text[], text[], text[]
+);
+DROP FUNCTION upstream.store_messages(
+    uuid[], uuid[], timestamptz[], text[], text[], text[], uuid[], text[], text[], text[], text[], text[], text[]
+);
 DROP TABLE upstream.dead_letters;
 DROP TABLE upstream.deliveries;
 DROP TABLE upstream.subscriptions;
 DROP TABLE upstream.handlers;
+
 """#),
         Migration(fileName: "0003_replays.sql", text: #"""
 -- migrate:up
@@ -314,6 +414,7 @@ COMMENT ON COLUMN upstream.replays.last_error IS 'What stopped it last.';
 
 -- migrate:down
 DROP TABLE upstream.replays;
+
 """#),
     ]
 }

@@ -51,7 +51,7 @@ private struct BatchCommit {
         let outcomes = try storeMessages(connection)
         let conflicts = plan.ordered.filter { outcomes[$0] == .conflict }
         if !conflicts.isEmpty {
-            _ = try connection.execute(StoreStatements.conflicts, encoder(conflicts).messages())
+            _ = try call(connection, StoreStatements.conflicts, encoder(conflicts).messages())
         }
         if !plan.quarantined.isEmpty { try storeQuarantine(connection) }
         return outcomes
@@ -73,16 +73,33 @@ private struct BatchCommit {
     /// Inserts what is new and tells how many that were.
     private func insert(_ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
         let parameters = encoder(plan.firsts).messages()
-        let result: PostgresResult
         do throws(PostgresError) {
-            result = try connection.execute(StoreStatements.insert, parameters)
+            return try call(connection, StoreStatements.insert, parameters)
         } catch  where error.failureClass == .missingPartition {
             for day in Set(plan.firsts.map { UTCDay(microseconds: batch[$0].receivedAt) }).sorted() {
                 _ = try Partitions.ensure(connection, from: day, to: day)
             }
-            result = try connection.execute(StoreStatements.insert, parameters)
+            return try call(connection, StoreStatements.insert, parameters)
         }
-        return Int(result.integer(0, 0) ?? 0)
+    }
+
+    /// Calls one of the functions that return what was refused instead of failing.
+    private func call(
+        _ connection: isolated PostgresConnection,
+        _ statement: PostgresStatement,
+        _ parameters: borrowing PostgresParameters
+    ) throws(PostgresError) -> Int {
+        let result = try connection.execute(statement, parameters)
+        guard let sqlState = result.text(0, 1) else { return Int(result.integer(0, 0) ?? 0) }
+        // An empty name is none.
+        func name(_ column: Int) -> String? { result.text(0, column).flatMap { $0.isEmpty ? nil : $0 } }
+        throw PostgresError(
+            sqlState: sqlState,
+            severity: "ERROR",
+            message: "PostgreSQL refused a row",
+            table: name(2),
+            constraint: name(3)
+        )
     }
 
     private func readLedger(

@@ -1,10 +1,11 @@
 package import Foundation
+import Glibc
 import Synchronization
 
 /// A private PostgreSQL server in a folder, reachable over a unix socket only.
 ///
 /// For `dev` and for tests. It ends when ``stop()`` is called and, whatever happens, when this process ends: a
-/// supervising shell waits for the end of a pipe that only this process holds open.
+/// watching shell waits for the end of a pipe that only this process holds open.
 package final class LocalCluster: Sendable {
     /// Why there is no server.
     package struct StartError: Error, Sendable, CustomStringConvertible {
@@ -40,8 +41,9 @@ package final class LocalCluster: Sendable {
     private let supervisor = Mutex<Supervisor?>(nil)
 
     private struct Supervisor {
-        let process: Process
-        let lifeline: Pipe
+        let process: ChildProcess
+        // The write end of the pipe that the watcher waits on.
+        let lifeline: Int32
     }
 
     /// Fills the folder where it is empty, and starts the server.
@@ -90,26 +92,21 @@ package final class LocalCluster: Sendable {
     /// Stops the server at once and cleanly: sessions are ended, everything is written.
     package func stop() { kill(SIGINT) }
 
-    /// Ends the server as `kill -9` of every one of its processes does.
+    /// Ends the server as `kill -9` does; its sessions break off.
     package func kill() { kill(SIGKILL) }
 
-    /// The server's own process id; nil when it does not run.
-    package var processID: Int32? {
-        guard let text = try? String(contentsOf: folder.appending(path: "data/postmaster.pid"), encoding: .utf8) else {
-            return nil
-        }
-        return text.split(separator: "\n").first.flatMap { Int32($0) }
-    }
+    /// The server's process id; nil when it was stopped.
+    package var processID: Int32? { supervisor.withLock { $0?.process.id } }
 
     private func kill(_ signal: Int32) {
         guard let running = supervisor.withLock({ $0.take() }) else { return }
-        if running.process.isRunning, let processID { _ = Glibc.kill(processID, signal) }
+        if running.process.isRunning { _ = Glibc.kill(running.process.id, signal) }
         Self.end(running)
     }
 
     private static func end(_ running: Supervisor) {
-        try? running.lifeline.fileHandleForWriting.close()
-        running.process.waitUntilExit()
+        close(running.lifeline)
+        running.process.wait()
     }
 
     // MARK: Steps
@@ -181,33 +178,33 @@ package final class LocalCluster: Sendable {
     }
 
     private func launch() throws(StartError) -> Supervisor {
-        // The shell starts the server, waits for the pipe's end, and then ends the server.
+        // The shell becomes the server and leaves a watcher behind, which ends the server at the pipe's end.
         let script = """
-            log=$1; folder=$2; temporary=$3; shift 3
-            "$@" >>"$log" 2>&1 </dev/null &
-            server=$!
-            read -r _
-            kill -INT $server 2>/dev/null
-            wait $server
-            [ "$temporary" = yes ] && ! [ -e /proc/$PPID ] && rm -rf "$folder"
-            exit 0
+            folder=$1; temporary=$2; shift 2
+            exec 3<&0
+            (
+                read -r _ <&3
+                kill -INT $$ 2>/dev/null
+                [ "$temporary" = yes ] || exit 0
+                while [ -e /proc/$PPID ] || [ -e "$folder/data/postmaster.pid" ]; do sleep 0.1; done
+                rm -rf "$folder"
+            ) >/dev/null 2>&1 &
+            exec 3<&-
+            exec "$@" >>"$folder/server.log" 2>&1 </dev/null
             """
-        let lifeline = Pipe()
-        let process = Process()
-        process.executableURL = URL(filePath: "/bin/sh")
-        process.arguments =
-            ["-c", script, "sh", logFile.path, folder.path, options.isTemporary ? "yes" : "no"]
+        var ends: [Int32] = [-1, -1]
+        guard pipe(&ends) == 0 else { throw StartError(description: "no file descriptor left for PostgreSQL") }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        let line =
+            ["/bin/sh", "-c", script, "sh", folder.path, options.isTemporary ? "yes" : "no"]
             + command("postgres", ["-D", folder.appending(path: "data").path])
-        process.standardInput = lifeline
-        process.standardOutput = FileHandle.nullDevice
-        process.standardError = FileHandle.nullDevice
-        process.currentDirectoryURL = URL(filePath: "/")
-        do {
-            try process.run()
-        } catch {
-            throw StartError(description: "can't start PostgreSQL: \(error.localizedDescription)")
+        let process = ChildProcess(line, input: ends[0])
+        close(ends[0])
+        guard let process else {
+            close(ends[1])
+            throw StartError(description: "can't start /bin/sh to run PostgreSQL")
         }
-        return Supervisor(process: process, lifeline: lifeline)
+        return Supervisor(process: process, lifeline: ends[1])
     }
 
     private func command(_ program: String, _ arguments: [String]) -> [String] {
@@ -216,16 +213,6 @@ package final class LocalCluster: Sendable {
     }
 
     private func run(_ program: String, _ arguments: [String]) -> Int32 {
-        let line = command(program, arguments)
-        let process = Process()
-        process.executableURL = URL(filePath: line[0])
-        process.arguments = Array(line.dropFirst())
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = FileHandle.nullDevice
-        process.standardError = FileHandle.nullDevice
-        process.currentDirectoryURL = URL(filePath: "/")
-        guard (try? process.run()) != nil else { return -1 }
-        process.waitUntilExit()
-        return process.terminationStatus
+        ChildProcess(command(program, arguments))?.wait() ?? -1
     }
 }

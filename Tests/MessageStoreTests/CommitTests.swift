@@ -10,10 +10,183 @@ import UpstreamKit
         let store = fixture.store()
         let batch = (1...500).map { IncomingMessage.make($0) }
         #expect(try await store.commit(batch) == Array(repeating: .stored, count: 500))
-        #expect(try await fixture.integer("SELECT count(*) FROM upstream.messages") == 500)
-        #expect(try await fixture.integer("SELECT count(*) FROM upstream.message_ids") == 500)
-        #expect(try await fixture.text("SELECT data::text FROM upstream.messages LIMIT 1") == #"{"a":1}"#)
-        #expect(try await store.commit(batch) == Array(repeating: .stored, count: 500))
-        #expect(try await fixture.integer("SELECT count(*) FROM upstream.messages") == 500)
+        #expect(try await fixture.count("messages") == 500)
+        #expect(try await fixture.count("message_ids") == 500)
+        #expect(try await fixture.count("deliveries") == 0)
+        let row = try await fixture.text(
+            """
+            SELECT concat_ws('|', sender_id, message_id, registration_token, category, data, data_raw IS NULL,
+                extra IS NULL, message_type IS NULL, stanza_from IS NULL, device_key)
+            FROM upstream.messages WHERE message_id = 'm-7'
+            """
+        )
+        #expect(
+            row
+                == #"1234567890|m-7|token-SECRET|com.example.orders|{"a":1}|t|t|t|t|00000000-0000-0007-0000-000000000007"#
+        )
+        #expect(
+            try await fixture.integer(
+                "SELECT (extract(epoch FROM received_at) * 1000000)::int8 FROM upstream.messages WHERE message_id = 'm-7'"
+            ) == batch[6].receivedAt
+        )
+    }
+
+    @Test func anEmptyBatchAsksNothingOfTheDatabase() async throws {
+        let store = MessageStore(try PostgresSettings(url: "host=/nowhere"), senders: [])
+        #expect(try await store.commit([]) == [])
+    }
+
+    /// A reply that was lost makes the pipeline commit the same batch again; the answer has to be the lost one.
+    @Test func theSameBatchAgainGivesTheSameOutcomes() async throws {
+        let fixture = try await StoreFixture()
+        let store = fixture.store()
+        let first = IncomingMessage.make(1)
+        let batch = [
+            first, first.copy(), first.copy(fingerprint: 2), .make(2), .make(3, quarantine: .duplicateKey),
+            first.copy(receivedAt: first.receivedAt + 5, fingerprint: 2),
+        ]
+        let expected: [StoreOutcome] = [.stored, .duplicate, .conflict, .stored, .quarantined, .conflict]
+        #expect(try await store.commit(batch) == expected)
+        #expect(try await store.commit(batch) == expected)
+        #expect(try await fixture.count("messages") == 2)
+        #expect(try await fixture.integer("SELECT times_seen FROM upstream.conflicts") == 2)
+        #expect(try await fixture.integer("SELECT times_seen FROM upstream.quarantine") == 1)
+    }
+
+    @Test func laterCopiesAreDuplicatesOrConflicts() async throws {
+        let fixture = try await StoreFixture()
+        let store = fixture.store()
+        let known = IncomingMessage.make(1)
+        let quarantined = IncomingMessage.make(9, quarantine: .payloadNotJSON)
+        _ = try await store.commit([known, quarantined])
+        let mixed = [
+            known.copy(), .make(2), known.copy(receivedAt: known.receivedAt + 2, fingerprint: 5),
+            quarantined.copy(),
+        ]
+        #expect(try await fixture.store().commit(mixed) == [.duplicate, .stored, .conflict, .quarantined])
+        #expect(try await fixture.count("messages") == 2)
+        #expect(try await fixture.count("conflicts") == 1)
+        #expect(try await fixture.integer("SELECT times_seen FROM upstream.quarantine") == 2)
+        #expect(
+            try await fixture.integer(
+                "SELECT (digest = sha256(stanza) AND reason = 'payload_not_json')::int FROM upstream.quarantine"
+            )
+                == 1
+        )
+    }
+
+    @Test func oddPayloadsAreStoredWhereTheyBelong() async throws {
+        let fixture = try await StoreFixture()
+        let longID = String(repeating: "é", count: 2_048)
+        let batch: [IncomingMessage] = [
+            .make(1, data: nil), .make(2, data: "null"), .make(3, data: #"{"a":"\u0000"}"#, form: .raw),
+            .make(4, data: #"{"b":1.10,  "b":1}"#), .make(5, id: longID),
+        ]
+        #expect(try await fixture.store().commit(batch) == Array(repeating: .stored, count: 5))
+        func column(_ column: String, _ id: String) async throws -> String? {
+            try await fixture.text("SELECT \(column)::text FROM upstream.messages WHERE message_id = '\(id)'")
+        }
+        #expect(try await column("data", "m-1") == nil)
+        #expect(try await column("data", "m-2") == "null")
+        #expect(try await column("data", "m-3") == nil)
+        #expect(try await column("data_raw", "m-3") == #"{"a":"\u0000"}"#)
+        #expect(try await column("data", "m-4") == #"{"b":1.10,  "b":1}"#)
+        #expect(try await column("octet_length(message_id)", longID) == "4096")
+    }
+
+    @Test func subscribedHandlersGetADeliveryEach() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.script(
+            """
+            INSERT INTO upstream.handlers (name) VALUES ('all'), ('orders'), ('other');
+            INSERT INTO upstream.subscriptions VALUES
+                ('all', '*'), ('all', 'com.example.orders'), ('orders', 'com.example.orders'), ('other', 'com.example.other')
+            """
+        )
+        let store = fixture.store()
+        let first = IncomingMessage.make(1)
+        _ = try await store.commit([first, .make(2, category: "com.example.none"), .make(3, quarantine: .duplicateKey)])
+        _ = try await store.commit([first.copy()])
+        let rows = try await fixture.text(
+            """
+            SELECT string_agg(handler || ':' || message_id, ' ' ORDER BY handler, message_id)
+            FROM upstream.deliveries JOIN upstream.messages USING (received_at, message_key)
+            """
+        )
+        #expect(rows == "all:m-1 all:m-2 orders:m-1")
+    }
+
+    /// Two workers get the same redelivered messages at once, in opposite order.
+    @Test func writersWithTheSameKeysNeitherDeadlockNorDouble() async throws {
+        let fixture = try await StoreFixture()
+        let messages = (1...400).map { IncomingMessage.make($0) }
+        let outcomes = try await withThrowingTaskGroup(of: [StoreOutcome].self) { group in
+            for writer in 0..<4 {
+                let store = fixture.store()
+                let copies = messages.map { $0.copy(receivedAt: $0.receivedAt + Int64(writer)) }
+                let batch = writer % 2 == 0 ? copies : copies.reversed()
+                group.addTask {
+                    var all: [StoreOutcome] = []
+                    for start in stride(from: 0, to: batch.count, by: 50) {
+                        all += try await store.commit(Array(batch[start..<start + 50]))
+                    }
+                    return all
+                }
+            }
+            return try await group.reduce(into: []) { $0 += $1 }
+        }
+        #expect(outcomes.count { $0 == .stored } == 400)
+        #expect(outcomes.count { $0 == .duplicate } == 1_200)
+        #expect(try await fixture.count("messages") == 400)
+    }
+
+    @Test func aMissingDayIsMadeAndBlamedOnNobody() async throws {
+        let fixture = try await StoreFixture()
+        // One microsecond before and at midnight of a day far ahead, and a day long gone.
+        let midnight = Int64(36_500) * 86_400_000_000
+        let batch: [IncomingMessage] = [
+            .make(1, receivedAt: midnight - 1), .make(2, receivedAt: midnight), .make(3, receivedAt: 0),
+        ]
+        #expect(try await fixture.store().commit(batch) == [.stored, .stored, .stored])
+        let days = try await fixture.text(
+            "SELECT string_agg(relname, ' ' ORDER BY received_at) FROM upstream.messages m JOIN pg_class c ON c.oid = m.tableoid"
+        )
+        #expect(
+            days == "messages_19700101 messages_20691206 messages_20691207"
+        )
+    }
+
+    @Test func copiesAcrossMidnightAreDuplicates() async throws {
+        let fixture = try await StoreFixture()
+        let midnight = UTCDay.today().number * 86_400_000_000
+        let message = IncomingMessage.make(1, receivedAt: midnight - 1)
+        let store = fixture.store()
+        #expect(try await store.commit([message]) == [.stored])
+        #expect(try await store.commit([message.copy(receivedAt: midnight)]) == [.duplicate])
+    }
+
+    @Test func onlyTheRefusedRowPays() async throws {
+        let fixture = try await StoreFixture()
+        let store = fixture.store()
+        // U+0000, which the codec keeps out of here.
+        let bad = IncomingMessage.make(2, id: "bad\u{0}id")
+        let error = await #expect(throws: StoreError.self) { try await store.commit([.make(1), bad, .make(3)]) }
+        #expect(error?.kind == .refused)
+        #expect(error?.sqlState == "22021")
+        #expect(try await fixture.count("messages") == 0)
+        var alone = bad
+        alone.quarantine = .databaseRefused
+        #expect(try await store.commit([alone]) == [.quarantined])
+        #expect(
+            try await fixture.text("SELECT reason FROM upstream.quarantine WHERE message_id IS NULL")
+                == "database_refused"
+        )
+    }
+
+    @Test func aCopyWithoutItsRequiredFieldsGoesToQuarantine() async throws {
+        let fixture = try await StoreFixture()
+        var message = IncomingMessage.make(1)
+        message.registrationToken = nil
+        #expect(try await fixture.store().commit([message, .make(2)]) == [.quarantined, .stored])
     }
 }

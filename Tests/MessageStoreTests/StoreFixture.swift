@@ -45,6 +45,27 @@ struct StoreFixture {
         try await admin.run { connection throws(PostgresError) in try connection.script(sql) }
     }
 
+    func count(_ table: String) async throws -> Int64? {
+        try await integer("SELECT count(*) FROM upstream.\(table)")
+    }
+
+    /// Waits for a query to give true.
+    func waitUntil(_ sql: String) async throws {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while ContinuousClock.now < deadline {
+            let holds = try await admin.run { connection throws(PostgresError) in
+                try connection.query(sql).bool(0, 0) ?? false
+            }
+            if holds { return }
+            await Task.yield()
+        }
+        throw WaitedTooLong(condition: sql)
+    }
+
+    struct WaitedTooLong: Error {
+        var condition: String
+    }
+
     func integer(_ sql: String) async throws -> Int64? {
         try await admin.run { connection throws(PostgresError) in try connection.query(sql).integer(0, 0) }
     }
@@ -55,6 +76,14 @@ struct StoreFixture {
 }
 
 extension IncomingMessage {
+    /// The same message as another delivered copy.
+    func copy(receivedAt: Int64? = nil, fingerprint: UInt64? = nil) -> IncomingMessage {
+        var copy = self
+        copy.receivedAt = receivedAt ?? self.receivedAt + 1
+        if let fingerprint { copy.fingerprint = Digest128(high: 0, low: fingerprint) }
+        return copy
+    }
+
     /// A copy as the codec makes it: one block of bytes and spans into it.
     static func make(
         _ number: UInt64,

@@ -1,0 +1,127 @@
+import Foundation
+import MessageStore
+import Postgres
+import Testing
+
+@Suite struct MigratorTests {
+    private static let everything = """
+        SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
+            SELECT format('%s.%s %s %s %s', table_name, column_name, data_type, is_nullable, column_default) AS line
+            FROM information_schema.columns WHERE table_schema = 'upstream'
+            UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'upstream'
+            UNION ALL SELECT oid::regprocedure || ' ' || prosrc FROM pg_proc WHERE pronamespace = 'upstream'::regnamespace
+        ) AS lines
+        """
+
+    @Test func upDownUp() async throws {
+        let fixture = try await StoreFixture(migrated: false)
+        let migrator = Migrator()
+        #expect(try await migrator.state(fixture.admin) == .missing)
+        let versions = Migration.embedded.map(\.version)
+        #expect(try await migrator.up(fixture.admin) == versions)
+        #expect(try await migrator.up(fixture.admin) == [])
+        #expect(try await migrator.state(fixture.admin) == .current)
+        let before = try await fixture.text(Self.everything)
+        #expect(try await migrator.down(fixture.admin) == [versions[versions.count - 1]])
+        #expect(try await migrator.state(fixture.admin) == .older(pending: [versions[versions.count - 1]]))
+        #expect(try await migrator.down(fixture.admin, all: true) == versions.dropLast().reversed())
+        #expect(try await migrator.state(fixture.admin) == .missing)
+        #expect(try await migrator.status(fixture.admin).allSatisfy { $0.appliedAt == nil })
+        #expect(
+            try await fixture.integer(
+                "SELECT count(*) FROM pg_class WHERE relnamespace = 'upstream'::regnamespace AND relkind IN ('r', 'p')"
+            )
+                == 1
+        )
+        _ = try await migrator.up(fixture.admin)
+        #expect(try await fixture.text(Self.everything) == before)
+    }
+
+    @Test func partitionsReachFromYesterdayToAWeekAhead() async throws {
+        let fixture = try await StoreFixture()
+        let today = UTCDay.today()
+        #expect(
+            try await fixture.integer(
+                "SELECT count(*) FROM pg_inherits WHERE inhparent = 'upstream.messages'::regclass"
+            )
+                == 9
+        )
+        let made = try await fixture.admin.run { connection throws(PostgresError) in
+            try Partitions.ensure(connection, around: UTCDay(number: today.number + 1))
+        }
+        #expect(made == 1)
+    }
+
+    @Test func twoMigratorsAtOnceDoTheWorkOnce() async throws {
+        let fixture = try await StoreFixture(migrated: false)
+        let other = try await PostgresConnection.open(fixture.settings)
+        async let left = Migrator().up(fixture.admin)
+        async let right = Migrator().up(other)
+        let done = try await left + right
+        #expect(done.sorted() == Migration.embedded.map(\.version))
+    }
+
+    @Test func anEditedANewerAndABrokenStepAreRefused() async throws {
+        let fixture = try await StoreFixture(migrated: false)
+        let one = Migration(
+            fileName: "01_one.sql",
+            text: "-- migrate:up\nCREATE TABLE upstream.a ();\n-- migrate:down\nDROP TABLE upstream.a;"
+        )
+        let two = Migration(
+            fileName: "02_two.sql",
+            text: "-- migrate:up\nCREATE TABLE upstream.b (); SELECT 1/0;\n-- migrate:down\n"
+        )
+        #expect(one.version == "01" && one.name == "one")
+        _ = try await Migrator([one]).up(fixture.admin)
+        // The broken step leaves nothing behind.
+        await #expect(throws: MigrationError.self) { try await Migrator([one, two]).up(fixture.admin) }
+        #expect(try await fixture.text("SELECT to_regclass('upstream.b')::text") == nil)
+        let edited = Migration(fileName: "01_one.sql", text: "-- migrate:up\n-- migrate:down\n")
+        #expect(try await Migrator([edited]).state(fixture.admin) == .edited(version: "01"))
+        await #expect(throws: MigrationError.self) { try await Migrator([edited]).up(fixture.admin) }
+        await #expect(throws: MigrationError.self) { try await Migrator([edited]).down(fixture.admin) }
+        #expect(try await Migrator([]).state(fixture.admin) == .newer(unknown: ["01"]))
+        await #expect(throws: MigrationError.self) { try await Migrator([]).up(fixture.admin) }
+    }
+
+    @Test func everyTableAndColumnHasAComment() async throws {
+        let fixture = try await StoreFixture()
+        let bare = try await fixture.text(
+            """
+            SELECT string_agg(c.relname || '.' || coalesce(a.attname, '*'), ' ')
+            FROM pg_class c
+            CROSS JOIN LATERAL (
+                SELECT 0 AS attnum, NULL::name AS attname
+                UNION ALL SELECT attnum, attname FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0
+            ) AS a
+            WHERE c.relnamespace = 'upstream'::regnamespace AND c.relkind IN ('r', 'p')
+                AND col_description(c.oid, a.attnum) IS NULL AND obj_description(c.oid, 'pg_class') IS NULL
+                OR c.relnamespace = 'upstream'::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0
+                AND col_description(c.oid, a.attnum) IS NULL
+            """
+        )
+        #expect(bare == nil)
+    }
+
+    @Test func theEmbeddedStepsAreTheFiles() throws {
+        var root = URL(filePath: #filePath)
+        for _ in 0..<3 { root.deleteLastPathComponent() }
+        let folder = root.appending(path: "migrations")
+        let names = try FileManager.default.contentsOfDirectory(atPath: folder.path).filter { $0.hasSuffix(".sql") }
+            .sorted()
+        let files = try names.map {
+            Migration(fileName: $0, text: try String(contentsOf: folder.appending(path: $0), encoding: .utf8))
+        }
+        let isSame = files == Migration.embedded
+        #expect(isSame, "run scripts/embed-migrations")
+    }
+
+    @Test func healthTellsASchemaAndAReadOnlyServer() async throws {
+        let fixture = try await StoreFixture(migrated: false)
+        #expect(try await StoreHealth.check(fixture.admin) == .schema(.missing))
+        _ = try await Migrator().up(fixture.admin)
+        #expect(try await StoreHealth.check(fixture.admin) == .ready)
+        try await fixture.script("SET default_transaction_read_only = on")
+        #expect(try await StoreHealth.check(fixture.admin) == .readOnly)
+    }
+}

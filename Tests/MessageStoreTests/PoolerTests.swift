@@ -1,0 +1,99 @@
+import Foundation
+import MessageStore
+import Pipeline
+import Postgres
+import Testing
+import UpstreamKit
+
+/// Debian's pgbouncer in transaction mode, in front of the shared cluster.
+@Suite struct PoolerTests {
+    @Test func everythingWorksThroughPgbouncer() async throws {
+        let fixture = try await StoreFixture(migrated: false)
+        let pooler = try Pgbouncer(before: SharedCluster.cluster)
+        defer { pooler.stop() }
+        let url = fixture.url.replacingOccurrences(
+            of: SharedCluster.cluster.socketFolder.path,
+            with: pooler.folder.path
+        )
+        let settings = try PostgresSettings(url: url + "&port=6432")
+        let connection = try await pooler.connect(settings)
+        #expect(await connection.isPooled)
+        #expect(await fixture.admin.isPooled == false)
+        _ = try await Migrator().up(connection)
+        #expect(try await StoreHealth.check(connection) == .ready)
+        // Two writers share the one server session that the pooler keeps.
+        let (left, right) = (
+            MessageStore(settings, senders: StoreFixture.senders), MessageStore(settings, senders: StoreFixture.senders)
+        )
+        for round in 0..<20 as Range<UInt64> {
+            async let one = left.commit((0..<10).map { IncomingMessage.make(round * 100 + $0 + 1) })
+            async let two = right.commit((0..<10).map { IncomingMessage.make(round * 100 + $0 + 51) })
+            #expect(try await one + two == Array(repeating: .stored, count: 20))
+        }
+        #expect(try await fixture.count("messages") == 400)
+        let known = IncomingMessage.make(1)
+        #expect(try await left.commit([known, known.copy(fingerprint: 4)]) == [.duplicate, .conflict])
+        // Nothing of ours stays behind in the session that others get.
+        let leftBehind = try await connection.run { connection throws(PostgresError) in
+            try connection.query("SELECT count(*) FROM pg_prepared_statements").integer(0, 0)
+        }
+        #expect(leftBehind == 0)
+    }
+}
+
+/// A pgbouncer on a unix socket; ends with the test.
+private struct Pgbouncer {
+    let folder: URL
+    private let process = Process()
+
+    init(before cluster: LocalCluster) throws {
+        folder = URL(filePath: "/tmp/upstream-pgbouncer-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        let configuration = """
+            [databases]
+            * = host=\(cluster.socketFolder.path)
+            [pgbouncer]
+            listen_addr =
+            unix_socket_dir = \(folder.path)
+            listen_port = 6432
+            pool_mode = transaction
+            default_pool_size = 1
+            auth_type = any
+            logfile = \(folder.path)/log
+            """
+        let file = folder.appending(path: "ini")
+        try configuration.replacingOccurrences(of: "* = host", with: "* = user=upstream host")
+            .write(to: file, atomically: true, encoding: .utf8)
+        let line = ["/usr/sbin/pgbouncer", file.path]
+        if getuid() == 0, let user = getpwnam("postgres") {
+            chown(folder.path, user.pointee.pw_uid, user.pointee.pw_gid)
+            process.executableURL = URL(filePath: "/usr/bin/setpriv")
+            process.arguments = ["--reuid=postgres", "--regid=postgres", "--clear-groups"] + line
+        } else {
+            process.executableURL = URL(filePath: line[0])
+            process.arguments = Array(line.dropFirst())
+        }
+        process.standardOutput = FileHandle.nullDevice
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+    }
+
+    /// Connects as soon as the pooler listens.
+    func connect(_ settings: PostgresSettings) async throws -> PostgresConnection {
+        let deadline = ContinuousClock.now + .seconds(10)
+        while true {
+            do {
+                return try await PostgresConnection.open(settings)
+            } catch {
+                guard ContinuousClock.now < deadline, process.isRunning else { throw error }
+            }
+        }
+    }
+
+    func stop() {
+        // Not SIGTERM: Foundation starts its children with most signals blocked.
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+        try? FileManager.default.removeItem(at: folder)
+    }
+}

@@ -1,0 +1,97 @@
+import Testing
+
+@testable import Postgres
+
+@Suite struct PureTests {
+    /// contract.md G5 and architecture.md decision 4: which failures wait and which blame a row.
+    @Test(arguments: [
+        ("08006", PostgresError.Class.connection, true), ("53100", .resources, true), ("53300", .resources, true),
+        ("57P01", .intervention, true), ("57P03", .intervention, true), ("57014", .timeout, true),
+        ("58030", .system, true), ("XX000", .system, true), ("25006", .readOnly, true), ("40P01", .rollback, true),
+        ("40001", .rollback, true), ("55P03", .lock, true), ("42501", .permission, true), ("42P01", .schema, true),
+        ("26000", .schema, true), ("28P01", .authentication, true), ("3D000", .authentication, true),
+        ("25P03", .timeout, true), ("F0000", .other, true), ("??", .other, true), ("", .other, true),
+        ("22021", .data, false), ("22P02", .data, false), ("23505", .constraint, false), ("54000", .limit, false),
+    ])
+    func statesAreClassified(sqlState: String, failureClass: PostgresError.Class, isEnvironment: Bool) {
+        let error = PostgresError(sqlState: sqlState, severity: "ERROR", message: "m", table: nil, constraint: "c")
+        #expect(error.failureClass == failureClass)
+        #expect(error.isEnvironment == isEnvironment)
+    }
+
+    @Test func aCheckViolationWithoutAConstraintIsAMissingPartition() {
+        #expect(PostgresError.classify("23514", hasConstraint: false) == .missingPartition)
+        #expect(PostgresError.classify("23514", hasConstraint: true) == .constraint)
+    }
+
+    @Test func dataErrorsDoNotRepeatTheValue() {
+        let error = PostgresError(
+            sqlState: "22P02",
+            severity: "ERROR",
+            message: "invalid input syntax for type integer: \"SECRET\"",
+            table: nil,
+            constraint: nil
+        )
+        #expect(!"\(error)".contains("SECRET"))
+        #expect("\(error)".contains("invalid input syntax"))
+    }
+
+    @Test(arguments: [
+        "postgresql://me:SECRET@db.example:5433/up?connect_timeout=3", "host=db.example user=me password=SECRET",
+    ])
+    func settingsNeverShowThePassword(url: String) throws {
+        let settings = try PostgresSettings(url: url)
+        #expect(settings.description.contains("me@db.example"))
+        #expect(!settings.description.contains("SECRET"))
+    }
+
+    @Test(arguments: ["postgresql://me:SECRET@[oops", "password=SECRET host", "user=me password='SECRET"])
+    func aMalformedURLIsNamedWithoutItsPassword(url: String) {
+        let error = #expect(throws: PostgresError.self) { try PostgresSettings(url: url) }
+        #expect(error.map { !"\($0)".contains("SECRET") && "\($0)".contains("database.url") } ?? false)
+    }
+
+    @Test func severalHostsAskForTheOneThatTakesWrites() throws {
+        func attributes(_ url: String) throws -> String? {
+            try PostgresSettings(url: url).connectionParameters.last { $0.0 == "target_session_attrs" }?.1
+        }
+        #expect(try attributes("postgresql://a,b/up") == "read-write")
+        #expect(try attributes("postgresql://a/up") == nil)
+    }
+
+    @Test func backOffDoublesUpToItsLimitAndStartsAgain() {
+        struct Highest: RandomNumberGenerator {
+            func next() -> UInt64 { .max }
+        }
+        var highest = Highest()
+        var backoff = ReconnectBackoff()
+        let waits = (0..<8).map { _ in backoff.failed(using: &highest) }
+        #expect(waits == [250, 500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000])
+        backoff.succeeded()
+        #expect(backoff.failed(using: &highest) == 250)
+        for _ in 0..<5_000 { #expect(backoff.failed(using: &highest) <= 10_000) }
+    }
+
+    /// Waiting, cancelling and cancelled, each before and after its deadline.
+    @Test func patienceCancelsOnceAndThenGivesUp() throws {
+        var settings = try PostgresSettings(url: "")
+        settings.statementTimeout = 1_000
+        settings.cancelGrace = 500
+        let clock = Clock()
+        var patience = Patience(settings) { clock.now }
+        #expect(patience.next(isCancelled: false) == .wait)
+        #expect(patience.milliseconds == 2_000)
+        clock.now = 2_000
+        #expect(patience.next(isCancelled: false) == .cancel)
+        #expect(patience.next(isCancelled: true) == .wait)
+        #expect(patience.milliseconds == 500)
+        clock.now = 2_500
+        #expect(patience.next(isCancelled: false) == .giveUp)
+        var cancelled = Patience(settings) { clock.now }
+        #expect(cancelled.next(isCancelled: true) == .cancel)
+    }
+
+    private final class Clock {
+        var now: Int64 = 0
+    }
+}

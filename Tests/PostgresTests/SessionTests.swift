@@ -1,0 +1,133 @@
+import Foundation
+import Postgres
+import Testing
+
+enum SharedCluster {
+    static let cluster: LocalCluster = {
+        var options = LocalCluster.Options()
+        options.fsync = false
+        options.isTemporary = true
+        do {
+            return try LocalCluster.start(in: URL(filePath: "/tmp/upstream-postgres-tests-\(getpid())"), options)
+        } catch {
+            fatalError("\(error)")
+        }
+    }()
+
+    static func open(_ change: (inout PostgresSettings) -> Void = { _ in }) async throws -> PostgresConnection {
+        var settings = try PostgresSettings(url: cluster.url)
+        change(&settings)
+        return try await PostgresConnection.open(settings)
+    }
+}
+
+@Suite struct SessionTests {
+    @Test func valuesAndArraysComeBackAsTheyWent() async throws {
+        let connection = try await SharedCluster.open()
+        try await connection.run { connection throws(PostgresError) in
+            var parameters = PostgresParameters(capacity: 1)
+            parameters.append("é\u{1F600}")
+            parameters.append(-5 as Int64)
+            parameters.append(true)
+            parameters.append(uuidHigh: 1, low: .max)
+            parameters.append(timestamp: 1_700_000_000_123_456)
+            parameters.appendNull(.text)
+            parameters.beginArray(of: .text, count: 3)
+            [UInt8]("a{},\"\\".utf8).withUnsafeBytes { parameters.element($0) }
+            parameters.nullElement()
+            parameters.element(UnsafeRawBufferPointer(start: nil, count: 0))
+            parameters.endArray()
+            parameters.beginArray(of: .bytea, count: 0)
+            parameters.endArray()
+            let result = try connection.query(
+                "SELECT $1, $2, $3, $4, $5, $6, $7[1], $7[2], $7[3], cardinality($8)",
+                parameters
+            )
+            #expect(result.text(0, 0) == "é\u{1F600}")
+            #expect(result.integer(0, 1) == -5)
+            #expect(result.bool(0, 2) == true)
+            #expect(result.uuid(0, 3)?.high == 1 && result.uuid(0, 3)?.low == .max)
+            #expect(result.timestamp(0, 4) == 1_700_000_000_123_456)
+            #expect(result.isNull(0, 5) && result.text(0, 5) == nil)
+            #expect(result.text(0, 6) == "a{},\"\\")
+            #expect(result.isNull(0, 7))
+            #expect(result.text(0, 8) == "")
+            #expect(result.integer(0, 9) == 0)
+        }
+    }
+
+    @Test func aTransactionIsAllOrNothing() async throws {
+        let connection = try await SharedCluster.open()
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.run { connection throws(PostgresError) in
+                try connection.script("CREATE TABLE whole (a int)")
+                try connection.transaction { connection throws(PostgresError) in
+                    try connection.script("INSERT INTO whole VALUES (1)")
+                    try connection.script("SELECT 1 / 0")
+                }
+            }
+        }
+        #expect(error?.sqlState == "22012")
+        let count = try await connection.run { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) in
+                try connection.script("INSERT INTO whole VALUES (2)")
+            }
+            return try connection.query("SELECT count(*) FROM whole").integer(0, 0)
+        }
+        #expect(count == 1)
+    }
+
+    @Test func preparedStatementsSurviveTheirLoss() async throws {
+        let connection = try await SharedCluster.open()
+        let statement = PostgresStatement("SELECT 42 AS answer")
+        try await connection.run { connection throws(PostgresError) in
+            for _ in 0..<3 { #expect(try connection.execute(statement, PostgresParameters()).integer(0, 0) == 42) }
+            try connection.script("DEALLOCATE ALL")
+            #expect(try connection.execute(statement, PostgresParameters()).integer(0, 0) == 42)
+            #expect(try connection.execute(statement, PostgresParameters()).integer(0, 0) == 42)
+        }
+    }
+
+    @Test func ourOwnDeadlineEndsAStatementThatTheServersDoesNot() async throws {
+        let connection = try await SharedCluster.open { $0.statementTimeout = 100 }
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.run { connection throws(PostgresError) in
+                try connection.script("SET statement_timeout = 0")
+                try connection.script("SELECT pg_sleep(60)")
+            }
+        }
+        #expect(error?.sqlState == "57014")
+        #expect(await connection.isOpen)
+    }
+
+    @Test func aKilledSessionIsAConnectionErrorAndTheClientComesBack() async throws {
+        let client = PostgresClient(try PostgresSettings(url: SharedCluster.cluster.url))
+        let error = await #expect(throws: PostgresError.self) {
+            try await client.run { connection throws(PostgresError) in
+                try connection.script("SELECT pg_terminate_backend(pg_backend_pid())")
+            }
+        }
+        #expect(error?.isEnvironment == true && error?.endsSession == true)
+        let one = try await client.run { connection throws(PostgresError) in
+            try connection.query("SELECT 1").integer(0, 0)
+        }
+        #expect(one == 1)
+    }
+
+    @Test func aDatabaseInAnotherEncodingIsRefusedWithTheRemedy() async throws {
+        let connection = try await SharedCluster.open()
+        try await connection.run { connection throws(PostgresError) in
+            try connection.script("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        }
+        let url = SharedCluster.cluster.url.replacingOccurrences(of: "/upstream?", with: "/latin?")
+        let settings = try PostgresSettings(url: url)
+        let error = await #expect(throws: PostgresError.self) { try await PostgresConnection.open(settings) }
+        #expect(error.map { "\($0)".contains("LATIN1") && "\($0)".contains("UTF8") } ?? false)
+    }
+
+    @Test func nobodyThereIsAConnectionError() async throws {
+        let settings = try PostgresSettings(url: "host=/nowhere dbname=x")
+        let error = await #expect(throws: PostgresError.self) { try await PostgresConnection.open(settings) }
+        #expect(error?.failureClass == .connection)
+    }
+}
