@@ -1,0 +1,146 @@
+// A libFuzzer target over the JSON scanner, the codec and the ack encoder, built from their sources as one module.
+//
+// Properties: no input crashes; every span lies inside its text; the top-level members' spans are themselves JSON, with the
+// same verdict on castability; the scanner's result does not depend on what it scanned before; and the ack of whatever can
+// be acked is well-formed XML around JSON that names the same id and token, by the texts of both.
+
+/// Ends the process, which libFuzzer reports with the input.
+private func require(_ condition: Bool, _ what: StaticString) {
+    if !condition { fatalError("\(what)") }
+}
+
+nonisolated(unsafe) private var reused = JSONScanner()
+nonisolated(unsafe) private var codec: UpstreamCodec = {
+    var configuration = CodecConfiguration(sender: 0, senderID: "1", domain: "example.com")
+    configuration.dialect = .xmpp
+    return UpstreamCodec(configuration: configuration)
+}()
+
+private func scan(_ text: UnsafeBufferPointer<UInt8>, with scanner: inout JSONScanner) -> JSONKind? {
+    do throws(JSONSyntaxError) {
+        return try scanner.scan(text)
+    } catch {
+        require(error.offset >= 0 && error.offset <= text.count, "a fault's offset outside of the text")
+        return nil
+    }
+}
+
+private func isInside(_ span: ByteSpan, _ count: Int) -> Bool { Int(span.start) + Int(span.count) <= count }
+
+private func checkMembers(_ text: UnsafeBufferPointer<UInt8>, _ scanner: JSONScanner) {
+    var inner = JSONScanner()
+    for member in scanner.members.prefix(64) {
+        require(isInside(member.key, text.count) && isInside(member.value, text.count), "a span outside of the text")
+        let value = UnsafeBufferPointer(rebasing: text[member.value.range])
+        require(scan(value, with: &inner) == member.kind, "a member's value is no JSON by itself")
+        // Wrapped as the only member again: the same traits.
+        let wrapped = Array("{\"x\":".utf8) + value + Array("}".utf8)
+        wrapped.withUnsafeBufferPointer { wrapped in
+            require(scan(wrapped, with: &inner) == .object, "a member's value is refused elsewhere")
+            require(inner.members.first?.traits == member.traits, "another verdict on the same value")
+        }
+        guard member.kind == .string else { continue }
+        let literal = UnsafeBufferPointer(rebasing: text[member.body.range])
+        var room = [UInt8](repeating: 0, count: literal.count + 1)
+        let count = room.withUnsafeMutableBufferPointer { JSONText.unescape(literal, into: $0.baseAddress!) }
+        require(count <= literal.count, "a text longer than its literal")
+        let valid = String(validating: room[..<count], as: UTF8.self) != nil
+        require(valid == member.traits.isDisjoint(with: .unstorable), "storable and not UTF-8, or the reverse")
+    }
+}
+
+private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
+    let stanza = Stanza.fuzzed(payload: text)
+    guard case .message(let message) = codec.decode(stanza, receivedAt: 1, parsedAt: 1) else { return }
+    let spans = [
+        message.messageID, message.registrationToken, message.category, message.data, message.extra,
+        message.messageType, message.stanzaFrom, message.ackMessageID, message.ackTo, message.stanza,
+    ]
+    for case .some(let span) in spans { require(isInside(span, message.bytes.count), "a span outside of the bytes") }
+    require((message.kind == .malformed) == (message.ackMessageID == nil), "an ack without an id, or the reverse")
+    var ack: [UInt8] = []
+    let encoder = AckEncoder(dialect: .ccs)
+    encoder.encode(message, into: &ack)
+    require(ack.count == encoder.size(of: message), "a size other than announced")
+    if let extra = message.extra {
+        var inner = JSONScanner()
+        let kind = message.bytes[extra.range].withContiguousStorageIfAvailable { scan($0, with: &inner) }
+        require(kind == .some(.object), "extra is no JSON object")
+    }
+    guard let id = message.ackMessageID, let token = message.ackTo else {
+        require(ack.isEmpty, "an ack for what is not acked")
+        return
+    }
+    let head = Array("<message id=\"\"><gcm xmlns=\"google:mobile:data\">".utf8)
+    let tail = Array("</gcm></message>".utf8)
+    require(ack.starts(with: head) && ack.suffix(tail.count).elementsEqual(tail), "an ack of another form")
+    let payload = Array(ack[head.count..<ack.count - tail.count])
+    for byte in payload { require(byte >= 0x20 && byte < 0x7f && !"<>&'".utf8.contains(byte), "markup in an ack") }
+    payload.withUnsafeBufferPointer { payload in
+        var inner = JSONScanner()
+        require(scan(payload, with: &inner) == .object && inner.members.count == 3, "an ack that is no JSON")
+        func unescaped(_ literal: some Collection<UInt8>) -> [UInt8] {
+            let literal = Array(literal)
+            return [UInt8](unsafeUninitializedCapacity: literal.count + 1) { room, count in
+                count = literal.withUnsafeBufferPointer { JSONText.unescape($0, into: room.baseAddress!) }
+            }
+        }
+        require(unescaped(payload[inner.members[0].body.range]) == unescaped(message.bytes[token.range]), "another to")
+        require(unescaped(payload[inner.members[1].body.range]) == unescaped(message.bytes[id.range]), "another id")
+    }
+}
+
+extension Stanza {
+    /// A trusted message with this payload.
+    fileprivate static func fuzzed(payload: UnsafeBufferPointer<UInt8>) -> Stanza {
+        let stanza = Stanza()
+        func store(_ text: some Sequence<UInt8>) -> Range<Int> {
+            let start = stanza.bytes.count
+            stanza.bytes.append(contentsOf: text)
+            return start..<stanza.bytes.count
+        }
+        let name = store("message".utf8)
+        let namespace = store("jabber:client".utf8)
+        let inner = store("gcm".utf8)
+        let innerNamespace = store("google:mobile:data".utf8)
+        let text = store(payload)
+        stanza.raw = Array("<message/>".utf8)
+        stanza.elements = [
+            Element(
+                depth: 0,
+                parent: -1,
+                name: name,
+                namespace: namespace,
+                attributes: 0..<0,
+                text: 0..<0,
+                end: 2
+            ),
+            Element(
+                depth: 1,
+                parent: 0,
+                name: inner,
+                namespace: innerNamespace,
+                attributes: 0..<0,
+                text: text,
+                end: 2
+            ),
+        ]
+        return stanza
+    }
+}
+
+/// The entry point that libFuzzer calls.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func fuzzJSON(_ data: UnsafePointer<UInt8>, _ count: Int) -> CInt {
+    let text = UnsafeBufferPointer(start: data, count: count)
+    var fresh = JSONScanner()
+    let first = scan(text, with: &fresh)
+    let again = scan(text, with: &reused)
+    require(first == again && fresh.members == reused.members, "the result depends on what was scanned before")
+    if first != nil {
+        require(String(validating: text, as: UTF8.self) != nil, "accepted what is not UTF-8")
+        checkMembers(text, fresh)
+    }
+    checkEnvelope(text)
+    return 0
+}

@@ -1,0 +1,132 @@
+import Testing
+import UpstreamKit
+import XMLWire
+
+@testable import XMPP
+
+/// Acks, as foreign parsers read them.
+@Suite struct AckEncoderTests {
+    private static let program = """
+        import json, sys, xml.etree.ElementTree as tree
+        for line in sys.stdin:
+            wanted_id, wanted_to, ack = (bytes.fromhex(part) for part in line.rstrip('\\n').split(' '))
+            assert all(0x20 <= byte < 0x7f for byte in ack), 'not ASCII'
+            message = tree.fromstring(ack)
+            assert message.tag == 'message' and len(message) == 1 and message.attrib == {'id': ''}
+            gcm = message[0]
+            assert gcm.tag == '{google:mobile:data}gcm' and len(gcm) == 0 and not gcm.attrib
+            value = json.loads(gcm.text)
+            literal = lambda body: json.loads(b'"' + body + b'"')
+            right = {'to': literal(wanted_to), 'message_id': literal(wanted_id), 'message_type': 'ack'}
+            print('yes' if value == right and list(value) == list(right) else 'no')
+        """
+
+    private func ack(id: String, from: String, dialect: Dialect = .ccs) throws -> [UInt8] {
+        let json = #"{"message_id":"\#(id)","from":"\#(from)","category":"c"}"#
+        guard case .message(let message) = try decode(rawEnvelope(Array(json.utf8)), dialect: dialect) else {
+            throw Unexpected("no message")
+        }
+        return encode(message, dialect: dialect)
+    }
+
+    private func encode(_ message: IncomingMessage, dialect: Dialect = .ccs) -> [UInt8] {
+        let encoder = AckEncoder(dialect: dialect)
+        var output = Array("before".utf8)
+        encoder.encode(message, into: &output)
+        #expect(output.starts(with: Array("before".utf8)))
+        #expect(output.count - 6 == encoder.size(of: message))
+        return Array(output.dropFirst(6))
+    }
+
+    @Test func theFormIsTheProtocols() throws {
+        let text = String(decoding: try ack(id: "000001", from: "tok:en"), as: UTF8.self)
+        #expect(
+            text
+                == #"<message id=""><gcm xmlns="google:mobile:data">{"to":"tok:en","message_id":"000001","message_type":"ack"}</gcm></message>"#
+        )
+    }
+
+    @Test func idsThatTryToBreakOutDoNot() throws {
+        let nasty = [
+            "</gcm></message>", "]]>", "<!--", "&lt;", "&amp;quot;", "'", "\\\"", "\\\\", "\\/", "\\\\\\\"", "a'b\\\"c",
+            "\\u003c/gcm>", "\\u0000", "\\ud800", "\\udfff\\ud800", "\\ud83d\\ude00", "\u{7f}", "\u{80}", "\u{202e}abc",
+            "\u{fffe}", "\u{ffff}", "\u{10ffff}", "\u{2028}", "é", "e\u{301}", "😀", "\\n\\t\\r\\b\\f", "a b", "<&>'",
+            "1234567<", "12345678<", "1234567é", "😀😀😀😀<", String(repeating: "é<", count: 1_000), "{\\\"to\\\":1}",
+            "%3C", "<![CDATA[", "\u{feff}", "</stream:stream>",
+        ]
+        var lines: [String] = []
+        for id in nasty {
+            for from in ["t", id] {
+                let bytes = try ack(id: id, from: from)
+                lines.append([Array(id.utf8), Array(from.utf8), bytes].map(hex).joined(separator: " "))
+            }
+        }
+        let verdicts = try python(AckEncoderTests.program, lines)
+        #expect(verdicts.count == lines.count)
+        for (line, verdict) in zip(lines, verdicts) { #expect(verdict == "yes", "\(line)") }
+    }
+
+    /// Every scalar that can stand raw in a JSON string, and every UTF-16 unit as an escape.
+    ///
+    /// Of the 272 blocks of scalars, the one that ends in surrogates is sent with the next.
+    @Test func everyCharacterSurvivesForeignParsers() throws {
+        var lines: [String] = []
+        func add(_ id: String) throws {
+            let bytes = try ack(id: id, from: "t")
+            lines.append([Array(id.utf8), Array("t".utf8), bytes].map(hex).joined(separator: " "))
+        }
+        var id = ""
+        for value in UInt32(0x20)...0x10ffff {
+            guard let scalar = Unicode.Scalar(value), scalar != "\"", scalar != "\\" else { continue }
+            id.unicodeScalars.append(scalar)
+            if value % 4_096 == 4_095 {
+                try add(id)
+                id = ""
+            }
+        }
+        for start in stride(from: 0, to: 0x10000, by: 4_096) {
+            let units = (start..<start + 4_096).map { unit in
+                let digits = String(unit, radix: 16)
+                return "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            }
+            try add(units.joined())
+        }
+        let verdicts = try python(AckEncoderTests.program, lines)
+        #expect(verdicts.count == 271 + 16)
+        #expect(verdicts.allSatisfy { $0 == "yes" })
+    }
+
+    @Test func malformedCopiesAreNotAcked() throws {
+        for json in [#"{"message_id":"1"}"#, "[]", #"{"message_id":"1","from":"t","from":"t"}"#] {
+            #expect(encode(try decodeMessage(json)).isEmpty)
+        }
+    }
+
+    @Test func quarantinedCopiesAreAckedWithTheIDAsItCame() throws {
+        let message = try decodeMessage(#"{"message_id":"a\uD800","from":"t","category":"c"}"#)
+        #expect(String(decoding: encode(message), as: UTF8.self).contains(#""message_id":"a\uD800""#))
+    }
+
+    @Test func aStandardServersAckIsAddressed() throws {
+        let sender = "o'<&>\"brien@gcm.googleapis.com/a\nb"
+        var codec = UpstreamCodec(
+            configuration: CodecConfiguration(
+                sender: 0,
+                senderID: "1",
+                domain: "fcm.test",
+                dialect: .xmpp,
+                trustedFrom: [sender]
+            )
+        )
+        let source = try envelope(
+            #"{"message_id":"1","from":"t","category":"c"}"#,
+            attributes: "from='\(escaped(sender.utf8))'"
+        )
+        guard case .message(let message) = codec.decode(source, receivedAt: 0, parsedAt: 0) else {
+            throw Unexpected("untrusted: \(source.attribute("from", of: 0).map { source.string($0) } ?? "")")
+        }
+        let ack = try stanza(String(decoding: encode(message, dialect: .xmpp), as: UTF8.self))
+        #expect(ack.attribute("to", of: 0).map { ack.string($0) } == sender)
+        #expect(!String(decoding: encode(message, dialect: .ccs), as: UTF8.self).contains("brien"))
+    }
+}

@@ -1,0 +1,361 @@
+import Testing
+import XMLWire
+
+@testable import XMPP
+
+/// Negotiations as conversations, and every state with every event.
+@Suite struct NegotiationTests {
+    private static let secret = "AIza-secret"
+
+    private static func configuration(
+        _ mode: NegotiationConfiguration.TLSMode = .direct,
+        _ dialect: Dialect = .ccs,
+        resource: String? = nil
+    ) -> NegotiationConfiguration {
+        NegotiationConfiguration(
+            domain: "fcm.googleapis.com",
+            localpart: "1234567890",
+            credentials: SASLCredentials(
+                username: "1234567890@fcm.googleapis.com",
+                secret: Secret(Array(secret.utf8))
+            ),
+            tlsMode: mode,
+            dialect: dialect,
+            resource: resource,
+            idPrefix: "r4nd"
+        )
+    }
+
+    // What servers say.
+    private static let opening =
+        "<stream:stream from='gcm.googleapis.com' version='1.0' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>"
+    private static let mechanisms =
+        "<stream:features><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><mechanism>X-OAUTH2</mechanism><mechanism>PLAIN</mechanism></mechanisms></stream:features>"
+    private static let startTLS =
+        "<stream:features><starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'><required/></starttls><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><mechanism>PLAIN</mechanism></mechanisms></stream:features>"
+    private static let proceed = "<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"
+    private static let success = "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>"
+    private static let bindOffer =
+        "<str:features xmlns:str='http://etherx.jabber.org/streams'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/><session xmlns='urn:ietf:params:xml:ns:xmpp-session'/></str:features>"
+    private static let bound =
+        "<iq type='result' id='r4nd-bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>1234567890@gcm.googleapis.com/R</jid></bind></iq>"
+
+    /// The states, each reached by the shortest conversation.
+    enum Point: CaseIterable {
+        case idle
+        case headerPlain, featuresPlain, awaitingProceed, startingTLS
+        case headerSecured, featuresSecured, authenticating
+        case headerAuthenticated, featuresAuthenticated, binding, finished
+    }
+
+    private static func reach(_ point: Point, _ configuration: NegotiationConfiguration? = nil) throws -> Negotiation {
+        let plain: [Point] = [.headerPlain, .featuresPlain, .awaitingProceed, .startingTLS]
+        var negotiation = Negotiation(
+            configuration: configuration ?? self.configuration(plain.contains(point) ? .starttls : .direct)
+        )
+        let starttls = configuration.map { $0.tlsMode == .starttls } ?? plain.contains(point)
+        if point == .idle { return negotiation }
+        _ = negotiation.transportReady(encrypted: !starttls)
+        if starttls {
+            if point == .headerPlain { return negotiation }
+            _ = negotiation.opened(try header(opening))
+            if point == .featuresPlain { return negotiation }
+            _ = negotiation.stanza(try stanza(startTLS), trailingBytes: 0)
+            if point == .awaitingProceed { return negotiation }
+            _ = negotiation.stanza(try stanza(proceed), trailingBytes: 0)
+            if point == .startingTLS { return negotiation }
+            _ = negotiation.transportReady(encrypted: true)
+        }
+        if point == .headerSecured { return negotiation }
+        _ = negotiation.opened(try header(opening))
+        if point == .featuresSecured { return negotiation }
+        _ = negotiation.stanza(try stanza(mechanisms), trailingBytes: 0)
+        if point == .authenticating { return negotiation }
+        _ = negotiation.stanza(try stanza(success), trailingBytes: 0)
+        if point == .headerAuthenticated { return negotiation }
+        _ = negotiation.opened(try header(opening))
+        if point == .featuresAuthenticated { return negotiation }
+        _ = negotiation.stanza(try stanza(bindOffer), trailingBytes: 0)
+        if point == .binding { return negotiation }
+        _ = negotiation.stanza(try stanza(bound), trailingBytes: 0)
+        return negotiation
+    }
+
+    private static func word(_ action: Negotiation.StanzaAction) -> String {
+        switch action {
+        case .none: "-"
+        case .send: "send"
+        case .startTLS: "startTLS"
+        case .restart: "restart"
+        case .bound: "bound"
+        case .fail(let error): "fail \(error.code.rawValue)"
+        }
+    }
+
+    private static func text(_ action: Negotiation.StanzaAction) -> String? {
+        switch action {
+        case .send(let bytes), .restart(let bytes): String(decoding: bytes, as: UTF8.self)
+        case .bound(let stream): String(decoding: stream.greeting, as: UTF8.self)
+        default: nil
+        }
+    }
+
+    @Test func direct() throws {
+        var negotiation = Negotiation(configuration: NegotiationTests.configuration())
+        guard case .send(let first) = negotiation.transportReady(encrypted: true) else { throw Unexpected("no header") }
+        let sent = try header(String(decoding: first, as: UTF8.self))
+        #expect(sent.attribute("to", of: 0).map { sent.string($0) } == "fcm.googleapis.com")
+        _ = negotiation.opened(try header(NegotiationTests.opening))
+        let auth = NegotiationTests.text(negotiation.stanza(try stanza(NegotiationTests.mechanisms), trailingBytes: 0))
+        // echo -ne '\0001234567890@fcm.googleapis.com\0AIza-secret' | base64
+        #expect(
+            auth
+                == "<auth xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\" mechanism=\"PLAIN\">ADEyMzQ1Njc4OTBAZmNtLmdvb2dsZWFwaXMuY29tAEFJemEtc2VjcmV0</auth>"
+        )
+        let restart = negotiation.stanza(try stanza(NegotiationTests.success), trailingBytes: 0)
+        #expect(
+            NegotiationTests.word(restart) == "restart"
+                && NegotiationTests.text(restart)?.contains("<stream:stream") == true
+        )
+        _ = negotiation.opened(try header(NegotiationTests.opening))
+        let bind = NegotiationTests.text(negotiation.stanza(try stanza(NegotiationTests.bindOffer), trailingBytes: 0))
+        #expect(
+            bind == "<iq type=\"set\" id=\"r4nd-bind\"><bind xmlns=\"urn:ietf:params:xml:ns:xmpp-bind\"></bind></iq>"
+        )
+        let done = negotiation.stanza(try stanza(NegotiationTests.bound), trailingBytes: 0)
+        guard case .bound(let stream) = done else { throw Unexpected("not bound") }
+        #expect(stream.address == JID("1234567890@gcm.googleapis.com/R"))
+        // The session was offered without `optional`, so it is asked for; no presence in this dialect.
+        #expect(NegotiationTests.text(done)?.hasPrefix("<iq type=\"set\" id=\"r4nd-session\"><session") == true)
+        #expect(NegotiationTests.text(done)?.contains("presence") == false)
+    }
+
+    @Test func aStandardServerGetsPresenceAndAResource() throws {
+        let offer =
+            "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/><session xmlns='urn:ietf:params:xml:ns:xmpp-session'><optional/></session></stream:features>"
+        var negotiation = try NegotiationTests.reach(
+            .featuresAuthenticated,
+            NegotiationTests.configuration(.starttls, .xmpp, resource: "a<b")
+        )
+        let bind = NegotiationTests.text(negotiation.stanza(try stanza(offer), trailingBytes: 0))
+        #expect(bind?.contains("<resource>a&lt;b</resource>") == true)
+        let done = negotiation.stanza(try stanza(NegotiationTests.bound), trailingBytes: 0)
+        #expect(NegotiationTests.text(done) == "<presence/>")
+    }
+
+    @Test func everyStateWithEveryStanza() throws {
+        let stanzas: [(String, String, [Point: String])] = [
+            (
+                "mechanisms", NegotiationTests.mechanisms,
+                [
+                    .featuresPlain: "fail tls_not_offered", .featuresSecured: "send",
+                    .featuresAuthenticated: "fail bind_refused",
+                ]
+            ),
+            (
+                "starttls", NegotiationTests.startTLS,
+                [.featuresPlain: "send", .featuresSecured: "send", .featuresAuthenticated: "fail bind_refused"]
+            ),
+            (
+                "bind offer", NegotiationTests.bindOffer,
+                [
+                    .featuresPlain: "fail tls_not_offered", .featuresSecured: "fail no_mechanism",
+                    .featuresAuthenticated: "send",
+                ]
+            ),
+            ("proceed", NegotiationTests.proceed, [.awaitingProceed: "startTLS"]),
+            (
+                "tls failure", "<failure xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>",
+                [.awaitingProceed: "fail tls_refused"]
+            ),
+            ("success", NegotiationTests.success, [.authenticating: "restart"]),
+            (
+                "challenge", "<challenge xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>",
+                [.authenticating: "fail authentication_protocol"]
+            ),
+            (
+                "not base64", "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>*</success>",
+                [.authenticating: "fail authentication_protocol"]
+            ),
+            (
+                "sasl failure", "<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><not-authorized/></failure>",
+                [.authenticating: "fail authentication_refused"]
+            ),
+            (
+                "for later", "<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><temporary-auth-failure/></failure>",
+                [.authenticating: "fail authentication_unavailable"]
+            ),
+            ("bound", NegotiationTests.bound, [.binding: "bound"]),
+            (
+                "bound, no id",
+                "<iq type='result'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>a@b/c</jid></bind></iq>",
+                [.binding: "bound"]
+            ),
+            (
+                "bound, from domain",
+                "<iq type='result' from='fcm.googleapis.com' id='r4nd-bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>a@b/c</jid></bind></iq>",
+                [.binding: "bound"]
+            ),
+            (
+                "spoofed",
+                "<iq type='result' from='mallory@fcm.googleapis.com/x' id='r4nd-bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>a@b/c</jid></bind></iq>",
+                [:]
+            ),
+            (
+                "wrong id",
+                "<iq type='result' id='other'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>a@b/c</jid></bind></iq>",
+                [:]
+            ),
+            ("no address", "<iq type='result' id='r4nd-bind'/>", [.binding: "fail bind_refused"]),
+            (
+                "bind error",
+                "<iq type='error' id='r4nd-bind'><error type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>",
+                [.binding: "fail bind_refused"]
+            ),
+            ("message", "<message><gcm xmlns='google:mobile:data'>{}</gcm></message>", [:]),
+            ("presence", "<presence/>", [:]),
+            ("iq get", "<iq type='get' id='r4nd-bind'><ping xmlns='urn:xmpp:ping'/></iq>", [:]),
+            ("unknown", "<x xmlns='y'/>", [:]),
+        ]
+        for (name, xml, expected) in stanzas {
+            for point in Point.allCases {
+                var negotiation = try NegotiationTests.reach(point)
+                let action = negotiation.stanza(try stanza(xml), trailingBytes: 0)
+                #expect(NegotiationTests.word(action) == expected[point] ?? "-", "\(name) in \(point)")
+            }
+        }
+        for point in Point.allCases {
+            var negotiation = try NegotiationTests.reach(point)
+            let error = try stanza(
+                "<stream:error><host-unknown xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>"
+            )
+            let action = negotiation.stanza(error, trailingBytes: 0)
+            #expect(NegotiationTests.word(action) == (point == .finished ? "-" : "fail stream_error"), "\(point)")
+        }
+    }
+
+    @Test func everyStateWithEveryOtherEvent() throws {
+        for point in Point.allCases {
+            for encrypted in [true, false] {
+                var negotiation = try NegotiationTests.reach(point)
+                switch negotiation.transportReady(encrypted: encrypted) {
+                case .send: #expect(encrypted && (point == .idle || point == .startingTLS), "\(point)")
+                case .fail(let error):
+                    #expect(!encrypted && error.code == .notEncrypted && (point == .idle || point == .startingTLS))
+                case .none: #expect(point != .idle && point != .startingTLS)
+                }
+            }
+            var negotiation = try NegotiationTests.reach(point)
+            let headers: [Point] = [.headerPlain, .headerSecured, .headerAuthenticated]
+            switch negotiation.opened(try header(NegotiationTests.opening)) {
+            case .none: #expect(headers.contains(point) || point == .finished, "\(point)")
+            case .fail(let error): #expect(!headers.contains(point) && error.code == .badStream, "\(point)")
+            }
+            for event in 0..<3 {
+                var negotiation = try NegotiationTests.reach(point)
+                let error =
+                    switch event {
+                    case 0: negotiation.closed()
+                    case 1: negotiation.transportClosed()
+                    default: negotiation.timedOut()
+                    }
+                #expect(error?.code == (point == .finished ? nil : event == 2 ? .timedOut : .closed), "\(point)")
+                // Nothing is reported twice, and nothing is done any more.
+                #expect(negotiation.closed() == nil)
+                #expect(negotiation.timedOut() == nil)
+                #expect(negotiation.transportClosed() == nil)
+                #expect(
+                    NegotiationTests.word(negotiation.stanza(try stanza(NegotiationTests.mechanisms), trailingBytes: 0))
+                        == "-"
+                )
+            }
+        }
+    }
+
+    @Test func startTLSIsNeverStripped() throws {
+        // The server offers PLAIN in the clear: it is not taken, whatever else is offered.
+        var offered = try NegotiationTests.reach(.featuresPlain)
+        guard case .send(let bytes) = offered.stanza(try stanza(NegotiationTests.startTLS), trailingBytes: 0) else {
+            throw Unexpected("no starttls")
+        }
+        #expect(String(decoding: bytes, as: UTF8.self) == "<starttls xmlns=\"urn:ietf:params:xml:ns:xmpp-tls\"/>")
+        var stripped = try NegotiationTests.reach(.featuresPlain)
+        guard case .fail(let error) = stripped.stanza(try stanza(NegotiationTests.mechanisms), trailingBytes: 0) else {
+            throw Unexpected("went on in the clear")
+        }
+        #expect(error.code == .tlsNotOffered && error.isPermanent && !error.isAuthentication)
+        #expect(SASLMechanisms.choose(among: ["PLAIN"], encrypted: false) == nil)
+        // A success that was not asked for changes nothing.
+        var early = try NegotiationTests.reach(.awaitingProceed)
+        #expect(NegotiationTests.word(early.stanza(try stanza(NegotiationTests.success), trailingBytes: 0)) == "-")
+    }
+
+    @Test func bytesBehindTheConsentAreRefused() throws {
+        for count in [1, 7, 100_000] {
+            var negotiation = try NegotiationTests.reach(.awaitingProceed)
+            let action = negotiation.stanza(try stanza(NegotiationTests.proceed), trailingBytes: count)
+            #expect(NegotiationTests.word(action) == "fail tls_injection")
+        }
+    }
+
+    @Test func aDirectConnectionWithoutTLSSendsNothing() {
+        var negotiation = Negotiation(configuration: NegotiationTests.configuration(.direct))
+        guard case .fail(let error) = negotiation.transportReady(encrypted: false) else {
+            Issue.record("sent in the clear")
+            return
+        }
+        #expect(error.code == .notEncrypted)
+    }
+
+    @Test(arguments: [
+        "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>",
+        "<stream:stream version='0.9' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>",
+        "<stream:stream version='10' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>",
+    ])
+    func otherStreamsAreRefused(_ xml: String) throws {
+        var negotiation = try NegotiationTests.reach(.headerSecured)
+        guard case .fail(let error) = negotiation.opened(try header(xml)) else { throw Unexpected("accepted") }
+        #expect(error.code == .badStream)
+    }
+
+    @Test func errorsNameTheFixAndNeverTheSecret() throws {
+        let failures = [
+            ("not-authorized", true, "secret_file"), ("malformed-request", true, "username"),
+            ("temporary-auth-failure", false, ""), ("something-new", true, ""),
+        ]
+        for (condition, permanent, fix) in failures {
+            var negotiation = try NegotiationTests.reach(.authenticating)
+            let xml =
+                "<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><\(condition)/><text>no&#10;\(String(repeating: "x", count: 5_000))</text></failure>"
+            guard case .fail(let error) = negotiation.stanza(try stanza(xml), trailingBytes: 0) else {
+                throw Unexpected("went on")
+            }
+            #expect(error.condition == condition && error.isAuthentication && error.isPermanent == permanent)
+            #expect(error.message.contains(fix) && error.message.count < 600 && !error.message.contains("\n"))
+            #expect(!"\(error)".contains(NegotiationTests.secret))
+        }
+        let configuration = NegotiationTests.configuration()
+        var dumped = ""
+        dump(configuration, to: &dumped)
+        for text in ["\(configuration)", String(reflecting: configuration), dumped] {
+            #expect(!text.contains(NegotiationTests.secret))
+            // Nor as numbers.
+            #expect(!text.contains("65, 73, 122"))
+        }
+    }
+
+    @Test func base64() {
+        for (text, encoded) in [
+            ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            #expect(Base64.encode(Array(text.utf8)) == Array(encoded.utf8))
+            #expect(Base64.decode(encoded.utf8) == Array(text.utf8))
+        }
+        for bad in ["Zg", "Zg=", "Zh==", "Zg===", "=", "Z", "Zm9=", "Zm9v=", "Zg==Zg==", "Zm 8=", "Zm8\n="] {
+            #expect(Base64.decode(bad.utf8) == nil, "\(bad)")
+        }
+        let all = (0...255).map { UInt8($0) }
+        #expect(Base64.decode(Base64.encode(all)) == all)
+    }
+}

@@ -1,0 +1,314 @@
+import Testing
+import UpstreamKit
+import XMLWire
+
+@testable import XMPP
+
+/// A bound stream from its first stanza to its end.
+@Suite struct SessionTests {
+    private static let second: UInt64 = 1_000_000_000
+    private static let good =
+        "<message><gcm xmlns='google:mobile:data'>{\"message_id\":\"1\",\"from\":\"t\",\"category\":\"c\"}</gcm></message>"
+    private static let drain =
+        "<message><gcm xmlns='google:mobile:data'>{\"message_type\":\"control\",\"control_type\":\"CONNECTION_DRAINING\"}</gcm></message>"
+    private static let nackDrain =
+        "<message><gcm xmlns='google:mobile:data'>{\"message_type\":\"nack\",\"error\":\"CONNECTION_DRAINING\"}</gcm></message>"
+    private static let shutdown =
+        "<stream:error><system-shutdown xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>"
+
+    private static func session() throws -> Session {
+        Session(
+            configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r"),
+            codec: try makeCodec(),
+            stream: BoundStream(address: try #require(JID("1234567890@fcm.googleapis.com/r")), greeting: []),
+            now: 0
+        )
+    }
+
+    enum Point: CaseIterable { case open, draining, finishingOurs, finishingTheirs, closing, ended }
+
+    private static func reach(_ point: Point) throws -> Session {
+        var session = try session()
+        switch point {
+        case .open: break
+        case .draining: _ = session.stanza(try stanza(drain), receivedAt: 0, parsedAt: 0)
+        case .finishingOurs: _ = session.close()
+        case .finishingTheirs: _ = session.peerClosed()
+        case .closing:
+            _ = session.close()
+            _ = session.settled()
+        case .ended: session.transportClosed()
+        }
+        return session
+    }
+
+    private static func word(_ action: Session.StanzaAction) -> String {
+        switch action {
+        case .deliver: "deliver"
+        case .note(let kind): "note \(XMPPTests.word(kind))"
+        case .drain(_, let isFirst): isFirst ? "drain" : "drain again"
+        case .reply(let bytes): String(decoding: bytes, as: UTF8.self)
+        case .end(let error, let bytes): "end \(error.condition.rawValue) \(bytes.count)"
+        case .none: "-"
+        }
+    }
+
+    @Test func everyStateWithEveryEvent() throws {
+        for point in Point.allCases {
+            let isOpen = point == .open || point == .draining
+            var session = try SessionTests.reach(point)
+            #expect(
+                SessionTests.word(session.stanza(try stanza(SessionTests.good), receivedAt: 0, parsedAt: 0))
+                    == (isOpen ? "deliver" : "-"),
+                "\(point)"
+            )
+            session = try SessionTests.reach(point)
+            let drained = SessionTests.word(session.stanza(try stanza(SessionTests.drain), receivedAt: 0, parsedAt: 0))
+            #expect(drained == (point == .open ? "drain" : point == .draining ? "drain again" : "-"), "\(point)")
+            session = try SessionTests.reach(point)
+            let ended = SessionTests.word(session.stanza(try stanza(SessionTests.shutdown), receivedAt: 0, parsedAt: 0))
+            let farewell = point == .closing ? 0 : 16
+            #expect(ended == (point == .ended ? "-" : "end system-shutdown \(farewell)"), "\(point)")
+            #expect(session.canSend == false)
+
+            session = try SessionTests.reach(point)
+            #expect(session.close() == (isOpen ? .stopReading : .none), "\(point)")
+            session = try SessionTests.reach(point)
+            switch (point, session.settled()) {
+            case (.finishingOurs, .send(let bytes, let timer)):
+                #expect(bytes == Array("</stream:stream>".utf8) && timer.delay == .seconds(2))
+            case (.finishingTheirs, .close(let bytes)): #expect(bytes == Array("</stream:stream>".utf8))
+            case (.open, .none), (.draining, .none), (.closing, .none), (.ended, .none): break
+            case (_, let action): Issue.record("\(action) in \(point)")
+            }
+            session = try SessionTests.reach(point)
+            switch (point, session.peerClosed()) {
+            case (.open, .finish), (.draining, .finish), (.finishingOurs, .finish), (.closing, .close): break
+            case (.finishingTheirs, .none), (.ended, .none): break
+            case (_, let action): Issue.record("\(action) in \(point)")
+            }
+            session = try SessionTests.reach(point)
+            let violation = String(decoding: session.violation(.policyViolation), as: UTF8.self)
+            #expect(violation.isEmpty == (point == .closing || point == .ended), "\(point)")
+            #expect(violation.isEmpty || violation.hasSuffix("</stream:error></stream:stream>"))
+            #expect(session.canSend == false)
+            #expect(session.close() == .none)
+            session = try SessionTests.reach(point)
+            #expect(session.timerFired(999, now: 0) == .none)
+            #expect(session.canSend == (point != .closing && point != .ended))
+        }
+    }
+
+    @Test func ourEndInOrder() throws {
+        var session = try SessionTests.session()
+        let keepalive = session.start()
+        #expect(session.close() == .stopReading)
+        #expect(session.canSend == true)
+        #expect(session.timerFired(keepalive.id, now: 100 * SessionTests.second) == .none)
+        guard case .send(let bytes, let timer) = session.settled() else { throw Unexpected("no closing tag") }
+        #expect(bytes == Array("</stream:stream>".utf8))
+        #expect(session.canSend == false)
+        #expect(session.peerClosed() == .close)
+        #expect(session.timerFired(timer.id, now: 3 * SessionTests.second) == .none)
+        // And a peer that never answers.
+        var other = try SessionTests.session()
+        _ = other.close()
+        guard case .send(_, let patience) = other.settled() else { throw Unexpected("no closing tag") }
+        #expect(other.timerFired(patience.id, now: 2 * SessionTests.second) == .close([]))
+    }
+
+    @Test func aPeerThatClosesFirstStillGetsItsAcksForAWhile() throws {
+        var session = try SessionTests.session()
+        guard case .finish(let timer) = session.peerClosed() else { throw Unexpected("no time") }
+        #expect(session.canSend == true)
+        #expect(timer.delay == .seconds(2))
+        #expect(session.timerFired(timer.id, now: 0) == .close(Array("</stream:stream>".utf8)))
+        #expect(session.canSend == false)
+        #expect(session.settled() == .none)
+    }
+
+    @Test func drainingIsAnnouncedOnceAndTheSessionGoesOn() throws {
+        var session = try SessionTests.session()
+        #expect(
+            SessionTests.word(session.stanza(try stanza(SessionTests.nackDrain), receivedAt: 0, parsedAt: 0)) == "drain"
+        )
+        #expect(
+            SessionTests.word(session.stanza(try stanza(SessionTests.drain), receivedAt: 0, parsedAt: 0))
+                == "drain again"
+        )
+        #expect(session.isDraining == true)
+        #expect(session.canSend == true)
+        #expect(
+            SessionTests.word(session.stanza(try stanza(SessionTests.good), receivedAt: 0, parsedAt: 0)) == "deliver"
+        )
+    }
+
+    @Test(arguments: [
+        (
+            "<iq type='get' id='p&lt;1' from='s'><ping xmlns='urn:xmpp:ping'/></iq>",
+            "<iq type=\"result\" id=\"p&lt;1\" to=\"s\"/>"
+        ),
+        ("<iq type='get' id='1'><ping xmlns='urn:xmpp:ping'/></iq>", "<iq type=\"result\" id=\"1\"/>"),
+        (
+            "<iq type='get' id='1'><query xmlns='x'/></iq>",
+            "<iq type=\"error\" id=\"1\"><error type=\"cancel\"><service-unavailable xmlns=\"urn:ietf:params:xml:ns:xmpp-stanzas\"/></error></iq>"
+        ),
+        (
+            "<iq type='set' id='1'><ping xmlns='urn:xmpp:ping'/></iq>",
+            "<iq type=\"error\" id=\"1\"><error type=\"cancel\"><service-unavailable xmlns=\"urn:ietf:params:xml:ns:xmpp-stanzas\"/></error></iq>"
+        ),
+        ("<iq type='result' id='1'/>", "note other"), ("<iq type='error' id='1'/>", "note other"),
+        ("<iq type='get'><ping xmlns='urn:xmpp:ping'/></iq>", "note other"), ("<iq id='1'/>", "note other"),
+        ("<presence/>", "note other"), ("<x xmlns='y'/>", "note other"), ("<message/>", "note other"),
+        ("<message type='error'/>", "note error"),
+        ("<message from='evil@x'><gcm xmlns='google:mobile:data'>{}</gcm></message>", "note untrusted"),
+        ("<message><gcm xmlns='google:mobile:data'>{\"message_type\":\"ack\"}</gcm></message>", "note ack"),
+    ])
+    func otherStanzas(_ xml: String, _ expected: String) throws {
+        var session = try SessionTests.session()
+        #expect(SessionTests.word(session.stanza(try stanza(xml), receivedAt: 0, parsedAt: 0)) == expected)
+    }
+
+    @Test func aSilentPeerIsAskedAndThenGivenUp() throws {
+        var session = try SessionTests.session()
+        let first = session.start()
+        #expect(first.delay == .seconds(30))
+        guard case .ping(let bytes, let second) = session.timerFired(first.id, now: 30 * SessionTests.second) else {
+            throw Unexpected("no ping")
+        }
+        let ping = try stanza(String(decoding: bytes, as: UTF8.self))
+        #expect(ping.child("ping", in: XMLNamespace.ping) != nil && second.delay == .seconds(15))
+        #expect(session.timerFired(first.id, now: 45 * SessionTests.second) == .none)
+        #expect(session.timerFired(second.id, now: 45 * SessionTests.second) == .dead)
+        #expect(session.canSend == false)
+        #expect(session.timerFired(second.id, now: 60 * SessionTests.second) == .none)
+    }
+
+    @Test func anyByteIsLife() throws {
+        var session = try SessionTests.session()
+        let first = session.start()
+        session.received(now: 20 * SessionTests.second)
+        guard case .wait(let later) = session.timerFired(first.id, now: 30 * SessionTests.second) else {
+            throw Unexpected("asked too early")
+        }
+        #expect(later.delay == .seconds(20))
+        guard case .ping(_, let answer) = session.timerFired(later.id, now: 50 * SessionTests.second) else {
+            throw Unexpected("no ping")
+        }
+        session.received(now: 51 * SessionTests.second)
+        guard case .wait(let next) = session.timerFired(answer.id, now: 65 * SessionTests.second) else {
+            throw Unexpected("given up though it was heard")
+        }
+        #expect(next.delay == .seconds(16))
+    }
+
+    @Test func pausedReadingIsNotThePeersSilence() throws {
+        var session = try SessionTests.session()
+        let first = session.start()
+        guard case .ping(_, let answer) = session.timerFired(first.id, now: 30 * SessionTests.second) else {
+            throw Unexpected("no ping")
+        }
+        session.readingPaused(true, now: 31 * SessionTests.second)
+        guard case .wait(let paused) = session.timerFired(answer.id, now: 45 * SessionTests.second) else {
+            throw Unexpected("given up while paused")
+        }
+        guard case .wait(let more) = session.timerFired(paused.id, now: 500 * SessionTests.second) else {
+            throw Unexpected("given up while paused")
+        }
+        session.readingPaused(false, now: 501 * SessionTests.second)
+        guard case .wait(let after) = session.timerFired(more.id, now: 530 * SessionTests.second) else {
+            throw Unexpected("no time after the pause")
+        }
+        guard case .ping(_, let last) = session.timerFired(after.id, now: 531 * SessionTests.second) else {
+            throw Unexpected("no ping after the pause")
+        }
+        #expect(session.timerFired(last.id, now: 546 * SessionTests.second) == .dead)
+    }
+
+    @Test func streamErrorsAreReadAndTheirTextMadeHarmless() throws {
+        for condition in StreamErrorCondition.allCases {
+            let xml =
+                "<stream:error><\(condition.rawValue) xmlns='urn:ietf:params:xml:ns:xmpp-streams'>other.host</\(condition.rawValue)><text xmlns='urn:ietf:params:xml:ns:xmpp-streams'>a&#10;b</text></stream:error>"
+            let error = try #require(StreamError(try stanza(xml)))
+            #expect(error.condition == condition)
+            #expect(error.text == (condition == .seeOtherHost ? "other.host" : "a?b"))
+        }
+        let odd = try #require(
+            StreamError(
+                try stanza(
+                    "<stream:error><xml-not-well-formed xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>"
+                )
+            )
+        )
+        #expect(odd.condition == .notWellFormed)
+        #expect(try #require(StreamError(try stanza("<stream:error/>"))).condition == .undefinedCondition)
+    }
+}
+
+/// The two small values beside the session.
+@Suite struct InFlightAndReconnectTests {
+    @Test func readingPausesALittleAboveTheWindowAndResumesAtHalf() {
+        var window = InFlightWindow(window: 100)
+        for count in 1..<120 { #expect(window.took(bytes: 1) == .none, "\(count)") }
+        #expect(window.took(bytes: 1) == .pause)
+        #expect(window.took(bytes: 1) == .none && window.isPaused)
+        #expect(window.settled(messages: 60, bytes: 60) == .none)
+        #expect(window.settled(messages: 1, bytes: 1) == .resume)
+        #expect(window.settled(messages: 60, bytes: 60) == .none && window.isEmpty)
+    }
+
+    @Test func bytesAreBoundedToo() {
+        var window = InFlightWindow(window: 100, byteLimit: 1_000)
+        #expect(window.took(bytes: 999) == .none)
+        #expect(window.took(bytes: 1) == .pause)
+        #expect(window.settled(messages: 1, bytes: 400) == .none)
+        #expect(window.settled(messages: 1, bytes: 600) == .resume)
+        // One message larger than the bound passes.
+        #expect(window.took(bytes: 5_000) == .pause)
+        #expect(window.settled(messages: 1, bytes: 5_000) == .resume)
+    }
+
+    @Test func aWorkingSessionReconnectsAtOnce() {
+        var policy = ReconnectPolicy()
+        _ = policy.delay(after: .failed, random: 1)
+        #expect(policy.delay(after: .session(bound: .seconds(10), error: nil), random: 1) == .zero)
+        #expect(policy.failures == 0)
+        #expect(policy.delay(after: .session(bound: .seconds(10), error: .systemShutdown), random: 1) == .zero)
+        #expect(
+            policy.delay(after: .session(bound: .milliseconds(9_999), error: nil), random: 0.5) == .milliseconds(500)
+        )
+    }
+
+    @Test func failuresBackOffWithFullJitter() {
+        var policy = ReconnectPolicy()
+        let delays = (0..<9).map { _ in policy.delay(after: .failed, random: 1) }
+        #expect(delays == [1, 2, 4, 8, 16, 32, 60, 60, 60].map { .seconds($0) })
+        #expect(policy.delay(after: .failed, random: 0.25) == .seconds(15))
+        // Never a hot loop, whatever the jitter.
+        for random in [0, -1, .nan, .infinity, 2] {
+            let delay = policy.delay(after: .failed, random: random)
+            #expect(delay >= .milliseconds(100) && delay <= .seconds(60))
+        }
+        for _ in 0..<10_000 { _ = policy.delay(after: .failed, random: 1) }
+        #expect(policy.delay(after: .failed, random: 1) == .seconds(60))
+    }
+
+    @Test func someEndsAreFailuresHoweverLongTheSessionWas() {
+        for error in [StreamErrorCondition.policyViolation, .seeOtherHost] {
+            var policy = ReconnectPolicy()
+            #expect(policy.delay(after: .session(bound: .seconds(9_999), error: error), random: 1) == .seconds(1))
+            #expect(policy.delay(after: .session(bound: .seconds(9_999), error: error), random: 1) == .seconds(2))
+        }
+        var policy = ReconnectPolicy()
+        #expect(policy.delay(after: .session(bound: .seconds(9_999), error: .conflict), random: 0) >= .seconds(5))
+        #expect(policy.delay(after: .session(bound: .seconds(9_999), error: .conflict), random: 1) == .seconds(7))
+    }
+
+    @Test func aDrainingConnectionIsReplacedAtOnceButNotInALoop() {
+        var policy = ReconnectPolicy()
+        #expect(policy.delay(after: .draining(bound: .seconds(1)), random: 1) == .zero)
+        #expect(policy.delay(after: .draining(bound: .seconds(1)), random: 1) == .seconds(2))
+        #expect(policy.delay(after: .draining(bound: .seconds(60)), random: 1) == .zero)
+        #expect(policy.failures == 0)
+    }
+}

@@ -1,0 +1,173 @@
+import Foundation
+import Testing
+import UpstreamKit
+import XMLWire
+
+@testable import XMPP
+
+let streamHeader =
+    "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0' id='1'>"
+
+/// A stanza that outlives the call it was lent for, read by the real framer.
+func stanza(_ xml: String) throws -> Stanza {
+    try #require(try feed(streamHeader + xml).stanza)
+}
+
+/// A stream's start tag.
+func header(_ xml: String) throws -> Stanza {
+    try #require(try feed(xml).opened)
+}
+
+private struct Fed {
+    var opened: Stanza?
+    var stanza: Stanza?
+}
+
+private func feed(_ xml: String) throws -> Fed {
+    let framer = XMLFramer()
+    var fed = Fed()
+    let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: xml.utf8.count, alignment: 1)
+    defer { bytes.deallocate() }
+    bytes.copyBytes(from: xml.utf8)
+    try framer.feed(UnsafeRawBufferPointer(bytes)) { event in
+        switch event {
+        case .opened(let lent): fed.opened = copy(lent)
+        case .stanza(let lent): fed.stanza = copy(lent)
+        case .closed: break
+        }
+    }
+    return fed
+}
+
+private func copy(_ lent: Stanza) -> Stanza {
+    let copy = Stanza()
+    copy.bytes = lent.bytes
+    copy.elements = lent.elements
+    copy.attributes = lent.attributes
+    copy.raw = lent.raw
+    return copy
+}
+
+func escaped(_ text: some Sequence<UInt8>) -> String {
+    var bytes: [UInt8] = []
+    bytes.append(escaping: text)
+    return String(decoding: bytes, as: UTF8.self)
+}
+
+/// A message whose payload is this text, read by the real framer.
+func envelope(_ json: String, attributes: String = "") throws -> Stanza {
+    try stanza("<message \(attributes)><gcm xmlns='google:mobile:data'>\(escaped(json.utf8))</gcm></message>")
+}
+
+/// A message whose payload is any bytes, without a framer that could refuse them.
+func rawEnvelope(_ payload: [UInt8]) -> Stanza {
+    let made = Stanza()
+    func store(_ text: [UInt8]) -> Range<Int> {
+        made.bytes += text
+        return made.bytes.count - text.count..<made.bytes.count
+    }
+    let name = store(Array("message".utf8))
+    let namespace = store(Array("jabber:client".utf8))
+    let inner = store(Array("gcm".utf8))
+    let innerNamespace = store(Array("google:mobile:data".utf8))
+    let text = store(payload)
+    made.raw = Array("<message/>".utf8)
+    made.elements = [
+        .init(depth: 0, parent: -1, name: name, namespace: namespace, attributes: 0..<0, text: 0..<0, end: 2),
+        .init(depth: 1, parent: 0, name: inner, namespace: innerNamespace, attributes: 0..<0, text: text, end: 2),
+    ]
+    return made
+}
+
+func makeCodec(
+    dialect: Dialect = .ccs,
+    scope: IDScope = .sender,
+    trusted: [String] = ["devices@gcm.googleapis.com"]
+) throws -> UpstreamCodec {
+    var codec = UpstreamCodec(
+        configuration: CodecConfiguration(
+            sender: 3,
+            senderID: "1234567890",
+            domain: "fcm.googleapis.com",
+            dialect: dialect,
+            idScope: scope,
+            trustedFrom: trusted
+        )
+    )
+    codec.bound(to: try #require(JID("1234567890@fcm.googleapis.com/resource")))
+    return codec
+}
+
+func decode(_ stanza: Stanza, dialect: Dialect = .ccs, scope: IDScope = .sender) throws -> StanzaKind {
+    var codec = try makeCodec(dialect: dialect, scope: scope)
+    return codec.decode(stanza, receivedAt: 1_700_000_000_000_000, parsedAt: 42)
+}
+
+func decodeMessage(_ json: String, scope: IDScope = .sender) throws -> IncomingMessage {
+    guard case .message(let message) = try decode(try envelope(json), scope: scope) else {
+        throw Unexpected("not a message: \(json)")
+    }
+    return message
+}
+
+struct Unexpected: Error, CustomStringConvertible {
+    var description: String
+    init(_ description: String) { self.description = description }
+}
+
+extension IncomingMessage {
+    func text(_ span: ByteSpan?) -> String? { span.map { String(decoding: bytes[$0.range], as: UTF8.self) } }
+    func part(_ span: ByteSpan?) -> [UInt8]? { span.map { Array(bytes[$0.range]) } }
+}
+
+/// The words of a stanza kind for comparisons.
+func word(_ kind: StanzaKind) -> String {
+    switch kind {
+    case .message(let message): "\(message.kind)" + (message.quarantine.map { " \($0.rawValue)" } ?? "")
+    case .ack: "ack"
+    case .nack(let code): "nack \(code.rawValue)"
+    case .control(let type): "control \(type.rawValue)"
+    case .error: "error"
+    case .untrusted: "untrusted"
+    case .other: "other"
+    }
+}
+
+/// Runs a Python program on lines of input and gives its lines of output: the foreign parsers of these tests.
+///
+/// A machine without `python3` fails the test.
+func python(_ program: String, _ lines: [String]) throws -> [String] {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = ["python3", "-c", program]
+    let folder = FileManager.default.temporaryDirectory.appending(path: "xmpp-tests-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: folder) }
+    let input = folder.appending(path: "in")
+    let output = folder.appending(path: "out")
+    try Data(lines.map { $0 + "\n" }.joined().utf8).write(to: input)
+    try Data().write(to: output)
+    process.standardInput = try FileHandle(forReadingFrom: input)
+    process.standardOutput = try FileHandle(forWritingTo: output)
+    try process.run()
+    process.waitUntilExit()
+    guard process.terminationStatus == 0 else { throw Unexpected("python3 ended with \(process.terminationStatus)") }
+    return String(decoding: try Data(contentsOf: output), as: UTF8.self)
+        .split(separator: "\n", omittingEmptySubsequences: false).dropLast().map(String.init)
+}
+
+func hex(_ bytes: [UInt8]) -> String {
+    bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+}
+
+/// A small reproducible generator (SplitMix64).
+struct SeededGenerator: RandomNumberGenerator {
+    var state: UInt64
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var value = state
+        value = (value ^ value >> 30) &* 0xbf58_476d_1ce4_e5b9
+        value = (value ^ value >> 27) &* 0x94d0_49bb_1331_11eb
+        return value ^ value >> 31
+    }
+}
