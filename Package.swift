@@ -40,6 +40,7 @@ let package = Package(
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.3.0"),
     ],
     targets: [
         // The C libraries: a module map and a shim of static inline functions each.
@@ -84,12 +85,14 @@ let package = Package(
                 "MessageStore", "Pipeline", "Handlers", nio, nioPosix, logging, lifecycle,
                 .product(name: "Yams", package: "Yams"),
                 .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
             ]
         ),
         .executableTarget(
             name: "CLI",
             dependencies: [
-                "Worker", "CCSEmulator",
+                "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict
@@ -106,7 +109,7 @@ let package = Package(
         suite("MessageStoreTests", ["MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests"]),
         suite("PipelineTests", ["Pipeline", "Telemetry", "UpstreamKit", logging]),
         suite("HandlersTests", ["Handlers", "UpstreamKit", "Digests", nio, nioPosix, logging]),
-        suite("WorkerTests", ["Worker", "Telemetry", logging]),
+        suite("WorkerTests", ["Worker", "Telemetry", "Postgres", logging, nio, nioPosix, lifecycle]),
         suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", "XMLWire", nio, nioPosix, nioEmbedded]),
         suite(
             "IntegrationTests",

@@ -1,63 +1,88 @@
 /// What kind of trouble the database had (`upstream_database_errors_total{class}`).
 ///
-/// Groups of SQLSTATE classes, PostgreSQL documentation, appendix A.
+/// Groups of SQLSTATE classes (PostgreSQL documentation, appendix A); the same ones that the Postgres module tells apart
+/// for its own errors, which a test compares.
 package enum DatabaseErrorClass: Int, MetricLabel {
     /// No connection, or it broke (08, or no SQLSTATE at all).
     case connection
-    /// Shut down, starting up, or cancelled (57).
-    case shutdown
-    /// Out of disk, memory or connections (53), or a system error (58).
+    /// The server refused the role, the password or the database name (28, 3D).
+    case authentication
+    /// Disk full, out of memory, too many connections (53).
     case resources
+    /// Shutdown, start-up, recovery, a terminated session (57 without a cancelled statement).
+    case intervention
+    /// A statement was cancelled or ran into a time limit (57014, 25P03).
+    case timeout
+    /// An I/O error or a damaged file (58, XX).
+    case system
+    /// The server takes no writes: a standby, or read-only mode (25006).
+    case readOnly
+    /// Deadlock, or a serialization failure (40).
+    case rollback
     /// A lock was not to be had in time (55).
     case lock
-    /// Serialization failure or deadlock (40).
-    case serialization
-    /// Writes are refused: a standby, or read-only (25).
-    case readOnly
-    /// Wrong password or missing rights (28, 42501).
-    case authorization
-    /// The content of a row was refused (22, 23, 54).
+    /// No partition for the row's time.
+    ///
+    /// Only the Postgres module can tell it from a violated constraint; the SQLSTATE is the same.
+    case missingPartition
+    /// A value was refused (22).
     case data
-    /// The schema isn't what we expect (3D, 3F, 42).
+    /// A constraint was violated (23).
+    case constraint
+    /// A row was over a limit of the server (54).
+    case limit
+    /// The role may not do this (42501).
+    case permission
+    /// A table, a column or a function is not as we expect it (42, 3F, 26, 0A).
     case schema
     /// Anything else.
     case other
 
-    /// The class of a five-character SQLSTATE; nil is what libpq gives where the server sent none.
+    /// The class of a five-character SQLSTATE; nil is what there is where the server sent none.
     package init(sqlState: String?) {
-        guard let sqlState else {
-            self = .connection
-            return
-        }
-        if sqlState == "42501" {
-            self = .authorization
-            return
-        }
         self =
-            switch sqlState.prefix(2) {
-            case "08": .connection
-            case "57": .shutdown
-            case "53", "58": .resources
-            case "55": .lock
-            case "40": .serialization
-            case "25": .readOnly
-            case "28": .authorization
-            case "22", "23", "54": .data
-            case "3D", "3F", "42": .schema
-            default: .other
+            switch sqlState {
+            case nil: .connection
+            case "25006": .readOnly
+            case "57014", "25P03": .timeout
+            case "42501": .permission
+            case let state?: Self.group(state.prefix(2))
             }
+    }
+
+    private static func group(_ group: Substring) -> DatabaseErrorClass {
+        switch group {
+        case "08": .connection
+        case "28", "3D": .authentication
+        case "53": .resources
+        case "57": .intervention
+        case "58", "XX": .system
+        case "40": .rollback
+        case "55": .lock
+        case "22": .data
+        case "23": .constraint
+        case "54": .limit
+        case "42", "3F", "26", "0A": .schema
+        default: .other
+        }
     }
 
     package var text: String {
         switch self {
         case .connection: "connection"
-        case .shutdown: "shutdown"
+        case .authentication: "authentication"
         case .resources: "resources"
-        case .lock: "lock"
-        case .serialization: "serialization"
+        case .intervention: "intervention"
+        case .timeout: "timeout"
+        case .system: "system"
         case .readOnly: "read_only"
-        case .authorization: "authorization"
+        case .rollback: "rollback"
+        case .lock: "lock"
+        case .missingPartition: "missing_partition"
         case .data: "data"
+        case .constraint: "constraint"
+        case .limit: "limit"
+        case .permission: "permission"
         case .schema: "schema"
         case .other: "other"
         }

@@ -1,0 +1,49 @@
+import ArgumentParser
+import Worker
+
+/// Tells whether the configuration is right and, if asked, whether what it names answers.
+struct CheckCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check",
+        abstract: "Validates the configuration; with --connect also tries what it names.",
+        discussion: """
+            Examples:
+              upstream-worker check --config worker.yaml
+              upstream-worker check --config worker.yaml --connect
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @Flag(help: "Also try the database and every sender: TCP, TLS, SASL, bind.")
+    var connect = false
+
+    func run() async throws {
+        let result = try options.load()
+        let configuration = result.configuration
+        Console.data(
+            "\(result.path): ok (\(configuration.senders.count) senders, \(configuration.handlers.count) handlers)"
+        )
+        guard connect else { return }
+        var worst: ExitStatus?
+        for sequence in Self.probes(configuration) {
+            for outcome in await sequence.run() {
+                Console.data(Self.line(sequence.subject, outcome))
+                if case .failed(_, _, let status) = outcome.result { worst = worst ?? status }
+            }
+        }
+        if let worst { throw CommandFailure(worst) }
+    }
+
+    /// What is tried, in order.
+    private static func probes(_ configuration: WorkerConfiguration) -> [ProbeSequence] {
+        [.database(configuration.database)]
+    }
+
+    private static func line(_ subject: String, _ outcome: ProbeSequence.Outcome) -> String {
+        switch outcome.result {
+        case .passed(let detail): "ok      \(subject): \(outcome.step): \(detail)"
+        case .failed(let cause, let fix, _): "FAILED  \(subject): \(outcome.step): \(cause)\n        fix: \(fix)"
+        case .skipped: "-       \(subject): \(outcome.step): not tried"
+        }
+    }
+}

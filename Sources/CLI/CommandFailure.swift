@@ -1,0 +1,41 @@
+import ArgumentParser
+import Glibc
+import MessageStore
+import Postgres
+import Worker
+
+/// Why a command ends without having done its work: the one place where errors become exit codes.
+struct CommandFailure: Error {
+    /// What the exit code says.
+    var status: ExitStatus
+    /// What people read on stderr; empty where everything has been said.
+    var message: String
+
+    /// A failure with a reason for people.
+    init(_ status: ExitStatus, _ message: String = "") {
+        self.status = status
+        self.message = message
+    }
+
+    /// What any error of the program means.
+    init?(_ error: any Error) {
+        switch error {
+        case let error as CommandFailure: self = error
+        case let error as ConfigurationError:
+            let count = error.problems.count
+            let head = error.kind == .noInput ? "" : "\n\(count == 1 ? "1 problem" : "\(count) problems") found."
+            self.init(error.kind == .noInput ? .noInput : .configuration, error.description + head)
+        case let error as PostgresError: self.init(ExitStatus(error), "database: \(error)")
+        case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
+        case let error as AdminError: self.init(.configuration, "\(error)")
+        default: return nil
+        }
+    }
+
+    /// Ends the process: our errors with their code, the parser's own as usage (64), help and version as success.
+    static func exit(_ error: any Error) -> Never {
+        guard let failure = CommandFailure(error) else { UpstreamWorker.exit(withError: error) }
+        if !failure.message.isEmpty { Console.message(failure.message) }
+        Glibc.exit(failure.status.rawValue)
+    }
+}

@@ -1,0 +1,163 @@
+import HTTPTypes
+import Hummingbird
+import HummingbirdCore
+package import Logging
+import NIOCore
+import ServiceLifecycle
+package import Telemetry
+
+/// Health and metrics over HTTP: `/livez`, `/readyz`, `/metrics`.
+///
+/// Belongs first into the service group, so that it stops last: whoever watches a shutdown sees it to its end.
+package struct AdminServer: Service {
+    /// Connections beyond this many wait in the kernel's queue.
+    ///
+    /// A scraper and a few probes need a handful.
+    private static let mostConnections = 32
+    /// A request's head may be this large; nothing we serve needs more.
+    private static let largestHead = 8 << 10
+
+    private let host: String
+    private let port: Int
+    private let metrics: Metrics
+    private let readiness: Readiness
+    private let logger: Logger
+    private let onListening: @Sendable (Int) async -> Void
+
+    /// A server for an address; nil where the address is `off`.
+    ///
+    /// - Parameters:
+    ///   - address: Where to listen; port 0 takes a free port, which is logged.
+    ///   - metrics: What `/metrics` shows.
+    ///   - readiness: What `/readyz` tells.
+    ///   - logger: Where the port and failures go.
+    ///   - onListening: Is told the port.
+    package init?(
+        _ address: ListenAddress,
+        metrics: Metrics,
+        readiness: Readiness,
+        logger: Logger,
+        onListening: @escaping @Sendable (Int) async -> Void = { _ in }
+    ) {
+        guard case .tcp(let host, let port) = address else { return nil }
+        self.host = host
+        self.port = port
+        self.metrics = metrics
+        self.readiness = readiness
+        self.logger = logger
+        self.onListening = onListening
+    }
+
+    /// Serves until shutdown.
+    package func run() async throws {
+        // The library's own lines say what ours say.
+        var quiet = logger
+        quiet.logLevel = .error
+        let responder = AdminResponder(metrics: metrics, readiness: readiness)
+        let application = Application(
+            responder: CallbackResponder<BasicRequestContext> { request, _ in responder.response(to: request) },
+            server: .http1(
+                configuration: .init(
+                    idleTimeout: .seconds(60),
+                    httpDecoderConfiguration: .init(
+                        maxHeaderFieldSize: Self.largestHead,
+                        maxHeaderListSize: Self.largestHead,
+                        maxHeaderFieldCount: 100
+                    )
+                )
+            ),
+            configuration: ApplicationConfiguration(
+                address: .hostname(host, port: port),
+                serverName: nil,
+                availableConnectionsDelegate: MaximumAvailableConnections(Self.mostConnections, logger: quiet)
+            ),
+            onServerRunning: { [host, logger, onListening] channel in
+                let port = channel.localAddress?.port ?? 0
+                logger.event(
+                    .info,
+                    .adminListening,
+                    "admin endpoints listening",
+                    [.host: .string(host), .port: .int(port)]
+                )
+                await onListening(port)
+            },
+            logger: quiet
+        )
+        do {
+            try await application.run()
+        } catch {
+            logger.event(
+                .error,
+                .adminFailed,
+                "admin endpoints failed; is another process on this port? set admin.listen",
+                [.host: .string(host), .port: .int(port), .error: .string("\(error)")]
+            )
+            throw AdminError(host: host, port: port, cause: "\(error)")
+        }
+    }
+}
+
+/// The admin endpoints could not be served.
+package struct AdminError: Error, Sendable, CustomStringConvertible {
+    /// Where they should have listened.
+    package var host: String
+    /// The port.
+    package var port: Int
+    /// What the system said.
+    package var cause: String
+
+    package var description: String {
+        "can't serve the admin endpoints on \(host):\(port): \(cause); set admin.listen to a free address or to off"
+    }
+}
+
+/// Answers the requests.
+struct AdminResponder: Sendable {
+    let metrics: Metrics
+    let readiness: Readiness
+
+    func response(to request: Request) -> Response {
+        guard request.method == .get || request.method == .head else {
+            return plain("only GET and HEAD\n", .methodNotAllowed, [.allow: "GET, HEAD"], isHead: false)
+        }
+        let isHead = request.method == .head
+        switch request.uri.path {
+        case "/livez": return plain("ok\n", .ok, isHead: isHead)
+        case "/readyz":
+            let report = readiness.report()
+            let isVerbose = request.uri.queryParameters["verbose"] != nil || !report.isReady
+            let lines = isVerbose ? report.lines + [report.isReady ? "ready" : "not ready"] : ["ok"]
+            let text = lines.joined(separator: "\n") + "\n"
+            return plain(text, report.isReady ? .ok : .serviceUnavailable, isHead: isHead)
+        case "/metrics":
+            return response(metrics.render(), .ok, [.contentType: Metrics.contentType], isHead: isHead)
+        default:
+            return plain("not found; here are /livez, /readyz and /metrics\n", .notFound, isHead: isHead)
+        }
+    }
+
+    private func plain(
+        _ text: String,
+        _ status: HTTPResponse.Status,
+        _ headers: HTTPFields = [:],
+        isHead: Bool
+    ) -> Response {
+        var headers = headers
+        headers[.contentType] = "text/plain; charset=utf-8"
+        headers[.cacheControl] = "no-store"
+        return response(Array(text.utf8), status, headers, isHead: isHead)
+    }
+
+    /// A response; to HEAD, the same without its body (RFC 9110, 9.3.2).
+    private func response(
+        _ body: [UInt8],
+        _ status: HTTPResponse.Status,
+        _ headers: HTTPFields,
+        isHead: Bool
+    ) -> Response {
+        guard !isHead else {
+            return Response(status: status, headers: headers, body: ResponseBody(contentLength: body.count) { _ in })
+        }
+        return Response(status: status, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(bytes: body)))
+    }
+}

@@ -1,0 +1,62 @@
+import Synchronization
+
+/// Something that must hold before the worker is ready.
+package struct ReadinessCheck: Sendable {
+    /// What a check found.
+    package enum State: Sendable, Equatable {
+        /// It holds.
+        case ready
+        /// It doesn't; why, for people.
+        case notReady(String)
+    }
+
+    /// The check's name: letters, digits and hyphens.
+    package var name: String
+    /// Tells the state from what is already known: never waits, never asks anybody.
+    package var state: @Sendable () -> State
+
+    package init(_ name: String, _ state: @escaping @Sendable () -> State) {
+        self.name = name
+        self.state = state
+    }
+}
+
+/// Whether the worker takes messages (`/readyz`).
+package final class Readiness: Sendable {
+    /// What all checks found at one moment.
+    package struct Report: Sendable, Equatable {
+        /// Whether all hold.
+        package var isReady: Bool
+        /// A line for each check, in their order.
+        package var lines: [String]
+    }
+
+    private let checks: [ReadinessCheck]
+    private let draining = Atomic<Bool>(false)
+
+    /// - Parameter checks: What must hold, beside not draining.
+    package init(_ checks: [ReadinessCheck]) {
+        self.checks = checks
+    }
+
+    /// The worker is shutting down; it will not be ready again.
+    package func drain() {
+        draining.store(true, ordering: .relaxed)
+    }
+
+    /// What all checks find now.
+    package func report() -> Report {
+        let isDraining = draining.load(ordering: .relaxed)
+        let own = ReadinessCheck("draining") { isDraining ? .notReady("shutting down") : .ready }
+        var report = Report(isReady: true, lines: [])
+        for check in checks + [own] {
+            switch check.state() {
+            case .ready: report.lines.append("[+] \(check.name) ok")
+            case .notReady(let reason):
+                report.isReady = false
+                report.lines.append("[-] \(check.name) failed: \(reason)")
+            }
+        }
+        return report
+    }
+}

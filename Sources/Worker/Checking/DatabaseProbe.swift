@@ -1,0 +1,94 @@
+package import MessageStore
+package import Postgres
+
+extension ExitStatus {
+    /// What a database error means for a command.
+    package init(_ error: PostgresError) {
+        self =
+            switch error.failureClass {
+            case .connection, .resources, .intervention, .timeout, .system: .unavailable
+            case .authentication, .permission: .refused
+            case .readOnly, .rollback, .lock: .temporaryFailure
+            case .schema: .configuration
+            case .data, .constraint, .limit, .missingPartition, .other: .internalError
+            }
+    }
+
+    /// What a failed migration means for a command.
+    package init(_ error: MigrationError) {
+        switch error {
+        case .database(let error, _): self.init(error)
+        case .schema: self = .configuration
+        }
+    }
+}
+
+extension ProbeSequence {
+    /// The steps about the database: connect, the schema, and whether it takes writes.
+    package static func database(_ configuration: DatabaseConfiguration) -> ProbeSequence {
+        let session = DatabaseSession(configuration.url)
+        return ProbeSequence(
+            "database",
+            [
+                Probe("connect") { await session.connect() },
+                Probe("schema and writes") { await session.health() },
+            ]
+        )
+    }
+}
+
+/// The connection that the database's steps share.
+private actor DatabaseSession {
+    private let url: String
+    private var connection: PostgresConnection?
+
+    init(_ url: String) {
+        self.url = url
+    }
+
+    func connect() async -> Probe.Result {
+        do throws(PostgresError) {
+            let settings = try PostgresSettings(url: url)
+            connection = try await PostgresConnection.open(settings)
+            return .passed(detail: "connected to \(settings.description)")
+        } catch {
+            return failed(error)
+        }
+    }
+
+    func health() async -> Probe.Result {
+        guard let connection else { return .skipped }
+        do throws(MigrationError) {
+            switch try await StoreHealth.check(connection) {
+            case .ready: return .passed(detail: "the schema is current and the database takes writes")
+            case .readOnly:
+                return .failed(
+                    cause: "the server takes no writes",
+                    fix: "name the primary in database.url, or all hosts with target_session_attrs=read-write",
+                    status: .temporaryFailure
+                )
+            case .schema(let state):
+                return .failed(
+                    cause: state.problem ?? "the schema is not this binary's",
+                    fix: "upstream-worker migrate status shows what is applied",
+                    status: .configuration
+                )
+            }
+        } catch {
+            if case .database(let error, _) = error { return failed(error) }
+            return .failed(cause: "\(error)", fix: "upstream-worker migrate status", status: .configuration)
+        }
+    }
+
+    private func failed(_ error: PostgresError) -> Probe.Result {
+        let fix =
+            switch error.failureClass {
+            case .connection: "see that the server runs and that database.url names its host and port"
+            case .authentication: "see pg_hba.conf, the role, and the passfile that database.url names"
+            case .permission: "grant the role its rights: deploy/roles.sql"
+            case .resources: "the server is short of connections, disk or memory: see its log"
+            default: "see the server's log"
+            }
+        return .failed(cause: error.description, fix: fix, status: ExitStatus(error))
+    }
+}

@@ -1,0 +1,175 @@
+import Foundation
+import Testing
+
+@testable import Telemetry
+
+struct MetricsTests {
+    private func made() -> Metrics {
+        Metrics(
+            senders: ["1234567890", "two"],
+            categories: ["com.example.orders", "com.example.\"odd\"\\\n", "*"],
+            handlers: ["orders", "billing"],
+            version: "1.2.3"
+        )
+    }
+
+    private func scraped(_ metrics: Metrics) throws -> Exposition {
+        try Exposition(String(decoding: metrics.render(), as: UTF8.self))
+    }
+
+    @Test("every metric has a family of its kind, with its labels and a help text")
+    func families() throws {
+        let exposition = try scraped(made())
+        #expect(Set(exposition.families.keys) == Set(MetricName.allCases.map(\.rawValue)))
+        for name in MetricName.allCases {
+            let family = try #require(exposition.families[name.rawValue])
+            #expect(family.type == name.kind.rawValue)
+            #expect(!family.help.isEmpty)
+            #expect(!family.samples.isEmpty)
+            for sample in family.samples {
+                #expect(Set(sample.labels.keys).subtracting(["le"]) == Set(name.labels))
+            }
+        }
+    }
+
+    @Test("the contract's names and closed label sets")
+    func contract() throws {
+        let exposition = try scraped(made())
+        for kind in ["upstream", "receipt", "malformed", "ack", "nack", "control", "error", "untrusted", "other"] {
+            #expect(exposition.value("upstream_stanzas_received_total", ["kind": kind]) == 0)
+        }
+        for outcome in ["stored", "duplicate", "conflict", "quarantined"] {
+            for category in ["other", "com.example.orders", "com.example.\"odd\"\\\n"] {
+                let labels = ["category": category, "outcome": outcome]
+                #expect(exposition.value("upstream_messages_total", labels) == 0)
+            }
+        }
+        for state in ["connecting", "bound", "draining"] {
+            #expect(exposition.value("upstream_xmpp_connections", ["sender": "two", "state": state]) == 0)
+        }
+        #expect(exposition.value("upstream_acks_total", ["outcome": "connection_gone"]) == 0)
+        #expect(exposition.value("upstream_acks_total", ["outcome": "sent"]) == 0)
+        #expect(exposition.value("upstream_build_info", ["version": "1.2.3"]) == 1)
+        #expect(exposition.families["upstream_messages_total"]?.samples.count == 12)
+    }
+
+    @Test("without handlers their families are left out")
+    func withoutHandlers() throws {
+        let metrics = Metrics(senders: ["s"], categories: [], handlers: [], version: "1")
+        #expect(try scraped(metrics).families.keys.allSatisfy { !$0.contains("deliver") && !$0.contains("dead") })
+    }
+
+    @Test("what is counted is what is shown")
+    func values() throws {
+        let metrics = made()
+        metrics.connections(sender: 1, state: .bound).add(3)
+        metrics.connections(sender: 1, state: .bound).add(-1)
+        metrics.stanzas[.control].increment()
+        metrics.acks[.sent].increment(by: 7)
+        metrics.acks[.sent].increment(by: -3)
+        metrics.databaseErrors[DatabaseErrorClass(sqlState: "53100")].increment()
+        metrics.reconnects[.draining].increment()
+        metrics.handler(1).deliveries[.retry].increment()
+        metrics.handler(1).oldestDeliveryAge.set(1.5)
+        metrics.handler(1).deadLetters.set(4)
+        metrics.handler(0).duration.observe(.milliseconds(3))
+        let exposition = try scraped(metrics)
+        #expect(exposition.value("upstream_xmpp_connections", ["sender": "two", "state": "bound"]) == 2)
+        #expect(exposition.value("upstream_stanzas_received_total", ["kind": "control"]) == 1)
+        #expect(exposition.value("upstream_acks_total", ["outcome": "sent"]) == 7)
+        #expect(exposition.value("upstream_database_errors_total", ["class": "resources"]) == 1)
+        #expect(exposition.value("upstream_reconnects_total", ["reason": "draining"]) == 1)
+        #expect(exposition.value("upstream_deliveries_total", ["handler": "billing", "outcome": "retry"]) == 1)
+        #expect(exposition.value("upstream_oldest_delivery_age_seconds", ["handler": "billing"]) == 1.5)
+        #expect(exposition.value("upstream_dead_letters", ["handler": "billing"]) == 4)
+        let bucket = ["handler": "orders", "le": "0.005"]
+        #expect(exposition.value("upstream_delivery_duration_seconds_bucket", bucket) == 1)
+    }
+
+    @Test("a value on a bound belongs to its bucket; above the last there is +Inf")
+    func buckets() {
+        let histogram = Histogram(bounds: [1, 2, 5])
+        histogram.observe(1)
+        histogram.observe(1.5, count: 3)
+        let late = [5, 5.1, 100]
+        histogram.observe(count: late.count) { late[$0] }
+        #expect(histogram.snapshot() == Histogram.Snapshot(counts: [1, 3, 1, 2], sum: 115.6))
+        #expect(histogram.snapshot().bound(below: 0.5, in: histogram.bounds) == 2)
+        #expect(histogram.snapshot().bound(below: 0.99, in: histogram.bounds) == .infinity)
+        #expect(Histogram(bounds: [1]).snapshot().bound(below: 0.5, in: [1]) == nil)
+    }
+
+    @Test(
+        "numbers are written as the format wants them",
+        arguments: [
+            (0.0, "0"), (1.0, "1"), (0.25, "0.25"), (1e300, "1e+300"), (.infinity, "+Inf"), (-.infinity, "-Inf"),
+            (.nan, "NaN"),
+        ]
+    )
+    func numbers(value: Double, text: String) {
+        #expect(ExpositionWriter.number(value) == text)
+    }
+}
+
+struct CategoryLabelsTests {
+    @Test(
+        "only configured names have a label of their own",
+        arguments: [
+            ("com.example.a", 1), ("com.example.b", 2), ("ÿ", 3), ("com.example.c", 0), ("", 0), ("com.example", 0),
+            ("*", 0),
+            ("other", 0), ("Com.example.a", 0),
+        ]
+    )
+    func lookUp(category: String, index: Int) {
+        let labels = CategoryLabels(["com.example.a", "*", "com.example.b", "com.example.a", "ÿ", "other"])
+        let storage = Array("xx\(category)yy".utf8)
+        #expect(labels.index(of: storage, 2..<storage.count - 2) == index)
+        #expect(labels.names == ["other", "com.example.a", "com.example.b", "ÿ"])
+    }
+
+    @Test("bytes are compared, not characters: the two forms of é are two categories")
+    func bytes() {
+        let labels = CategoryLabels(["\u{E9}"])
+        #expect(labels.index(of: Array("\u{E9}".utf8), 0..<2) == 1)
+        #expect(labels.index(of: Array("e\u{301}".utf8), 0..<3) == 0)
+    }
+}
+
+struct MessageAccountsTests {
+    @Test("received = settled + in flight in every scrape, whoever is at work meanwhile (G8)")
+    func balance() async throws {
+        let metrics = Metrics(senders: ["s"], categories: ["a", "b"], handlers: [], version: "1")
+        let rounds = 3000
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for worker in 0..<4 {
+                group.addTask {
+                    for round in 0..<rounds {
+                        metrics.messages.received(upstream: 3, receipt: 1, malformed: 1)
+                        metrics.messages.settled(count: 5) { index in
+                            ((index + worker) % 3, MessageOutcome.allCases[(index + round) % 4])
+                        }
+                        if round % 50 == 0 { await Task.yield() }
+                    }
+                }
+            }
+            group.addTask {
+                var seen = 0.0
+                while seen < Double(4 * rounds * 5) {
+                    let exposition = try Exposition(String(decoding: metrics.render(), as: UTF8.self))
+                    let received = ["upstream", "receipt", "malformed"].reduce(0.0) {
+                        $0 + (exposition.value("upstream_stanzas_received_total", ["kind": $1]) ?? .nan)
+                    }
+                    let flying = try #require(exposition.value("upstream_messages_in_flight"))
+                    try #require(received == exposition.sum("upstream_messages_total") + flying)
+                    seen = exposition.sum("upstream_messages_total")
+                    await Task.yield()
+                }
+            }
+            try await group.waitForAll()
+        }
+        let books = metrics.messages.snapshot()
+        #expect(books.inFlight == 0)
+        #expect(books.received(.upstream) == UInt64(4 * rounds * 3))
+        #expect(MessageOutcome.allCases.reduce(0) { $0 + books.settled($1) } == UInt64(4 * rounds * 5))
+    }
+}
