@@ -98,6 +98,14 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // Run by hand, in a release build.
+        .executableTarget(
+            name: "Micro",
+            dependencies: ["XMLWire"],
+            path: "Benchmarks/Micro",
+            swiftSettings: strict
+        ),
+
         suite("UpstreamKitTests", ["UpstreamKit"]),
         suite("TelemetryTests", ["Telemetry", logging]),
         suite("DigestsTests", ["Digests", "UpstreamKit"]),

@@ -97,7 +97,8 @@ public func fuzzXMLFramer(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     return 0
 }
 
-/// Whether one cut shows an error that the other has not met yet.
+/// Whether one cut shows an error that the other has not met yet: the parser waits for more of a tag before it looks.
 private func isLateError(_ one: Outcome, _ other: Outcome) -> Bool {
-    (one.code ?? other.code) == .notWellFormed
+    let code = one.code ?? other.code
+    return code == .notWellFormed || code == .entity
 }

@@ -48,6 +48,6 @@ options=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096
 # The seeds of a target stand in a folder of its own; libFuzzer writes only to the first folder it is given.
 seeds=()
 [ -d "Fuzz/seeds-$target" ] && seeds+=("Fuzz/seeds-$target")
-# Leaks at exit are the language runtime's.
-ASAN_OPTIONS=detect_leaks=0 exec "$build/$target" "${options[@]}" -artifact_prefix="$build/$target-" "$@" \
+# Leaks at exit are the language runtime's; its backtracer hangs under the address sanitizer.
+ASAN_OPTIONS=detect_leaks=0 SWIFT_BACKTRACE=enable=no exec "$build/$target" "${options[@]}" -artifact_prefix="$build/$target-" "$@" \
     "$build/corpus-$target" "${seeds[@]}"

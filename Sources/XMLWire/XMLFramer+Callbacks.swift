@@ -79,7 +79,8 @@ extension XMLFramer {
         guard builder.stanza.element(0, is: "stream", in: Self.streamNamespace) else { return fail(.invalidNamespace) }
 
         position = .betweenStanzas
-        let end = tagEnd + (next == UInt8(ascii: ">") ? 1 : 0)
+        // The `/` may have come with an earlier slice than its `>`.
+        let end = max(0, tagEnd) + (next == UInt8(ascii: ">") ? 1 : 0)
         emit(.opened(builder.stanza), end: end)
         builder.reset()
         if next == UInt8(ascii: ">") { goOn(from: end) }

@@ -100,11 +100,16 @@ struct FramerContentTests {
         #expect(found == [4, nil, 2])
     }
 
-    @Test("a stream that opens and closes in one tag")
+    @Test("a stream that opens and closes in one tag, also torn between the two characters that close it")
     func selfClosing() {
-        let recording = record("<stream:stream xmlns:stream='http://etherx.jabber.org/streams'/>")
-        #expect(recording.failure == nil)
-        #expect(recording.events.count == 2)
-        #expect(recording.events.last == .closed)
+        let text = "<stream:stream xmlns:stream='http://etherx.jabber.org/streams'/>"
+        for size in [1, text.utf8.count - 1, text.utf8.count] {
+            let recording = record(Array(text.utf8).pieces(of: size)) { framer, event in
+                #expect(framer.unreadBytes <= (event == .closed ? 0 : size == text.utf8.count ? 2 : 1))
+            }
+            #expect(recording.failure == nil)
+            #expect(recording.events.count == 2)
+            #expect(recording.events.last == .closed)
+        }
     }
 }

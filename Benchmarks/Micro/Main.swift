@@ -1,0 +1,90 @@
+import Glibc
+import XMLWire
+
+/// Micro-benchmarks of the hot paths: `swift run -c release Micro`.
+///
+/// Prints processor time, which the load of the machine does not change much; nothing is gated on it.
+@main
+enum Micro {
+    /// Processor time of this process, in seconds.
+    static var processorTime: Double {
+        var time = timespec()
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+    }
+
+    /// Resident memory of this process, in bytes.
+    static var residentBytes: Int {
+        guard let file = fopen("/proc/self/statm", "r") else { return 0 }
+        defer { fclose(file) }
+        var line = [CChar](repeating: 0, count: 128)
+        guard fgets(&line, Int32(line.count), file) != nil else { return 0 }
+        let fields = String(decoding: line.map { UInt8(bitPattern: $0) }, as: UTF8.self).split(separator: " ")
+        return fields.count > 1 ? (Int(fields[1]) ?? 0) * Int(getpagesize()) : 0
+    }
+
+    static func main() throws {
+        for pieceBytes in [600, 16 * 1024] { try framing(pieceBytes: pieceBytes) }
+        try idleFramers()
+    }
+
+    private static let header =
+        "<stream:stream from='a.example' id='1' version='1.0' xmlns='jabber:client' "
+        + "xmlns:stream='http://etherx.jabber.org/streams'>"
+
+    /// One upstream message as a server writes it: three elements, 635 bytes, escaped JSON.
+    private static let stanza: String = {
+        let start =
+            "<message to='1234567890@fcm.example' from='devices@gcm.googleapis.com' type='normal'>"
+            + "<gcm xmlns='google:mobile:data'>{&quot;category&quot;:&quot;com.example.app&quot;,&quot;message_id&quot;:"
+            + "&quot;000001&quot;,&quot;data&quot;:{&quot;text&quot;:&quot;"
+        let end = "&quot;}}</gcm><delay xmlns='urn:xmpp:delay'/></message>"
+        return start + String(repeating: "x", count: 635 - start.utf8.count - end.utf8.count) + end
+    }()
+
+    private static func framing(pieceBytes: Int) throws {
+        var stream = Array(header.utf8)
+        for _ in 0..<10_000 { stream += Array(stanza.utf8) }
+        let framer = XMLFramer()
+        var stanzas = 0
+        var bytes = 0
+        let start = processorTime
+        for round in 0..<40 {
+            var offset = round == 0 ? 0 : header.utf8.count
+            while offset < stream.count {
+                let end = min(offset + pieceBytes, stream.count)
+                try stream[offset..<end].withUnsafeBytes { piece in
+                    try framer.feed(piece) { event in
+                        guard case .stanza(let stanza) = event else { return }
+                        stanzas += 1
+                        bytes += stanza.raw.count + stanza.elements[1].text.count
+                    }
+                }
+                offset = end
+            }
+        }
+        let seconds = processorTime - start
+        let each = seconds / Double(stanzas) * 1e6
+        print("frame, pieces of \(pieceBytes): \(each) us a stanza, \(Int(Double(stanzas) / seconds)) stanzas/s", bytes)
+    }
+
+    private static func idleFramers() throws {
+        let count = 2000
+        for released in [true, false] {
+            var framers: [XMLFramer] = []
+            framers.reserveCapacity(count)
+            let before = residentBytes
+            for _ in 0..<count {
+                let framer = XMLFramer()
+                try Array((header + stanza).utf8).withUnsafeBytes { try framer.feed($0) { _ in } }
+                if released { framer.releaseMemory() }
+                framers.append(framer)
+            }
+            print(
+                released ? "idle framer, released:" : "framer with its parser:",
+                (residentBytes - before) / count,
+                "B"
+            )
+        }
+    }
+}
