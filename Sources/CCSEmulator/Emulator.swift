@@ -1,0 +1,100 @@
+import NIOCore
+import NIOPosix
+import Synchronization
+
+/// A CCS-compatible server on one event loop: for development, tests and load.
+package final class Emulator: Sendable {
+    /// The port it listens on.
+    package let port: Int
+    /// The authority that a client must trust, in PEM; nil where the certificate was not made for the run.
+    package let authorityPEM: [UInt8]?
+
+    private let group: MultiThreadedEventLoopGroup
+    private let listener: any Channel
+    private let core: NIOLoopBound<EmulatorCore>
+    /// What the emulator counted before it was stopped.
+    private let final = Mutex<Tally?>(nil)
+
+    private init(
+        group: MultiThreadedEventLoopGroup,
+        listener: any Channel,
+        core: NIOLoopBound<EmulatorCore>,
+        authorityPEM: [UInt8]?
+    ) {
+        self.group = group
+        self.listener = listener
+        self.core = core
+        self.authorityPEM = authorityPEM
+        port = listener.localAddress?.port ?? 0
+    }
+
+    /// Starts one; ``stop()`` must be called at the end.
+    ///
+    /// Throws ``EmulatorError`` for a configuration that cannot work, TLSWire's error for a certificate that can't be
+    /// used, and the system's error where it can't listen.
+    package static func start(_ configuration: EmulatorConfiguration) async throws -> Emulator {
+        let problems = configuration.load.problems + (configuration.window < 1 ? ["window must be 1 or more"] : [])
+        guard problems.isEmpty else { throw EmulatorError(message: problems.joined(separator: "; ")) }
+        let identity = try ServerIdentity(configuration)
+        let (context, authorityPEM) = (identity.context, identity.authorityPEM)
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let eventLoop = group.next()
+        do {
+            let core = try await eventLoop.submit {
+                let transcript = try configuration.transcript.map { try Transcript(path: $0) }
+                let core = EmulatorCore(
+                    configuration,
+                    eventLoop: eventLoop,
+                    tlsContext: context,
+                    transcript: transcript
+                )
+                return NIOLoopBound(core, eventLoop: eventLoop)
+            }.get()
+            let listener = try await ServerBootstrap(group: group)
+                .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+                .serverChannelOption(.backlog, value: 1024)
+                .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+                .childChannelInitializer { channel in
+                    channel.eventLoop.makeCompletedFuture { try core.value.accept(channel) }
+                }
+                .bind(host: configuration.host, port: configuration.port).get()
+            return Emulator(group: group, listener: listener, core: core, authorityPEM: authorityPEM)
+        } catch {
+            try? await group.shutdownGracefully()
+            throw error
+        }
+    }
+
+    /// Closes the listener and every connection; counts stay readable.
+    ///
+    /// The tally is taken before the connections are closed.
+    @discardableResult
+    package func stop() async -> Tally {
+        let last = await tally()
+        final.withLock { $0 = last }
+        try? await listener.close().get()
+        try? await onLoop { $0.stop() }
+        try? await group.shutdownGracefully()
+        return last
+    }
+
+    /// The counts so far.
+    package func tally() async -> Tally {
+        if let last = final.withLock({ $0 }) { return last }
+        return (try? await onLoop { $0.tally }) ?? Tally()
+    }
+
+    /// Runs a call where the emulator's state may be touched.
+    func onLoop<T: Sendable>(_ body: @escaping @Sendable (EmulatorCore) throws -> T) async throws -> T {
+        let core = self.core
+        return try await listener.eventLoop.submit { try body(core.value) }.get()
+    }
+
+    /// The same for a call that takes its time.
+    func onLoop<T: Sendable>(
+        awaiting body: @escaping @Sendable (EmulatorCore) -> EventLoopFuture<T>
+    ) async throws -> T {
+        let core = self.core
+        return try await listener.eventLoop.flatSubmit { body(core.value) }.get()
+    }
+}

@@ -1,0 +1,330 @@
+import NIOCore
+import TLSWire
+import XMLWire
+
+/// Everything the emulator knows and decides, confined to one event loop.
+final class EmulatorCore {
+    let configuration: EmulatorConfiguration
+    let eventLoop: any EventLoop
+    let tlsContext: TLSContext?
+    let transcript: Transcript?
+    private(set) var pools: [String: SenderPool] = [:]
+    private(set) var connections: [Int: ConnectionHandler] = [:]
+    private(set) var cutters: [Int: TransportCutter] = [:]
+    var schedule: FaultSchedule
+    var counts = Tally()
+    var deliveries = 0
+    var reader = AckReader()
+    private var accepted = 0
+    private var isAccepting = true
+    private var isChanged = false
+    private var waiters: [Int: Waiter] = [:]
+    private var waitersMade = 0
+    private var tasks: [RepeatedTask] = []
+    /// Where the lists of odd messages and bad XML have come to.
+    var oddities = 0
+    var hostilities = 0
+
+    private struct Waiter {
+        var condition: @Sendable (EmulatorSnapshot) -> Bool
+        var promise: EventLoopPromise<Bool>
+        var timeout: Scheduled<Void>
+    }
+
+    /// What a batch of stanzas in one write may weigh.
+    static let batchBytes = 65_536
+    private static let rateInterval = TimeAmount.milliseconds(5)
+    private static let violationsKept = 20
+
+    init(
+        _ configuration: EmulatorConfiguration,
+        eventLoop: any EventLoop,
+        tlsContext: TLSContext?,
+        transcript: Transcript?
+    ) {
+        self.configuration = configuration
+        self.eventLoop = eventLoop
+        self.tlsContext = tlsContext
+        self.transcript = transcript
+        schedule = FaultSchedule(configuration.faults.rules)
+        startTasks()
+    }
+
+    func streamID(_ connection: Int) -> String {
+        String(SplitMix.mix(configuration.load.seed &+ UInt64(connection)), radix: 16)
+    }
+
+    func resource(_ connection: Int) -> String { "R" + streamID(connection).prefix(8) }
+
+    func makeTLSHandler() throws -> TLSHandler {
+        guard let tlsContext else { throw EmulatorError(message: "this emulator has no certificate") }
+        return try TLSHandler(context: tlsContext)
+    }
+
+    // MARK: connections
+
+    /// Builds a new connection's pipeline.
+    func accept(_ channel: any Channel) throws {
+        guard isAccepting else { throw ChannelError.ioOnClosedChannel }
+        accepted += 1
+        counts.connections += 1
+        let number = accepted
+        let faults = schedule.due(atConnection: number)
+        let negotiation = ServerNegotiation(
+            ServerNegotiation.Settings(
+                requiresStartTLS: configuration.security == .startTLS,
+                domain: configuration.domain,
+                credentials: configuration.credentials,
+                usesForeignFeaturePrefix: configuration.usesForeignFeaturePrefix,
+                offersSession: configuration.offersSession,
+                refusesAll: faults.contains(.refuse)
+            )
+        )
+        let stream = XMLStreamHandler()
+        let connection = ConnectionHandler(
+            number: number,
+            core: self,
+            negotiation: negotiation,
+            faults: faults,
+            stream: stream
+        )
+        let cutter = TransportCutter()
+        connections[number] = connection
+        cutters[number] = cutter
+        let pipeline = channel.pipeline.syncOperations
+        try pipeline.addHandler(cutter)
+        if configuration.security == .direct { try pipeline.addHandler(makeTLSHandler()) }
+        if let transcript { try pipeline.addHandler(TranscriptTap(transcript: transcript, connection: connection)) }
+        try pipeline.addHandlers([stream, connection])
+        changed()
+    }
+
+    func bind(_ connection: ConnectionHandler, sender: String) {
+        let pool = pools[sender] ?? SenderPool(sender: sender, configuration: configuration)
+        pools[sender] = pool
+        connection.pool = pool
+        connection.slot = pool.book.open()
+        pool.connections.append(connection)
+        counts.bound += 1
+        // A draining connection gets nothing more once another one is there.
+        for other in pool.connections {
+            if case .draining = other.phase { other.phase = .draining(messages: 0) }
+            finishDraining(other)
+        }
+        changed()
+        let wasStarted = pool.isStarted
+        pool.startIfReady()
+        for other in wasStarted ? [connection] : pool.connections { pump(other) }
+    }
+
+    /// The connection is gone: what it left unacked waits for the next one.
+    func closed(_ connection: ConnectionHandler) {
+        connection.phase = .closed
+        guard connections.removeValue(forKey: connection.number) != nil else { return }
+        cutters[connection.number] = nil
+        if let pool = connection.pool {
+            pool.book.close(connection.slot)
+            pool.connections.removeAll { $0 === connection }
+        }
+        changed()
+    }
+
+    func readComplete(_ connection: ConnectionHandler) {
+        pump(connection)
+        finishDraining(connection)
+    }
+
+    /// Ends a draining connection that has nothing more to say and nothing more to hear.
+    func finishDraining(_ connection: ConnectionHandler) {
+        guard connection.phase == .draining(messages: 0), let pool = connection.pool,
+            pool.book.unacked(on: connection.slot) == 0
+        else { return }
+        connection.end()
+    }
+
+    func refused(_ connection: ConnectionHandler) {
+        counts.refusals += 1
+        changed()
+    }
+
+    func peerSentStreamError(_ connection: ConnectionHandler) {
+        counts.streamErrors += 1
+        if !connection.expectsBreak { violation("connection \(connection.number): the peer sent a stream error") }
+        changed()
+    }
+
+    func peerBrokeStream(_ connection: ConnectionHandler, why: String) {
+        counts.brokenStreams += 1
+        violation("connection \(connection.number): \(why)")
+    }
+
+    func violation(_ text: String) {
+        if counts.violations.count < Self.violationsKept { counts.violations.append(text) }
+        changed()
+    }
+
+    // MARK: deliveries
+
+    /// Fills the connection's window, many stanzas in one write.
+    func pump(_ connection: ConnectionHandler) {
+        guard connection.canDeliver, let pool = connection.pool, pool.book.hasMore else { return }
+        var batch = ByteBuffer()
+        while pool.book.unacked(on: connection.slot) < configuration.window, batch.readableBytes < Self.batchBytes,
+            connection.canDeliver, let next = pool.book.next(fresh: pool.permits >= 1)
+        {
+            if next.isFirst { pool.permits -= 1 }
+            let faults = schedule.due(atDelivery: deliveries + 1)
+            if faults.isEmpty {
+                append(next.sequence, isFirst: next.isFirst, of: pool, on: connection, to: &batch)
+            } else {
+                if batch.readableBytes > 0 { connection.write(batch) }
+                batch.clear()
+                deliver(next.sequence, isFirst: next.isFirst, of: pool, on: connection, faults: faults)
+            }
+        }
+        if batch.readableBytes > 0 {
+            connection.write(batch)
+            // Full of bytes rather than of messages: go on when this has been written.
+            if batch.readableBytes >= Self.batchBytes { pumpLater(connection) }
+            changed()
+        }
+    }
+
+    /// Encodes a copy and enters it into the book.
+    func append(
+        _ sequence: Int,
+        isFirst: Bool,
+        of pool: SenderPool,
+        on connection: ConnectionHandler,
+        to batch: inout ByteBuffer
+    ) {
+        deliveries += 1
+        pool.book.delivered(sequence, on: connection.slot, isFirst: isFirst)
+        if case .draining(let messages) = connection.phase { connection.phase = .draining(messages: messages - 1) }
+        if sequence < 0 {
+            batch.writeBytes(pool.book.special(sequence).stanza)
+        } else {
+            pool.generator.append(sequence, copy: isFirst ? 0 : connection.number, to: &batch)
+        }
+    }
+
+    private func pumpLater(_ connection: ConnectionHandler) {
+        eventLoop.assumeIsolated().execute { self.pump(connection) }
+    }
+
+    // MARK: time
+
+    private func startTasks() {
+        if let rate = configuration.load.rate {
+            let share = rate * Double(Self.rateInterval.nanoseconds) / 1e9
+            var last = NIODeadline.now()
+            every(Self.rateInterval) {
+                let now = NIODeadline.now()
+                let due = share * Double((now - last).nanoseconds) / Double(Self.rateInterval.nanoseconds)
+                last = now
+                for pool in self.pools.values { self.allow(due, limit: max(rate, 1), pool) }
+            }
+        }
+        if let interval = configuration.whitespaceInterval {
+            every(interval) {
+                for connection in self.connections.values where connection.pool != nil { connection.write(" ") }
+            }
+        }
+        if let transcript { every(.milliseconds(500)) { transcript.flush() } }
+    }
+
+    private func every(_ interval: TimeAmount, _ body: @escaping () -> Void) {
+        let body = NIOLoopBound(body, eventLoop: eventLoop)
+        tasks.append(eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in body.value() })
+    }
+
+    /// Lets new messages go, one to each connection in turn.
+    private func allow(_ due: Double, limit: Double, _ pool: SenderPool) {
+        guard pool.isStarted, !pool.connections.isEmpty else { return }
+        pool.permits = min(pool.permits + due, limit)
+        let all = pool.permits.rounded(.down)
+        let share = max(1, (all / Double(pool.connections.count)).rounded(.up))
+        var rest = pool.permits
+        for _ in pool.connections where rest >= 1 {
+            pool.turn += 1
+            guard !pool.connections.isEmpty else { break }
+            let connection = pool.connections[pool.turn % pool.connections.count]
+            let part = min(share, rest)
+            pool.permits = part
+            pump(connection)
+            rest -= part - pool.permits
+        }
+        pool.permits = rest
+    }
+
+    /// Stops everything.
+    func stop() {
+        isAccepting = false
+        for task in tasks { task.cancel() }
+        tasks.removeAll()
+        for connection in connections.values { connection.close() }
+        for (id, _) in waiters { settle(id, false) }
+        transcript?.flush()
+    }
+
+    // MARK: looking on
+
+    /// The counts of this moment.
+    var tally: Tally {
+        var tally = counts
+        tally.open = connections.count
+        tally.deliveries = deliveries
+        for pool in pools.values {
+            tally.sent += pool.book.distinct
+            tally.acked += pool.book.ackedDistinct
+            tally.ackedCopies += pool.book.ackedCopies
+            tally.unackedCopies += pool.book.unackedCopies
+        }
+        return tally
+    }
+
+    var snapshot: EmulatorSnapshot {
+        EmulatorSnapshot(
+            tally: tally,
+            connections: connections.values.sorted { $0.number < $1.number }.map { connection in
+                EmulatorSnapshot.Connection(
+                    number: connection.number,
+                    sender: connection.pool?.sender,
+                    isDraining: { if case .draining = connection.phase { true } else { false } }(),
+                    isEnding: connection.phase == .ending,
+                    unacked: connection.pool?.book.unacked(on: connection.slot) ?? 0
+                )
+            },
+            isComplete: !pools.isEmpty && pools.values.allSatisfy(\.book.isComplete)
+        )
+    }
+
+    /// Gives true as soon as the condition holds, or false at the time limit.
+    func wait(_ limit: TimeAmount, _ condition: @escaping @Sendable (EmulatorSnapshot) -> Bool) -> EventLoopFuture<Bool>
+    {
+        if condition(snapshot) { return eventLoop.makeSucceededFuture(true) }
+        waitersMade += 1
+        let id = waitersMade
+        let timeout = eventLoop.assumeIsolated().scheduleTask(in: limit) { self.settle(id, false) }
+        let promise = eventLoop.makePromise(of: Bool.self)
+        waiters[id] = Waiter(condition: condition, promise: promise, timeout: timeout)
+        return promise.futureResult
+    }
+
+    /// Something that a waiter may be waiting for has changed; many changes are looked at together.
+    func changed() {
+        guard !waiters.isEmpty, !isChanged else { return }
+        isChanged = true
+        eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(1)) {
+            self.isChanged = false
+            let snapshot = self.snapshot
+            for (id, waiter) in self.waiters where waiter.condition(snapshot) { self.settle(id, true) }
+        }
+    }
+
+    private func settle(_ id: Int, _ result: Bool) {
+        guard let waiter = waiters.removeValue(forKey: id) else { return }
+        waiter.timeout.cancel()
+        waiter.promise.succeed(result)
+    }
+}

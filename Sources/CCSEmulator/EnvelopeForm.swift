@@ -1,0 +1,76 @@
+/// How a message's JSON is wrapped into its stanza.
+///
+/// Real servers used all of these (protocol.md §1.5), so a receiver must read all of them.
+package enum EnvelopeForm: UInt8, CaseIterable, Sendable {
+    /// `<gcm xmlns="google:mobile:data">`, quotes written raw, as the hosted service did for upstream messages.
+    case defaultNamespace
+    /// `<data:gcm xmlns:data="google:mobile:data">`, as the hosted service did for acks and controls.
+    case prefixed
+    /// The JSON inside a CDATA section.
+    case cdata
+    /// Quotes as `&quot;` and `&apos;`, as Prosody and ejabberd write them.
+    case entities
+
+    /// Appends the payload element around a JSON text.
+    ///
+    /// - Parameters:
+    ///   - json: The text as the receiver's XML parser shall see it; any valid UTF-8 that XML can carry.
+    ///   - output: What the element is appended to.
+    package func wrap(_ json: some Collection<UInt8>, into output: inout [UInt8]) {
+        switch self {
+        case .defaultNamespace:
+            output += #"<gcm xmlns="google:mobile:data">"#.utf8
+            XMLEscape.text(json, quotes: false, into: &output)
+            output += "</gcm>".utf8
+        case .prefixed:
+            output += #"<data:gcm xmlns:data="google:mobile:data">"#.utf8
+            XMLEscape.text(json, quotes: false, into: &output)
+            output += "</data:gcm>".utf8
+        case .cdata:
+            output += #"<gcm xmlns="google:mobile:data">"#.utf8
+            XMLEscape.cdata(json, into: &output)
+            output += "</gcm>".utf8
+        case .entities:
+            output += #"<gcm xmlns="google:mobile:data">"#.utf8
+            XMLEscape.text(json, quotes: true, into: &output)
+            output += "</gcm>".utf8
+        }
+    }
+}
+
+/// XML escaping for what the emulator writes; independent of the worker's serializer.
+package enum XMLEscape {
+    /// Appends character data, with `& < >` and optionally both quotes as entities.
+    package static func text(_ bytes: some Collection<UInt8>, quotes: Bool, into output: inout [UInt8]) {
+        for byte in bytes {
+            switch byte {
+            case UInt8(ascii: "&"): output += "&amp;".utf8
+            case UInt8(ascii: "<"): output += "&lt;".utf8
+            case UInt8(ascii: ">"): output += "&gt;".utf8
+            case UInt8(ascii: "\"") where quotes: output += "&quot;".utf8
+            case UInt8(ascii: "'") where quotes: output += "&apos;".utf8
+            case UInt8(ascii: "\r"): output += "&#13;".utf8
+            default: output.append(byte)
+            }
+        }
+    }
+
+    /// Appends CDATA sections; a `]]>` in the text is split over two of them.
+    package static func cdata(_ bytes: some Collection<UInt8>, into output: inout [UInt8]) {
+        output += "<![CDATA[".utf8
+        var brackets = 0
+        for byte in bytes {
+            if byte == UInt8(ascii: ">"), brackets >= 2 { output += "]]><![CDATA[".utf8 }
+            brackets = byte == UInt8(ascii: "]") ? brackets + 1 : 0
+            output.append(byte)
+        }
+        output += "]]>".utf8
+    }
+
+    /// A text ready to stand in an attribute value or as character data.
+    package static func string(_ text: String) -> String {
+        var output: [UInt8] = []
+        self.text(text.utf8, quotes: true, into: &output)
+        return String(decoding: output, as: UTF8.self)
+    }
+}

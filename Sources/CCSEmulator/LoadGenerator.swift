@@ -1,0 +1,191 @@
+package import NIOCore
+
+/// Makes the load's stanzas and recognises their ids again.
+///
+/// A message is a pure function of the profile and its number: nothing is kept for a redelivery, and the same number
+/// always gives the same JSON. Stanzas come from templates encoded once, so one costs a copy and a few digits.
+package struct LoadGenerator: Sendable {
+    /// What is generated.
+    package let profile: LoadProfile
+
+    private let prefix: [UInt8]
+    private let tokenHead = Array("FAKE-".utf8)
+    private let tokenTail = Array((":NOT-A-REAL-TOKEN" + String(repeating: "-NOT-A-REAL-TOKEN", count: 7)).utf8)
+    private let receiptFrom = Array("gcm.googleapis.com".utf8)
+    private let receiptMark = Array("dr2:".utf8)
+    private let receiptLimit: UInt64
+    private let weights: [Int]
+    /// Indexed by category, then kind and size, then form.
+    private let templates: [StanzaTemplate]
+
+    /// Different lengths and fillers of upstream messages in each category.
+    private static let variants = 4
+
+    /// Encodes the templates.
+    ///
+    /// - Parameters:
+    ///   - profile: A profile without ``LoadProfile/problems``.
+    ///   - address: The stanzas' start tag.
+    package init(profile: LoadProfile, address: StanzaAddress) {
+        self.profile = profile
+        prefix = Array(profile.effectivePrefix.utf8)
+        receiptLimit = UInt64(profile.receiptShare * 65536)
+        var total = 0
+        weights = profile.categories.map { category in
+            total += category.weight
+            return total
+        }
+        var templates: [StanzaTemplate] = []
+        for category in profile.categories {
+            for variant in 0...Self.variants {
+                let json =
+                    variant == Self.variants
+                    ? Self.receipt(category: category.name, prefix: prefix)
+                    : Self.upstream(
+                        category: category.name,
+                        prefix: prefix,
+                        token: tokenHead + StanzaTemplate.hole(.device) + tokenTail,
+                        size: Self.size(of: variant, in: profile.size),
+                        salt: SplitMix.mix(profile.seed &+ UInt64(variant))
+                    )
+                for form in profile.forms {
+                    templates.append(StanzaTemplate(address.stanza(around: json, form: form)))
+                }
+            }
+        }
+        self.templates = templates
+    }
+
+    /// Whether this number's message is a delivery receipt.
+    package func isReceipt(_ sequence: Int) -> Bool {
+        isReceipt(mixed(sequence))
+    }
+
+    /// Appends one copy of a message.
+    ///
+    /// - Parameters:
+    ///   - sequence: The message's number, from 0.
+    ///   - copy: How often it went out before; chooses another wrapping for each copy.
+    ///   - conflicting: Whether the content shall differ from the other copies'.
+    ///   - output: What the stanza is appended to.
+    package func append(_ sequence: Int, copy: Int = 0, conflicting: Bool = false, to output: inout ByteBuffer) {
+        let random = mixed(sequence)
+        let category = category(random)
+        let variant = isReceipt(random) ? Self.variants : Int(truncatingIfNeeded: (random >> 16) & 3)
+        let form = (Int(truncatingIfNeeded: (random >> 18) & 0xFFFF) + copy) % profile.forms.count
+        let index = (category * (Self.variants + 1) + variant) * profile.forms.count + form
+        templates[index].append(
+            sequence: sequence,
+            device: device(random),
+            variant: conflicting ? 1 : 0,
+            to: &output
+        )
+    }
+
+    /// The number whose message has this id; nil for an id that the load never uses.
+    package func sequence(ofID id: UnsafeBufferPointer<UInt8>) -> Int? {
+        var id = id
+        let marked = id.starts(with: receiptMark)
+        if marked { id = UnsafeBufferPointer(rebasing: id.dropFirst(receiptMark.count)) }
+        guard id.count == prefix.count + 13, id.starts(with: prefix), id[prefix.count] == UInt8(ascii: "-"),
+            let number = Decimal.read(UnsafeBufferPointer(rebasing: id.dropFirst(prefix.count + 1))),
+            isReceipt(number) == marked
+        else { return nil }
+        return number
+    }
+
+    /// Whether this is what an ack for the message must give as `to`.
+    package func isSender(_ to: UnsafeBufferPointer<UInt8>, of sequence: Int) -> Bool {
+        let random = mixed(sequence)
+        if isReceipt(random) { return to.elementsEqual(receiptFrom) }
+        let digits = tokenHead.count..<tokenHead.count + 8
+        return to.count == tokenHead.count + 8 + tokenTail.count && to.starts(with: tokenHead)
+            && Decimal.read(UnsafeBufferPointer(rebasing: to[digits])) == device(random)
+            && to[digits.upperBound...].elementsEqual(tokenTail)
+    }
+
+    /// A message's id, as text.
+    package func id(_ sequence: Int) -> String {
+        let base = String(decoding: prefix, as: UTF8.self) + "-" + Decimal.text(sequence, width: 12)
+        return isReceipt(sequence) ? "dr2:" + base : base
+    }
+
+    /// What a message's JSON has as `from`, as text.
+    package func sender(_ sequence: Int) -> String {
+        let random = mixed(sequence)
+        if isReceipt(random) { return String(decoding: receiptFrom, as: UTF8.self) }
+        return token(device: device(random))
+    }
+
+    /// The registration token of a device, obviously not a real one.
+    package func token(device: Int) -> String {
+        String(decoding: tokenHead, as: UTF8.self) + Decimal.text(device, width: 8)
+            + String(decoding: tokenTail, as: UTF8.self)
+    }
+
+    private func mixed(_ sequence: Int) -> UInt64 {
+        SplitMix.mix(profile.seed ^ (UInt64(truncatingIfNeeded: sequence) &* 0xD134_2543_DE82_EF95))
+    }
+
+    private func isReceipt(_ random: UInt64) -> Bool { (random & 0xFFFF) < receiptLimit }
+
+    private func device(_ random: UInt64) -> Int {
+        Int(truncatingIfNeeded: (random >> 34) % UInt64(profile.devices))
+    }
+
+    private func category(_ random: UInt64) -> Int {
+        guard weights.count > 1, let total = weights.last else { return 0 }
+        let wanted = Int(truncatingIfNeeded: (SplitMix.mix(random) >> 1) % UInt64(total))
+        return weights.firstIndex { wanted < $0 } ?? 0
+    }
+}
+
+extension LoadGenerator {
+    private static func size(of variant: Int, in range: ClosedRange<Int>) -> Int {
+        range.lowerBound + (range.upperBound - range.lowerBound) * variant / (variants - 1)
+    }
+
+    private static func upstream(
+        category: String,
+        prefix: [UInt8],
+        token: [UInt8],
+        size: Int,
+        salt: UInt64
+    ) -> [UInt8] {
+        var head = Array(#"{"data":{"n":""#.utf8) + StanzaTemplate.hole(.sequence)
+        head += Array(#"","variant":""#.utf8) + StanzaTemplate.hole(.variant) + Array(#"","body":""#.utf8)
+        var tail = Array(#""},"time_to_live":86400,"from":""#.utf8) + token
+        tail += Array(#"","message_id":""#.utf8) + prefix + Array("-".utf8) + StanzaTemplate.hole(.sequence)
+        tail += Array(#"","category":""#.utf8) + Array(category.utf8) + Array(#""}"#.utf8)
+        return head + filler(size - head.count - tail.count, salt: salt) + tail
+    }
+
+    private static func receipt(category: String, prefix: [UInt8]) -> [UInt8] {
+        var json = Array(#"{"category":""#.utf8) + Array(category.utf8)
+        json += Array(#"","data":{"device_registration_id":"FAKE-"#.utf8) + StanzaTemplate.hole(.device)
+        json += Array(#"","message_sent_timestamp":"1498801519251","message_status":"MESSAGE_SENT_TO_DEVICE","#.utf8)
+        json += Array(#""variant":""#.utf8) + StanzaTemplate.hole(.variant)
+        json += Array(#"","original_message_id":""#.utf8) + prefix + Array("-".utf8) + StanzaTemplate.hole(.sequence)
+        json += Array(#""},"from":"gcm.googleapis.com","message_id":"dr2:"#.utf8) + prefix + Array("-".utf8)
+        json += StanzaTemplate.hole(.sequence)
+        return json + Array(#"","message_type":"receipt","time_to_live":0}"#.utf8)
+    }
+
+    /// Text such as devices send: words, escapes, markup characters and more than ASCII, of exactly this many bytes.
+    private static func filler(_ size: Int, salt: UInt64) -> [UInt8] {
+        let words = [
+            "order ", "basket ", "position ", "48.2082 ", "16.3738 ", "Gr\u{fc}\u{df}e ", "caf\u{e9} ", "\u{1f69a} ",
+            #"said \"yes\" "#, #"line\nbreak "#, #"caf\u00e9 "#, "a<b&c>d ", "it's ", "[1,2] ", "{x} ", "]]> ",
+        ]
+        var result: [UInt8] = []
+        var state = salt
+        while result.count < size {
+            state = SplitMix.mix(state)
+            let word = Array(words[Int(truncatingIfNeeded: state % UInt64(words.count))].utf8)
+            result +=
+                result.count + word.count <= size
+                ? word : Array(repeating: UInt8(ascii: "x"), count: size - result.count)
+        }
+        return result
+    }
+}

@@ -1,0 +1,85 @@
+/// What messages the emulator makes by itself.
+package struct LoadProfile: Sendable {
+    /// One category and how often it occurs.
+    package struct Category: Sendable, Equatable {
+        /// The application's package name; printable ASCII without quotes or backslashes.
+        package var name: String
+        /// Its share relative to the others; at least 1.
+        package var weight: Int
+
+        /// A category and its share.
+        package init(name: String, weight: Int = 1) {
+            self.name = name
+            self.weight = weight
+        }
+    }
+
+    /// How many distinct messages each sender gets; nil for no end, 0 for none.
+    package var count: Int?
+    /// Messages a second for each sender; nil for as fast as windows and sockets allow.
+    package var rate: Double?
+    /// New messages begin when a sender has had so many connections bound at once.
+    package var connections = 1
+    /// How many devices they come from, 1...99,999,999.
+    package var devices = 1000
+    /// The categories they belong to; at least one.
+    package var categories = [Category(name: "com.example.app")]
+    /// Bytes of a message's JSON text; what the fields themselves need is the least.
+    package var size = 400...400
+    /// Which part of the messages are delivery receipts, 0...1.
+    package var receiptShare = 0.0
+    /// The wrappings to choose from.
+    package var forms = EnvelopeForm.allCases
+    /// Makes the whole load repeatable: the same seed gives the same messages byte for byte.
+    package var seed: UInt64 = 1
+    /// What message ids begin with; nil for a prefix made from the seed.
+    ///
+    /// 1...64 letters, digits, dots, underscores and hyphens.
+    package var idPrefix: String?
+
+    /// A profile that makes nothing until ``count`` is set.
+    package init(count: Int? = 0) {
+        self.count = count
+    }
+
+    /// What is wrong with the profile, one sentence each; empty for a usable one.
+    package var problems: [String] {
+        var result: [String] = []
+        if let count, count < 0 || count > 999_999_999_999 { result.append("count must be 0...999999999999") }
+        if let rate, !(rate > 0 && rate <= 10_000_000) { result.append("rate must be above 0, and 10000000 at most") }
+        if !(1...99_999_999).contains(devices) { result.append("devices must be 1...99999999") }
+        if connections < 1 { result.append("connections must be 1 or more") }
+        if categories.isEmpty { result.append("at least one category is needed") }
+        for category in categories {
+            if category.name.isEmpty || category.name.utf8.count > 255 || !category.name.utf8.allSatisfy(Self.isPlain) {
+                result.append("a category's name must be 1...255 letters, digits, dots, underscores or hyphens")
+            }
+            if !(1...1_000_000).contains(category.weight) { result.append("a category's weight must be 1...1000000") }
+        }
+        if size.lowerBound < 0 || size.upperBound > 1 << 20 { result.append("size must be 0...1048576 bytes") }
+        if !(0...1).contains(receiptShare) { result.append("receipts must be a share between 0 and 1") }
+        if forms.isEmpty { result.append("at least one envelope form is needed") }
+        let prefix = effectivePrefix
+        if prefix.isEmpty || prefix.utf8.count > 64 || !prefix.utf8.allSatisfy(Self.isPlain) {
+            result.append("the id prefix must be 1...64 letters, digits, dots, underscores or hyphens")
+        }
+        return result
+    }
+
+    /// The id prefix in use.
+    package var effectivePrefix: String {
+        if let idPrefix { return idPrefix }
+        let text = String(SplitMix.mix(seed), radix: 16)
+        return String(repeating: "0", count: 16 - text.count) + text
+    }
+
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "-"):
+            true
+        default:
+            false
+        }
+    }
+}

@@ -1,0 +1,210 @@
+import NIOCore
+
+/// Which messages of one sender went where, and which of the copies were acked: the emulator's memory and judge.
+///
+/// A message stays until it was acked on a connection that delivered it. What a connection leaves unacked waits for the
+/// next connection to bind and then comes again (protocol.md §1.7). Generated messages are numbered from 0 and cost a
+/// bit each; messages with ids of their own ("special" ones) are numbered from -1 downwards and are kept.
+struct MessageBook {
+    /// A message that was not generated from the load's profile.
+    struct Special {
+        /// Its id as bytes; lone surrogates stand as three bytes each.
+        var id: [UInt8]
+        /// What an ack must give as `to`.
+        var to: [UInt8]
+        /// Its whole stanza; emptied where it won't be needed again.
+        var stanza: [UInt8]
+        /// Whether it may be acked; if not, it takes no place in the window and never comes again.
+        var expectsAck: Bool
+        /// Whether it was acked.
+        var isAcked = false
+    }
+
+    /// What an ack was worth.
+    enum Verdict: Equatable {
+        /// The ack of a copy that this connection delivered; `first` for the message's first one.
+        case accepted(first: Bool)
+        /// Every copy that this connection delivered was acked before.
+        case double
+        /// Delivered, but not on this connection.
+        case wrongConnection
+        /// For a message that must not be acked.
+        case unwanted
+        /// For an id that was never sent.
+        case unknown
+    }
+
+    private struct Ledger {
+        var isOpen = true
+        /// Copies that this connection delivered and that were not acked, by message.
+        var copies: [Int: UInt16] = [:]
+        var unacked = 0
+        /// The last messages acked here: tells a double ack from one on a wrong connection.
+        var recent: [Int] = []
+        var oldest = 0
+    }
+
+    private static let remembered = 512
+
+    /// Generated messages that may still be made.
+    private let limit: Int
+    private(set) var generated = 0
+    private(set) var specials: [Special] = []
+    private var specialByID: [[UInt8]: Int] = [:]
+    private var acked = SequenceSet()
+    private var ledgers: [Ledger] = []
+    private var freeSlots: [Int] = []
+    /// Left by closed connections, waiting for the next one to bind.
+    private var waiting: [Int] = []
+    /// To be delivered before anything new.
+    private var pending = CircularBuffer<Int>()
+
+    private(set) var deliveries = 0
+    private(set) var distinct = 0
+    private(set) var ackedCopies = 0
+    private(set) var ackedSpecials = 0
+
+    /// A book for a load of this many messages, nil for no end.
+    init(count: Int?) {
+        limit = count ?? .max
+    }
+
+    /// Messages acked at least once.
+    var ackedDistinct: Int { acked.count + ackedSpecials }
+
+    /// Copies delivered on connections that are still open, not acked yet.
+    var unackedCopies: Int { ledgers.reduce(0) { $0 + $1.unacked } }
+
+    /// Whether nothing is left to deliver or to be acked.
+    var isComplete: Bool {
+        generated == limit && acked.count == generated && unackedCopies == 0
+            && specials.allSatisfy { $0.isAcked || !$0.expectsAck }
+    }
+
+    /// Whether there is a message to deliver, new or again.
+    var hasMore: Bool { !pending.isEmpty || generated < limit }
+
+    // MARK: connections
+
+    /// A connection was bound; what the closed ones left comes again.
+    ///
+    /// - Returns: The connection's place in the book.
+    mutating func open() -> Int {
+        pending.append(contentsOf: waiting.sorted { Self.age($0) < Self.age($1) })
+        waiting.removeAll()
+        if let slot = freeSlots.popLast() {
+            ledgers[slot] = Ledger()
+            return slot
+        }
+        ledgers.append(Ledger())
+        return ledgers.count - 1
+    }
+
+    /// A connection is gone with everything it left unacked.
+    mutating func close(_ slot: Int) {
+        guard ledgers[slot].isOpen else { return }
+        let left = ledgers[slot].copies.keys
+        ledgers[slot] = Ledger(isOpen: false)
+        freeSlots.append(slot)
+        for sequence in left where !isAcked(sequence) && !isOutstanding(sequence) { waiting.append(sequence) }
+    }
+
+    /// Copies that the connection delivered and that were not acked.
+    func unacked(on slot: Int) -> Int { ledgers[slot].unacked }
+
+    /// The messages that the connection delivered and that were not acked, in order.
+    func unackedMessages(on slot: Int) -> [Int] {
+        ledgers[slot].copies.keys.sorted { Self.age($0) < Self.age($1) }
+    }
+
+    // MARK: messages
+
+    /// The next message to deliver, or nil where there is none.
+    ///
+    /// - Parameter fresh: Whether one that never was delivered may be taken.
+    mutating func next(fresh: Bool) -> (sequence: Int, isFirst: Bool)? {
+        while let sequence = pending.popFirst() {
+            if !isAcked(sequence) { return (sequence, false) }
+        }
+        guard fresh, generated < limit else { return nil }
+        generated += 1
+        return (generated - 1, true)
+    }
+
+    /// Takes in a message with an id of its own; one with a known id is another copy of that message.
+    mutating func add(_ special: Special) -> Int {
+        if let known = specialByID[special.id] { return known }
+        specials.append(special)
+        let sequence = -specials.count
+        if !special.expectsAck { specials[specials.count - 1].stanza = [] }
+        if !special.id.isEmpty { specialByID[special.id] = sequence }
+        return sequence
+    }
+
+    /// A copy was written to the connection.
+    mutating func delivered(_ sequence: Int, on slot: Int, isFirst: Bool) {
+        deliveries += 1
+        if isFirst { distinct += 1 }
+        if sequence < 0, !special(sequence).expectsAck { return }
+        ledgers[slot].copies[sequence, default: 0] += 1
+        ledgers[slot].unacked += 1
+    }
+
+    /// The special message behind a negative number.
+    func special(_ sequence: Int) -> Special { specials[-sequence - 1] }
+
+    /// The special message with this id.
+    func special(withID id: UnsafeBufferPointer<UInt8>) -> Int? {
+        specialByID.isEmpty ? nil : specialByID[Array(id)]
+    }
+
+    /// Whether the number belongs to a message that was made.
+    func isKnown(_ sequence: Int) -> Bool {
+        sequence < 0 ? -sequence <= specials.count : sequence < generated
+    }
+
+    /// Judges an ack that came on the connection.
+    mutating func ack(_ sequence: Int, on slot: Int) -> Verdict {
+        guard isKnown(sequence) else { return .unknown }
+        if let copies = ledgers[slot].copies[sequence] {
+            ledgers[slot].copies[sequence] = copies > 1 ? copies - 1 : nil
+            ledgers[slot].unacked -= 1
+            remember(sequence, on: slot)
+            ackedCopies += 1
+            return .accepted(first: markAcked(sequence))
+        }
+        if sequence < 0, !special(sequence).expectsAck { return .unwanted }
+        if ledgers[slot].recent.contains(sequence) { return .double }
+        return isAcked(sequence) && !isOutstanding(sequence) ? .double : .wrongConnection
+    }
+
+    private mutating func markAcked(_ sequence: Int) -> Bool {
+        guard sequence < 0 else { return acked.insert(sequence) }
+        let index = -sequence - 1
+        guard !specials[index].isAcked else { return false }
+        specials[index].isAcked = true
+        specials[index].stanza = []
+        ackedSpecials += 1
+        return true
+    }
+
+    private mutating func remember(_ sequence: Int, on slot: Int) {
+        if ledgers[slot].recent.count < Self.remembered {
+            ledgers[slot].recent.append(sequence)
+        } else {
+            ledgers[slot].recent[ledgers[slot].oldest] = sequence
+            ledgers[slot].oldest = (ledgers[slot].oldest + 1) % Self.remembered
+        }
+    }
+
+    private func isAcked(_ sequence: Int) -> Bool {
+        sequence < 0 ? special(sequence).isAcked : acked.contains(sequence)
+    }
+
+    private func isOutstanding(_ sequence: Int) -> Bool {
+        ledgers.contains { $0.copies[sequence] != nil }
+    }
+
+    /// Sorts generated messages by age, special ones behind them.
+    private static func age(_ sequence: Int) -> Int { sequence < 0 ? Int.max / 2 - sequence : sequence }
+}

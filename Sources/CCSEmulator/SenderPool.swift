@@ -1,0 +1,40 @@
+import NIOCore
+
+/// One sender's messages and the connections they are sharded over.
+final class SenderPool {
+    /// The sender's id.
+    let sender: String
+    /// The start tag of its upstream stanzas.
+    let address: StanzaAddress
+    /// Makes its load.
+    let generator: LoadGenerator
+    /// What went where.
+    var book: MessageBook
+    /// Connections bound for it.
+    var connections: [ConnectionHandler] = []
+    /// How many new messages the rate allows now; infinite where there is no rate.
+    var permits = 0.0
+    /// Whether enough connections have come for new messages to begin.
+    private(set) var isStarted = false
+    /// With whom the next round of a rate begins.
+    var turn = 0
+
+    init(sender: String, configuration: EmulatorConfiguration) {
+        self.sender = sender
+        address = StanzaAddress(from: configuration.stanzaFrom, to: "\(sender)@\(configuration.domain)")
+        generator = LoadGenerator(profile: configuration.load, address: address)
+        book = MessageBook(count: configuration.load.count)
+    }
+
+    /// Begins with new messages once there are enough connections.
+    func startIfReady() {
+        guard !isStarted, connections.count >= generator.profile.connections else { return }
+        isStarted = true
+        if generator.profile.rate == nil { permits = .infinity }
+    }
+
+    /// Another connection that can take a message.
+    func other(than connection: ConnectionHandler) -> ConnectionHandler? {
+        connections.first { $0 !== connection && $0.canDeliver }
+    }
+}

@@ -1,0 +1,189 @@
+import Foundation
+import XMLWire
+
+/// The server's side of stream set-up, from the first header to the bind result (protocol.md §1.3).
+struct ServerNegotiation {
+    /// What the negotiation needs to know.
+    struct Settings {
+        var requiresStartTLS: Bool
+        var domain: String
+        var credentials: EmulatorConfiguration.Credentials
+        var usesForeignFeaturePrefix: Bool
+        var offersSession: Bool
+        /// Refuses whoever comes.
+        var refusesAll = false
+    }
+
+    /// How far it has come.
+    enum State: Equatable {
+        /// Nothing but STARTTLS is allowed; goes to `waitsForTLS` or `failed`.
+        case plain
+        /// `<proceed/>` was sent; goes to `secure`.
+        case waitsForTLS
+        /// Waits for SASL; goes to `signedIn`, stays after a refusal.
+        case secure
+        /// Waits for bind; goes to `bound`.
+        case signedIn(sender: String)
+        /// Messages may flow.
+        case bound(sender: String)
+        /// The peer did what it must not.
+        case failed
+    }
+
+    /// What to do, in this order.
+    enum Action: Equatable {
+        /// Writes text.
+        case write(String)
+        /// Begins TLS as the server; a new stream document follows.
+        case startTLS
+        /// Expects a new stream document.
+        case restart
+        /// The SASL success was written.
+        case signedIn(sender: String)
+        /// The credentials were refused.
+        case refused
+        /// The bind result was written.
+        case bound(sender: String)
+        /// Ends the stream with this error: the peer broke the rules.
+        case violation(condition: String)
+    }
+
+    private static let maximumRefusals = 3
+
+    let settings: Settings
+    private(set) var state: State
+    private var streams = 0
+    private var refusals = 0
+
+    init(_ settings: Settings) {
+        self.settings = settings
+        state = settings.requiresStartTLS ? .plain : .secure
+    }
+
+    /// The peer's stream header came.
+    mutating func opened(to domain: String?, streamID: String) -> [Action] {
+        streams += 1
+        let from = XMLEscape.string(domain ?? settings.domain)
+        let header =
+            "<?xml version='1.0'?><stream:stream from=\"\(from)\" id=\"\(streamID)\" version=\"1.0\" "
+            + "xmlns=\"jabber:client\" xmlns:stream=\"http://etherx.jabber.org/streams\">"
+        switch state {
+        case .plain:
+            return [.write(header + features("<starttls xmlns=\"\(Namespace.tls)\"><required/></starttls>"))]
+        case .secure:
+            let mechanisms = ["X-OAUTH2", "X-GOOGLE-TOKEN", "PLAIN"].map { "<mechanism>\($0)</mechanism>" }.joined()
+            return [.write(header + features("<mechanisms xmlns=\"\(Namespace.sasl)\">\(mechanisms)</mechanisms>"))]
+        case .signedIn:
+            let session = settings.offersSession ? "<session xmlns=\"\(Namespace.session)\"/>" : ""
+            return [.write(header + features("<bind xmlns=\"\(Namespace.bind)\"/>" + session))]
+        case .waitsForTLS, .bound, .failed:
+            return fail("policy-violation")
+        }
+    }
+
+    /// The TLS handshake after STARTTLS is under way.
+    mutating func secured() {
+        if state == .waitsForTLS { state = .secure }
+    }
+
+    /// A stanza came before the stream was bound.
+    mutating func received(_ stanza: Stanza, resource: String) -> [Action] {
+        switch state {
+        case .plain:
+            guard stanza.element(0, is: "starttls", in: "urn:ietf:params:xml:ns:xmpp-tls") else {
+                return fail("policy-violation")
+            }
+            state = .waitsForTLS
+            return [.write("<proceed xmlns=\"\(Namespace.tls)\"/>"), .startTLS]
+        case .secure:
+            guard stanza.element(0, is: "auth", in: "urn:ietf:params:xml:ns:xmpp-sasl") else {
+                return fail("not-authorized")
+            }
+            return signIn(stanza)
+        case .signedIn(let sender):
+            guard stanza.element(0, is: "iq", in: "jabber:client") else { return fail("not-authorized") }
+            guard let bind = stanza.child("bind", in: "urn:ietf:params:xml:ns:xmpp-bind") else {
+                return fail("not-authorized")
+            }
+            let wanted = stanza.child("resource", in: "urn:ietf:params:xml:ns:xmpp-bind", of: bind)
+            let name = wanted.map { stanza.string(stanza.elements[$0].text) }.flatMap { $0.isEmpty ? nil : $0 }
+            state = .bound(sender: sender)
+            let jid = XMLEscape.string("\(sender)@\(settings.domain)/\(name ?? resource)")
+            let result =
+                "<iq type=\"result\"\(ServerStanzas.id(of: stanza))><bind xmlns=\"\(Namespace.bind)\"><jid>\(jid)</jid>"
+                + "</bind></iq>"
+            return [.write(result), .bound(sender: sender)]
+        case .waitsForTLS, .bound, .failed:
+            return fail("policy-violation")
+        }
+    }
+
+    private mutating func signIn(_ stanza: Stanza) -> [Action] {
+        let mechanism = stanza.attribute("mechanism", of: 0).map { stanza.string($0) }
+        guard mechanism == "PLAIN" else { return refuse("invalid-mechanism") }
+        guard let plain = SASLPlain(base64: stanza.string(stanza.elements[0].text)) else {
+            return refuse("malformed-request")
+        }
+        guard !settings.refusesAll, accepts(plain) else { return refuse("not-authorized") }
+        state = .signedIn(sender: plain.sender)
+        return [
+            .write("<success xmlns=\"\(Namespace.sasl)\"/>"), .restart, .signedIn(sender: plain.sender),
+        ]
+    }
+
+    private func accepts(_ plain: SASLPlain) -> Bool {
+        switch settings.credentials {
+        case .any: !plain.sender.isEmpty
+        case .secrets(let secrets): secrets[plain.sender] == plain.secret
+        }
+    }
+
+    private mutating func refuse(_ condition: String) -> [Action] {
+        refusals += 1
+        let failure = "<failure xmlns=\"\(Namespace.sasl)\"><\(condition)/></failure>"
+        guard refusals < Self.maximumRefusals else {
+            return [.write(failure), .refused] + fail("policy-violation")
+        }
+        return [.write(failure), .refused]
+    }
+
+    private mutating func fail(_ condition: String) -> [Action] {
+        state = .failed
+        return [.violation(condition: condition)]
+    }
+
+    private func features(_ content: String) -> String {
+        settings.usesForeignFeaturePrefix
+            ? "<str:features xmlns:str=\"http://etherx.jabber.org/streams\">\(content)</str:features>"
+            : "<stream:features>\(content)</stream:features>"
+    }
+}
+
+/// The initial response of SASL PLAIN (RFC 4616).
+struct SASLPlain: Equatable {
+    /// The sender id: the authentication identity up to an `@`.
+    var sender: String
+    /// The password.
+    var secret: String
+
+    /// Reads one; nil where it is no base64 of `authzid NUL authcid NUL password`.
+    init?(base64: String) {
+        guard let data = Data(base64Encoded: base64) else { return nil }
+        let parts = data.split(separator: 0, omittingEmptySubsequences: false)
+        guard parts.count == 3, !parts[1].isEmpty, let user = String(bytes: parts[1], encoding: .utf8),
+            let secret = String(bytes: parts[2], encoding: .utf8)
+        else { return nil }
+        sender = String(user.prefix { $0 != "@" })
+        self.secret = secret
+    }
+}
+
+/// Namespaces of stream set-up.
+enum Namespace {
+    static let tls = "urn:ietf:params:xml:ns:xmpp-tls"
+    static let sasl = "urn:ietf:params:xml:ns:xmpp-sasl"
+    static let bind = "urn:ietf:params:xml:ns:xmpp-bind"
+    static let session = "urn:ietf:params:xml:ns:xmpp-session"
+    static let stanzas = "urn:ietf:params:xml:ns:xmpp-stanzas"
+    static let streams = "urn:ietf:params:xml:ns:xmpp-streams"
+}

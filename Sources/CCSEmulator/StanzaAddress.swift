@@ -1,0 +1,24 @@
+/// The start tag of the emulator's upstream stanzas.
+package struct StanzaAddress: Sendable, Equatable {
+    /// The stanza's `from`; nil for none.
+    package var from: String?
+    /// The stanza's `to`; nil for none.
+    package var to: String?
+
+    /// A stanza from and to these addresses.
+    package init(from: String?, to: String?) {
+        self.from = from
+        self.to = to
+    }
+
+    /// An upstream stanza around a JSON text.
+    package func stanza(around json: some Collection<UInt8>, form: EnvelopeForm) -> [UInt8] {
+        var output = Array("<message".utf8)
+        if let from { output += #" from="\#(XMLEscape.string(from))""#.utf8 }
+        if let to { output += #" to="\#(XMLEscape.string(to))""#.utf8 }
+        output += #" type="normal">"#.utf8
+        form.wrap(json, into: &output)
+        output += "</message>".utf8
+        return output
+    }
+}

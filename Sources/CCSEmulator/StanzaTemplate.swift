@@ -1,0 +1,113 @@
+import NIOCore
+
+/// A stanza encoded once, with holes of fixed width for what differs from message to message.
+struct StanzaTemplate {
+    /// What stands in a hole.
+    enum Field: CaseIterable {
+        /// Twelve decimal digits: the message's number.
+        case sequence
+        /// Eight decimal digits: the device's number.
+        case device
+        /// One digit: 0, or 1 in a copy whose content shall differ.
+        case variant
+
+        /// Stands for the hole in the JSON text that the template is made from.
+        ///
+        /// Control characters cannot occur in JSON text, and no wrapping changes these.
+        var marker: UInt8 {
+            switch self {
+            case .sequence: 0x01
+            case .device: 0x02
+            case .variant: 0x03
+            }
+        }
+
+        var width: Int {
+            switch self {
+            case .sequence: 12
+            case .device: 8
+            case .variant: 1
+            }
+        }
+    }
+
+    private struct Hole {
+        var offset: Int
+        var field: Field
+    }
+
+    private var bytes: [UInt8]
+    private var holes: [Hole] = []
+
+    /// The length of every stanza made from it.
+    var count: Int { bytes.count }
+
+    /// Takes a whole stanza in which each hole is filled with its field's marker.
+    init(_ stanza: [UInt8]) {
+        bytes = stanza
+        var offset = 0
+        while offset < bytes.count {
+            if let field = Field.allCases.first(where: { $0.marker == bytes[offset] }) {
+                holes.append(Hole(offset: offset, field: field))
+                offset += field.width
+            } else {
+                offset += 1
+            }
+        }
+    }
+
+    /// The text that marks a hole.
+    static func hole(_ field: Field) -> [UInt8] {
+        Array(repeating: field.marker, count: field.width)
+    }
+
+    /// Appends one stanza.
+    func append(sequence: Int, device: Int, variant: Int, to output: inout ByteBuffer) {
+        output.writeWithUnsafeMutableBytes(minimumWritableBytes: bytes.count) { target in
+            bytes.withUnsafeBytes { target.copyMemory(from: $0) }
+            for hole in holes {
+                let value =
+                    switch hole.field {
+                    case .sequence: sequence
+                    case .device: device
+                    case .variant: variant
+                    }
+                Decimal.write(value, width: hole.field.width, into: target, at: hole.offset)
+            }
+            return bytes.count
+        }
+    }
+}
+
+/// Decimal numbers of fixed width.
+enum Decimal {
+    /// Writes the number's last digits, zero-padded.
+    static func write(_ value: Int, width: Int, into target: UnsafeMutableRawBufferPointer, at offset: Int) {
+        var rest = value.magnitude
+        var position = offset + width - 1
+        while position >= offset {
+            target[position] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: rest % 10)
+            rest /= 10
+            position -= 1
+        }
+    }
+
+    /// The number that all these bytes, at most 18 digits, spell; nil where one of them is no digit.
+    static func read(_ digits: UnsafeBufferPointer<UInt8>) -> Int? {
+        guard !digits.isEmpty, digits.count <= 18 else { return nil }
+        var value = 0
+        for byte in digits {
+            let digit = byte &- UInt8(ascii: "0")
+            guard digit <= 9 else { return nil }
+            value = value * 10 + Int(digit)
+        }
+        return value
+    }
+
+    /// The number as text of this width.
+    static func text(_ value: Int, width: Int) -> String {
+        var bytes = [UInt8](repeating: 0, count: width)
+        bytes.withUnsafeMutableBytes { write(value, width: width, into: $0, at: 0) }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}
