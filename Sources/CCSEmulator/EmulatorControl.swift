@@ -45,6 +45,7 @@ extension Emulator {
     /// - Parameters:
     ///   - fault: What happens.
     ///   - connection: Its number; nil for the connection bound first.
+    /// - Throws: ``EmulatorError`` where there is no such connection.
     package func inject(_ fault: Fault, on connection: Int? = nil) async throws {
         try await onLoop { core in
             let (connection, pool) = try core.boundConnection(connection)
@@ -69,6 +70,7 @@ extension Emulator {
     ///   - to: The `to` that an ack must give, unescaped.
     ///   - expectsAck: Whether it must be acked; if not, an ack is a violation.
     ///   - connection: Which connection; nil for the one bound first.
+    /// - Throws: ``EmulatorError`` where there is no such connection.
     package func inject(
         stanza: [UInt8],
         id: [UInt8],
@@ -114,6 +116,7 @@ extension Emulator {
     /// - Parameters:
     ///   - connection: Its number.
     ///   - reset: By a TCP reset; else by closing the socket without TLS's close_notify.
+    /// - Throws: ``EmulatorError`` where there is no such connection.
     package func kill(_ connection: Int, reset: Bool) async throws {
         try await onLoop { core in
             guard let connection = core.connections[connection] else {

@@ -107,9 +107,10 @@ extension EmulatorCore {
         hostilities += 1
         let bytes = name.flatMap(HostileXML.named) ?? all[(hostilities - 1) % all.count].bytes
         connection.expectsBreak = true
-        write(bytes, on: connection)
-        // Nothing that follows can be read: wait for the peer to end it.
+        // Nothing that follows can be read, also not what a write of this size would let through: first of all no more
+        // deliveries. The peer must end it.
         connection.phase = .ending
+        write(bytes, on: connection)
         eventLoop.assumeIsolated().scheduleTask(in: configuration.drainTimeout) { connection.close() }
     }
 

@@ -122,6 +122,7 @@ struct MessageBook {
     /// The next message to deliver, or nil where there is none.
     ///
     /// - Parameter fresh: Whether one that never was delivered may be taken.
+    /// - Returns: Its number, and whether it never was delivered.
     mutating func next(fresh: Bool) -> (sequence: Int, isFirst: Bool)? {
         while let sequence = pending.popFirst() {
             if !isAcked(sequence) { return (sequence, false) }

@@ -65,6 +65,7 @@ package struct OddMessage: Sendable {
     ///   - token: The registration token, likewise plain.
     ///   - address: The stanza's start tag.
     ///   - form: The wrapping of its JSON.
+    /// - Returns: The stanza, and what an ack for it must give.
     package func instance(id: String, token: String, address: StanzaAddress, form: EnvelopeForm) -> Instance {
         let stanza =
             switch body {

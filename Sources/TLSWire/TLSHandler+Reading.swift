@@ -52,6 +52,11 @@ extension TLSHandler {
         if self.heldPlaintext != nil {
             self.deliverHeld(context)
             context.fireChannelReadComplete()
+            // The channel counts this read as done only by what the network brings: with automatic reading it would
+            // never ask again.
+            if (try? context.channel.syncOptions?.getOption(.autoRead)) == true {
+                context.read()
+            }
         } else {
             context.read()
         }

@@ -23,12 +23,27 @@ struct SetUpTests {
         }
     }
 
+    @Test("many connections at once, whose first bytes may come along with the end of the handshake")
+    func manyConnections() async throws {
+        try await withEmulator { emulator in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<40 {
+                    group.addTask { _ = try await TestClient.bound(to: emulator) }
+                }
+                try await group.waitForAll()
+            }
+            #expect(await emulator.tally().bound == 40)
+        }
+    }
+
     @Test("STARTTLS is offered alone and needed before anything else")
     func startTLS() async throws {
-        try await withEmulator({
-            $0.security = .startTLS
-            $0.load.count = 1
-        }) { emulator in
+        try await withEmulator(
+            configured {
+                $0.security = .startTLS
+                $0.load.count = 1
+            }
+        ) { emulator in
             let client = try await TestClient.connect(to: emulator, tls: false)
             try await client.open()
             let features = try await client.read(through: "</stream:features>")
@@ -48,7 +63,7 @@ struct SetUpTests {
 
     @Test("bytes put in front of the TLS handshake end the connection")
     func smuggled() async throws {
-        try await withEmulator({ $0.security = .startTLS }) { emulator in
+        try await withEmulator(configured { $0.security = .startTLS }) { emulator in
             let client = try await TestClient.connect(to: emulator, tls: false)
             try await client.open()
             try await client.read(through: "</stream:features>")
@@ -60,7 +75,7 @@ struct SetUpTests {
 
     @Test("known senders sign in with their secret only, three tries a connection")
     func credentials() async throws {
-        try await withEmulator({ $0.credentials = .secrets(["42": "right"]) }) { emulator in
+        try await withEmulator(configured { $0.credentials = .secrets(["42": "right"]) }) { emulator in
             let client = try await TestClient.connect(to: emulator)
             try await client.open()
             try await client.read(through: "</stream:features>")
@@ -78,7 +93,7 @@ struct SetUpTests {
 
     @Test("features can come under another prefix")
     func foreignPrefix() async throws {
-        try await withEmulator({ $0.usesForeignFeaturePrefix = true }) { emulator in
+        try await withEmulator(configured { $0.usesForeignFeaturePrefix = true }) { emulator in
             let client = try await TestClient.connect(to: emulator)
             try await client.open()
             #expect(try await client.read(through: "</str:features>").contains("<str:features xmlns:str="))
@@ -93,10 +108,12 @@ struct SetUpTests {
     )
     func scripted(fault: String, seen: String) async throws {
         let faults = try FaultScript(parsing: "connection 1-2: \(fault)")
-        try await withEmulator({
-            $0.faults = faults
-            $0.security = .none
-        }) { emulator in
+        try await withEmulator(
+            configured {
+                $0.faults = faults
+                $0.security = .none
+            }
+        ) { emulator in
             for _ in 0..<2 {
                 let client = try await TestClient.connect(to: emulator, tls: false)
                 try await client.open()
@@ -129,10 +146,12 @@ struct SetUpTests {
     func transcript() async throws {
         let path = FileManager.default.temporaryDirectory.appendingPathComponent("transcript-\(UUID()).jsonl").path
         defer { try? FileManager.default.removeItem(atPath: path) }
-        try await withEmulator({
-            $0.transcript = path
-            $0.load.count = 1
-        }) { emulator in
+        try await withEmulator(
+            configured {
+                $0.transcript = path
+                $0.load.count = 1
+            }
+        ) { emulator in
             let client = try await TestClient.bound(to: emulator)
             try await client.ack(client.nextMessage())
             try await emulator.waitUntilComplete()
@@ -158,11 +177,13 @@ struct SetUpTests {
 struct MessageTests {
     @Test("the window holds messages back until acks come")
     func window() async throws {
-        try await withEmulator({
-            $0.window = 10
-            $0.load = LoadProfile(count: 25)
-            $0.load.receiptShare = 0.3
-        }) { emulator in
+        try await withEmulator(
+            configured {
+                $0.window = 10
+                $0.load = LoadProfile(count: 25)
+                $0.load.receiptShare = 0.3
+            }
+        ) { emulator in
             let client = try await TestClient.bound(to: emulator)
             let first = try await client.messages(10)
             try await client.send("<iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>")
@@ -184,7 +205,7 @@ struct MessageTests {
 
     @Test("unacked messages come again on the next connection, and old acks there are worth nothing")
     func redelivery() async throws {
-        try await withEmulator({ $0.load = LoadProfile(count: 6) }) { emulator in
+        try await withEmulator(configured { $0.load = LoadProfile(count: 6) }) { emulator in
             let one = try await TestClient.bound(to: emulator)
             let first = try await one.messages(6)
             try await one.ack(first[2])
@@ -203,10 +224,12 @@ struct MessageTests {
 
     @Test("wrong-connection, double, unknown and malformed acks are refused and counted")
     func refusedAcks() async throws {
-        try await withEmulator({
-            $0.load = LoadProfile(count: 2)
-            $0.window = 2
-        }) { emulator in
+        try await withEmulator(
+            configured {
+                $0.load = LoadProfile(count: 2)
+                $0.window = 2
+            }
+        ) { emulator in
             let one = try await TestClient.bound(to: emulator)
             let messages = try await one.messages(2)
             let other = try await TestClient.bound(to: emulator)
@@ -233,12 +256,14 @@ struct MessageTests {
 
     @Test("messages are shared out over the sender's connections, and senders do not mix")
     func sharding() async throws {
-        try await withEmulator({
-            $0.load = LoadProfile(count: 40)
-            $0.load.rate = 2000
-            $0.load.connections = 2
-            $0.security = .none
-        }) { emulator in
+        try await withEmulator(
+            configured {
+                $0.load = LoadProfile(count: 40)
+                $0.load.rate = 2000
+                $0.load.connections = 2
+                $0.security = .none
+            }
+        ) { emulator in
             let one = try await TestClient.bound(to: emulator, tls: false)
             let other = try await TestClient.bound(to: emulator, tls: false)
             let stranger = try await TestClient.bound(to: emulator, sender: "7", tls: false)
@@ -256,7 +281,7 @@ struct MessageTests {
 
     @Test("every odd message that must be acked can be, by its unescaped id and sender")
     func oddMessages() async throws {
-        try await withEmulator({ $0.window = 1000 }) { emulator in
+        try await withEmulator(configured { $0.window = 1000 }) { emulator in
             let client = try await TestClient.bound(to: emulator)
             let address = StanzaAddress(from: nil, to: nil)
             for (index, odd) in OddMessage.all.enumerated() where odd.isAcked {

@@ -7,19 +7,21 @@ struct FaultTests {
     private func withFaults(
         _ script: String,
         count: Int = 3,
-        _ change: (inout EmulatorConfiguration) -> Void = { _ in },
+        _ configuration: EmulatorConfiguration = Self.plain { _ in },
         _ body: (Emulator) async throws -> Void
     ) async throws {
-        let faults = try FaultScript(parsing: script)
-        try await withEmulator(
-            {
-                $0.faults = faults
-                $0.load = LoadProfile(count: count)
-                $0.security = .none
-                change(&$0)
-            },
-            body
-        )
+        var configuration = configuration
+        configuration.faults = try FaultScript(parsing: script)
+        configuration.load = LoadProfile(count: count)
+        try await withEmulator(configuration, body)
+    }
+
+    /// Without TLS, unless the change says otherwise.
+    private static func plain(_ change: (inout EmulatorConfiguration) -> Void) -> EmulatorConfiguration {
+        configured { configuration in
+            configuration.security = .none
+            change(&configuration)
+        }
     }
 
     @Test("a duplicate wants an ack for each copy")
@@ -51,7 +53,7 @@ struct FaultTests {
 
     @Test("a copy on another connection at once, to be acked there")
     func redeliver() async throws {
-        try await withFaults("after 1: redeliver", count: 2, { $0.window = 1 }) { emulator in
+        try await withFaults("after 1: redeliver", count: 2, Self.plain { $0.window = 1 }) { emulator in
             let one = try await TestClient.bound(to: emulator, tls: false)
             let first = try await one.nextMessage()
             #expect(try await emulator.snapshot().tally.deliveries == 1, "there was no other connection")
@@ -74,7 +76,7 @@ struct FaultTests {
 
     @Test("torn and bytewise stanzas arrive whole, those behind them in order", arguments: ["torn 30ms", "bytewise"])
     func torn(fault: String) async throws {
-        try await withFaults("every 2: \(fault)", count: 20, { $0.security = .direct }) { emulator in
+        try await withFaults("every 2: \(fault)", count: 20, Self.plain { $0.security = .direct }) { emulator in
             let client = try await TestClient.bound(to: emulator)
             let messages = try await client.messages(20)
             #expect(messages.map { $0.id.suffix(2) } == (0..<20).map { $0 < 10 ? "0\($0)" : "\($0)" })
@@ -89,7 +91,14 @@ struct FaultTests {
         arguments: ["drain", "drain-nack"]
     )
     func drain(fault: String) async throws {
-        try await withFaults("after 2: \(fault)", count: 6, { $0.drainMessages = 2 }) { emulator in
+        try await withFaults(
+            "after 2: \(fault)",
+            count: 6,
+            Self.plain {
+                $0.drainMessages = 2
+                $0.drainTimeout = .seconds(50)
+            }
+        ) { emulator in
             let old = try await TestClient.bound(to: emulator, tls: false)
             let early = try await old.messages(2)
             let notice = try await old.read(through: "</message>")
@@ -117,7 +126,8 @@ struct FaultTests {
         ]
     )
     func endings(fault: String, text: String) async throws {
-        try await withFaults("after 1: \(fault)", count: 1, { $0.closeTimeout = .milliseconds(50) }) { emulator in
+        try await withFaults("after 1: \(fault)", count: 1, Self.plain { $0.closeTimeout = .milliseconds(50) }) {
+            emulator in
             let client = try await TestClient.bound(to: emulator, tls: false)
             let rest = try await client.waitUntilClosed()
             #expect(rest.contains(text))
@@ -194,7 +204,7 @@ struct FaultTests {
 
     @Test("killing a connection from outside, and a wait that fails says so")
     func kill() async throws {
-        try await withFaults("", count: 1, { $0.security = .direct }) { emulator in
+        try await withFaults("", count: 1, Self.plain { $0.security = .direct }) { emulator in
             let client = try await TestClient.bound(to: emulator)
             try await client.nextMessage()
             let error = await #expect(throws: EmulatorError.self) {

@@ -212,13 +212,18 @@ func unwrap(_ stanza: String) throws -> [String: Any] {
     return try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
 }
 
-/// Runs a body with an emulator and stops it in any case.
-func withEmulator(
-    _ change: (inout EmulatorConfiguration) -> Void = { _ in },
-    _ body: (Emulator) async throws -> Void
-) async throws {
+/// The default configuration with a change.
+func configured(_ change: (inout EmulatorConfiguration) -> Void) -> EmulatorConfiguration {
     var configuration = EmulatorConfiguration()
     change(&configuration)
+    return configuration
+}
+
+/// Runs a body with an emulator and stops it in any case.
+func withEmulator(
+    _ configuration: EmulatorConfiguration = EmulatorConfiguration(),
+    _ body: (Emulator) async throws -> Void
+) async throws {
     let emulator = try await Emulator.start(configuration)
     do {
         try await body(emulator)
