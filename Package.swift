@@ -92,7 +92,8 @@ let package = Package(
         .executableTarget(
             name: "CLI",
             dependencies: [
-                "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore",
+                "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", logging,
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict

@@ -37,6 +37,7 @@ struct CheckCommand: AsyncParsableCommand {
     /// What is tried, in order.
     private static func probes(_ configuration: WorkerConfiguration) -> [ProbeSequence] {
         [.database(configuration.database)]
+            + configuration.senders.indices.map { .sender(configuration, index: $0) }
     }
 
     private static func line(_ subject: String, _ outcome: ProbeSequence.Outcome) -> String {

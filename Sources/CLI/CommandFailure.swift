@@ -27,6 +27,7 @@ struct CommandFailure: Error {
             self.init(error.kind == .noInput ? .noInput : .configuration, error.description + head)
         case let error as PostgresError: self.init(ExitStatus(error), "database: \(error)")
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
+        case let error as WorkerError: self.init(.configuration, "\(error)")
         case let error as AdminError: self.init(.configuration, "\(error)")
         default: return nil
         }

@@ -27,6 +27,21 @@ package actor PostgresClient {
         }
     }
 
+    /// Lends the connection, connecting first where that is needed.
+    ///
+    /// A session that is broken afterwards is given up, so that the next call makes another.
+    package func withConnection<T: Sendable>(
+        _ body: @Sendable (PostgresConnection) async throws -> T
+    ) async throws -> T {
+        let connection = try await connected()
+        do {
+            return try await body(connection)
+        } catch {
+            if await !connection.isOpen { await drop(connection) }
+            throw error
+        }
+    }
+
     /// Ends the session; the next ``run(_:)`` makes another.
     package func close() async {
         if let connection { await drop(connection) }

@@ -1,0 +1,95 @@
+import ArgumentParser
+import Glibc
+import Logging
+import Telemetry
+import UnixSignals
+import Worker
+
+/// `run`: the worker.
+struct RunCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "run",
+        abstract: "Receives, stores and acks, until SIGTERM or SIGINT.",
+        discussion: """
+            Examples:
+              upstream-worker run --config worker.yaml
+              UPSTREAM_LOG__LEVEL=debug upstream-worker run
+
+            The first signal ends it in order: what was read is stored and acked, then the streams are closed. A second \
+            one ends it at once.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+
+    func run() async throws {
+        let configuration = try options.load().configuration
+        let logger = ProgramLog.start(configuration)
+        let runtime = try WorkerRuntime(configuration: configuration, version: Version.current, logger: logger)
+        try await Shutdown.onSignal(grace: configuration.shutdownGrace, logger: logger) {
+            try await runtime.run()
+        } begin: {
+            await runtime.shutDown()
+        }
+    }
+}
+
+/// Ends a program in order at the first signal, after its grace in any case, and at once at the second.
+enum Shutdown {
+    /// Runs `body` until it returns; the first SIGTERM or SIGINT calls `begin`, which must make `body` return.
+    static func onSignal(
+        grace: Duration,
+        logger: Logger,
+        _ body: @escaping @Sendable () async throws -> Void,
+        begin: @escaping @Sendable () async -> Void
+    ) async throws {
+        let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
+        try await withThrowingTaskGroup(of: Bool.self) { group in
+            group.addTask {
+                try await body()
+                return true
+            }
+            group.addTask {
+                for await signal in signals {
+                    logger.event(.notice, .draining, "shutting down", [.signal: .string("\(signal)")])
+                    break
+                }
+                guard !Task.isCancelled else { return false }
+                await begin()
+                await withTaskGroup(of: Void.self) { limits in
+                    limits.addTask { await expire(after: grace, logger) }
+                    limits.addTask { await endAtSecond(signals, logger) }
+                }
+                return false
+            }
+            while try await group.next() == false {}
+            group.cancelAll()
+        }
+    }
+
+    private static func endAtSecond(_ signals: UnixSignalsSequence, _ logger: Logger) async {
+        for await signal in signals {
+            logger.event(.warning, .secondSignal, "a second signal: ending at once", [.signal: .string("\(signal)")])
+            Glibc.exit(128 + signal.number)
+        }
+    }
+
+    /// Ends the process when the grace is over; nothing acked is lost, and nothing unacked was promised.
+    private static func expire(after grace: Duration, _ logger: Logger) async {
+        guard (try? await Task.sleep(for: grace)) != nil else { return }
+        logger.event(
+            .error,
+            .graceExpired,
+            "shutdown.grace is over; what was not acked will be sent again",
+            [.durationSeconds: .seconds(grace)]
+        )
+        Glibc.exit(ExitStatus.temporaryFailure.rawValue)
+    }
+}
+
+extension UnixSignal {
+    /// The signal's number.
+    fileprivate var number: Int32 {
+        self == .sigterm ? SIGTERM : SIGINT
+    }
+}

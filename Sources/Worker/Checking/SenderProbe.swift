@@ -1,0 +1,81 @@
+import Logging
+import NIOCore
+import NIOPosix
+import Pipeline
+import TLSWire
+import Telemetry
+import XMLWire
+import XMPP
+import XMPPSession
+
+extension ProbeSequence {
+    /// The step about a sender: a stream that is opened, bound, and closed again without taking a message.
+    package static func sender(_ configuration: WorkerConfiguration, index: Int) -> ProbeSequence {
+        let sender = configuration.senders[index]
+        return ProbeSequence(
+            "sender \(sender.senderID)",
+            [Probe("TCP, TLS, SASL, bind") { await bind(configuration, sender, index) }]
+        )
+    }
+
+    private static func bind(
+        _ configuration: WorkerConfiguration,
+        _ sender: SenderConfiguration,
+        _ index: Int
+    ) async -> Probe.Result {
+        let settings: SenderSettings
+        do throws(TLSError) {
+            settings = try SenderSettings(sender, index: index, limits: StreamLimits(configuration))
+        } catch {
+            return .failed(cause: error.message, fix: "see senders.\(index).tls", status: .configuration)
+        }
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let metrics = Metrics(
+            senders: configuration.senders.map(\.senderID),
+            categories: [],
+            handlers: [],
+            version: ""
+        )
+        let connection = Connection(
+            settings: settings,
+            on: group.next(),
+            purpose: .probe,
+            environment: .init(ingest: IngestQueue(), clock: ReceiptClock(), metrics: metrics),
+            logger: Logger(label: "check", factory: { _ in SwiftLogNoOpLogHandler() })
+        )
+        connection.open()
+        let end = await connection.ended
+        try? await group.shutdownGracefully()
+        return result(of: end, at: sender)
+    }
+
+    private static func result(of end: SessionEnd, at sender: SenderConfiguration) -> Probe.Result {
+        // Once the stream was bound the probe has seen what it came for, whatever the end looked like.
+        if case .session = end.ending {
+            return .passed(detail: "bound at \(sender.host) port \(sender.port)")
+        }
+        let place = "\(sender.host) port \(sender.port)"
+        switch end.reason {
+        case .connectFailed:
+            return .failed(
+                cause: end.message,
+                fix: "see that \(place) is right and reachable from here",
+                status: .unavailable
+            )
+        case .tlsFailed:
+            return .failed(
+                cause: end.message,
+                fix: "see tls.mode, tls.ca_file and tls.server_name of this sender",
+                status: .protocolError
+            )
+        case .authenticationFailed:
+            return .failed(
+                cause: end.message,
+                fix: "see sender_id, username, domain and secret_file of this sender",
+                status: .refused
+            )
+        default:
+            return .failed(cause: end.message, fix: "see host, port and domain of this sender", status: .protocolError)
+        }
+    }
+}

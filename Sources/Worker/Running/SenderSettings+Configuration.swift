@@ -1,0 +1,51 @@
+package import TLSWire
+package import XMLWire
+import XMPP
+package import XMPPSession
+
+extension SenderSettings {
+    /// What the configuration says about one sender.
+    ///
+    /// - Throws: `TLSError` where the file of trusted certificates or the server's name can't be used.
+    package init(_ sender: SenderConfiguration, index: Int, limits: StreamLimits) throws(TLSError) {
+        let context = try TLSContext.client(
+            TLSClientConfiguration(serverName: sender.serverName, caFile: sender.caFile)
+        )
+        let secretFile = sender.secretFile
+        self.init(
+            index: index,
+            senderID: sender.senderID,
+            host: sender.host,
+            port: sender.port,
+            domain: sender.domain,
+            connections: sender.connections,
+            security: sender.tlsMode == .direct ? .direct(context) : .startTLS(context),
+            dialect: sender.dialect == .ccs ? .ccs : .xmpp,
+            username: sender.username == .jid ? "\(sender.senderID)@\(sender.domain)" : sender.senderID,
+            window: sender.window,
+            idScope: sender.idScope == .sender ? .sender : .device,
+            trustedFrom: sender.trustedFrom,
+            keepaliveInterval: sender.keepaliveInterval,
+            keepaliveTimeout: sender.keepaliveTimeout,
+            limits: limits,
+            secret: {
+                guard let line = try secretFile.lines().first else { throw EmptySecret() }
+                return line
+            }
+        )
+    }
+}
+
+/// The file of a secret holds nothing.
+private struct EmptySecret: Error, CustomStringConvertible {
+    var description: String { "the file is empty" }
+}
+
+extension StreamLimits {
+    /// The limits of the configuration.
+    package init(_ configuration: WorkerConfiguration) {
+        self.init()
+        stanzaBytes = configuration.stanzaLimit
+        depth = configuration.depthLimit
+    }
+}

@@ -1,0 +1,20 @@
+package import MessageStore
+
+/// Why a worker can't run, or could not end in order.
+package enum WorkerError: Error, Sendable, CustomStringConvertible {
+    /// Something that the configuration names can't be used; one entry for each.
+    case unusable([String])
+    /// The schema is missing, or another version's.
+    case schema(SchemaState)
+    /// The admin address can't be had, or a library failed.
+    case failed(String)
+
+    package var description: String {
+        switch self {
+        case .unusable(let problems): problems.joined(separator: "\n")
+        case .schema(let state):
+            (state.problem ?? "the schema is not this binary's") + "; `upstream-worker migrate status` shows more"
+        case .failed(let text): text
+        }
+    }
+}
