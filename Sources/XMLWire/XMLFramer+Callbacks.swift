@@ -79,8 +79,7 @@ extension XMLFramer {
         guard builder.stanza.element(0, is: "stream", in: Self.streamNamespace) else { return fail(.invalidNamespace) }
 
         position = .betweenStanzas
-        // The `/` may have come with an earlier slice than its `>`.
-        let end = max(0, tagEnd) + (next == UInt8(ascii: ">") ? 1 : 0)
+        let end = min(tagEnd + (next == UInt8(ascii: ">") ? 1 : 2), slice.count)
         emit(.opened(builder.stanza), end: end)
         builder.reset()
         if next == UInt8(ascii: ">") { goOn(from: end) }
