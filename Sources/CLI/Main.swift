@@ -13,7 +13,7 @@ struct UpstreamWorker: AsyncParsableCommand {
               upstream-worker migrate up                     make the tables
             """,
         version: Version.current,
-        subcommands: [RunCommand.self, MigrateCommand.self, CheckCommand.self]
+        subcommands: [RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self]
     )
 
     static func main() async {

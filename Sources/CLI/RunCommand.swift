@@ -37,33 +37,35 @@ struct RunCommand: AsyncParsableCommand {
 /// Ends a program in order at the first signal, after its grace in any case, and at once at the second.
 enum Shutdown {
     /// Runs `body` until it returns; the first SIGTERM or SIGINT calls `begin`, which must make `body` return.
-    static func onSignal(
+    static func onSignal<Value: Sendable>(
         grace: Duration,
         logger: Logger,
-        _ body: @escaping @Sendable () async throws -> Void,
+        _ body: @escaping @Sendable () async throws -> Value,
         begin: @escaping @Sendable () async -> Void
-    ) async throws {
+    ) async throws -> Value {
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
-        try await withThrowingTaskGroup(of: Bool.self) { group in
+        return try await withThrowingTaskGroup(of: Value?.self) { group in
             group.addTask {
                 try await body()
-                return true
             }
             group.addTask {
                 for await signal in signals {
                     logger.event(.notice, .draining, "shutting down", [.signal: .string("\(signal)")])
                     break
                 }
-                guard !Task.isCancelled else { return false }
+                guard !Task.isCancelled else { return nil }
                 await begin()
                 await withTaskGroup(of: Void.self) { limits in
                     limits.addTask { await expire(after: grace, logger) }
                     limits.addTask { await endAtSecond(signals, logger) }
                 }
-                return false
+                return nil
             }
-            while try await group.next() == false {}
-            group.cancelAll()
+            defer { group.cancelAll() }
+            while let result = try await group.next() {
+                if let result { return result }
+            }
+            throw CancellationError()
         }
     }
 

@@ -1,0 +1,111 @@
+import ArgumentParser
+import CCSEmulator
+import Foundation
+import Logging
+import MessageStore
+import Postgres
+import Telemetry
+import Worker
+
+/// `dev`: everything on one machine, with nothing configured.
+struct DevCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "dev",
+        abstract: "A private PostgreSQL, an emulated server and the worker, with nothing configured.",
+        discussion: """
+            Examples:
+              upstream-worker dev                          until Ctrl-C
+              upstream-worker dev --count 2000             ends by itself; exit 0 when all were stored and acked once
+              upstream-worker dev --count 2000 --faults    the same over connections that misbehave
+
+            Everything is in one folder (.upstream-dev here); delete it to begin anew.
+            """
+    )
+
+    /// What a server does to a receiver on a bad day.
+    static let badDay = """
+        every 40: duplicate
+        every 70: redeliver
+        every 150: torn
+        after 300: drain
+        after 600: close-before-ack
+        after 900: reset
+        after 1100: drain-nack
+        after 1300: stall 500ms
+        after 1500: whitespace
+        after 1600: ping
+        """
+
+    @Option(help: "Distinct messages to receive; without it there is no end.")
+    var count: Int?
+    @Option(help: "Messages a second. Default: 100, or as many as possible with --count.")
+    var rate: Double?
+    @Option(help: "Connections to keep open.")
+    var connections = 3
+    @Flag(help: "Let the emulated server misbehave: duplicates, torn writes, draining, cut connections.")
+    var faults = false
+    @Option(help: ArgumentHelp("Where everything is kept.", valueName: "folder"))
+    var folder: String?
+
+    func validate() throws {
+        if let count, count < 1 { throw ValidationError("--count must be 1 or more") }
+        if let rate, rate <= 0 { throw ValidationError("--rate must be above 0") }
+        if !(1...1000).contains(connections) { throw ValidationError("--connections must be 1 to 1000") }
+    }
+
+    func run() async throws {
+        let folder = DevFolder(folder)
+        try folder.make()
+        Console.message("starting PostgreSQL in \(folder.url.path)")
+        let cluster = try startCluster(folder)
+        defer { cluster.stop() }
+        try await migrate(cluster)
+        let run = try await DevRun(self, folder: folder, cluster: cluster)
+        Console.message(introduction(cluster, run))
+        let isComplete = try await run.run(total: count)
+        try await report(run, cluster, isComplete: isComplete)
+    }
+
+    private func startCluster(_ folder: DevFolder) throws -> LocalCluster {
+        do {
+            return try LocalCluster.start(in: folder.url.appending(path: "postgres"))
+        } catch {
+            throw CommandFailure(.unavailable, error.description)
+        }
+    }
+
+    private func migrate(_ cluster: LocalCluster) async throws {
+        let connection = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
+        _ = try await Migrator().up(connection)
+        await connection.close()
+    }
+
+    private func introduction(_ cluster: LocalCluster, _ run: DevRun) -> String {
+        """
+        PostgreSQL is up, the emulated server listens on 127.0.0.1:\(run.emulator.port), the worker keeps \
+        \(connections) streams.
+          look inside   psql '\(cluster.url)' -c 'select category, data from upstream.messages limit 5'
+          metrics       http://127.0.0.1:\(run.adminPort)/metrics
+          worker's log  \(run.logPath)
+          stop          Ctrl-C
+
+        """
+    }
+
+    /// The account of the run; fails unless everything that was sent is stored once and acked once.
+    private func report(_ run: DevRun, _ cluster: LocalCluster, isComplete: Bool) async throws {
+        let tally = await run.emulator.stop()
+        let connection = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
+        let rows = try await run.countRows(connection)
+        await connection.close()
+        let status = DevStatus(run.runtime.metrics, before: nil, seconds: 0)
+        Console.message(status.line)
+        Console.data(tally.summary)
+        Console.data("database     \(rows) of \(tally.sent) messages stored, each once")
+        guard let count else { return }
+        guard isComplete, tally.isClean, rows == count, tally.sent == count else {
+            throw CommandFailure(.negative, "not every message was stored and acked exactly once")
+        }
+        Console.data("all \(count) messages were stored once and acked once")
+    }
+}

@@ -1,0 +1,51 @@
+import Foundation
+import Glibc
+import Worker
+
+/// The folder in which `dev` keeps its database and what the worker's configuration names.
+struct DevFolder {
+    /// Where it is.
+    let url: URL
+
+    /// The folder that was asked for; else `.upstream-dev` here, or under `/var/tmp` where the database's user could not
+    /// reach it.
+    ///
+    /// As root the server runs as an unprivileged user, who gets no further than the rights of every folder on the way.
+    init(_ wanted: String?) {
+        if let wanted {
+            url = URL(fileURLWithPath: wanted)
+            return
+        }
+        let here = URL(fileURLWithPath: FileManager.default.currentDirectoryPath)
+        let isReachable = getuid() != 0 || Self.isOpen(here)
+        url = isReachable ? here.appending(path: ".upstream-dev") : URL(fileURLWithPath: "/var/tmp/upstream-dev")
+    }
+
+    private static func isOpen(_ folder: URL) -> Bool {
+        var path = folder.standardizedFileURL
+        while true {
+            var status = stat()
+            guard stat(path.path, &status) == 0, status.st_mode & S_IXOTH != 0 else { return false }
+            guard path.path != "/" else { return true }
+            path = path.deletingLastPathComponent()
+        }
+    }
+
+    /// Makes the folder.
+    func make() throws {
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+    }
+
+    /// Writes a file that only we can read, and gives its path.
+    func write(_ bytes: some Sequence<UInt8>, to name: String) throws -> String {
+        let path = url.appending(path: name).path
+        let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+        guard file >= 0 else {
+            throw CommandFailure(.unavailable, "can't write \(path): \(String(cString: strerror(errno)))")
+        }
+        let handle = FileHandle(fileDescriptor: file, closeOnDealloc: true)
+        try handle.write(contentsOf: Data(bytes))
+        try handle.close()
+        return path
+    }
+}

@@ -1,0 +1,123 @@
+import CCSEmulator
+import Foundation
+import Logging
+import Postgres
+import Telemetry
+import Worker
+
+/// The parts of `dev` that run together: the emulated server, the worker, and the screen.
+struct DevRun {
+    let emulator: Emulator
+    let runtime: WorkerRuntime
+    let logPath: String
+    let adminPort: Int
+
+    private static let senderID = "1234567890"
+    private let idPrefix: String
+    private let grace: Duration
+    private let logger: Logger
+
+    /// Starts the emulated server and makes a worker for it.
+    init(_ command: DevCommand, folder: DevFolder, cluster: LocalCluster) async throws {
+        let seed = UInt64.random(in: 1 ... .max)
+        idPrefix = "dev-" + String(seed, radix: 36)
+        let secret = String(UInt64.random(in: .min ... .max), radix: 36)
+        var settings = EmulatorConfiguration()
+        settings.credentials = .secrets([Self.senderID: secret])
+        settings.load = LoadProfile(count: command.count)
+        settings.load.rate = command.rate ?? (command.count == nil ? 100 : nil)
+        settings.load.idPrefix = idPrefix
+        settings.load.seed = seed
+        settings.load.receiptShare = 0.02
+        settings.load.categories = [
+            .init(name: "com.example.orders", weight: 3), .init(name: "com.example.chat", weight: 1),
+        ]
+        if command.faults { settings.faults = try FaultScript(parsing: DevCommand.badDay) }
+        emulator = try await Emulator.start(settings)
+        let secretPath = try folder.write(secret.utf8, to: "secret")
+        let authorityPath = try folder.write(emulator.authorityPEM ?? [], to: "ca.pem")
+        adminPort = try FreePort.find()
+        let yaml = """
+            # Made by `upstream-worker dev`; try it with `upstream-worker check --config`.
+            database: {url: "\(cluster.url)"}
+            senders:
+              - sender_id: "\(Self.senderID)"
+                host: 127.0.0.1
+                port: \(emulator.port)
+                domain: gcm.googleapis.com
+                connections: \(command.connections)
+                secret_file: \(secretPath)
+                tls: {ca_file: \(authorityPath)}
+            admin: {listen: "127.0.0.1:\(adminPort)"}
+            shutdown: {grace: 10s}
+
+            """
+        let path = try folder.write(yaml.utf8, to: "worker.yaml")
+        // What is set in the environment is meant for a worker of its own, not for this one.
+        let configuration = try ConfigurationLoader(environment: [:]).load(file: path).configuration
+        grace = configuration.shutdownGrace
+        logPath = folder.url.appending(path: "worker.log").path
+        let output = try FileLogOutput(path: logPath)
+        LoggingSystem.bootstrap { LineLogHandler(label: $0, level: .info, format: .json, output: output) }
+        logger = Logger(label: "dev")
+        runtime = try WorkerRuntime(configuration: configuration, version: Version.current, logger: logger)
+    }
+
+    /// Runs until every message was acked, or a signal comes.
+    ///
+    /// - Parameter total: How many messages are to come; nil for no end.
+    /// - Returns: Whether all of them have come and were acked.
+    func run(total: Int?) async throws -> Bool {
+        try await Shutdown.onSignal(grace: grace, logger: logger) {
+            try await withThrowingTaskGroup(of: Bool.self) { group in
+                group.addTask { await showStatus(total: total) }
+                if total != nil { group.addTask { await endWhenComplete() } }
+                try await runtime.run()
+                group.cancelAll()
+                return try await group.contains(true)
+            }
+        } begin: {
+            await runtime.shutDown()
+        }
+    }
+
+    /// How many of this run's messages the database holds.
+    func countRows(_ connection: PostgresConnection) async throws(PostgresError) -> Int {
+        let pattern = idPrefix + "%"
+        return try await connection.run { connection throws(PostgresError) in
+            var parameters = PostgresParameters()
+            parameters.append(pattern)
+            // A receipt's id is `dr2:` and the id of the message it is about.
+            return try connection.query(
+                "SELECT count(*) FROM upstream.messages WHERE message_id LIKE $1 OR message_id LIKE 'dr2:' || $1",
+                parameters
+            ).integer(0, 0).map(Int.init) ?? 0
+        }
+    }
+
+    /// Ends the run once every message was sent and acked; false where it was ended before.
+    private func endWhenComplete() async -> Bool {
+        while !Task.isCancelled {
+            guard (try? await emulator.waitUntilComplete()) != nil else { continue }
+            await runtime.shutDown()
+            return true
+        }
+        return false
+    }
+
+    /// Shows the status until cancelled; false, for nothing is complete because of it.
+    private func showStatus(total: Int?) async -> Bool {
+        let screen = DevScreen()
+        let start = ContinuousClock.now
+        var before: DevStatus?
+        var last = start
+        while (try? await Task.sleep(for: screen.interval)) != nil {
+            let now = ContinuousClock.now
+            let status = DevStatus(runtime.metrics, before: before, seconds: (now - last) / .seconds(1))
+            screen.show(status, elapsed: Int((now - start) / .seconds(1)), total: total)
+            before = status
+            last = now
+        }
+        return false
+    }
+}

@@ -1,0 +1,93 @@
+import Telemetry
+
+/// What `dev` shows of a run, at one moment.
+struct DevStatus: Equatable {
+    /// Copies read from the wire.
+    var received = 0
+    /// New messages in the database.
+    var stored = 0
+    /// Copies of known messages.
+    var duplicates = 0
+    /// Known ids with other content.
+    var conflicts = 0
+    /// Copies in quarantine.
+    var quarantined = 0
+    /// Acks written.
+    var acked = 0
+    /// Copies between the wire and the database.
+    var inFlight = 0
+    /// Streams bound now.
+    var streams = 0
+    /// Copies acked a second, over the last interval.
+    var rate = 0.0
+    /// The bucket bound below which half of all acks were written, in seconds.
+    var median: Double?
+    /// The same for 99 of 100.
+    var slowest: Double?
+
+    /// Reads the worker's metrics; the rate comes from what was read before.
+    init(_ metrics: Metrics, before: DevStatus?, seconds: Double) {
+        let books = metrics.messages.snapshot()
+        received = Int(books.received.reduce(0, +))
+        stored = Int(books.settled(.stored))
+        duplicates = Int(books.settled(.duplicate))
+        conflicts = Int(books.settled(.conflict))
+        quarantined = Int(books.settled(.quarantined))
+        inFlight = books.inFlight
+        acked = Int(metrics.acks[.sent].value)
+        streams = metrics.senders.indices.reduce(0) { sum, sender in
+            sum + metrics.connections(sender: sender, state: .bound).value
+                + metrics.connections(sender: sender, state: .draining).value
+        }
+        let latency = metrics.ackLatency.snapshot()
+        median = latency.bound(below: 0.5, in: metrics.ackLatency.bounds)
+        slowest = latency.bound(below: 0.99, in: metrics.ackLatency.bounds)
+        if let before, seconds > 0 { rate = Double(acked - before.acked) / seconds }
+    }
+
+    init() {}
+
+    /// The screen's lines.
+    ///
+    /// - Parameters:
+    ///   - elapsed: Seconds since the start.
+    ///   - total: Messages to come in all; nil where there is no end.
+    /// - Returns: One string for each line, without line ends.
+    func screen(elapsed: Int, total: Int?) -> [String] {
+        var lines = [
+            "  streams     \(streams) bound",
+            "  received    \(received)",
+            "  stored      \(stored)",
+            "  duplicates  \(duplicates)   conflicts \(conflicts)   quarantined \(quarantined)",
+            "  acked       \(acked)",
+            "  in flight   \(inFlight)",
+            "  rate        \(Int(rate.rounded())) msg/s   ack p50 \(Self.time(median))   p99 \(Self.time(slowest))",
+            "  elapsed     \(elapsed) s",
+        ]
+        if let total, total > 0 { lines.append("  " + Self.bar(min(1, Double(stored) / Double(total)), width: 40)) }
+        return lines
+    }
+
+    /// The same in one line, for what is no terminal.
+    var line: String {
+        "received \(received)  stored \(stored)  duplicates \(duplicates)  acked \(acked)  in flight \(inFlight)  "
+            + "\(Int(rate.rounded())) msg/s  ack p50 \(Self.time(median)) p99 \(Self.time(slowest))"
+    }
+
+    /// A histogram's bound, for people.
+    static func time(_ seconds: Double?) -> String {
+        guard let seconds else { return "-" }
+        guard seconds.isFinite else { return ">30 s" }
+        return seconds < 1 ? "≤\(trimmed(seconds * 1000)) ms" : "≤\(trimmed(seconds)) s"
+    }
+
+    private static func trimmed(_ number: Double) -> String {
+        number == number.rounded() ? String(Int(number)) : String(number)
+    }
+
+    private static func bar(_ share: Double, width: Int) -> String {
+        let full = Int(share * Double(width))
+        return "[" + String(repeating: "#", count: full) + String(repeating: ".", count: width - full) + "] "
+            + "\(Int(share * 100)) %"
+    }
+}
