@@ -9,8 +9,10 @@ struct UpstreamWorker: AsyncParsableCommand {
         abstract: "Receives upstream messages over XMPP and stores each one in PostgreSQL exactly once.",
         discussion: """
             Examples:
-              upstream-worker check --config worker.yaml     look for mistakes
-              upstream-worker migrate up                     make the tables
+              upstream-worker dev                                   see it work, with nothing configured
+              upstream-worker check --config worker.yaml --connect  look for mistakes
+              upstream-worker migrate up                            make the tables
+              upstream-worker run --config worker.yaml              receive, store, ack
             """,
         version: Version.current,
         subcommands: [RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self]

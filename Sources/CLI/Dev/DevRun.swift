@@ -67,6 +67,7 @@ struct DevRun {
     ///
     /// - Parameter total: How many messages are to come; nil for no end.
     /// - Returns: Whether all of them have come and were acked.
+    /// - Throws: What ended the worker.
     func run(total: Int?) async throws -> Bool {
         try await Shutdown.onSignal(grace: grace, logger: logger) {
             try await withThrowingTaskGroup(of: Bool.self) { group in
