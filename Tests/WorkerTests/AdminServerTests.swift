@@ -19,15 +19,14 @@ struct AdminServerTests {
         _ body: @escaping @Sendable (Int) async throws -> Void
     ) async throws {
         let (ports, port) = AsyncStream<Int>.makeStream()
-        let server = try #require(
-            AdminServer(
-                .tcp(host: "127.0.0.1", port: 0),
-                metrics: metrics,
-                readiness: readiness,
-                logger: Logger.lines(label: "admin", level: .error, format: .json, output: MemoryLogOutput()),
-                onListening: { port.yield($0) }
-            )
+        let made = AdminServer(
+            .tcp(host: "127.0.0.1", port: 0),
+            metrics: metrics,
+            readiness: readiness,
+            logger: Logger.lines(label: "admin", level: .error, format: .json, output: MemoryLogOutput()),
+            onListening: { port.yield($0) }
         )
+        let server = try #require(made)
         let group = ServiceGroup(
             configuration: .init(
                 services: [.init(service: server)],
@@ -100,14 +99,13 @@ struct AdminServerTests {
             let metrics = Metrics(senders: [], categories: [], handlers: [], version: "1")
             let output = MemoryLogOutput()
             let logger = Logger.lines(label: "admin", level: .error, format: .json, output: output)
-            let second = try #require(
-                AdminServer(
-                    .tcp(host: "127.0.0.1", port: port),
-                    metrics: metrics,
-                    readiness: Readiness([]),
-                    logger: logger
-                )
+            let made = AdminServer(
+                .tcp(host: "127.0.0.1", port: port),
+                metrics: metrics,
+                readiness: Readiness([]),
+                logger: logger
             )
+            let second = try #require(made)
             await #expect(throws: AdminError.self) { try await second.run() }
             #expect(output.lines.contains { $0.contains("admin.failed") })
         }

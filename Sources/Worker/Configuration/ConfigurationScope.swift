@@ -79,9 +79,8 @@ struct ConfigurationScope {
     /// A value that must be there.
     func required<Value>(_ name: String, _ type: ConfigurationType<Value>, _ meaning: String) -> Value {
         declare(name, type.name, "required", meaning)
-        let key = join(path, name)
-        if let value = parsed(key, type) { return value }
-        if isMissing(key) { problem(name, "is required") }
+        if let value = parsed(join(path, name), type) { return value }
+        if isMissing(name) { problem(name, "is required") }
         return type.placeholder
     }
 
@@ -185,9 +184,10 @@ struct ConfigurationScope {
         )
     }
 
-    private func isMissing(_ key: String) -> Bool {
+    /// Whether a key is not there, or has no value.
+    func isMissing(_ name: String) -> Bool {
         guard !reading.describes else { return false }
-        guard let node = reading.tree.nodes[key] else { return true }
+        guard let node = reading.tree.nodes[join(path, name)] else { return true }
         return node.content == .null
     }
 
@@ -211,6 +211,6 @@ struct ConfigurationScope {
     }
 
     private func join(_ parent: String, _ name: String) -> String {
-        parent.isEmpty ? name : "\(parent).\(name)"
+        parent.isEmpty || name.isEmpty ? parent + name : "\(parent).\(name)"
     }
 }

@@ -46,9 +46,11 @@ package struct HandlerConfiguration: Sendable, Equatable {
         }
         let category = ConfigurationType.text("category", "at most 255 bytes") { $0.utf8.count <= 255 }
         self.name = scope.required("name", name, "The handler's name: in the database, in metrics and in logs.")
-        categories =
-            scope.list("categories", of: category, "required", "Exact category names, or `\"*\"` for all.") ?? []
-        if categories.isEmpty { scope.problem("categories", "must name at least one category, or \"*\"") }
+        let list = scope.list("categories", of: category, "required", "Exact category names, or `\"*\"` for all.")
+        categories = list ?? []
+        if list?.isEmpty ?? scope.isMissing("categories") {
+            scope.problem("categories", "must name at least one category, or \"*\"")
+        }
         concurrency = scope.value("concurrency", .number(1...1000), default: "4", "Messages at the same time.")
         ordering = scope.value(
             "ordering",
@@ -156,10 +158,11 @@ package struct ExecConfiguration: Sendable, Equatable {
     package var mode: Mode
 
     init(_ scope: ConfigurationScope) {
-        command = scope.list("command", of: .text, "required", "Program and arguments; no shell.") ?? []
+        let list = scope.list("command", of: .text, "required", "Program and arguments; no shell.")
+        command = list ?? []
         mode = scope.value("mode", .word(Mode.stream), default: "stream", "`once`: a process per message.")
         guard let program = command.first else {
-            scope.problem("command", "must name a program")
+            if list != nil || scope.isMissing("command") { scope.problem("command", "must name a program") }
             return
         }
         if !program.hasPrefix("/") { scope.problem("command", "must begin with an absolute path, not '\(program)'") }

@@ -1,0 +1,54 @@
+# make run      builds and starts everything on this machine: database, emulator, worker
+# make test     builds and runs every test
+# make lint     checks the format; make format mends it
+# make release  the optimised binary
+# make fuzz     fuzzes the parsers, FUZZ_SECONDS each
+# make tsan     tests under the thread sanitizer; make asan under the address sanitizer
+#
+# All that build install missing Debian packages first (as root, or by sudo without a password).
+
+SWIFT ?= swift
+SOURCES := Sources Tests Package.swift
+BUILD_FLAGS := --explicit-target-dependency-import-check error
+FUZZ_SECONDS ?= 600
+
+.DEFAULT_GOAL := help
+.PHONY: help run test packages build release lint format fuzz tsan asan clean
+
+help:
+	@sed -n '/^# make/s/^# //p' Makefile
+
+run: packages release
+	.build/release/upstream-worker dev
+
+test: packages build
+	$(SWIFT) test --skip-build
+
+packages:
+	@scripts/install-packages
+
+build: packages
+	$(SWIFT) build --build-tests $(BUILD_FLAGS)
+
+release: packages
+	$(SWIFT) build -c release --product upstream-worker
+
+lint:
+	$(SWIFT) format lint --strict --parallel --recursive $(SOURCES)
+
+format:
+	$(SWIFT) format --in-place --parallel --recursive $(SOURCES)
+
+fuzz: packages
+	Fuzz/run.sh xml $(FUZZ_SECONDS)
+	Fuzz/run.sh json $(FUZZ_SECONDS)
+
+tsan: packages
+	$(SWIFT) test --sanitize=thread --scratch-path .build-tsan --skip IntegrationTests
+
+# The leak check is off: XCTest itself leaks 368 bytes.
+asan: packages
+	ASAN_OPTIONS=detect_leaks=0 $(SWIFT) test --sanitize=address --scratch-path .build-asan --skip IntegrationTests
+
+clean:
+	$(SWIFT) package clean
