@@ -57,7 +57,7 @@ struct AdminServerTests {
         return (http.statusCode, String(decoding: data, as: UTF8.self), http)
     }
 
-    @Test("the endpoints answer")
+    @Test("the endpoints answer", .timeLimit(.minutes(1)))
     func endpoints() async throws {
         let isUp = Mutex(false)
         let readiness = Readiness([
