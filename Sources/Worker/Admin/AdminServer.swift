@@ -156,7 +156,11 @@ struct AdminResponder: Sendable {
         isHead: Bool
     ) -> Response {
         guard !isHead else {
-            return Response(status: status, headers: headers, body: ResponseBody(contentLength: body.count) { _ in })
+            return Response(
+                status: status,
+                headers: headers,
+                body: ResponseBody(contentLength: body.count) { writer in try await writer.finish(nil) }
+            )
         }
         return Response(status: status, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(bytes: body)))
     }
