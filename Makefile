@@ -13,7 +13,7 @@ BUILD_FLAGS := --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test packages build release lint format fuzz tsan asan clean
+.PHONY: help run test packages test-tools build release lint format fuzz tsan asan clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -21,11 +21,14 @@ help:
 run: packages release
 	.build/release/upstream-worker dev
 
-test: packages build
+test: packages test-tools build
 	$(SWIFT) test --skip-build
 
 packages:
 	@scripts/install-packages
+
+test-tools: packages
+	@scripts/install-test-tools
 
 build: packages
 	$(SWIFT) build --build-tests $(BUILD_FLAGS)

@@ -46,6 +46,7 @@ let package = Package(
         // The C libraries: a module map and a shim of static inline functions each.
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CLibXML2", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
+        .systemLibrary(name: "CSpawn"),
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
         // The vocabulary, and what everything reports with.
@@ -71,7 +72,8 @@ let package = Package(
         module(
             "Handlers",
             [
-                "UpstreamKit", "Telemetry", "Digests", nio, nioPosix, logging,
+                "CSpawn", "UpstreamKit", "Telemetry", "Digests", nio, nioPosix, logging,
+                .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
             ]
         ),

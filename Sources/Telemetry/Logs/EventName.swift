@@ -51,6 +51,9 @@ package enum EventName: String, CaseIterable, Sendable {
     case handlerRecovered = "handler.recovered"
     case handlerHanging = "handler.hanging"
     case leaseLost = "delivery.lease_lost"
+    case messageHandled = "handler.message"
+    case handlerOutput = "handler.output"
+    case handlerProcessEnded = "handler.process_ended"
     case notificationsUnavailable = "database.notifications_unavailable"
 
     // The admin endpoints.

@@ -32,6 +32,10 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case reason
     /// How many.
     case count
+    /// A size in bytes.
+    case bytes
+    /// A line that a handler's own program wrote to its standard error.
+    case line
     /// A host name or address.
     case host
     /// A port.

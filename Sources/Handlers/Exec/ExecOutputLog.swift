@@ -1,0 +1,144 @@
+import Logging
+import NIOCore
+import NIOPosix
+import Telemetry
+
+/// Where the standard error of a handler's subprocesses goes: the log, line by line, bounded in length and rate.
+package struct ExecOutputLog: Sendable {
+    /// The handler's name.
+    var handler: String
+
+    /// The log.
+    var logger: Logger
+
+    /// The most bytes of a line that are logged.
+    static let lineLimit = 1024
+
+    /// The most lines of one process that are logged in a second; the rest is counted.
+    static let linesPerSecond = 50
+
+    /// Logs one line.
+    func write(_ line: [UInt8]) {
+        logger.event(
+            .info,
+            .handlerOutput,
+            "a handler's program wrote to its standard error",
+            [.handler: .string(handler), .line: .string(Self.printable(line))]
+        )
+    }
+
+    /// Logs that lines were left out.
+    func skipped(_ count: Int) {
+        logger.event(
+            .warning,
+            .handlerOutput,
+            "a handler's program wrote more to its standard error than is logged",
+            [.handler: .string(handler), .count: .int(count)]
+        )
+    }
+
+    /// Logs that a process ended.
+    func ended(_ reason: String) {
+        logger.event(
+            .warning,
+            .handlerProcessEnded,
+            "a handler's subprocess ended; the next message starts another",
+            [.handler: .string(handler), .reason: .string(reason)]
+        )
+    }
+
+    private static func printable(_ line: [UInt8]) -> String {
+        String(decoding: line.filter { $0 >= 0x20 || $0 == 0x09 }, as: UTF8.self)
+    }
+}
+
+/// Cuts a flow of bytes into lines that are short and few enough to be logged.
+struct LineSampler {
+    /// What came out of some bytes.
+    struct Sample: Hashable {
+        /// The lines to log.
+        var lines: [[UInt8]] = []
+        /// How many were left out in the second before, once it is over.
+        var skipped = 0
+    }
+
+    private var line: [UInt8] = []
+    private var second: Int64 = 0
+    private var linesThisSecond = 0
+    private var skipped = 0
+
+    /// Takes bytes that came in this second of the monotonic clock.
+    mutating func take(_ bytes: some Sequence<UInt8>, second now: Int64) -> Sample {
+        var sample = Sample()
+        if now != second {
+            (sample.skipped, skipped) = (skipped, 0)
+            (second, linesThisSecond) = (now, 0)
+        }
+        for byte in bytes {
+            if byte == UInt8(ascii: "\n") {
+                close(into: &sample)
+            } else if line.count < ExecOutputLog.lineLimit {
+                line.append(byte)
+            }
+        }
+        return sample
+    }
+
+    /// Takes the end of the flow.
+    mutating func finish() -> Sample {
+        var sample = Sample()
+        close(into: &sample)
+        (sample.skipped, skipped) = (skipped, 0)
+        return sample
+    }
+
+    private mutating func close(into sample: inout Sample) {
+        defer { line.removeAll(keepingCapacity: true) }
+        guard !line.isEmpty else { return }
+        if linesThisSecond < ExecOutputLog.linesPerSecond {
+            linesThisSecond += 1
+            sample.lines.append(line)
+        } else {
+            skipped += 1
+        }
+    }
+}
+
+/// The pipes of a subprocess as channels.
+enum ExecPipes {
+    /// Reads a standard error until its end and logs it.
+    static func logErrors(_ descriptor: CInt, to log: ExecOutputLog, on eventLoop: any EventLoop) async throws {
+        _ = try await NIOPipeBootstrap(group: eventLoop)
+            .takingOwnershipOfDescriptor(input: descriptor) { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(ErrorOutputHandler(log))
+                }
+            }
+    }
+
+    private final class ErrorOutputHandler: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+
+        private var sampler = LineSampler()
+        private let log: ExecOutputLog
+
+        init(_ log: ExecOutputLog) {
+            self.log = log
+        }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            let second = Int64(NIODeadline.now().uptimeNanoseconds / 1_000_000_000)
+            write(sampler.take(unwrapInboundIn(data).readableBytesView, second: second))
+        }
+
+        func channelInactive(context: ChannelHandlerContext) {
+            write(sampler.finish())
+            context.fireChannelInactive()
+        }
+
+        private func write(_ sample: LineSampler.Sample) {
+            if sample.skipped > 0 { log.skipped(sample.skipped) }
+            for line in sample.lines { log.write(line) }
+        }
+    }
+}

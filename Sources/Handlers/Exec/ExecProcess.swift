@@ -1,0 +1,60 @@
+import NIOCore
+import NIOPosix
+import UpstreamKit
+
+/// One process for one message (`mode: once`): the message on its standard input, the answer in its exit status.
+enum ExecProcess {
+    /// Starts the program, gives it the message and waits for its end.
+    ///
+    /// Cancelling the task, or the deadline, kills the process group; the result is then `.signal(SIGKILL)`.
+    ///
+    /// - Throws: ``SpawnError``, or what NIO throws where the pipes can't be used.
+    static func run(
+        _ program: ChildProgram,
+        input: [UInt8],
+        deadline: ContinuousClock.Instant,
+        output: ExecOutputLog,
+        on eventLoop: any EventLoop
+    ) async throws -> ChildProcess.Exit {
+        let exit = eventLoop.makePromise(of: ChildProcess.Exit.self)
+        let child: ChildProcess
+        let pipes: ChildProcess.Pipes
+        do {
+            (child, pipes) = try ChildProcess.start(program, readsOutput: false) { exit.succeed($0) }
+        } catch {
+            exit.fail(error)
+            throw error
+        }
+        return try await withTaskCancellationHandler {
+            let wait = TimeAmount(max(.zero, ContinuousClock.now.duration(to: deadline)))
+            let timeout = eventLoop.scheduleTask(in: wait) { child.kill() }
+            defer { timeout.cancel() }
+            do {
+                try await ExecPipes.logErrors(pipes.error, to: output, on: eventLoop)
+                let channel = try await NIOPipeBootstrap(group: eventLoop)
+                    .takingOwnershipOfDescriptor(output: pipes.input) { $0.eventLoop.makeSucceededFuture($0) }
+                // A process need not read: what it leaves unread fails the write, and its exit status still counts.
+                channel.writeAndFlush(ByteBuffer(bytes: input)).whenComplete { _ in channel.close(promise: nil) }
+            } catch {
+                child.kill()
+                _ = try? await exit.futureResult.get()
+                throw error
+            }
+            return try await exit.futureResult.get()
+        } onCancel: {
+            child.kill()
+        }
+    }
+
+    /// What an exit status says about the message.
+    static func outcome(of exit: ChildProcess.Exit) -> HandlerOutcome {
+        switch exit {
+        // The numbers are sysexits.h's: EX_TEMPFAIL and EX_DATAERR.
+        case .code(0): .done
+        case .code(75): .retry(after: nil, reason: "exec exit 75 asked for a retry")
+        case .code(65): .reject(reason: "exec exit 65 rejected the message")
+        case .code(let code): .retry(after: nil, reason: "exec exit \(code)")
+        case .signal(let signal): .retry(after: nil, reason: "exec signal \(signal)")
+        }
+    }
+}

@@ -1,0 +1,202 @@
+import Logging
+import NIOCore
+import NIOPosix
+import Synchronization
+import UpstreamKit
+
+/// A running long-lived subprocess that is given one message at a time.
+///
+/// It is killed, its whole process group with it, as soon as it breaks the rules of ``ExecConversation``; whoever holds
+/// it then starts another.
+final class ExecSession: Sendable {
+    /// Why a message got no answer.
+    enum Failure: Error {
+        /// The process had ended before the message was written: it has not seen it.
+        case notSent
+        /// It ended, or was ended, with the message in its hands.
+        case ended(ExecConversation.End)
+    }
+
+    /// How long a process whose standard input was closed may take to end.
+    static let grace = Duration.seconds(2)
+
+    /// Completed once the process has been reaped.
+    let terminated: EventLoopFuture<ChildProcess.Exit>
+
+    private let child: ChildProcess
+    private let channel: any Channel
+    private let handler: NIOLoopBound<ExecLineHandler>
+    private let answers = Atomic(0)
+
+    private init(
+        child: ChildProcess,
+        terminated: EventLoopFuture<ChildProcess.Exit>,
+        channel: any Channel,
+        handler: NIOLoopBound<ExecLineHandler>
+    ) {
+        (self.child, self.terminated, self.channel, self.handler) = (child, terminated, channel, handler)
+    }
+
+    /// Starts the program.
+    ///
+    /// - Throws: ``SpawnError``, or what NIO throws where the pipes can't be used.
+    static func start(
+        _ program: ChildProgram,
+        lineLimit: Int,
+        output: ExecOutputLog,
+        on eventLoop: any EventLoop
+    ) async throws -> ExecSession {
+        let exit = eventLoop.makePromise(of: ChildProcess.Exit.self)
+        let child: ChildProcess
+        let pipes: ChildProcess.Pipes
+        do {
+            (child, pipes) = try ChildProcess.start(program, readsOutput: true) { exit.succeed($0) }
+        } catch {
+            exit.fail(error)
+            throw error
+        }
+        do {
+            try await ExecPipes.logErrors(pipes.error, to: output, on: eventLoop)
+            let bound = try await NIOPipeBootstrap(group: eventLoop)
+                .takingOwnershipOfDescriptors(input: pipes.output ?? -1, output: pipes.input) { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        let handler = ExecLineHandler(limit: lineLimit, kill: child.kill)
+                        try channel.pipeline.syncOperations.addHandler(handler)
+                        return (channel, NIOLoopBound(handler, eventLoop: channel.eventLoop))
+                    }
+                }
+            return ExecSession(child: child, terminated: exit.futureResult, channel: bound.0, handler: bound.1)
+        } catch {
+            // NIO has taken the descriptors or not; a process without pipes is of no use either way.
+            child.kill()
+            throw error
+        }
+    }
+
+    /// Whether it can be given another message.
+    var isAlive: Bool { channel.isActive }
+
+    /// Whether it ever answered.
+    var hasAnswered: Bool { answers.load(ordering: .relaxed) > 0 }
+
+    /// Gives it a message and waits for the line it answers.
+    ///
+    /// Cancelling the task kills the process.
+    ///
+    /// - Parameters:
+    ///   - line: The message's line with its newline.
+    ///   - deadline: When to kill the process instead of waiting on.
+    /// - Returns: The answer's line without its newline.
+    /// - Throws: ``Failure``
+    func exchange(_ line: [UInt8], deadline: ContinuousClock.Instant) async throws(Failure) -> [UInt8] {
+        let wait = TimeAmount(max(.zero, ContinuousClock.now.duration(to: deadline)))
+        let handler = self.handler
+        let reply = channel.eventLoop.makePromise(of: [UInt8].self)
+        do {
+            let answer = try await withTaskCancellationHandler {
+                channel.eventLoop.execute { handler.value.exchange(line, timeout: wait, reply: reply) }
+                return try await reply.futureResult.get()
+            } onCancel: {
+                stop()
+            }
+            answers.add(1, ordering: .relaxed)
+            return answer
+        } catch let failure as Failure {
+            throw failure
+        } catch {
+            throw .ended(.closed)
+        }
+    }
+
+    /// Kills the process group.
+    func stop() {
+        channel.eventLoop.execute { [handler] in handler.value.stop() }
+    }
+
+    /// Closes its standard input, which asks a well-behaved program to end, and kills what is left after
+    /// ``grace``.
+    func close() async {
+        channel.close(promise: nil)
+        _ = try? await terminated.get()
+    }
+}
+
+/// Runs an ``ExecConversation`` over the pipes of a subprocess.
+private final class ExecLineHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private var conversation: ExecConversation
+    private var reply: EventLoopPromise<[UInt8]>?
+    private var timeout: Scheduled<Void>?
+    private var context: ChannelHandlerContext?
+    private let kill: () -> Void
+
+    init(limit: Int, kill: @escaping () -> Void) {
+        self.conversation = ExecConversation(limit: limit)
+        self.kill = kill
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.context = nil
+    }
+
+    func exchange(_ line: [UInt8], timeout: TimeAmount, reply: EventLoopPromise<[UInt8]>) {
+        guard let context else { return reply.fail(ExecSession.Failure.notSent) }
+        switch conversation.send() {
+        case .refuse: reply.fail(ExecSession.Failure.notSent)
+        case .write:
+            self.reply = reply
+            self.timeout = context.eventLoop.assumeIsolated().scheduleTask(in: timeout) { self.end(.timedOut) }
+            // A failed write shows as a closed channel.
+            context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: line)), promise: nil)
+        }
+    }
+
+    func stop() {
+        end(.stopped)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        switch conversation.receive(unwrapInboundIn(data).readableBytesView) {
+        case .wait, .ignore: break
+        case .answer(let line):
+            timeout?.cancel()
+            let reply = self.reply
+            self.reply = nil
+            reply?.succeed(line)
+        case .end(let end): finish(end)
+        }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end(.closed)
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        end(.closed)
+    }
+
+    private func end(_ end: ExecConversation.End) {
+        if conversation.end(end) { finish(end) }
+    }
+
+    private func finish(_ end: ExecConversation.End) {
+        timeout?.cancel()
+        if end == .closed, reply == nil, let context {
+            // Its input is closed with the channel: it may still put its things away, but not for ever.
+            context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(ExecSession.grace)) { self.kill() }
+        } else {
+            kill()
+        }
+        let reply = self.reply
+        self.reply = nil
+        reply?.fail(ExecSession.Failure.ended(end))
+        context?.close(promise: nil)
+    }
+}

@@ -1,0 +1,33 @@
+package import Logging
+import Telemetry
+package import UpstreamKit
+
+/// Handler kind `log`: one line per message, for trying things out.
+///
+/// The line has the message's keys, category and size; never its token, id or data.
+package struct MessageLogHandler: UpstreamHandler {
+    private let logger: Logger
+
+    /// A handler that writes to this log at `info`.
+    package init(logger: Logger) {
+        self.logger = logger
+    }
+
+    /// Writes the line; always done.
+    package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
+        logger.event(
+            .info,
+            .messageHandled,
+            "message",
+            [
+                .handler: .string(context.handler),
+                .messageKey: .string(message.messageKey.description),
+                .deviceKey: .string(message.deviceKey.description),
+                .category: .string(message.category),
+                .attempt: .int(context.attempt),
+                .bytes: .int(message.data?.count ?? 0),
+            ]
+        )
+        return .done
+    }
+}

@@ -1,0 +1,23 @@
+import Telemetry
+import UpstreamKit
+
+/// The JSON object that a handler outside this process sees of a message: the fields of contract.md §8.
+enum MessageObject {
+    /// One line without its newline.
+    static func line(_ message: UpstreamMessage, _ context: HandlerContext) -> [UInt8] {
+        var object = JSONText(capacity: 640 + (message.data?.count ?? 0) + (message.extra?.count ?? 0))
+        object.member("message_key", message.messageKey.description)
+        object.member("message_id", message.messageID)
+        object.member("sender_id", message.senderID)
+        object.member("category", message.category)
+        object.member("registration_token", message.registrationToken.rawValue)
+        object.member("device_key", message.deviceKey.description)
+        object.member("data", json: message.data)
+        object.member("extra", json: message.extra)
+        object.member("message_type", message.messageType)
+        object.member("received_at", UTCTime(microseconds: message.receivedAtMicroseconds).rfc3339)
+        object.member("attempt", context.attempt)
+        object.member("replay_id", context.replayID)
+        return object.finish()
+    }
+}

@@ -1,0 +1,69 @@
+import Glibc
+
+/// An IP address: 4 or 16 bytes.
+package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
+    /// The bytes in network order: 4 for IPv4, 16 for IPv6.
+    package let bytes: [UInt8]
+
+    /// The address written as text, without a zone or brackets; nil for anything else.
+    ///
+    /// IPv4 takes the dotted form with four decimal numbers only: what other readers make of `127.1` or `0x7f.1` is
+    /// left to the resolver, whose answer is then checked.
+    package init?(_ text: String) {
+        var storage = in6_addr()
+        let family = text.utf8.contains(UInt8(ascii: ":")) ? AF_INET6 : AF_INET
+        guard inet_pton(family, text, &storage) == 1 else { return nil }
+        bytes = withUnsafeBytes(of: storage) { Array($0.prefix(family == AF_INET6 ? 16 : 4)) }
+    }
+
+    /// The address with these bytes; nil unless there are 4 or 16.
+    init?(bytes: [UInt8]) {
+        guard bytes.count == 4 || bytes.count == 16 else { return nil }
+        self.bytes = bytes
+    }
+
+    /// The text form.
+    package var description: String {
+        var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        guard inet_ntop(bytes.count == 16 ? AF_INET6 : AF_INET, bytes, &text, socklen_t(text.count)) != nil else {
+            return "?"
+        }
+        return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    /// The IPv4 address that an IPv6 address carries and that packets may end up at: mapped (`::ffff:0:0/96`),
+    /// compatible (`::/96`), NAT64 (`64:ff9b::/96`, RFC 6052) and 6to4 (`2002::/16`); nil for others.
+    var embeddedIPv4: NetworkAddress? {
+        guard bytes.count == 16 else { return nil }
+        let tail = NetworkAddress(bytes: Array(bytes[12...]))
+        let zeros = [UInt8](repeating: 0, count: 10)
+        if bytes.starts(with: zeros), bytes[10] == bytes[11], bytes[10] == 0 || bytes[10] == 0xFF { return tail }
+        if bytes.starts(with: [0, 0x64, 0xFF, 0x9B] + zeros.prefix(8)) { return tail }
+        if bytes.starts(with: [0x20, 0x02]) { return NetworkAddress(bytes: Array(bytes[2..<6])) }
+        return nil
+    }
+}
+
+/// A range of addresses: an address and a prefix length (CIDR).
+package struct Network: Sendable, Hashable {
+    private let address: NetworkAddress
+    private let prefix: Int
+
+    /// The network written as `10.0.0.0/8` or `fd00::/8`; nil for anything else.
+    package init?(_ text: String) {
+        let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+        guard parts.count == 2, let address = NetworkAddress(String(parts[0])), let prefix = Int(parts[1]),
+            (0...address.bytes.count * 8).contains(prefix)
+        else { return nil }
+        (self.address, self.prefix) = (address, prefix)
+    }
+
+    /// Whether an address of the same family lies in it.
+    package func contains(_ other: NetworkAddress) -> Bool {
+        guard address.bytes.count == other.bytes.count else { return false }
+        let whole = prefix / 8
+        guard address.bytes.prefix(whole) == other.bytes.prefix(whole) else { return false }
+        let mask = UInt8(truncatingIfNeeded: 0xFF00 >> (prefix % 8))
+        return prefix % 8 == 0 || address.bytes[whole] & mask == other.bytes[whole] & mask
+    }
+}

@@ -1,0 +1,45 @@
+/// Which addresses a webhook may be sent to: public ones over TLS, and what the operator allows.
+package struct NetworkPolicy: Sendable {
+    /// The networks within which private addresses and plain http are allowed.
+    private let allowed: [Network]
+
+    /// A policy that allows these networks besides the public ones.
+    package init(allowed: [Network]) {
+        self.allowed = allowed
+    }
+
+    /// What the policy says about an address.
+    enum Decision: Hashable {
+        /// Send.
+        case allow
+        /// Don't: it is private, loopback, link-local or otherwise not a public host's.
+        case refuse
+        /// Don't: plain http goes to allowed networks only.
+        case refusePlain
+    }
+
+    /// Judges an address before a connection to it is made.
+    func decide(_ address: NetworkAddress, isPlain: Bool) -> Decision {
+        if allowed.contains(where: { $0.contains(address) }) { return .allow }
+        // `10.0.0.0/8` also covers `::ffff:10.1.2.3`, which is the same host.
+        if let inner = address.embeddedIPv4, allowed.contains(where: { $0.contains(inner) }) { return .allow }
+        if Self.isSpecial(address) || address.embeddedIPv4.map(Self.isSpecial) == true { return .refuse }
+        return isPlain ? .refusePlain : .allow
+    }
+
+    private static func isSpecial(_ address: NetworkAddress) -> Bool {
+        special.contains { $0.contains(address) }
+    }
+
+    /// What is not globally reachable by IANA's special-purpose registries, and multicast.
+    ///
+    /// Cloud metadata endpoints are among them: 169.254.169.254, fd00:ec2::254, 100.100.100.200; those in public space
+    /// are listed by themselves.
+    private static let special: [Network] = [
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+        "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+        "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32",
+        "::/128", "::1/128", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16",
+        "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+    ].compactMap(Network.init)
+}

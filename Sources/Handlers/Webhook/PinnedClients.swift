@@ -1,0 +1,110 @@
+import AsyncHTTPClient
+import NIOCore
+import NIOPosix
+import Synchronization
+
+/// HTTP clients that connect to one checked address each.
+///
+/// A client that looked the name up by itself could be given another answer than the one that was checked (DNS
+/// rebinding); so the address is pinned, while name checks and the `Host` header keep the name. The client is replaced
+/// when the name's addresses change.
+final class PinnedClients: Sendable {
+    /// A client on loan; give it back.
+    struct Loan: Sendable {
+        /// Where its connections go.
+        let address: NetworkAddress
+        /// The client.
+        let client: HTTPClient
+    }
+
+    private struct Entry {
+        var loan: Loan
+        var users = 0
+        var isRetired = false
+    }
+
+    private struct State {
+        var entries: [Entry] = []
+        var lastFailed: NetworkAddress?
+        var isShutDown = false
+    }
+
+    private let host: String
+    private let connections: Int
+    private let connectTimeout: TimeAmount
+    private let group: MultiThreadedEventLoopGroup
+    private let state = Mutex(State())
+
+    init(host: String, connections: Int, connectTimeout: TimeAmount, group: MultiThreadedEventLoopGroup) {
+        (self.host, self.connections, self.connectTimeout, self.group) = (host, connections, connectTimeout, group)
+    }
+
+    /// Lends a client for one of these addresses: the one in use, if it is among them and works, else the first that
+    /// did not just fail.
+    ///
+    /// - Returns: nil after the shutdown, and where there is no address.
+    func borrow(_ addresses: [NetworkAddress]) -> Loan? {
+        state.withLock { state in
+            guard !state.isShutDown, let first = addresses.first else { return nil }
+            let wanted = addresses.filter { $0 != state.lastFailed }
+            if let index = state.entries.firstIndex(where: { !$0.isRetired && wanted.contains($0.loan.address) }) {
+                state.entries[index].users += 1
+                return state.entries[index].loan
+            }
+            for index in state.entries.indices { state.entries[index].isRetired = true }
+            let address = wanted.first ?? first
+            var entry = Entry(loan: Loan(address: address, client: makeClient(address)))
+            entry.users = 1
+            state.entries.append(entry)
+            return entry.loan
+        }
+    }
+
+    /// Takes a client back.
+    ///
+    /// - Parameters:
+    ///   - loan: What was lent.
+    ///   - isReachable: Whether a connection to its address came about.
+    func giveBack(_ loan: Loan, isReachable: Bool) async {
+        let ended: [HTTPClient] = state.withLock { state in
+            if isReachable {
+                if state.lastFailed == loan.address { state.lastFailed = nil }
+            } else {
+                state.lastFailed = loan.address
+            }
+            for index in state.entries.indices where state.entries[index].loan.client === loan.client {
+                state.entries[index].users -= 1
+                if !isReachable { state.entries[index].isRetired = true }
+            }
+            let ended = state.entries.filter { $0.isRetired && $0.users == 0 }.map(\.loan.client)
+            state.entries.removeAll { $0.isRetired && $0.users == 0 }
+            return ended
+        }
+        for client in ended { try? await client.shutdown() }
+    }
+
+    /// Ends all clients; called when none is lent.
+    func shutdown() async {
+        let clients = state.withLock { state in
+            state.isShutDown = true
+            defer { state.entries = [] }
+            return state.entries.map(\.loan.client)
+        }
+        for client in clients { try? await client.shutdown() }
+    }
+
+    private func makeClient(_ address: NetworkAddress) -> HTTPClient {
+        var configuration = HTTPClient.Configuration(
+            redirectConfiguration: .disallow,
+            timeout: .init(connect: connectTimeout),
+            decompression: .disabled
+        )
+        configuration.httpVersion = .http1Only
+        configuration.dnsOverride = [host: address.description]
+        configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = connections
+        configuration.connectionPool.idleTimeout = .seconds(30)
+        // A connection that fails is the delivery's failure, with its cause; trying again is the retry policy's.
+        configuration.connectionPool.retryConnectionEstablishment = false
+        return HTTPClient(eventLoopGroupProvider: .shared(group), configuration: configuration)
+    }
+}

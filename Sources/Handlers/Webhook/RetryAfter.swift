@@ -1,0 +1,56 @@
+/// The response header `Retry-After` (RFC 9110 §10.2.3).
+enum RetryAfter {
+    /// The longest wait that an endpoint can ask for; the registration's policy may cap it further.
+    static let maximum: Int64 = 86_400
+
+    /// The wait a header asks for, capped; nil for what is neither seconds nor a date.
+    ///
+    /// - Parameters:
+    ///   - value: The header's value.
+    ///   - now: Seconds since 1970.
+    /// - Returns: Zero up to ``maximum`` seconds.
+    static func parse(_ value: String, now: Int64) -> Duration? {
+        let text = value.utf8.drop { $0 == 0x20 || $0 == 0x09 }
+        guard text.count <= 64, let first = text.first else { return nil }
+        let seconds: Int64
+        if (0x30...0x39).contains(first) {
+            let digits = text.prefix { (0x30...0x39).contains($0) }
+            guard text.dropFirst(digits.count).allSatisfy({ $0 == 0x20 || $0 == 0x09 }) else { return nil }
+            // More digits than a number can hold are a long time all the same.
+            seconds = Int64(String(decoding: digits, as: UTF8.self)) ?? maximum
+        } else {
+            guard let date = date(String(decoding: text, as: UTF8.self)) else { return nil }
+            seconds = date - now
+        }
+        return .seconds(min(max(0, seconds), maximum))
+    }
+
+    /// Seconds since 1970 of a date in one of HTTP's three forms (RFC 9110 §5.6.7); nil for anything else.
+    static func date(_ text: String) -> Int64? {
+        let words = text.split { $0 == " " || $0 == "," || $0 == "-" }.map(String.init)
+        let parts: (day: String, month: String, year: String, time: String)
+        switch words.count {
+        // Sun, 06 Nov 1994 08:49:37 GMT, and the obsolete Sunday, 06-Nov-94 08:49:37 GMT
+        case 6 where words[5] == "GMT": parts = (words[1], words[2], words[3], words[4])
+        // The obsolete asctime form: Sun Nov  6 08:49:37 1994
+        case 5: parts = (words[2], words[1], words[4], words[3])
+        default: return nil
+        }
+        let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+        let clock = parts.time.split(separator: ":").map { Int64($0) ?? -1 }
+        guard let month = months.firstIndex(of: parts.month), let day = Int64(parts.day), (1...31).contains(day),
+            var year = Int64(parts.year), (0...9999).contains(year), clock.count == 3,
+            (0...23).contains(clock[0]), (0...59).contains(clock[1]), (0...60).contains(clock[2])
+        else { return nil }
+        if parts.year.utf8.count == 2 { year += year < 70 ? 2000 : 1900 }
+        return days(year, Int64(month) + 1, day) * 86_400 + clock[0] * 3600 + clock[1] * 60 + clock[2]
+    }
+
+    /// Days since 1970-01-01, counted in years that begin in March so that the leap day comes last.
+    private static func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {
+        let shifted = month > 2 ? year : year - 1
+        let monthFromMarch = (month + 9) % 12
+        let leaps = shifted / 4 - shifted / 100 + shifted / 400
+        return shifted * 365 + leaps + (monthFromMarch * 153 + 2) / 5 + day - 1 - 719_468
+    }
+}

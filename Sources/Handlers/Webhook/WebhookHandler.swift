@@ -1,0 +1,218 @@
+import AsyncHTTPClient
+import NIOCore
+import NIOHTTP1
+package import NIOPosix
+import Telemetry
+package import UpstreamKit
+
+/// Handler kind `webhook`: posts each message as a CloudEvent, signed as Standard Webhooks specifies.
+///
+/// Any 2xx answer takes the message. 410 pauses the handler: the endpoint is gone for good, as far as it knows. Every
+/// other answer, redirects included, and every failure of the connection is tried again, not before `Retry-After`.
+package final class WebhookHandler: UpstreamHandler {
+    /// Where and how to post.
+    package struct Options: Sendable {
+        /// The endpoint.
+        package var endpoint: WebhookEndpoint
+        /// The longest time for one request, its answer included.
+        package var timeout: Duration
+        /// Which addresses may be connected to.
+        package var policy: NetworkPolicy
+        /// The most connections at the same time: the handler's concurrency.
+        package var connections: Int
+
+        /// Options with these values.
+        package init(endpoint: WebhookEndpoint, timeout: Duration, policy: NetworkPolicy, connections: Int) {
+            self.endpoint = endpoint
+            self.timeout = timeout
+            self.policy = policy
+            self.connections = connections
+        }
+    }
+
+    /// The most bytes of an answer's body that are read, so that the connection can be used again.
+    static let bodyLimit = 64 * 1024
+
+    /// The most bytes of an answer's body that are kept with a failure.
+    static let keptLimit = 1024
+
+    private let options: Options
+    private let secrets: @Sendable () throws -> [[UInt8]]
+    private let resolver: AddressResolver
+    private let clients: PinnedClients
+
+    /// A handler that posts to an endpoint.
+    ///
+    /// - Parameters:
+    ///   - options: Where and how.
+    ///   - resolver: Looks the host's addresses up, before each request.
+    ///   - group: Runs the connections.
+    ///   - secrets: Reads the secret file's lines; called for each request, so that a rotation needs no restart.
+    package init(
+        options: Options,
+        resolver: AddressResolver = .system,
+        group: MultiThreadedEventLoopGroup = .singleton,
+        secrets: @escaping @Sendable () throws -> [[UInt8]]
+    ) {
+        self.options = options
+        self.secrets = secrets
+        self.resolver = resolver
+        self.clients = PinnedClients(
+            host: options.endpoint.host,
+            connections: options.connections,
+            connectTimeout: TimeAmount(min(options.timeout, .seconds(10))),
+            group: group
+        )
+    }
+
+    /// Posts the message.
+    package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
+        let deadline = min(context.deadline, .now + options.timeout)
+        let request = try makeRequest(message, context)
+        let addresses = try await checkedAddresses()
+        guard let loan = clients.borrow(addresses) else { throw CancellationError() }
+        let response: HTTPClientResponse
+        do {
+            response = try await loan.client.execute(
+                request,
+                deadline: .now() + TimeAmount(ContinuousClock.now.duration(to: deadline))
+            )
+        } catch {
+            await clients.giveBack(loan, isReachable: Task.isCancelled)
+            try Task.checkCancellation()
+            throw Self.failure(of: error)
+        }
+        let body = await Self.start(of: response.body, until: deadline)
+        await clients.giveBack(loan, isReachable: true)
+        return try Self.judge(Int(response.status.code), retryAfter: response.headers.first(name: "retry-after"), body)
+    }
+
+    /// Closes the connections.
+    package func shutdown() async {
+        await clients.shutdown()
+    }
+
+    // MARK: The request
+
+    private func makeRequest(_ message: UpstreamMessage, _ context: HandlerContext) throws -> HTTPClientRequest {
+        let signer: WebhookSigner
+        do {
+            signer = try WebhookSigner(secrets: secrets())
+        } catch {
+            let failure = HandlerFailure(group: "webhook secret can not be used", detail: "\(error)")
+            throw HandlerVerdictError(.unavailable(after: .seconds(30), failure))
+        }
+        let body = CloudEvent.structured(message, context)
+        let id = message.messageKey.description
+        let timestamp = UTCTime.now.microseconds / 1_000_000
+        var request = HTTPClientRequest(url: options.endpoint.url)
+        request.method = .POST
+        request.headers = [
+            "content-type": CloudEvent.contentType,
+            "user-agent": "upstream-worker",
+            "accept-encoding": "identity",
+            "webhook-id": id,
+            "webhook-timestamp": String(timestamp),
+            "webhook-signature": signer.signature(id: id, timestamp: timestamp, body: body),
+        ]
+        request.body = .bytes(body)
+        return request
+    }
+
+    /// The endpoint's addresses, each of them checked.
+    private func checkedAddresses() async throws -> [NetworkAddress] {
+        let endpoint = options.endpoint
+        let addresses: [NetworkAddress]
+        if let address = endpoint.address {
+            addresses = [address]
+        } else {
+            do {
+                addresses = try await resolver.resolve(endpoint.host)
+            } catch {
+                try Task.checkCancellation()
+                let reason = (error as? ResolveError)?.reason ?? "\(error)"
+                throw Self.retry("webhook name not resolved", "\(endpoint.host) does not resolve: \(reason)")
+            }
+        }
+        // One bad address spoils all: a name that answers with public and private ones at once is not to be trusted.
+        for address in addresses {
+            switch options.policy.decide(address, isPlain: endpoint.isPlain) {
+            case .allow: continue
+            case .refuse:
+                throw Self.retry(
+                    "webhook address refused",
+                    "\(endpoint.host) is at \(address), which is not public; add its network to allow_networks"
+                )
+            case .refusePlain:
+                throw Self.retry(
+                    "webhook plain http refused",
+                    "\(endpoint.host) is at \(address), outside allow_networks, where only https is spoken"
+                )
+            }
+        }
+        return addresses
+    }
+
+    // MARK: The answer
+
+    /// The start of an answer's body; what comes after the limit or the deadline is left unread.
+    private static func start(
+        of body: HTTPClientResponse.Body,
+        until deadline: ContinuousClock.Instant
+    ) async -> [UInt8] {
+        await withTaskGroup(of: [UInt8]?.self) { tasks in
+            tasks.addTask {
+                var kept: [UInt8] = []
+                var count = 0
+                do {
+                    for try await part in body {
+                        kept += part.readableBytesView.prefix(keptLimit - kept.count)
+                        count += part.readableBytes
+                        if count > bodyLimit { break }
+                    }
+                } catch {
+                    // The status has been received; a body that breaks off changes nothing about it.
+                    return kept
+                }
+                return kept
+            }
+            tasks.addTask {
+                try? await Task.sleep(until: deadline, clock: .continuous)
+                return nil
+            }
+            let first = await tasks.next() ?? nil
+            tasks.cancelAll()
+            // A body cut off by the deadline gives what had come, once its task has seen the cancellation.
+            for await rest in tasks where first == nil { return rest ?? [] }
+            return first ?? []
+        }
+    }
+
+    private static func judge(_ status: Int, retryAfter: String?, _ body: [UInt8]) throws -> HandlerOutcome {
+        if (200...299).contains(status) { return .done }
+        let start = String(decoding: body, as: UTF8.self)
+        let note = (300...399).contains(status) ? " (redirects are not followed)" : ""
+        let failure = HandlerFailure(
+            group: "webhook status \(status)",
+            detail: "the endpoint answered \(status)\(note)" + (start.isEmpty ? "" : ": \(start)")
+        )
+        if status == 410 { throw HandlerVerdictError(.pause(failure)) }
+        let wait = retryAfter.flatMap { RetryAfter.parse($0, now: UTCTime.now.microseconds / 1_000_000) }
+        throw HandlerVerdictError(.retry(after: wait, failure))
+    }
+
+    private static func failure(of error: any Error) -> HandlerVerdictError {
+        switch error {
+        case let error as HTTPClientError where error == .deadlineExceeded || error == .connectTimeout:
+            retry("webhook timeout", "no answer in time")
+        case let error as HTTPClientError:
+            retry("webhook \(error.shortDescription)", "the request failed: \(error.shortDescription)")
+        case is NIOConnectionError: retry("webhook connection failed", "no connection: \(error)")
+        default: retry("webhook \(type(of: error))", "the request failed: \(error)")
+        }
+    }
+
+    private static func retry(_ group: String, _ detail: String) -> HandlerVerdictError {
+        HandlerVerdictError(.retry(after: nil, HandlerFailure(group: group, detail: detail)))
+    }
+}

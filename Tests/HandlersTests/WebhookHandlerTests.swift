@@ -1,0 +1,184 @@
+import NIOPosix
+import Synchronization
+import Testing
+import UpstreamKit
+
+@testable import Handlers
+
+@Suite(.timeLimit(.minutes(3))) struct WebhookHandlerTests {
+    private static let receiver = Result { try WebhookReceiver() }
+
+    private let message = UpstreamMessage.sample(
+        category: "com.example/orders",
+        data: "{\n\"n\":[1,2.5,null,\"\u{E4}\u{2028}\"]}"
+    )
+
+    private func send(
+        _ path: String,
+        host: String = "127.0.0.1",
+        allowed: [String] = ["127.0.0.0/8"],
+        timeout: Duration = .seconds(20),
+        secrets: [String] = [WebhookReceiver.secret],
+        resolver: AddressResolver = .system,
+        times: Int = 1
+    ) async throws -> HandlerVerdict {
+        let url = "http://\(host):\(try Self.receiver.get().port)\(path)"
+        let options = WebhookHandler.Options(
+            endpoint: try #require(WebhookEndpoint(url)),
+            timeout: timeout,
+            policy: NetworkPolicy(allowed: allowed.compactMap(Network.init)),
+            connections: 2
+        )
+        let handler = WebhookHandler(options: options, resolver: resolver) { secrets.map { Array($0.utf8) } }
+        let context = HandlerContext(handler: "h", attempt: 3, replayID: "r-1")
+        var verdict = HandlerVerdict.cancelled
+        for _ in 0..<times { verdict = await .of(handler, message, context) }
+        await handler.shutdown()
+        return verdict
+    }
+
+    private func failure(_ verdict: HandlerVerdict) -> HandlerFailure? {
+        guard case .retry(_, let failure) = verdict else { return nil }
+        return failure
+    }
+
+    @Test func independentLibrariesAcceptWhatWeSend() async throws {
+        let path = "/verify?source=/senders/1234567890/apps/com.example%252Forders&host=127.0.0.1"
+        #expect(try await send(path, times: 3) == .done)
+    }
+
+    @Test func eitherSecretIsAcceptedDuringARotation() async throws {
+        let path = "/verify?source=/senders/1234567890/apps/com.example%252Forders&host=127.0.0.1"
+        let other = "whsec_" + Base64.encode(Array(repeating: 9, count: 32))
+        #expect(try await send(path, secrets: [WebhookReceiver.secret, other]) == .done)
+        #expect(try await send(path, secrets: [other, WebhookReceiver.secret]) == .done)
+        // The receiver does refuse what is signed with another secret.
+        #expect(failure(try await send(path, secrets: [other]))?.group == "webhook status 422")
+    }
+
+    @Test func statusesAreJudged() async throws {
+        for code in [200, 201, 202, 204, 299] { #expect(try await send("/status?code=\(code)") == .done) }
+        for code in [400, 401, 404, 409, 422, 429, 500, 502, 503] {
+            #expect(failure(try await send("/status?code=\(code)"))?.group == "webhook status \(code)")
+        }
+        guard case .pause(let failure) = try await send("/status?code=410") else {
+            Issue.record("410 does not pause")
+            return
+        }
+        #expect(failure.group == "webhook status 410")
+    }
+
+    @Test func retryAfterIsHonouredAndCapped() async throws {
+        for (after, wait) in [("7", 7), ("999999999", 86_400), ("0", 0)] {
+            guard case .retry(let given, _) = try await send("/status?code=503&after=\(after)") else {
+                Issue.record("no retry")
+                return
+            }
+            #expect(given == .seconds(wait))
+        }
+        guard case .retry(let given, _) = try await send("/status?code=503&after=nonsense") else {
+            Issue.record("no retry")
+            return
+        }
+        #expect(given == nil)
+    }
+
+    @Test func redirectsAreNotFollowed() async throws {
+        for code in [301, 302, 303, 307, 308] {
+            #expect(failure(try await send("/redirect?code=\(code)"))?.group == "webhook status \(code)")
+        }
+        #expect(try await send("/landings") == .done)
+    }
+
+    @Test func bodiesAreKeptTruncated() async throws {
+        let failure = try #require(failure(try await send("/status?code=500&size=200000")))
+        #expect(failure.detail.hasPrefix("the endpoint answered 500: because xxx"))
+        #expect(failure.detail.utf8.count <= WebhookHandler.keptLimit + 100)
+    }
+
+    @Test(arguments: ["/slow-head", "/drip-head"])
+    func aSlowAnswerTimesOut(_ path: String) async throws {
+        #expect(failure(try await send(path, timeout: .seconds(1)))?.group == "webhook timeout")
+    }
+
+    @Test func aBodyThatNeverEndsHoldsNothingUp() async throws {
+        #expect(try await send("/slow-body?code=200", timeout: .seconds(1)) == .done)
+        #expect(
+            failure(try await send("/slow-body?code=500", timeout: .seconds(1)))?.detail.hasSuffix("500: begun") == true
+        )
+        #expect(try await send("/endless-body?code=200") == .done)
+        #expect(failure(try await send("/endless-body?code=500"))?.group == "webhook status 500")
+    }
+
+    @Test(arguments: ["/endless-head", "/rubbish", "/hang-up"])
+    func brokenAnswersAreFailures(_ path: String) async throws {
+        let failure = try #require(failure(try await send(path)))
+        #expect(!failure.group.contains("status"))
+    }
+
+    @Test func tlsIsNotSpokenWithAPlainServer() async throws {
+        let options = WebhookHandler.Options(
+            endpoint: try #require(WebhookEndpoint("https://127.0.0.1:\(try Self.receiver.get().port)/verify")),
+            timeout: .seconds(10),
+            policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
+            connections: 1
+        )
+        let handler = WebhookHandler(options: options) { [Array(WebhookReceiver.secret.utf8)] }
+        let verdict = await HandlerVerdict.of(handler, message, HandlerContext(handler: "h"))
+        #expect(failure(verdict) != nil)
+        await handler.shutdown()
+    }
+
+    // MARK: Where it connects
+
+    @Test func privateAddressesAreRefused() async throws {
+        #expect(failure(try await send("/verify", allowed: []))?.group == "webhook address refused")
+        #expect(failure(try await send("/verify", host: "localhost", allowed: []))?.group == "webhook address refused")
+        // Other spellings of the loopback address that getaddrinfo understands.
+        for host in ["127.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]"] {
+            #expect(failure(try await send("/landed", host: host, allowed: []))?.group.contains("webhook") == true)
+        }
+        #expect(try await send("/landings") == .done)
+    }
+
+    @Test func oneBadAddressAmongSeveralSpoilsAll() async throws {
+        let resolver = AddressResolver { _ in ["127.0.0.1", "10.0.0.1"].compactMap(NetworkAddress.init) }
+        let verdict = try await send("/landed", host: "mixed.example", resolver: resolver)
+        #expect(failure(verdict)?.group == "webhook address refused")
+    }
+
+    @Test func plainHTTPStaysInsideAllowedNetworks() async throws {
+        let resolver = AddressResolver { _ in ["8.8.8.8"].compactMap(NetworkAddress.init) }
+        let verdict = try await send("/landed", host: "public.example", resolver: resolver)
+        #expect(failure(verdict)?.group == "webhook plain http refused")
+    }
+
+    /// The name exists for our resolver only: a client that looked it up again would find nothing, or another host.
+    @Test func connectsToTheAddressThatWasChecked() async throws {
+        let lookUps = Mutex(0)
+        let resolver = AddressResolver { host in
+            #expect(host == "rebinding.invalid")
+            lookUps.withLock { $0 += 1 }
+            return ["127.0.0.1"].compactMap(NetworkAddress.init)
+        }
+        let path = "/verify?source=/senders/1234567890/apps/com.example%252Forders&host=rebinding.invalid"
+        #expect(try await send(path, host: "rebinding.invalid", resolver: resolver, times: 2) == .done)
+        #expect(lookUps.withLock { $0 } == 2)
+    }
+
+    @Test func anUnreachableAddressGivesWayToTheNext() async throws {
+        // Nothing listens on 127.0.0.2's port: the receiver is bound to 127.0.0.1 only.
+        let resolver = AddressResolver { _ in ["127.0.0.2", "127.0.0.1"].compactMap(NetworkAddress.init) }
+        #expect(failure(try await send("/status?code=200", host: "two.invalid", resolver: resolver)) != nil)
+        #expect(try await send("/status?code=200", host: "two.invalid", resolver: resolver, times: 2) == .done)
+    }
+
+    @Test func anUnusableSecretIsNotTheMessagesFault() async throws {
+        for secrets in [[], ["not a secret"]] {
+            guard case .unavailable = try await send("/verify", secrets: secrets) else {
+                Issue.record("charged to the message")
+                return
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+"""A webhook endpoint for tests: one that checks every request with independent libraries, and several hostile ones.
+
+    webhook_receiver.py SECRET
+
+prints its port on a line, then serves until its standard input ends. The path picks the behaviour.
+"""
+
+import http.server
+import json
+import socketserver
+import sys
+import threading
+import time
+from urllib.parse import parse_qs, urlparse
+
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event
+from standardwebhooks.webhooks import Webhook
+
+SECRET = sys.argv[1]
+landed = 0
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *arguments):
+        pass
+
+    def answer(self, status, body=b"", headers=()):
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        url = urlparse(self.path)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        getattr(self, "on_" + url.path.strip("/").replace("-", "_"))(body, query)
+
+    def on_verify(self, body, query):
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        try:
+            Webhook(SECRET).verify(body, headers)
+            assert headers["content-type"] == "application/cloudevents+json", headers
+            event = from_http_event(HTTPMessage(headers=headers, body=body))
+            assert event.get_id() == headers["webhook-id"], "id"
+            assert event.get_specversion() == "1.0", "specversion"
+            assert event.get_type() == "upstream.message.v1", "type"
+            assert event.get_source() == query["source"], event.get_source()
+            assert event.get_subject() and event.get_time(), "subject, time"
+            extensions = event.get_attributes()
+            assert extensions["attempt"] == 3 and extensions["messageid"] == "sample", extensions
+            assert extensions["replayid"] == "r-1" and extensions["category"], extensions
+            assert event.get_data() == {"n": [1, 2.5, None, "\u00e4\u2028"]}, event.get_data()
+            assert self.headers["host"].startswith(query["host"]), self.headers["host"]
+        except Exception as error:
+            self.answer(422, repr(error).encode())
+        else:
+            self.answer(200, b"ok")
+
+    def on_status(self, body, query):
+        headers = [("retry-after", query["after"])] if "after" in query else []
+        self.answer(int(query["code"]), b"because " + b"x" * int(query.get("size", 0)), headers)
+
+    def on_redirect(self, body, query):
+        self.answer(int(query["code"]), b"", [("location", "/landed")])
+
+    def on_landed(self, body, query):
+        global landed
+        landed += 1
+        self.answer(200)
+
+    def on_landings(self, body, query):
+        self.answer(200 if landed == 0 else 500)
+
+    def on_slow_head(self, body, query):
+        time.sleep(60)
+
+    def on_drip_head(self, body, query):
+        for byte in b"HTTP/1.1 200 OK\r\nx: " + b"y" * 10000:
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            time.sleep(0.2)
+
+    def on_slow_body(self, body, query):
+        self.send_response(int(query["code"]))
+        self.send_header("content-length", "1000")
+        self.end_headers()
+        self.wfile.write(b"begun")
+        self.wfile.flush()
+        time.sleep(60)
+
+    def on_endless_body(self, body, query):
+        self.send_response(int(query["code"]))
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        while True:
+            self.wfile.write(b"1000\r\n" + b"z" * 4096 + b"\r\n")
+
+    def on_endless_head(self, body, query):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            self.wfile.write(b"x-more: " + b"h" * 1000 + b"\r\n")
+
+    def on_rubbish(self, body, query):
+        self.wfile.write(b"\x00\x01\x02 this is not HTTP\r\n\r\n")
+        self.close_connection = True
+
+    def on_hang_up(self, body, query):
+        self.close_connection = True
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        pass  # A client that goes away is what some tests want.
+
+
+server = Server(("127.0.0.1", 0), Receiver)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print(server.server_port, flush=True)
+sys.stdin.read()
