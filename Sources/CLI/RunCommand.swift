@@ -48,17 +48,25 @@ enum Shutdown {
             group.addTask {
                 try await body()
             }
+            let (begun, hasBegun) = AsyncStream<Void>.makeStream()
             group.addTask {
+                // The sequence allows a single iteration.
+                var isFirst = true
                 for await signal in signals {
-                    logger.event(.notice, .draining, "shutting down", [.signal: .string("\(signal)")])
-                    break
+                    let name: LogValue = .string("\(signal)")
+                    guard isFirst else {
+                        logger.event(.warning, .secondSignal, "a second signal: ending at once", [.signal: name])
+                        Glibc.exit(128 + signal.number)
+                    }
+                    isFirst = false
+                    logger.event(.notice, .draining, "shutting down", [.signal: name])
+                    hasBegun.yield()
+                    await begin()
                 }
-                guard !Task.isCancelled else { return nil }
-                await begin()
-                await withTaskGroup(of: Void.self) { limits in
-                    limits.addTask { await expire(after: grace, logger) }
-                    limits.addTask { await endAtSecond(signals, logger) }
-                }
+                return nil
+            }
+            group.addTask {
+                for await _ in begun { await expire(after: grace, logger) }
                 return nil
             }
             defer { group.cancelAll() }
@@ -66,13 +74,6 @@ enum Shutdown {
                 if let result { return result }
             }
             throw CancellationError()
-        }
-    }
-
-    private static func endAtSecond(_ signals: UnixSignalsSequence, _ logger: Logger) async {
-        for await signal in signals {
-            logger.event(.warning, .secondSignal, "a second signal: ending at once", [.signal: .string("\(signal)")])
-            Glibc.exit(128 + signal.number)
         }
     }
 

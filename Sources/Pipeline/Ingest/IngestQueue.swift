@@ -13,7 +13,7 @@ package struct IngestBatch: Sendable {
         var shares: [(sink: any AckSink, messages: [IncomingMessage])] = []
         var start = 0
         for run in runs {
-            let part = Swift.max(start, range.lowerBound)..<Swift.min(start + run.count, range.upperBound)
+            let part = (start..<start + run.count).clamped(to: range)
             start += run.count
             guard !part.isEmpty else { continue }
             if let known = shares.firstIndex(where: { $0.sink === run.sink }) {
