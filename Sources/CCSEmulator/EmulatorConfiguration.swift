@@ -17,6 +17,8 @@ package struct EmulatorConfiguration: Sendable {
     package enum Identity: Sendable {
         /// Issued for these DNS names and addresses by an authority made for the run.
         case generated(names: [String], addresses: [String])
+        /// PEM files: the certificate with its chain, and its key.
+        case files(certificate: String, key: String)
         /// Anything that TLSWire can serve.
         case server(TLSServerConfiguration)
     }

@@ -12,6 +12,14 @@ struct ServerIdentity {
         switch configuration.identity {
         case .server(let server):
             context = try TLSContext.server(server)
+        case .files(let certificate, let key):
+            do {
+                context = try TLSContext.server(
+                    TLSServerConfiguration(certificateChain: .file(certificate), privateKey: .file(key))
+                )
+            } catch {
+                throw EmulatorError(message: error.description)
+            }
         case .generated(let names, let addresses):
             let authority = try CertificateAuthority()
             let certificate = try authority.issue(CertificateRequest(dnsNames: names, addresses: addresses))

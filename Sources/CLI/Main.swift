@@ -15,7 +15,7 @@ struct UpstreamWorker: AsyncParsableCommand {
               upstream-worker run --config worker.yaml              receive, store, ack
             """,
         version: Version.current,
-        subcommands: [RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self]
+        subcommands: [RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self, EmulateCommand.self]
     )
 
     static func main() async {

@@ -1,0 +1,149 @@
+import ArgumentParser
+import CCSEmulator
+import Dispatch
+import Foundation
+import Worker
+
+/// `upstream-worker emulate`: a CCS-compatible server in the foreground.
+struct EmulateCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "emulate",
+        abstract: "A CCS-compatible server for development, tests and load.",
+        usage: """
+            upstream-worker emulate --count 10000 --write-ca /tmp/ca.pem
+            upstream-worker emulate --rate 500 --devices 5000 --receipts 0.05 --transcript talk.jsonl
+            upstream-worker emulate --count 1000 --faults 'every 50: duplicate; after 200: drain; after 400: reset'
+            upstream-worker emulate --tls none --count 10 --json
+            """,
+        discussion: """
+            With --count it ends when every message was sent and acked, else with SIGINT or SIGTERM. It then prints its
+            account: exit 0 when each message was acked, each delivered copy once at most and on its own connection, and
+            nothing else came; else 1.
+
+            Fault scripts: 'after N: FAULT' (once, with the Nth delivery), 'every N: FAULT', 'connection N: FAULT' or
+            'connection N-M: FAULT'; several in lines or with semicolons. Faults:
+
+            \(FaultScript.reference.map { "  \($0.usage)\n      \($0.meaning)" }.joined(separator: "\n"))
+            """
+    )
+
+    /// How connections are secured.
+    enum TLSMode: String, ExpressibleByArgument, CaseIterable {
+        case direct
+        case starttls
+        case none
+    }
+
+    @Option(help: "Address and port to listen on; port 0 takes a free one.")
+    var listen = "127.0.0.1:5235"
+    @Option(help: "How connections are secured.")
+    var tls = TLSMode.direct
+    @Option(help: ArgumentHelp("PEM file with the certificate and its chain.", valueName: "file"))
+    var certificate: String?
+    @Option(help: ArgumentHelp("PEM file with the certificate's private key.", valueName: "file"))
+    var key: String?
+    @Option(help: ArgumentHelp("Write the authority of the generated certificate here.", valueName: "file"))
+    var writeCA: String?
+    @Option(help: "Only this sender id may sign in; without it any may.")
+    var senderID: String?
+    @Option(help: ArgumentHelp("File with that sender's secret.", valueName: "file"))
+    var secretFile: String?
+    @Option(help: "Unacked messages that a connection may have.")
+    var window = 100
+    @Option(help: "Messages a second; as many as windows allow by default.")
+    var rate: Double?
+    @Option(help: "Distinct messages for each sender; without end by default.")
+    var count: Int?
+    @Option(help: "Devices that messages come from.")
+    var devices = 1000
+    @Option(help: "Categories, separated by commas, each with an optional :weight.")
+    var categories = "com.example.app"
+    @Option(help: "Bytes of a message's JSON, or a range such as 200-4000.")
+    var size = "400"
+    @Option(help: "Share of delivery receipts, 0 to 1.")
+    var receipts = 0.0
+    @Option(help: ArgumentHelp("Fault script: a file, or the script itself.", valueName: "script"))
+    var faults: String?
+    @Option(help: ArgumentHelp("Write both directions here, one JSON object a line.", valueName: "file"))
+    var transcript: String?
+    @Option(help: "Makes the load repeatable; random by default.")
+    var seed: UInt64?
+    @Flag(help: "Print the final account as JSON.")
+    var json = false
+
+    func run() async throws {
+        let configuration = try emulatorConfiguration()
+        let emulator: Emulator
+        do {
+            emulator = try await Emulator.start(configuration)
+        } catch let error as EmulatorError {
+            throw CommandFailure(.usage, error.message)
+        } catch {
+            throw CommandFailure(.unavailable, "can't listen on \(listen): \(error)")
+        }
+        if let writeCA, let authority = emulator.authorityPEM {
+            do {
+                try Data(authority).write(to: URL(fileURLWithPath: writeCA), options: .atomic)
+            } catch {
+                await emulator.stop()
+                throw CommandFailure(.configuration, "can't write \(writeCA): \(error.localizedDescription)")
+            }
+        }
+        Console.message("listening on \(configuration.host):\(emulator.port), seed \(configuration.load.seed)")
+        await runUntilEnd(emulator)
+        let tally = await emulator.stop()
+        Console.data(json ? tally.json : tally.summary)
+        if !tally.isClean { throw CommandFailure(.negative) }
+    }
+
+    /// Returns with SIGINT or SIGTERM, or when it is cancelled.
+    private static func waitForSignal() async {
+        let (signals, continuation) = AsyncStream.makeStream(of: Void.self)
+        let sources = [SIGINT, SIGTERM].map { number in
+            // The source sees the signal only where the process does not die of it.
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            source.setEventHandler { continuation.yield() }
+            source.resume()
+            return source
+        }
+        for await _ in signals { break }
+        for source in sources { source.cancel() }
+    }
+
+    /// Ends with a signal, or when every message was sent and acked.
+    private func runUntilEnd(_ emulator: Emulator) async {
+        let isFinite = count != nil
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await Self.waitForSignal() }
+            if isFinite {
+                group.addTask {
+                    // A wait is bounded; this one is not.
+                    while !Task.isCancelled {
+                        if (try? await emulator.waitUntilComplete()) != nil { return }
+                    }
+                }
+            }
+            if isatty(STDERR_FILENO) == 1 {
+                group.addTask { await Self.showProgress(emulator) }
+            }
+            await group.next()
+            group.cancelAll()
+        }
+    }
+
+    private static func showProgress(_ emulator: Emulator) async {
+        var last = 0
+        while !Task.isCancelled {
+            let tally = await emulator.tally()
+            let state = tally.isClean || tally.neverAcked == tally.unackedCopies ? "" : "  NOT CLEAN"
+            let line =
+                "\r\u{1b}[K\(tally.open) open  \(tally.sent) sent  \(tally.acked) acked  \(tally.unackedCopies) unacked  "
+                + "\((tally.acked - last) * 2)/s\(state)"
+            last = tally.acked
+            FileHandle.standardError.write(Data(line.utf8))
+            try? await Task.sleep(for: .milliseconds(500))
+        }
+        FileHandle.standardError.write(Data("\r\u{1b}[K".utf8))
+    }
+}
