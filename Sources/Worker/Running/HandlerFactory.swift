@@ -1,0 +1,98 @@
+import Handlers
+import Logging
+import Pipeline
+import Telemetry
+import UpstreamKit
+
+/// Makes the configured handlers.
+enum HandlerFactory {
+    /// The registration of every configured handler.
+    ///
+    /// - Throws: ``WorkerError/unusable(_:)`` with every handler that can't be made, and why.
+    static func registrations(
+        _ configurations: [HandlerConfiguration],
+        logger: Logger
+    ) throws(WorkerError) -> [HandlerRegistration] {
+        var problems: [String] = []
+        let made = configurations.enumerated().compactMap { index, configuration -> HandlerRegistration? in
+            do throws(Unusable) {
+                return try registration(configuration, logger: logger)
+            } catch {
+                problems.append("handlers.\(index).\(error.key): \(error.message)")
+                return nil
+            }
+        }
+        guard problems.isEmpty else { throw .unusable(problems) }
+        return made
+    }
+
+    private struct Unusable: Error {
+        var key: String
+        var message: String
+    }
+
+    private static func registration(
+        _ configuration: HandlerConfiguration,
+        logger: Logger
+    ) throws(Unusable) -> HandlerRegistration {
+        var registration = HandlerRegistration(
+            name: configuration.name,
+            categories: CategorySet(configuration.categories),
+            body: try body(configuration, logger: logger)
+        )
+        registration.concurrency = configuration.concurrency
+        registration.ordering = configuration.ordering == .device ? .device : .none
+        registration.retry = RetryPolicy(
+            maxAttempts: configuration.maximumAttempts,
+            initial: configuration.initialDelay,
+            maximum: configuration.maximumDelay
+        )
+        return registration
+    }
+
+    private static func body(
+        _ configuration: HandlerConfiguration,
+        logger: Logger
+    ) throws(Unusable) -> HandlerRegistration.Body {
+        switch configuration.kind {
+        case .sql(let name):
+            guard let function = SQLFunction(name) else {
+                throw Unusable(key: "sql.function", message: "'\(name)' is no function's name")
+            }
+            return .function(function)
+        case .webhook(let webhook):
+            return .handler(try handler(webhook, concurrency: configuration.concurrency))
+        case .exec(let exec):
+            let mode: ExecHandler.Mode = exec.mode == .once ? .once : .stream
+            return .handler(
+                ExecHandler(name: configuration.name, command: exec.command, mode: mode, logger: logger)
+            )
+        case .plugin:
+            throw Unusable(
+                key: "plugin",
+                message: "this build loads no plugins: build the handler into a worker of your own, or use exec"
+            )
+        case .log:
+            return .handler(MessageLogHandler(logger: logger))
+        }
+    }
+
+    private static func handler(
+        _ webhook: WebhookConfiguration,
+        concurrency: Int
+    ) throws(Unusable) -> WebhookHandler {
+        guard let endpoint = WebhookEndpoint(webhook.url) else {
+            throw Unusable(key: "webhook.url", message: "'\(webhook.url)' is no http or https URL")
+        }
+        let secretFile = webhook.secretFile
+        return WebhookHandler(
+            options: WebhookHandler.Options(
+                endpoint: endpoint,
+                timeout: webhook.timeout,
+                policy: NetworkPolicy(allowed: webhook.allowedNetworks.compactMap(Network.init)),
+                connections: concurrency
+            ),
+            secrets: { try secretFile.lines() }
+        )
+    }
+}
