@@ -289,9 +289,12 @@ COMMENT ON COLUMN upstream.dead_letters.died_at IS 'When it gave up.';
 CREATE FUNCTION upstream.store_messages(
     keys uuid[], fingerprints uuid[], times timestamptz[], senders text[], ids text[], tokens text[], devices uuid[],
     categories text[], datas text[], raws text[], extras text[], types text[], froms text[],
+    holder text, fence bigint, lease_length bigint, offered text[], locals text[],
     OUT stored bigint, OUT refused_state text, OUT refused_table text, OUT refused_constraint text
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    announced bigint;
 BEGIN
     WITH fresh AS (
         INSERT INTO upstream.message_ids (message_key, fingerprint, received_at)
@@ -308,24 +311,32 @@ BEGIN
             AS input (key, received_at, sender, id, token, device, category, data, raw, extra, type, stanza_from)
         WHERE (key IN (SELECT message_key FROM fresh)) IS TRUE
     ), queue AS (
-        INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
-        SELECT s.handler, input.key, input.received_at, now()
-        FROM upstream.subscriptions AS s
-        JOIN unnest(keys, times, categories) AS input (key, received_at, category)
+        INSERT INTO upstream.deliveries (
+            handler, message_key, received_at, next_attempt_at, device_key, lease_owner, lease_token, lease_until
+        )
+        SELECT
+            s.handler, input.key, input.received_at, now(), CASE WHEN s.by_device THEN input.device END,
+            CASE WHEN s.is_offered THEN holder END, CASE WHEN s.is_offered THEN fence ELSE 0 END,
+            CASE WHEN s.is_offered THEN now() + lease_length * interval '1 microsecond' END
+        FROM (SELECT *, handler = ANY (offered) AS is_offered FROM upstream.subscriptions) AS s
+        JOIN unnest(keys, times, devices, categories) AS input (key, received_at, device, category)
             ON s.category = input.category OR s.category = '*'
         WHERE (input.key IN (SELECT message_key FROM fresh)) IS TRUE
         ON CONFLICT DO NOTHING
+        RETURNING handler <> ALL (locals) AS is_elsewhere
     )
-    SELECT count(*) INTO stored FROM fresh;
+    SELECT
+        (SELECT count(*) FROM fresh),
+        (SELECT count(pg_notify('upstream_deliveries', ''))
+        FROM (SELECT FROM queue WHERE is_elsewhere LIMIT 1) AS other)
+    INTO stored, announced;
 EXCEPTION
     WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
         GET STACKED DIAGNOSTICS
             refused_state = RETURNED_SQLSTATE, refused_table = TABLE_NAME, refused_constraint = CONSTRAINT_NAME;
 END
 $$;
-COMMENT ON FUNCTION upstream.store_messages(
-    uuid[], uuid[], timestamptz[], text[], text[], text[], uuid[], text[], text[], text[], text[], text[], text[]
-) IS 'Stores the new ones of a batch of messages with their deliveries; a refused batch stores nothing and is not logged.';
+COMMENT ON FUNCTION upstream.store_messages IS 'Stores the new ones of a batch of messages with their deliveries, leased to holder where offered names the handler; a refused batch stores nothing and is not logged.';
 
 -- Copies of known messages with other content; like upstream.store_messages it keeps content out of PostgreSQL's log.
 -- A copy that is not later than the row has been counted before: the same call may come again.
@@ -371,9 +382,7 @@ COMMENT ON FUNCTION upstream.store_conflicts(
 DROP FUNCTION upstream.store_conflicts(
     uuid[], uuid[], timestamptz[], text[], text[], text[], uuid[], text[], text[], text[], text[], text[], text[]
 );
-DROP FUNCTION upstream.store_messages(
-    uuid[], uuid[], timestamptz[], text[], text[], text[], uuid[], text[], text[], text[], text[], text[], text[]
-);
+DROP FUNCTION upstream.store_messages;
 DROP TABLE upstream.dead_letters;
 DROP TABLE upstream.deliveries;
 DROP TABLE upstream.subscriptions;

@@ -52,13 +52,13 @@ enum DeliveryStatements {
             name,
             (SELECT count(*) FROM (
                 SELECT FROM upstream.deliveries WHERE handler = name LIMIT $2
-            ) AS some),
+            ) AS counted),
             (SELECT (extract(epoch FROM now() - min(received_at)) * 1e6)::bigint FROM (
                 SELECT received_at FROM upstream.deliveries WHERE handler = name ORDER BY next_attempt_at LIMIT 1000
-            ) AS first),
+            ) AS soonest),
             (SELECT count(*) FROM (
                 SELECT FROM upstream.dead_letters WHERE handler = name LIMIT $2
-            ) AS some)
+            ) AS counted)
         FROM unnest($1::text[]) AS input (name)
         """
     )

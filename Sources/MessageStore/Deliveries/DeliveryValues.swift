@@ -3,6 +3,15 @@ import Postgres
 import UpstreamKit
 
 extension PostgresParameters {
+    /// The five parameters of ``StoreStatements/insert`` that say which deliveries are leased.
+    mutating func append(_ offer: LeaseOffer) {
+        append(offer.owner)
+        append(offer.token)
+        append(offer.duration.microseconds)
+        append(texts: offer.handlers)
+        append(texts: offer.local)
+    }
+
     /// A `text[]`.
     mutating func append(texts: [String]) {
         beginArray(of: .text, count: texts.count)
