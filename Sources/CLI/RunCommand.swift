@@ -14,6 +14,7 @@ struct RunCommand: AsyncParsableCommand {
             Examples:
               upstream-worker run --config worker.yaml
               UPSTREAM_LOG__LEVEL=debug upstream-worker run
+              upstream-worker run --roles dispatch         only the handlers; others receive
 
             The first signal ends it in order: what was read is stored and acked, then the streams are closed. A second \
             one ends it at once.
@@ -21,16 +22,35 @@ struct RunCommand: AsyncParsableCommand {
     )
 
     @OptionGroup var options: CommonOptions
+    @Option(help: "What this process does: receive, dispatch, or both.")
+    var roles = "receive,dispatch"
 
     func run() async throws {
-        let configuration = try options.load().configuration
+        let roles = try Self.roles(roles)
+        let configuration = try options.load(needsSenders: roles.contains(.receive)).configuration
         let logger = ProgramLog.start(configuration)
-        let runtime = try WorkerRuntime(configuration: configuration, version: Version.current, logger: logger)
+        let runtime = try WorkerRuntime(
+            configuration: configuration,
+            roles: roles,
+            version: Version.current,
+            logger: logger
+        )
         try await Shutdown.onSignal(grace: configuration.shutdownGrace, logger: logger) {
             try await runtime.run()
         } begin: {
             await runtime.shutDown()
         }
+    }
+
+    private static func roles(_ list: String) throws -> Set<WorkerRole> {
+        let roles = try list.split(separator: ",").map { name in
+            guard let role = WorkerRole(rawValue: String(name)) else {
+                throw ValidationError("--roles takes receive, dispatch, or both with a comma, not '\(name)'")
+            }
+            return role
+        }
+        guard !roles.isEmpty else { throw ValidationError("--roles must name at least one role") }
+        return Set(roles)
     }
 }
 

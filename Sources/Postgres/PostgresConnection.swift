@@ -161,7 +161,7 @@ package actor PostgresConnection {
 
     // MARK: Inside
 
-    var isInTransaction: Bool {
+    package var isInTransaction: Bool {
         guard let handle else { return false }
         let status = PQtransactionStatus(handle.pointer)
         return status == PQTRANS_INTRANS || status == PQTRANS_INERROR

@@ -59,7 +59,7 @@ struct DevCommand: AsyncParsableCommand {
         Console.message("starting PostgreSQL in \(folder.url.path)")
         let cluster = try startCluster(folder)
         defer { cluster.stop() }
-        try await migrate(cluster)
+        try await migrate(cluster, folder)
         let run = try await DevRun(self, folder: folder, cluster: cluster)
         Console.message(introduction(cluster, run))
         let isComplete = try await run.run(total: count)
@@ -74,9 +74,17 @@ struct DevCommand: AsyncParsableCommand {
         }
     }
 
-    private func migrate(_ cluster: LocalCluster) async throws {
+    private func migrate(_ cluster: LocalCluster, _ folder: DevFolder) async throws {
         let connection = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
-        _ = try await Migrator().up(connection)
+        do throws(MigrationError) {
+            _ = try await Migrator().up(connection)
+        } catch {
+            guard case .schema = error else { throw error }
+            throw CommandFailure(
+                .configuration,
+                "the database in \(folder.url.path) is another version's: delete that folder to begin anew (\(error))"
+            )
+        }
         await connection.close()
     }
 

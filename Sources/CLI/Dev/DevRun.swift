@@ -48,6 +48,8 @@ struct DevRun {
                 connections: \(command.connections)
                 secret_file: \(secretPath)
                 tls: {ca_file: \(authorityPath)}
+            handlers:
+              - {name: sample, categories: ["com.example.orders"], log: {}}
             admin: {listen: "127.0.0.1:\(adminPort)"}
             shutdown: {grace: 10s}
 

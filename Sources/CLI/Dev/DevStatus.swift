@@ -14,6 +14,8 @@ struct DevStatus: Equatable {
     var quarantined = 0
     /// Acks written.
     var acked = 0
+    /// Messages that the sample handler has taken.
+    var handled = 0
     /// Copies between the wire and the database.
     var inFlight = 0
     /// Streams bound now.
@@ -35,6 +37,7 @@ struct DevStatus: Equatable {
         quarantined = Int(books.settled(.quarantined))
         inFlight = books.inFlight
         acked = Int(metrics.acks[.sent].value)
+        handled = metrics.handlers.indices.reduce(0) { $0 + Int(metrics.handler($1).deliveries[.done].value) }
         streams = metrics.senders.indices.reduce(0) { sum, sender in
             sum + metrics.connections(sender: sender, state: .bound).value
                 + metrics.connections(sender: sender, state: .draining).value
@@ -61,6 +64,7 @@ struct DevStatus: Equatable {
             "  duplicates  \(duplicates)   conflicts \(conflicts)   quarantined \(quarantined)",
             "  acked       \(acked)",
             "  in flight   \(inFlight)",
+            "  handled     \(handled)",
             "  rate        \(Int(rate.rounded())) msg/s   ack p50 \(Self.time(median))   p99 \(Self.time(slowest))",
             "  elapsed     \(elapsed) s",
         ]

@@ -10,6 +10,14 @@ package import Telemetry
 import XMLWire
 import XMPPSession
 
+/// What a worker process does; several may share the work (`run --roles`).
+package enum WorkerRole: String, CaseIterable, Sendable {
+    /// Holds the connections, stores and acks.
+    case receive
+    /// Hands what is stored to the handlers.
+    case dispatch
+}
+
 /// The composition root: makes every part of a worker from its configuration, and runs them.
 ///
 /// The order of the parts is the order of their dependence; they stop in the opposite one, so that connections still
@@ -20,11 +28,7 @@ package final class WorkerRuntime: Sendable {
     /// What `/readyz` tells.
     package let readiness: Readiness
 
-    private let configuration: WorkerConfiguration
     private let logger: Logger
-    private let senders: [SenderSettings]
-    private let stores: [MessageStore]
-    private let monitor: DatabaseMonitor
     private let ingest = IngestQueue()
     private let group: MultiThreadedEventLoopGroup
     private let services: ServiceGroup
@@ -33,62 +37,81 @@ package final class WorkerRuntime: Sendable {
     ///
     /// - Parameters:
     ///   - configuration: A valid configuration.
+    ///   - roles: What of its work this process does.
     ///   - version: For `upstream_build_info`.
     ///   - logger: The process's logger.
     ///   - onListening: Is told the admin endpoints' port.
     /// - Throws: ``WorkerError/unusable(_:)``
     package init(
         configuration: WorkerConfiguration,
+        roles: Set<WorkerRole> = Set(WorkerRole.allCases),
         version: String,
         logger: Logger,
         onListening: @escaping @Sendable (Int) async -> Void = { _ in }
     ) throws(WorkerError) {
-        self.configuration = configuration
         self.logger = logger
-        senders = try Self.senders(configuration)
+        let senders = roles.contains(.receive) ? try Self.senders(configuration) : []
+        let registrations =
+            roles.contains(.dispatch)
+            ? try HandlerFactory.registrations(configuration.handlers, logger: logger) : []
         let settings = try Self.database(configuration)
-        let names = configuration.senders.map(\.senderID)
         metrics = Metrics(
-            senders: names,
+            senders: configuration.senders.map(\.senderID),
             categories: configuration.categories,
             handlers: configuration.handlers.map(\.name),
             version: version
         )
-        stores = (0..<configuration.database.writers).map { _ in MessageStore(settings, senders: names) }
         let monitor = DatabaseMonitor(settings, logger: logger)
-        self.monitor = monitor
-        readiness = Readiness(Self.checks(names, metrics, monitor))
+        readiness = Readiness(Self.checks(senders, metrics, monitor))
         // The receive path costs a few microseconds a message: the cores are PostgreSQL's.
         group = MultiThreadedEventLoopGroup(numberOfThreads: max(1, System.coreCount / 4))
-        services = Self.services(
-            admin: AdminServer(
-                configuration.admin,
-                metrics: metrics,
-                readiness: readiness,
-                logger: logger,
-                onListening: onListening
-            ),
-            monitor: monitor,
-            ingest: IngestRunner(
-                queue: ingest,
-                service: IngestService(
-                    queue: ingest,
-                    writers: stores,
-                    batchLimit: configuration.database.batchLimit,
-                    metrics: metrics,
-                    logger: logger
-                ),
-                stores: stores
-            ),
-            receive: ReceiveRunner(
+        let dispatch =
+            registrations.isEmpty
+            ? nil
+            : DispatchRunner(
+                configuration: configuration,
+                registrations: registrations,
+                database: settings,
                 monitor: monitor,
-                senders: senders,
-                group: group,
-                environment: .init(ingest: ingest, clock: ReceiptClock(), metrics: metrics),
+                metrics: metrics,
                 logger: logger
-            ),
-            logger: logger
-        )
+            )
+        var list: [any Service] = []
+        if let admin = AdminServer(
+            configuration.admin,
+            metrics: metrics,
+            readiness: readiness,
+            logger: logger,
+            onListening: onListening
+        ) {
+            list.append(admin)
+        }
+        list.append(MonitorRunner(monitor: monitor))
+        if let dispatch { list.append(dispatch) }
+        if roles.contains(.receive) {
+            let stores = (0..<configuration.database.writers).map { _ in
+                MessageStore(settings, senders: configuration.senders.map(\.senderID))
+            }
+            let service = IngestService(
+                queue: ingest,
+                writers: stores,
+                batchLimit: configuration.database.batchLimit,
+                metrics: metrics,
+                logger: logger,
+                intake: dispatch?.intake
+            )
+            list.append(IngestRunner(queue: ingest, service: service, stores: stores))
+            list.append(
+                ReceiveRunner(
+                    monitor: monitor,
+                    senders: senders,
+                    group: group,
+                    environment: .init(ingest: ingest, clock: ReceiptClock(), metrics: metrics),
+                    logger: logger
+                )
+            )
+        }
+        services = Self.group(of: list, logger: logger)
     }
 
     /// Runs until ``shutDown()``, or until a part fails for good.
@@ -136,31 +159,27 @@ package final class WorkerRuntime: Sendable {
         }
     }
 
-    private static func checks(_ senders: [String], _ metrics: Metrics, _ monitor: DatabaseMonitor) -> [ReadinessCheck]
-    {
-        let streams = senders.enumerated().map { index, name in
-            ReadinessCheck("sender-\(name)") {
-                metrics.connections(sender: index, state: .bound).value > 0 ? .ready : .notReady("no stream is bound")
+    private static func checks(
+        _ senders: [SenderSettings],
+        _ metrics: Metrics,
+        _ monitor: DatabaseMonitor
+    ) -> [ReadinessCheck] {
+        let streams = senders.map { sender in
+            ReadinessCheck("sender-\(sender.senderID)") {
+                metrics.connections(sender: sender.index, state: .bound).value > 0
+                    ? .ready : .notReady("no stream is bound")
             }
         }
         return [ReadinessCheck("database") { monitor.state }] + streams
     }
 
-    private static func services(
-        admin: AdminServer?,
-        monitor: DatabaseMonitor,
-        ingest: IngestRunner,
-        receive: ReceiveRunner,
-        logger: Logger
-    ) -> ServiceGroup {
-        var list: [any Service] = []
-        if let admin { list.append(admin) }
-        list += [MonitorRunner(monitor: monitor), ingest, receive]
+    private static func group(of services: [any Service], logger: Logger) -> ServiceGroup {
+        // What the parts have to say, they say themselves.
         var quiet = logger
         quiet.logLevel = .error
         return ServiceGroup(
             configuration: ServiceGroupConfiguration(
-                services: list.map { .init(service: $0, successTerminationBehavior: .ignore) },
+                services: services.map { .init(service: $0, successTerminationBehavior: .ignore) },
                 logger: quiet
             )
         )

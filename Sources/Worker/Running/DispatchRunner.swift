@@ -1,0 +1,84 @@
+import Logging
+import MessageStore
+import Pipeline
+import Postgres
+import ServiceLifecycle
+import Telemetry
+import UpstreamKit
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Darwin
+#endif
+
+/// The dispatcher: asked to stop after ingest has ended, it lets running attempts end and releases its leases (G7).
+struct DispatchRunner: Service {
+    private let service: DispatchService
+    private let store: PostgresDeliveryStore
+    private let functions: FunctionCaller
+    private let monitor: DatabaseMonitor
+
+    /// A dispatcher for these handlers.
+    init(
+        configuration: WorkerConfiguration,
+        registrations: [HandlerRegistration],
+        database: PostgresSettings,
+        monitor: DatabaseMonitor,
+        metrics: Metrics,
+        logger: Logger
+    ) {
+        let store = PostgresDeliveryStore(database)
+        let functions = FunctionCaller(database)
+        var settings = DispatchSettings()
+        settings.owner = "\(Self.hostName):\(getpid())"
+        self.store = store
+        self.functions = functions
+        self.monitor = monitor
+        service = DispatchService(
+            store: store,
+            registrations: registrations,
+            senderIDs: configuration.senders.map(\.senderID),
+            settings: settings,
+            metrics: metrics,
+            logger: logger
+        ) { registration, delivery, message, context in
+            switch registration.body {
+            case .handler(let handler):
+                return .verdict(await HandlerVerdict.of(handler, message, context))
+            case .function(let function):
+                return await functions.call(
+                    function,
+                    handler: registration.name,
+                    message: message,
+                    token: delivery.lease.token,
+                    deadline: context.deadline
+                )
+            }
+        }
+    }
+
+    /// Where ingest hands over what it has just committed.
+    var intake: any DeliveryIntake { service.intake }
+
+    func run() async throws {
+        do {
+            try await cancelWhenGracefulShutdown { try await monitor.waitUntilReady() }
+        } catch is CancellationError {
+            return
+        }
+        await withGracefulShutdownHandler {
+            await service.run()
+        } onGracefulShutdown: {
+            service.beginShutdown()
+        }
+        await functions.close()
+        await store.close()
+    }
+
+    private static var hostName: String {
+        var name = [CChar](repeating: 0, count: 256)
+        guard gethostname(&name, name.count - 1) == 0 else { return "worker" }
+        return String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    }
+}
