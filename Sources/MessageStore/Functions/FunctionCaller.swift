@@ -156,7 +156,7 @@ extension PostgresConnection {
             try script("SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT handler")
             return nil
         } catch {
-            guard isOpen, isInTransaction else { throw error }
+            guard isOpen else { throw error }
             try script("ROLLBACK TO SAVEPOINT handler")
             return FunctionCall.verdict(of: error)
         }
