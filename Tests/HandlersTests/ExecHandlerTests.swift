@@ -143,6 +143,16 @@ private func program(_ body: String) -> [String] {
         #expect(group(passed.first) == "exec exit 1")
     }
 
+    @Test func theExampleWorks() async {
+        let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        let script = package.appendingPathComponent("Examples/exec/orders.py").path
+        let messages = [#"{"item":"tea"}"#, "[]", nil].map { UpstreamMessage.sample(category: "a", data: $0) }
+        let rejected = HandlerVerdict.reject(HandlerFailure("an order needs an item"))
+        let verdicts = await run(["/usr/bin/env", "python3", script], messages: messages)
+        #expect(verdicts == [.done, rejected, rejected])
+    }
+
     @Test func descriptorsAreNotInherited() async {
         let body = """
             say(json.dumps({"outcome": "done" if set(os.listdir("/proc/self/fd")) <= {"0", "1", "2", "3"} else "reject", "reason": " ".join(os.listdir("/proc/self/fd"))}))

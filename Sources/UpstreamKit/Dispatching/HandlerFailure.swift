@@ -15,21 +15,26 @@ package struct HandlerFailure: Error, Sendable, Hashable {
 
     /// A failure with this group and detail; both are cut to their limits.
     package init(group: String, detail: String) {
-        self.group = Self.groupText(group)
+        self.init(group: group, detail: detail, masksNumbers: false)
+    }
+
+    private init(group: String, detail: String, masksNumbers: Bool) {
+        self.group = Self.groupText(group, masksNumbers: masksNumbers)
         self.detail = Self.storable(detail, limit: Self.detailLimit)
     }
 
-    /// A failure whose group is made from its text.
+    /// A failure whose group is made from its text, which may be anybody's.
     package init(_ text: String) {
-        self.init(group: text, detail: text)
+        self.init(group: text, detail: text, masksNumbers: true)
     }
 
-    /// A text with everything masked that makes two failures of one kind differ: numbers, hex ids, quoted parts.
-    private static func groupText(_ text: String) -> String {
+    /// A text in the characters of a group; on wish with everything masked that makes two failures of one kind differ:
+    /// numbers, and words with digits in them.
+    private static func groupText(_ text: String, masksNumbers: Bool) -> String {
         var result: [UInt8] = []
         var word: [UInt8] = []
         func close() {
-            let isNumber = word.contains { (0x30...0x39).contains($0) }
+            let isNumber = masksNumbers && word.contains { (0x30...0x39).contains($0) }
             // Three-digit numbers alone are status codes and exit codes, which tell kinds apart.
             let isCode = word.count <= 3 && word.allSatisfy { (0x30...0x39).contains($0) }
             result += isNumber && !isCode ? [UInt8(ascii: "#")] : word

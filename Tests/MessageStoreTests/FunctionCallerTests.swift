@@ -1,0 +1,171 @@
+import Foundation
+import Pipeline
+import Postgres
+import Testing
+import UpstreamKit
+
+@testable import MessageStore
+
+/// The handler kind `sql` against a real server.
+@Suite(.timeLimit(.minutes(2))) struct FunctionCallerTests {
+    private static let setUp = """
+        CREATE SCHEMA app;
+        CREATE TABLE app.orders (message_key uuid, item text, CONSTRAINT one_each UNIQUE (message_key)
+            DEFERRABLE INITIALLY DEFERRED);
+        CREATE FUNCTION app.take(message upstream.messages) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+            INSERT INTO app.orders VALUES (message.message_key, message.data->>'item');
+            IF message.data->>'item' = 'bad' THEN RAISE EXCEPTION 'reject: no such item'; END IF;
+            IF message.data->>'item' = 'later' THEN RAISE EXCEPTION 'the shop is closed'; END IF;
+            IF message.data->>'item' = 'twice' THEN
+                INSERT INTO app.orders VALUES (message.message_key, 'again');
+            END IF;
+            IF message.data->>'item' = 'slow' THEN PERFORM pg_sleep(600); END IF;
+        END $$;
+        CREATE FUNCTION app.nothing(message upstream.messages) RETURNS SETOF int LANGUAGE sql AS 'SELECT 1 WHERE false';
+        """
+
+    /// A database with one message and its delivery under token 7.
+    private func fixture(item: String) async throws -> (StoreFixture, UpstreamMessage) {
+        let fixture = try await StoreFixture()
+        try await fixture.script(Self.setUp)
+        var message = UpstreamMessage.sample(category: "a", data: #"{"item":"\#(item)"}"#)
+        let now = try #require(try await fixture.integer("SELECT (extract(epoch FROM now()) * 1e6)::bigint"))
+        message.receivedAtMicroseconds = now
+        let time = "'epoch'::timestamptz + \(now) * interval '1 microsecond'"
+        try await fixture.script(
+            """
+            INSERT INTO upstream.messages (message_key, sender_id, message_id, registration_token, device_key, category,
+                data, received_at)
+            VALUES ('\(message.messageKey)', 's', 'm', 't', '\(message.deviceKey)', 'a', '{"item":"\(item)"}', \(time));
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, lease_token)
+            VALUES ('h', '\(message.messageKey)', \(time), now(), 7)
+            """
+        )
+        return (fixture, message)
+    }
+
+    private func call(
+        _ fixture: StoreFixture,
+        _ message: UpstreamMessage,
+        function: String = "app.take",
+        token: Int64 = 7,
+        timeout: Duration = .seconds(30)
+    ) async throws -> AttemptEnd {
+        let caller = FunctionCaller(fixture.settings)
+        let function = try #require(SQLFunction(function))
+        let end = await caller.call(function, handler: "h", message: message, token: token, deadline: .now + timeout)
+        await caller.close()
+        return end
+    }
+
+    private func verdict(_ end: AttemptEnd) -> HandlerVerdict? {
+        guard case .verdict(let verdict) = end else { return nil }
+        return verdict
+    }
+
+    @Test func effectsAndCompletionCommitTogether() async throws {
+        let (fixture, message) = try await fixture(item: "tea")
+        guard case .settled = try await call(fixture, message) else {
+            Issue.record("not settled")
+            return
+        }
+        #expect(try await fixture.integer("SELECT count(*) FROM app.orders WHERE item = 'tea'") == 1)
+        #expect(try await fixture.count("deliveries") == 0)
+        // The same lease once more, as after a lost reply: it fails, and nothing happens twice.
+        if case .settled = try await call(fixture, message) { Issue.record("settled twice") }
+        #expect(try await fixture.integer("SELECT count(*) FROM app.orders") == 1)
+    }
+
+    @Test func theExampleWorks() async throws {
+        let (fixture, message) = try await fixture(item: "tea")
+        try await fixture.script(
+            """
+            DROP SCHEMA app CASCADE;
+            DO $$ BEGIN CREATE ROLE upstream_worker; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$
+            """
+        )
+        let package = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        try await fixture.script(
+            String(contentsOf: package.appending(path: "Examples/sql/orders.sql"), encoding: .utf8)
+        )
+        guard case .settled = try await call(fixture, message, function: "app.take_order") else {
+            Issue.record("not settled")
+            return
+        }
+        #expect(try await fixture.integer("SELECT quantity::bigint FROM app.orders WHERE item = 'tea'") == 1)
+    }
+
+    @Test func aLostLeaseLosesTheEffects() async throws {
+        let (fixture, message) = try await fixture(item: "tea")
+        guard case .lost = try await call(fixture, message, token: 6) else {
+            Issue.record("ran under an old token")
+            return
+        }
+        #expect(try await fixture.integer("SELECT count(*) FROM app.orders") == 0)
+        #expect(try await fixture.count("deliveries") == 1)
+    }
+
+    @Test func failuresUndoTheEffectsAndKeepTheDelivery() async throws {
+        let cases: [(String, HandlerVerdict)] = [
+            ("bad", .reject(HandlerFailure("no such item"))),
+            (
+                "later",
+                .retry(
+                    after: nil,
+                    HandlerFailure(group: "sql P0001", detail: "the shop is closed (SQLSTATE P0001)")
+                )
+            ),
+        ]
+        for (item, expected) in cases {
+            let (fixture, message) = try await fixture(item: item)
+            #expect(verdict(try await call(fixture, message)) == expected)
+            #expect(try await fixture.integer("SELECT count(*) FROM app.orders") == 0)
+            #expect(try await fixture.count("deliveries") == 1)
+        }
+    }
+
+    @Test func aDeferredConstraintIsTheMessagesFailure() async throws {
+        let (fixture, message) = try await fixture(item: "twice")
+        guard case .retry(_, let failure) = verdict(try await call(fixture, message)) else {
+            Issue.record("not a retry")
+            return
+        }
+        #expect(failure.group == "sql 23505")
+        #expect(try await fixture.count("deliveries") == 1)
+    }
+
+    @Test func aCallOverItsDeadlineIsCancelledByTheServer() async throws {
+        let (fixture, message) = try await fixture(item: "slow")
+        guard case .retry(_, let failure) = verdict(try await call(fixture, message, timeout: .milliseconds(300)))
+        else {
+            Issue.record("not a retry")
+            return
+        }
+        #expect(failure.group == "sql 57014")
+        #expect(try await fixture.integer("SELECT count(*) FROM app.orders") == 0)
+    }
+
+    @Test func aMissingFunctionIsNotTheMessagesFault() async throws {
+        let (fixture, message) = try await fixture(item: "tea")
+        guard case .unavailable = verdict(try await call(fixture, message, function: "app.nowhere")) else {
+            Issue.record("charged to the message")
+            return
+        }
+    }
+
+    @Test func anEmptySetIsASuccess() async throws {
+        let (fixture, message) = try await fixture(item: "tea")
+        guard case .settled = try await call(fixture, message, function: "app.nothing") else {
+            Issue.record("not settled")
+            return
+        }
+    }
+
+    @Test func aMessagePastRetentionIsRejected() async throws {
+        let (fixture, message) = try await fixture(item: "tea")
+        try await fixture.script("DELETE FROM upstream.messages")
+        #expect(verdict(try await call(fixture, message)) == .reject(.missing))
+        #expect(try await fixture.count("deliveries") == 1)
+    }
+}
