@@ -1,4 +1,5 @@
 import ArgumentParser
+import Logging
 import Worker
 
 /// Tells whether the configuration is right and, if asked, whether what it names answers.
@@ -20,6 +21,7 @@ struct CheckCommand: AsyncParsableCommand {
     func run() async throws {
         let result = try options.load()
         let configuration = result.configuration
+        try WorkerRuntime.validate(configuration, logger: Logger(label: "check") { _ in SwiftLogNoOpLogHandler() })
         Console.data(
             "\(result.path): ok (\(configuration.senders.count) senders, \(configuration.handlers.count) handlers)"
         )

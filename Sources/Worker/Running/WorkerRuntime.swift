@@ -114,6 +114,29 @@ package final class WorkerRuntime: Sendable {
         services = Self.group(of: list, logger: logger)
     }
 
+    /// Finds what a worker would refuse although each value is right by itself: files that hold something else than they
+    /// should, handlers that can't be made.
+    ///
+    /// - Throws: ``WorkerError/unusable(_:)`` with everything that was found.
+    package static func validate(_ configuration: WorkerConfiguration, logger: Logger) throws(WorkerError) {
+        var problems: [String] = []
+        let attempts: [() throws(WorkerError) -> Void] = [
+            { () throws(WorkerError) in _ = try senders(configuration) },
+            { () throws(WorkerError) in _ = try database(configuration) },
+            { () throws(WorkerError) in
+                _ = try HandlerFactory.registrations(configuration.handlers, logger: logger)
+            },
+        ]
+        for attempt in attempts {
+            do throws(WorkerError) {
+                try attempt()
+            } catch {
+                problems.append(error.description)
+            }
+        }
+        guard problems.isEmpty else { throw .unusable(problems) }
+    }
+
     /// Runs until ``shutDown()``, or until a part fails for good.
     ///
     /// - Throws: ``WorkerError``
