@@ -110,7 +110,7 @@ private func program(_ body: String) -> [String] {
         #expect(verdicts == [.done])
         let lines = log.lines.compactMap { $0["line"] }
         #expect(!lines.isEmpty)
-        #expect(lines.count < 1000)
+        #expect(lines.count < 2000)
         #expect(lines.allSatisfy { $0.utf8.count <= ExecOutputLog.lineLimit })
     }
 
