@@ -59,6 +59,8 @@ package struct EmulatorConfiguration: Sendable {
     package var faults = FaultScript()
     /// A file to which both directions are written, one JSON object a line; nil for none.
     package var transcript: String?
+    /// Notes how long the ack of every so-manyth generated message takes; nil for none.
+    package var latencySampling: Int?
     /// How many messages a draining connection still gets while no other is bound for its sender.
     package var drainMessages = 20
     /// How long a draining connection stays open at most.

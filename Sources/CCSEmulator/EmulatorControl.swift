@@ -106,6 +106,13 @@ extension Emulator {
         }
     }
 
+    /// What acks have taken since the last call, in seconds: from the message's delivery to its first ack read.
+    ///
+    /// Empty without ``EmulatorConfiguration/latencySampling``.
+    package func takeLatencies() async throws -> [Double] {
+        try await onLoop { $0.latency?.take() ?? [] }
+    }
+
     /// Adds a rule to the fault script.
     package func add(_ rule: FaultRule) async throws {
         try await onLoop { core in core.schedule.add(rule, deliveries: core.deliveries) }

@@ -59,6 +59,7 @@ extension EmulatorCore {
         }
         switch pool.book.ack(sequence, on: connection.slot) {
         case .accepted:
+            latency?.acked(sequence)
             return changed()
         case .double:
             counts.doubleAcks += 1

@@ -15,6 +15,7 @@ final class EmulatorCore {
     var counts = Tally()
     var deliveries = 0
     var reader = AckReader()
+    var latency: LatencyBook?
     private var accepted = 0
     private var isAccepting = true
     private var isChanged = false
@@ -47,6 +48,7 @@ final class EmulatorCore {
         self.tlsContext = tlsContext
         self.transcript = transcript
         schedule = FaultSchedule(configuration.faults.rules)
+        latency = configuration.latencySampling.map { LatencyBook(every: $0) }
         startTasks()
     }
 
@@ -205,6 +207,7 @@ final class EmulatorCore {
             batch.writeBytes(pool.book.special(sequence).stanza)
         } else {
             pool.generator.append(sequence, copy: isFirst ? 0 : connection.number, to: &batch)
+            latency?.delivered(sequence)
         }
     }
 

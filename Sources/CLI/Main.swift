@@ -15,7 +15,10 @@ struct UpstreamWorker: AsyncParsableCommand {
               upstream-worker run --config worker.yaml              receive, store, ack
             """,
         version: Version.current,
-        subcommands: [RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self, EmulateCommand.self]
+        subcommands: [
+            RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self, EmulateCommand.self,
+            BenchCommand.self,
+        ]
     )
 
     static func main() async {

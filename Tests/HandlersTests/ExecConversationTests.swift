@@ -59,14 +59,14 @@ import Testing
 
     @Test func samplesLinesOfErrorOutput() {
         var sampler = LineSampler()
-        #expect(sampler.take("ab".utf8, second: 1) == LineSampler.Sample())
-        #expect(sampler.take("c\n\nd".utf8, second: 1).lines == [Array("abc".utf8)])
-        let flood = sampler.take(Array(repeating: Array("x\n".utf8), count: 200).joined(), second: 1)
+        #expect(sampler.take(Array("ab".utf8), second: 1) == LineSampler.Sample())
+        #expect(sampler.take(Array("c\n\nd".utf8), second: 1).lines == [Array("abc".utf8)])
+        let flood = sampler.take(Array(String(repeating: "x\n", count: 200).utf8), second: 1)
         #expect(flood.lines.count == ExecOutputLog.linesPerSecond - 1)
-        let next = sampler.take("y\n".utf8, second: 2)
+        let next = sampler.take(Array("y\n".utf8), second: 2)
         #expect(next.skipped == 200 - flood.lines.count)
         #expect(next.lines == [Array("y".utf8)])
-        #expect(sampler.take(repeatElement(0x61, count: 10_000), second: 2).lines.isEmpty)
+        #expect(sampler.take(Array(repeating: 0x61, count: 10_000), second: 2).lines.isEmpty)
         #expect(sampler.finish().lines.map(\.count) == [ExecOutputLog.lineLimit])
     }
 }

@@ -93,7 +93,7 @@ private func program(_ body: String) -> [String] {
     @Test func aHangIsKilledWithItsChildren() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("upstream-\(UUID())").path
         let script = "c = os.fork(); open('\(file)','a').write('%d\\n' % os.getpid()); time.sleep(600)"
-        let verdicts = await run(program(script), timeout: .seconds(2))
+        let verdicts = await run(program(script), timeout: .seconds(12))
         #expect(group(verdicts.first) == "exec program gave no answer in time and was killed")
         let pids = try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n").compactMap { Int32($0) }
         #expect(!pids.isEmpty)
@@ -110,7 +110,7 @@ private func program(_ body: String) -> [String] {
         #expect(verdicts == [.done])
         let lines = log.lines.compactMap { $0["line"] }
         #expect(!lines.isEmpty)
-        #expect(lines.count < 1000)
+        #expect(lines.count < 2000)
         #expect(lines.allSatisfy { $0.utf8.count <= ExecOutputLog.lineLimit })
     }
 

@@ -102,9 +102,9 @@ import UpstreamKit
     }
 
     @Test func aBodyThatNeverEndsHoldsNothingUp() async throws {
-        #expect(try await send("/slow-body?code=200", timeout: .seconds(1)) == .done)
+        #expect(try await send("/slow-body?code=200", timeout: .seconds(5)) == .done)
         #expect(
-            failure(try await send("/slow-body?code=500", timeout: .seconds(1)))?.detail.hasSuffix("500: begun") == true
+            failure(try await send("/slow-body?code=500", timeout: .seconds(5)))?.detail.hasSuffix("500: begun") == true
         )
         #expect(try await send("/endless-body?code=200") == .done)
         #expect(failure(try await send("/endless-body?code=500"))?.group == "webhook status 500")

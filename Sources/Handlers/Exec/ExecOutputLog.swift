@@ -1,3 +1,4 @@
+import Glibc
 import Logging
 import NIOCore
 import NIOPosix
@@ -68,17 +69,21 @@ struct LineSampler {
     private var skipped = 0
 
     /// Takes bytes that came in this second of the monotonic clock.
-    mutating func take(_ bytes: some Sequence<UInt8>, second now: Int64) -> Sample {
+    mutating func take(_ bytes: [UInt8], second now: Int64) -> Sample {
         var sample = Sample()
         if now != second {
             (sample.skipped, skipped) = (skipped, 0)
             (second, linesThisSecond) = (now, 0)
         }
-        for byte in bytes {
-            if byte == UInt8(ascii: "\n") {
+        bytes.withUnsafeBytes { bytes in
+            var rest = bytes[...]
+            // A library call per line, not a step per byte: a program may write as fast as we read.
+            while !rest.isEmpty, let start = UnsafeRawBufferPointer(rebasing: rest).baseAddress {
+                let count = memchr(start, 0x0A, rest.count).map { UnsafeRawPointer($0) - start }
+                line.append(contentsOf: rest.prefix(min(count ?? rest.count, ExecOutputLog.lineLimit - line.count)))
+                guard let count else { break }
                 close(into: &sample)
-            } else if line.count < ExecOutputLog.lineLimit {
-                line.append(byte)
+                rest = rest.dropFirst(count + 1)
             }
         }
         return sample
@@ -128,7 +133,7 @@ enum ExecPipes {
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
             let second = Int64(NIODeadline.now().uptimeNanoseconds / 1_000_000_000)
-            write(sampler.take(unwrapInboundIn(data).readableBytesView, second: second))
+            write(sampler.take(Array(unwrapInboundIn(data).readableBytesView), second: second))
         }
 
         func channelInactive(context: ChannelHandlerContext) {

@@ -1,0 +1,144 @@
+import ArgumentParser
+import Dispatch
+import Foundation
+import Worker
+
+/// `bench`: the whole path from an emulated server to PostgreSQL and back, measured from outside the worker.
+struct BenchCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "bench",
+        abstract: "End-to-end throughput, ack latency and memory against the emulator.",
+        discussion: """
+            Examples:
+              upstream-worker bench                        everything, a few minutes
+              upstream-worker bench --quick                a short look
+              upstream-worker bench --only throughput --connections 10 --messages 400000
+              upstream-worker bench --json > bench.json
+
+            A private PostgreSQL (fsync on) in a temporary folder, the emulated server in this process and the worker as \
+            a process of its own. The limit is a bare loop that inserts the same rows in the same batches with as many \
+            writers, without any XMPP, into a fresh database of the same server. Wants a release build and an idle \
+            machine; compare ratios of one run, not figures of two.
+            """
+    )
+
+    /// What can be measured on its own.
+    enum Part: String, CaseIterable, ExpressibleByArgument {
+        /// Messages a second, beside the limit.
+        case throughput
+        /// The ack of a single message on an idle system.
+        case single
+        /// Memory for each idle connection.
+        case idle
+        /// Memory while the database is locked and the server pushes.
+        case stalled
+    }
+
+    @Option(help: "Connections to measure throughput with, separated by commas.")
+    var connections = "1,10"
+    @Option(help: "Messages with 10 connections or more; fewer connections get fewer.")
+    var messages: Int?
+    @Option(help: "Bytes of a message's JSON.")
+    var size = 400
+    @Option(help: "Unacked messages on a connection.")
+    var window = 100
+    @Option(help: "Writers of the worker and of the limit.")
+    var writers = 2
+    @Option(help: "How many times throughput and limit are measured; the run with the median ratio is shown.")
+    var repeats = 1
+    @Option(help: ArgumentHelp("Parts to run: throughput,single,idle,stalled.", valueName: "parts"))
+    var only = Part.allCases.map(\.rawValue).joined(separator: ",")
+    @Flag(help: "A short run with less exact figures.")
+    var quick = false
+    @Flag(help: "One JSON object instead of a table.")
+    var json = false
+
+    func validate() throws {
+        _ = try plan()
+    }
+
+    func run() async throws {
+        let plan = try plan()
+        let report = try await Self.untilSignal { try await BenchRun(plan: plan).run() }
+        guard let report else { throw CommandFailure(.negative, "interrupted; nothing was left behind") }
+        Console.data(try json ? report.json() : report.table)
+        guard report.problems.isEmpty else {
+            throw CommandFailure(.negative, report.problems.joined(separator: "\n"))
+        }
+    }
+
+    private func plan() throws -> BenchPlan {
+        let counts = connections.split(separator: ",").map { Int($0) ?? 0 }
+        guard !counts.isEmpty, counts.allSatisfy({ (1...1000).contains($0) }) else {
+            throw ValidationError("--connections takes numbers from 1 to 1000, such as 1,10")
+        }
+        let parts = try only.split(separator: ",").map { text in
+            guard let part = Part(rawValue: String(text)) else {
+                throw ValidationError("--only \(text): there are throughput, single, idle and stalled")
+            }
+            return part
+        }
+        guard messages ?? 1000 >= 1000, window >= 1, (1...64).contains(writers), (300...65536).contains(size),
+            (1...99).contains(repeats)
+        else {
+            throw ValidationError(
+                "--messages is 1000 at least, --size 300 to 65536, --writers 1 to 64, --repeats 1 to 99"
+            )
+        }
+        return BenchPlan(
+            connections: counts,
+            messages: messages ?? (quick ? 40_000 : 200_000),
+            size: size,
+            window: window,
+            writers: writers,
+            repeats: repeats,
+            parts: Set(parts),
+            isQuick: quick
+        )
+    }
+
+    /// Runs `body`; a signal cancels it, and its result is then nil.
+    private static func untilSignal<T: Sendable>(_ body: @escaping @Sendable () async throws -> T) async throws -> T? {
+        let (signals, continuation) = AsyncStream.makeStream(of: Void.self)
+        let sources = [SIGINT, SIGTERM].map { number in
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            source.setEventHandler { continuation.yield() }
+            source.resume()
+            return source
+        }
+        defer { for source in sources { source.cancel() } }
+        return try await withThrowingTaskGroup(of: T?.self) { group in
+            group.addTask {
+                do {
+                    return try await body()
+                } catch  where Task.isCancelled {
+                    return nil
+                }
+            }
+            group.addTask {
+                for await _ in signals { break }
+                return nil
+            }
+            let first = try await group.next() ?? nil
+            group.cancelAll()
+            try await group.waitForAll()
+            return first
+        }
+    }
+}
+
+/// What a run of `bench` measures.
+struct BenchPlan: Sendable {
+    var connections: [Int]
+    var messages: Int
+    var size: Int
+    var window: Int
+    var writers: Int
+    var repeats: Int
+    var parts: Set<BenchCommand.Part>
+    var isQuick: Bool
+
+    /// Messages for this many connections: a single one is bound by the round trip, and needs fewer for the same time.
+    func messages(connections: Int) -> Int { connections >= 10 ? messages : max(1000, messages * 2 / 5) }
+}

@@ -1,0 +1,96 @@
+import Glibc
+import MessageStore
+import Postgres
+import Synchronization
+import UpstreamKit
+
+/// The limit: what PostgreSQL takes from a bare loop over the same rows, in the same batches, with as many writers.
+struct BenchLimit {
+    struct Result {
+        var rowsPerSecond: Double
+        var loopMicroseconds: Double
+        var postgresMicroseconds: Double
+    }
+
+    private let batches: [[IncomingMessage]]
+    private let warmUp: Int
+
+    /// Cuts the messages into batches of these sizes; the first `warmUp` rows are not measured.
+    init(_ messages: [IncomingMessage], sizes: [Int], warmUp: Int) {
+        var batches: [[IncomingMessage]] = []
+        var start = 0
+        for size in sizes where start < messages.count {
+            let end = min(messages.count, start + size)
+            batches.append(Array(messages[start..<end]))
+            start = end
+        }
+        self.batches = batches
+        var rows = 0
+        self.warmUp =
+            batches.firstIndex { batch in
+                rows += batch.count
+                return rows >= warmUp
+            }.map { $0 + 1 } ?? 0
+    }
+
+    /// Inserts everything into an empty database.
+    func run(database: String, cluster: Int32, writers: Int) async throws -> Result {
+        let settings = try PostgresSettings(url: database)
+        let stores = (0..<writers).map { _ in MessageStore(settings, senders: [BenchSite.senderID]) }
+        try await insert(0..<warmUp, stores)
+        let rows = batches[warmUp...].reduce(0) { $0 + $1.count }
+        let usage = (own: ProcessUsage.process(getpid()), postgres: ProcessUsage.family(cluster))
+        let start = ContinuousClock.now
+        try await insert(warmUp..<batches.count, stores)
+        let seconds = (ContinuousClock.now - start) / .seconds(1)
+        let own = ProcessUsage.process(getpid()).cpu - usage.own.cpu
+        let postgres = ProcessUsage.family(cluster).cpu - usage.postgres.cpu
+        for store in stores { await store.close() }
+        return Result(
+            rowsPerSecond: Double(rows) / seconds,
+            loopMicroseconds: own / Double(rows) * 1e6,
+            postgresMicroseconds: postgres / Double(rows) * 1e6
+        )
+    }
+
+    /// The median time of a transaction of one row, in seconds.
+    static func singleCommit(_ messages: [IncomingMessage], database: String) async throws -> Double {
+        let store = MessageStore(try PostgresSettings(url: database), senders: [BenchSite.senderID])
+        var times: [Double] = []
+        for message in messages {
+            try Task.checkCancellation()
+            let start = ContinuousClock.now
+            _ = try await store.commit([message])
+            times.append((ContinuousClock.now - start) / .seconds(1))
+        }
+        await store.close()
+        // The first ones connect, prepare and fill caches.
+        return Array(times.dropFirst(times.count / 10)).quantile(0.5) ?? 0
+    }
+
+    private func insert(_ range: Range<Int>, _ stores: [MessageStore]) async throws {
+        let next = Counter(range.lowerBound)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for store in stores {
+                group.addTask {
+                    while let index = next.take(below: range.upperBound) {
+                        try Task.checkCancellation()
+                        _ = try await store.commit(batches[index])
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    private final class Counter: Sendable {
+        private let value: Atomic<Int>
+
+        init(_ start: Int) { value = Atomic(start) }
+
+        func take(below end: Int) -> Int? {
+            let index = value.add(1, ordering: .relaxed).oldValue
+            return index < end ? index : nil
+        }
+    }
+}

@@ -1,0 +1,143 @@
+import Foundation
+
+/// Everything that a run of `bench` has found.
+struct BenchReport: Codable, Sendable {
+    /// One number of connections.
+    struct Throughput: Codable, Sendable {
+        var connections: Int
+        var messages: Int
+        var messagesPerSecond: Double
+        var limitRowsPerSecond: Double
+        var ratio: Double
+        var ratioGoal: Double?
+        var ackP50Milliseconds: Double
+        var ackP99Milliseconds: Double
+        var workerMicroseconds: Double
+        var postgresMicroseconds: Double
+        var emulatorMicroseconds: Double
+        var limitLoopMicroseconds: Double
+        var limitPostgresMicroseconds: Double
+        var memoryMegabytes: Double
+        var memoryPeakMegabytes: Double
+        var batchMean: Double
+        var batchMedian: Int
+        var load: Double
+    }
+
+    /// One message at a time.
+    struct Single: Codable, Sendable {
+        var ackP50Milliseconds: Double
+        var ackP99Milliseconds: Double
+        var commitP50Milliseconds: Double
+        var ratio: Double
+    }
+
+    /// Idle connections.
+    struct Idle: Codable, Sendable {
+        var connections: Int
+        var memoryMegabytes: Double
+        var kilobytesEach: Double
+    }
+
+    /// A locked database under a pushing server.
+    struct Stalled: Codable, Sendable {
+        var seconds: Double
+        var delivered: Int
+        var memoryBeforeMegabytes: Double
+        var memoryEarlyMegabytes: Double
+        var memoryLateMegabytes: Double
+        var recovered: Bool
+    }
+
+    var throughput: [Throughput] = []
+    var single: Single?
+    var idle: Idle?
+    var stalled: Stalled?
+    /// What was not as it must be: messages lost or acked twice.
+    var problems: [String] = []
+
+    /// The goal for the ratio, for the numbers of connections that have one.
+    static func ratioGoal(connections: Int) -> Double? {
+        switch connections {
+        case 1: 0.45
+        case 10: 0.6
+        default: nil
+        }
+    }
+
+    /// One JSON object.
+    func json() throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        return String(decoding: try encoder.encode(self), as: UTF8.self)
+    }
+
+    /// The figures side by side with their goals.
+    var table: String {
+        var parts: [String] = []
+        if !throughput.isEmpty { parts.append(Console.table(throughputRows)) }
+        let others = otherRows
+        if others.count > 1 { parts.append(Console.table(others)) }
+        return parts.joined(separator: "\n\n")
+    }
+
+    private var throughputRows: [[String]] {
+        func row(_ name: String, goal: String = "", _ cell: (Throughput) -> String) -> [String] {
+            [name] + throughput.map(cell) + [goal]
+        }
+        let goals = throughput.compactMap { run in
+            run.ratioGoal.map { "≥ \(Self.text($0, 2)) at \(run.connections)" }
+        }
+        return [
+            row("CONNECTIONS", goal: "GOAL") { "\($0.connections)" },
+            row("messages") { "\($0.messages)" },
+            row("msg/s") { Self.text($0.messagesPerSecond, 0) },
+            row("limit, rows/s") { Self.text($0.limitRowsPerSecond, 0) },
+            row("ratio to the limit", goal: goals.joined(separator: ", ")) { Self.text($0.ratio, 3) },
+            row("ack p50, ms") { Self.text($0.ackP50Milliseconds, 2) },
+            row("ack p99, ms") { Self.text($0.ackP99Milliseconds, 2) },
+            row("worker CPU, µs/msg", goal: "≤ 8") { Self.text($0.workerMicroseconds, 2) },
+            row("PostgreSQL CPU, µs/msg") { Self.text($0.postgresMicroseconds, 2) },
+            row("emulator CPU, µs/msg") { Self.text($0.emulatorMicroseconds, 2) },
+            row("limit: loop CPU, µs/row") { Self.text($0.limitLoopMicroseconds, 2) },
+            row("limit: PostgreSQL CPU, µs/row") { Self.text($0.limitPostgresMicroseconds, 2) },
+            row("worker RSS, MB") { Self.text($0.memoryMegabytes, 1) },
+            row("worker RSS at most, MB", goal: "≤ 60 at 10") { Self.text($0.memoryPeakMegabytes, 1) },
+            row("batch: mean, median") { "\(Self.text($0.batchMean, 1)), \($0.batchMedian)" },
+            row("load average") { Self.text($0.load, 2) },
+        ]
+    }
+
+    private var otherRows: [[String]] {
+        var rows = [["MEASURE", "VALUE", "GOAL"]]
+        if let single {
+            rows.append(["one at a time: ack p50, ms", Self.text(single.ackP50Milliseconds, 3), ""])
+            rows.append(["one at a time: ack p99, ms", Self.text(single.ackP99Milliseconds, 3), ""])
+            rows.append(["one-row commit p50, ms", Self.text(single.commitP50Milliseconds, 3), ""])
+            rows.append(["ack p50 to commit p50", Self.text(single.ratio, 2), "≤ 4"])
+        }
+        if let idle {
+            rows.append(["RSS with \(idle.connections) idle connections, MB", Self.text(idle.memoryMegabytes, 1), ""])
+            rows.append(["each further idle connection, KB", Self.text(idle.kilobytesEach, 1), "≤ 50"])
+        }
+        if let stalled {
+            rows.append(["database locked for, s", Self.text(stalled.seconds, 1), ""])
+            rows.append(["RSS before the lock, MB", Self.text(stalled.memoryBeforeMegabytes, 1), ""])
+            rows.append(["RSS early in the lock, MB", Self.text(stalled.memoryEarlyMegabytes, 1), ""])
+            rows.append(["RSS at the lock's end, MB", Self.text(stalled.memoryLateMegabytes, 1), "bounded"])
+            rows.append(["everything acked afterwards", stalled.recovered ? "yes" : "NO", "yes"])
+        }
+        return rows
+    }
+
+    private static func text(_ number: Double, _ digits: Int) -> String { String(format: "%.\(digits)f", number) }
+}
+
+extension Array where Element: Comparable {
+    /// The element at a share (0...1) of the sorted array; nil where it is empty.
+    func quantile(_ share: Double) -> Element? {
+        guard !isEmpty else { return nil }
+        return sorted()[Swift.min(count - 1, Int(Double(count) * share))]
+    }
+}

@@ -1,0 +1,219 @@
+import CCSEmulator
+import Foundation
+import Glibc
+import NIOCore
+import Postgres
+
+/// Does what the plan says, one part after the other.
+struct BenchRun: Sendable {
+    let plan: BenchPlan
+
+    /// Runs all parts; what was started is stopped, whatever happens.
+    func run() async throws -> BenchReport {
+        note("PostgreSQL in a temporary folder")
+        let site = try BenchSite()
+        defer { site.close() }
+        var report = BenchReport()
+        if plan.parts.contains(.throughput) {
+            for connections in plan.connections {
+                var runs: [BenchReport.Throughput] = []
+                for turn in 1...plan.repeats {
+                    note("throughput with \(connections) connections" + (plan.repeats > 1 ? ", \(turn)" : ""))
+                    runs.append(try await throughput(site, connections: connections, &report))
+                }
+                runs.sort { $0.ratio < $1.ratio }
+                report.throughput.append(runs[runs.count / 2])
+            }
+        }
+        if plan.parts.contains(.single) {
+            note("one message at a time")
+            report.single = try await single(site, &report)
+        }
+        if plan.parts.contains(.idle) {
+            note("idle connections")
+            report.idle = try await idle(site)
+        }
+        if plan.parts.contains(.stalled) {
+            note("a locked database")
+            report.stalled = try await stalled(site, &report)
+        }
+        return report
+    }
+
+    private func note(_ text: String) { Console.message("bench: \(text)") }
+
+    // MARK: parts
+
+    private func throughput(
+        _ site: BenchSite,
+        connections: Int,
+        _ report: inout BenchReport
+    ) async throws -> BenchReport.Throughput {
+        let count = plan.messages(connections: connections)
+        let warmUp = count / 5
+        let database = try await site.makeDatabase("bench")
+        let settings = BenchLoad.emulator(
+            count: count,
+            connections: connections,
+            size: plan.size,
+            window: plan.window,
+            sampling: 7
+        )
+        let pair = try await BenchPair(site, settings, database: database, connections: connections, plan)
+        let measured = try await pair.stopping {
+            try await pair.wait("\(warmUp) acks") { $0.tally.acked >= warmUp }
+            let before = try await pair.reading()
+            try await pair.wait("every ack") { $0.isComplete }
+            let after = try await pair.reading()
+            return (before: before, after: after, memory: ProcessUsage.memory(pair.worker.id))
+        }
+        report.problems += pair.problems
+        let sizes = try await batchSizes(database)
+        try await site.dropDatabase("bench")
+
+        note("the limit for it: \(count) rows in \(sizes.count) batches")
+        let rows = try BenchLoad.messages(count: count, size: plan.size)
+        let limitDatabase = try await site.makeDatabase("bench_limit")
+        let limit = try await BenchLimit(rows, sizes: sizes, warmUp: warmUp)
+            .run(database: limitDatabase, cluster: site.cluster.processID ?? 0, writers: plan.writers)
+        try await site.dropDatabase("bench_limit")
+
+        let (before, after) = (measured.before, measured.after)
+        let messages = Double(after.acked - before.acked)
+        let rate = messages / ((after.time - before.time) / .seconds(1))
+        return BenchReport.Throughput(
+            connections: connections,
+            messages: count,
+            messagesPerSecond: rate,
+            limitRowsPerSecond: limit.rowsPerSecond,
+            ratio: rate / limit.rowsPerSecond,
+            ratioGoal: BenchReport.ratioGoal(connections: connections),
+            ackP50Milliseconds: (after.latencies.quantile(0.5) ?? 0) * 1000,
+            ackP99Milliseconds: (after.latencies.quantile(0.99) ?? 0) * 1000,
+            workerMicroseconds: (after.worker - before.worker) / messages * 1e6,
+            postgresMicroseconds: (after.postgres - before.postgres) / messages * 1e6,
+            emulatorMicroseconds: (after.own - before.own) / messages * 1e6,
+            limitLoopMicroseconds: limit.loopMicroseconds,
+            limitPostgresMicroseconds: limit.postgresMicroseconds,
+            memoryMegabytes: Self.megabytes(measured.memory.now),
+            memoryPeakMegabytes: Self.megabytes(measured.memory.most),
+            batchMean: Double(count) / Double(max(1, sizes.count)),
+            batchMedian: sizes.quantile(0.5) ?? 0,
+            load: ProcessUsage.load
+        )
+    }
+
+    /// How many rows each transaction inserted, in their order: rows of one transaction carry the same id of it.
+    private func batchSizes(_ url: String) async throws -> [Int] {
+        let connection = try await PostgresConnection.open(PostgresSettings(url: url))
+        let sizes = try await connection.run { connection throws(PostgresError) in
+            let result = try connection.query(
+                "SELECT count(*) FROM upstream.messages GROUP BY xmin::text ORDER BY min(received_at)"
+            )
+            return (0..<result.count).map { Int(result.integer($0, 0) ?? 0) }
+        }
+        await connection.close()
+        return sizes
+    }
+
+    private func single(_ site: BenchSite, _ report: inout BenchReport) async throws -> BenchReport.Single {
+        let count = plan.isQuick ? 500 : 2000
+        let database = try await site.makeDatabase("bench")
+        let settings = BenchLoad.emulator(count: count, connections: 1, size: plan.size, window: 1, sampling: 1)
+        let pair = try await BenchPair(site, settings, database: database, connections: 1, plan)
+        let latencies = try await pair.stopping {
+            try await pair.wait("warm-up") { $0.tally.acked >= count / 10 }
+            _ = try await pair.reading()
+            try await pair.wait("every ack") { $0.isComplete }
+            return try await pair.reading().latencies
+        }
+        report.problems += pair.problems
+        try await site.dropDatabase("bench")
+        let limitDatabase = try await site.makeDatabase("bench_limit")
+        let commit = try await BenchLimit.singleCommit(
+            try BenchLoad.messages(count: count, size: plan.size),
+            database: limitDatabase
+        )
+        try await site.dropDatabase("bench_limit")
+        let median = latencies.quantile(0.5) ?? 0
+        return BenchReport.Single(
+            ackP50Milliseconds: median * 1000,
+            ackP99Milliseconds: (latencies.quantile(0.99) ?? 0) * 1000,
+            commitP50Milliseconds: commit * 1000,
+            ratio: median / commit
+        )
+    }
+
+    private func idle(_ site: BenchSite) async throws -> BenchReport.Idle {
+        let further = plan.isQuick ? 100 : 500
+        let database = try await site.makeDatabase("bench")
+        var memory: [Double] = []
+        for connections in [1, 1 + further] {
+            let settings = BenchLoad.emulator(
+                count: 0,
+                connections: connections,
+                size: plan.size,
+                window: plan.window,
+                sampling: nil
+            )
+            let pair = try await BenchPair(site, settings, database: database, connections: connections, plan)
+            memory.append(
+                try await pair.stopping {
+                    try await pair.wait("\(connections) streams") { $0.bound.count == connections }
+                    try await Task.sleep(for: .seconds(2))
+                    return Double(ProcessUsage.memory(pair.worker.id).now)
+                }
+            )
+        }
+        try await site.dropDatabase("bench")
+        return BenchReport.Idle(
+            connections: 1 + further,
+            memoryMegabytes: memory[1] / 1e6,
+            kilobytesEach: (memory[1] - memory[0]) / Double(further) / 1000
+        )
+    }
+
+    /// A server that knows no window pushes into a worker whose database is locked.
+    private func stalled(_ site: BenchSite, _ report: inout BenchReport) async throws -> BenchReport.Stalled {
+        let database = try await site.makeDatabase("bench")
+        let count = plan.isQuick ? 100_000 : 300_000
+        let settings = BenchLoad.emulator(
+            count: count,
+            connections: 10,
+            size: plan.size,
+            window: count,
+            sampling: nil
+        )
+        let pair = try await BenchPair(site, settings, database: database, connections: 10, plan)
+        let seconds = plan.isQuick ? 6.0 : 20.0
+        let locker = try await PostgresConnection.open(PostgresSettings(url: database))
+        let result = try await pair.stopping {
+            try await pair.wait("first acks") { $0.tally.acked >= 2000 }
+            let before = ProcessUsage.memory(pair.worker.id).now
+            try await locker.run { connection throws(PostgresError) in
+                try connection.script("BEGIN; LOCK TABLE upstream.message_ids IN ACCESS EXCLUSIVE MODE")
+            }
+            try await Task.sleep(for: .seconds(seconds * 0.2))
+            let early = ProcessUsage.memory(pair.worker.id).now
+            try await Task.sleep(for: .seconds(seconds * 0.8))
+            let late = ProcessUsage.memory(pair.worker.id).now
+            let delivered = await pair.emulator.tally().deliveries
+            try await locker.run { connection throws(PostgresError) in try connection.script("ROLLBACK") }
+            try await pair.wait("every ack after the lock") { $0.isComplete }
+            return BenchReport.Stalled(
+                seconds: seconds,
+                delivered: delivered,
+                memoryBeforeMegabytes: Self.megabytes(before),
+                memoryEarlyMegabytes: Self.megabytes(early),
+                memoryLateMegabytes: Self.megabytes(late),
+                recovered: true
+            )
+        }
+        await locker.close()
+        report.problems += pair.problems
+        try await site.dropDatabase("bench")
+        return result
+    }
+
+    private static func megabytes(_ bytes: Int) -> Double { Double(bytes) / 1e6 }
+}

@@ -1,0 +1,134 @@
+import CCSEmulator
+import Foundation
+import Glibc
+import MessageStore
+import Postgres
+import Worker
+
+/// The place of a run: a temporary folder with a PostgreSQL server in it.
+///
+/// ``close()`` leaves nothing behind.
+final class BenchSite: Sendable {
+    /// The sender of all benchmarks.
+    static let senderID = "1234567890"
+
+    let cluster: LocalCluster
+    private let folder: DevFolder
+
+    init() throws {
+        let name = "upstream-bench-\(getpid())"
+        folder = DevFolder(FileManager.default.temporaryDirectory.appending(path: name).path)
+        try folder.make()
+        var options = LocalCluster.Options()
+        options.isTemporary = true
+        do {
+            cluster = try LocalCluster.start(in: folder.url.appending(path: "postgres"), options)
+        } catch {
+            try? FileManager.default.removeItem(at: folder.url)
+            throw CommandFailure(.unavailable, error.description)
+        }
+    }
+
+    /// Stops the server and removes the folder.
+    func close() {
+        cluster.stop()
+        try? FileManager.default.removeItem(at: folder.url)
+    }
+
+    /// Makes an empty database with the schema, and gives its URL.
+    ///
+    /// What earlier ones have left to write is written first, so that it does not fall into the next measurement.
+    func makeDatabase(_ name: String) async throws -> String {
+        try await Self.run(cluster.url, "CREATE DATABASE \(name)")
+        let url = cluster.url.replacing("///upstream?", with: "///\(name)?")
+        let connection = try await PostgresConnection.open(PostgresSettings(url: url))
+        _ = try await Migrator().up(connection)
+        await connection.close()
+        try await Self.run(cluster.url, "CHECKPOINT")
+        return url
+    }
+
+    /// Drops a database and everything in it.
+    func dropDatabase(_ name: String) async throws {
+        try await Self.run(cluster.url, "DROP DATABASE \(name) WITH (FORCE)")
+    }
+
+    /// Runs one statement on a connection of its own.
+    static func run(_ url: String, _ sql: String) async throws {
+        let connection = try await PostgresConnection.open(PostgresSettings(url: url))
+        try await connection.run { connection throws(PostgresError) in try connection.script(sql) }
+        await connection.close()
+    }
+
+    /// Starts a worker for an emulator.
+    func startWorker(
+        _ emulator: Emulator,
+        database: String,
+        connections: Int,
+        window: Int,
+        writers: Int
+    ) throws -> WorkerProcess {
+        let secret = try folder.write("secret".utf8, to: "secret")
+        let authority = try folder.write(emulator.authorityPEM ?? [], to: "ca.pem")
+        let yaml = """
+            database: {url: "\(database)", writers: \(writers)}
+            senders:
+              - sender_id: "\(Self.senderID)"
+                host: 127.0.0.1
+                port: \(emulator.port)
+                domain: gcm.googleapis.com
+                connections: \(connections)
+                window: \(window)
+                secret_file: \(secret)
+                tls: {ca_file: \(authority)}
+            admin: {listen: "off"}
+            log: {format: json}
+
+            """
+        let configuration = try folder.write(yaml.utf8, to: "worker.yaml")
+        return try WorkerProcess(configuration: configuration, log: folder.url.appending(path: "worker.log"))
+    }
+}
+
+/// A worker in a process of its own: this very program with `run`.
+final class WorkerProcess: Sendable {
+    private let process = Process()
+    private let log: URL
+
+    /// Its process id.
+    var id: Int32 { process.processIdentifier }
+
+    init(configuration: String, log: URL) throws {
+        self.log = log
+        process.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
+        process.arguments = ["run", "--config", configuration]
+        // What is set for another worker is not meant for this one.
+        process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("UPSTREAM_") }
+        _ = FileManager.default.createFile(atPath: log.path, contents: nil)
+        process.standardError = try FileHandle(forWritingTo: log)
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+    }
+
+    deinit {
+        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+    }
+
+    /// Fails where it has ended by itself.
+    func check() throws {
+        guard !process.isRunning else { return }
+        let text = (try? String(contentsOf: log, encoding: .utf8)) ?? ""
+        let lines = text.split(separator: "\n").suffix(5).joined(separator: "\n")
+        throw CommandFailure(.internalError, "the worker ended with \(process.terminationStatus):\n\(lines)")
+    }
+
+    /// Ends it in order, and the hard way after ten seconds.
+    func stop() {
+        guard process.isRunning else { return }
+        process.terminate()
+        let deadline = ContinuousClock.now + .seconds(10)
+        while process.isRunning, ContinuousClock.now < deadline { usleep(10_000) }
+        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+        process.waitUntilExit()
+    }
+}
