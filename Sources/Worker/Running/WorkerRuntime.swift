@@ -120,19 +120,12 @@ package final class WorkerRuntime: Sendable {
     /// - Throws: ``WorkerError/unusable(_:)`` with everything that was found.
     package static func validate(_ configuration: WorkerConfiguration, logger: Logger) throws(WorkerError) {
         var problems: [String] = []
-        let attempts: [() throws(WorkerError) -> Void] = [
-            { () throws(WorkerError) in _ = try senders(configuration) },
-            { () throws(WorkerError) in _ = try database(configuration) },
-            { () throws(WorkerError) in
-                _ = try HandlerFactory.registrations(configuration.handlers, logger: logger)
-            },
-        ]
-        for attempt in attempts {
-            do throws(WorkerError) {
-                try attempt()
-            } catch {
-                problems.append(error.description)
-            }
+        do { _ = try senders(configuration) } catch { problems.append(error.description) }
+        do { _ = try database(configuration) } catch { problems.append(error.description) }
+        do {
+            _ = try HandlerFactory.registrations(configuration.handlers, logger: logger)
+        } catch {
+            problems.append(error.description)
         }
         guard problems.isEmpty else { throw .unusable(problems) }
     }
