@@ -24,7 +24,10 @@ enum Micro {
     }
 
     static func main() throws {
-        for pieceBytes in [600, 16 * 1024] { try framing(pieceBytes: pieceBytes) }
+        for pieceBytes in [600, 16 * 1024] {
+            try framing(pieceBytes: pieceBytes, quote: "&quot;")
+            try framing(pieceBytes: pieceBytes, quote: "\"")
+        }
         try idleFramers()
     }
 
@@ -32,17 +35,24 @@ enum Micro {
         "<stream:stream from='a.example' id='1' version='1.0' xmlns='jabber:client' "
         + "xmlns:stream='http://etherx.jabber.org/streams'>"
 
-    /// One upstream message as a server writes it: three elements, 635 bytes, escaped JSON.
-    private static let stanza: String = {
+    /// One upstream message as a server writes it: three elements and 635 bytes.
+    ///
+    /// - Parameter quote: How it writes the quotation marks of the JSON: standard servers as `&quot;`, CCS verbatim.
+    /// - Returns: The stanza's text.
+    private static func stanza(quote: String) -> String {
         let start =
             "<message to='1234567890@fcm.example' from='devices@gcm.googleapis.com' type='normal'>"
             + "<gcm xmlns='google:mobile:data'>{&quot;category&quot;:&quot;com.example.app&quot;,&quot;message_id&quot;:"
             + "&quot;000001&quot;,&quot;data&quot;:{&quot;text&quot;:&quot;"
         let end = "&quot;}}</gcm><delay xmlns='urn:xmpp:delay'/></message>"
-        return start + String(repeating: "x", count: 635 - start.utf8.count - end.utf8.count) + end
-    }()
+        let parts = [start, end].map {
+            $0.split(separator: "&quot;", omittingEmptySubsequences: false).joined(separator: quote)
+        }
+        return parts[0] + String(repeating: "x", count: 635 - parts[0].utf8.count - parts[1].utf8.count) + parts[1]
+    }
 
-    private static func framing(pieceBytes: Int) throws {
+    private static func framing(pieceBytes: Int, quote: String) throws {
+        let stanza = stanza(quote: quote)
         var stream = Array(header.utf8)
         for _ in 0..<10_000 { stream += Array(stanza.utf8) }
         let framer = XMLFramer()
@@ -65,11 +75,16 @@ enum Micro {
         }
         let seconds = processorTime - start
         let each = seconds / Double(stanzas) * 1e6
-        print("frame, pieces of \(pieceBytes): \(each) us a stanza, \(Int(Double(stanzas) / seconds)) stanzas/s", bytes)
+        print(
+            "frame, pieces of \(pieceBytes), quotes as \(quote): \(each) us a stanza, "
+                + "\(Int(Double(stanzas) / seconds)) stanzas/s,",
+            bytes
+        )
     }
 
     private static func idleFramers() throws {
         let count = 2000
+        let stanza = stanza(quote: "&quot;")
         for released in [true, false] {
             var framers: [XMLFramer] = []
             framers.reserveCapacity(count)

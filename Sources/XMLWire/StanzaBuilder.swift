@@ -1,6 +1,10 @@
 import CLibXML2
 
 /// Fills the one ``Stanza`` of a framer from libxml2's callbacks.
+///
+/// The arrays are its own while the stanza is being read, and change places with those of the ``Stanza`` to be lent: each
+/// touch of a class's property costs a check of exclusive access, which at a callback per quotation mark was half the
+/// time of a stanza. For the same reason the framer holds its builder behind a pointer.
 struct StanzaBuilder {
     /// A piece of an element's direct text that does not follow the text before it, because a child stands between.
     private struct LaterText {
@@ -11,7 +15,12 @@ struct StanzaBuilder {
     /// Storage above this is given back after each stanza, so that one large stanza does not stay for good.
     private static let keptBytes = 16 * 1024
 
-    let stanza = Stanza()
+    private let stanza = Stanza()
+    /// What ``Stanza/raw`` will be.
+    private(set) var raw: [UInt8] = []
+    private var bytes: [UInt8] = []
+    private var elements: [Stanza.Element] = []
+    private var attributes: [Stanza.Attribute] = []
     /// Indices of the open elements, the innermost last.
     private var open: [Int] = []
     private var laterTexts: [LaterText] = []
@@ -19,27 +28,32 @@ struct StanzaBuilder {
     /// lives, and a context lives for a whole stanza.
     private var lastNamespace: (name: UnsafePointer<xmlChar>, range: Range<Int>)?
 
-    var elementCount: Int { stanza.elements.count }
+    var elementCount: Int { elements.count }
+    /// Bytes of storage held, for the stanza's contents.
+    var capacity: Int {
+        raw.capacity + bytes.capacity + elements.capacity * MemoryLayout<Stanza.Element>.stride
+            + attributes.capacity * MemoryLayout<Stanza.Attribute>.stride
+    }
 
     mutating func start(
         name: UnsafePointer<xmlChar>,
         namespace: UnsafePointer<xmlChar>?,
-        attributes: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
+        attributes given: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
         count: Int
     ) {
         let storedName = store(name)
         let storedNamespace = store(namespace: namespace)
-        let first = stanza.attributes.count
-        if let attributes { store(attributes, count: count) }
-        let position = stanza.bytes.count
-        let index = stanza.elements.count
-        stanza.elements.append(
+        let first = attributes.count
+        if let given { store(given, count: count) }
+        let position = bytes.count
+        let index = elements.count
+        elements.append(
             Stanza.Element(
                 depth: open.count,
                 parent: open.last ?? -1,
                 name: storedName,
                 namespace: storedNamespace,
-                attributes: first..<stanza.attributes.count,
+                attributes: first..<attributes.count,
                 text: position..<position,
                 end: index + 1
             )
@@ -48,16 +62,16 @@ struct StanzaBuilder {
     }
 
     /// Adds character data to the innermost open element.
-    mutating func text(_ bytes: UnsafeBufferPointer<UInt8>) {
+    mutating func text(_ text: UnsafeBufferPointer<UInt8>) {
         guard let element = open.last else { return }
-        let start = stanza.bytes.count
-        stanza.bytes.append(contentsOf: bytes)
-        let end = stanza.bytes.count
-        let known = stanza.elements[element].text
+        let start = bytes.count
+        bytes.append(contentsOf: text)
+        let end = bytes.count
+        let known = elements[element].text
         if known.upperBound == start {
-            stanza.elements[element].text = known.lowerBound..<end
+            elements[element].text = known.lowerBound..<end
         } else if known.isEmpty {
-            stanza.elements[element].text = start..<end
+            elements[element].text = start..<end
         } else if let last = laterTexts.last, last.element == element, last.range.upperBound == start {
             laterTexts[laterTexts.count - 1].range = last.range.lowerBound..<end
         } else {
@@ -68,7 +82,7 @@ struct StanzaBuilder {
     /// Ends the innermost open element.
     mutating func end() {
         guard let element = open.popLast() else { return }
-        stanza.elements[element].end = stanza.elements.count
+        elements[element].end = elements.count
     }
 
     /// Makes the direct text of every element contiguous.
@@ -80,15 +94,29 @@ struct StanzaBuilder {
         var index = 0
         while index < laterTexts.count {
             let element = laterTexts[index].element
-            let start = stanza.bytes.count
-            copyToEnd(stanza.elements[element].text)
+            let start = bytes.count
+            copyToEnd(elements[element].text)
             while index < laterTexts.count, laterTexts[index].element == element {
                 copyToEnd(laterTexts[index].range)
                 index += 1
             }
-            stanza.elements[element].text = start..<stanza.bytes.count
+            elements[element].text = start..<bytes.count
         }
         laterTexts.removeAll(keepingCapacity: laterTexts.count < 64)
+    }
+
+    /// Adds bytes as they came.
+    mutating func keepRaw(_ bytes: UnsafeRawBufferPointer) {
+        raw.append(contentsOf: bytes)
+    }
+
+    /// Hands the contents to the stanza, or takes them back.
+    mutating func exchangeContents() -> Stanza {
+        swap(&bytes, &stanza.bytes)
+        swap(&elements, &stanza.elements)
+        swap(&attributes, &stanza.attributes)
+        swap(&raw, &stanza.raw)
+        return stanza
     }
 
     /// Forgets the stanza; storage of an ordinary size is kept, or none at all.
@@ -97,39 +125,39 @@ struct StanzaBuilder {
         laterTexts.removeAll(keepingCapacity: laterTexts.capacity < 64)
         lastNamespace = nil
         let limit = keepingStorage ? Self.keptBytes : 0
-        stanza.bytes.removeAll(keepingCapacity: stanza.bytes.capacity <= limit)
-        stanza.raw.removeAll(keepingCapacity: stanza.raw.capacity <= limit)
-        stanza.elements.removeAll(
-            keepingCapacity: stanza.elements.capacity * MemoryLayout<Stanza.Element>.stride <= limit
+        bytes.removeAll(keepingCapacity: bytes.capacity <= limit)
+        raw.removeAll(keepingCapacity: raw.capacity <= limit)
+        elements.removeAll(
+            keepingCapacity: elements.capacity * MemoryLayout<Stanza.Element>.stride <= limit
         )
-        stanza.attributes.removeAll(
-            keepingCapacity: stanza.attributes.capacity * MemoryLayout<Stanza.Attribute>.stride <= limit
+        attributes.removeAll(
+            keepingCapacity: attributes.capacity * MemoryLayout<Stanza.Attribute>.stride <= limit
         )
     }
 
-    private func store(_ name: UnsafePointer<xmlChar>) -> Range<Int> {
+    private mutating func store(_ name: UnsafePointer<xmlChar>) -> Range<Int> {
         store(UnsafeBufferPointer(start: name, count: Int(xmlStrlen(name))))
     }
 
-    private func store(_ bytes: UnsafeBufferPointer<UInt8>) -> Range<Int> {
-        let start = stanza.bytes.count
-        stanza.bytes.append(contentsOf: bytes)
-        return start..<stanza.bytes.count
+    private mutating func store(_ text: UnsafeBufferPointer<UInt8>) -> Range<Int> {
+        let start = bytes.count
+        bytes.append(contentsOf: text)
+        return start..<bytes.count
     }
 
     /// Stores an attribute's value, or a namespace name.
     ///
     /// Where it is not asked to substitute entities, libxml2 leaves every `&` of a value as `&#38;` (for a second pass
     /// that its tree builder makes), and decodes everything else.
-    private func store(value: UnsafeBufferPointer<UInt8>) -> Range<Int> {
+    private mutating func store(value: UnsafeBufferPointer<UInt8>) -> Range<Int> {
         guard value.contains(UInt8(ascii: "&")) else { return store(value) }
-        let start = stanza.bytes.count
+        let start = bytes.count
         var index = 0
         while index < value.count {
-            stanza.bytes.append(value[index])
+            bytes.append(value[index])
             index += value[index] == UInt8(ascii: "&") ? 5 : 1
         }
-        return start..<stanza.bytes.count
+        return start..<bytes.count
     }
 
     private mutating func store(namespace: UnsafePointer<xmlChar>?) -> Range<Int> {
@@ -141,19 +169,19 @@ struct StanzaBuilder {
     }
 
     /// Stores SAX2 attributes: five pointers each, local name, prefix, namespace, and the value's start and end.
-    private mutating func store(_ attributes: UnsafeMutablePointer<UnsafePointer<xmlChar>?>, count: Int) {
+    private mutating func store(_ given: UnsafeMutablePointer<UnsafePointer<xmlChar>?>, count: Int) {
         for index in 0..<count {
-            let entry = attributes + index * 5
+            let entry = given + index * 5
             guard let name = entry[0], let start = entry[3], let end = entry[4] else { continue }
             let storedName = store(name)
             let namespace = store(namespace: entry[2])
             let value = store(value: UnsafeBufferPointer(start: start, count: end - start))
-            stanza.attributes.append(Stanza.Attribute(name: storedName, namespace: namespace, value: value))
+            attributes.append(Stanza.Attribute(name: storedName, namespace: namespace, value: value))
         }
     }
 
-    private func copyToEnd(_ range: Range<Int>) {
-        stanza.bytes.reserveCapacity(stanza.bytes.count + range.count)
-        for position in range { stanza.bytes.append(stanza.bytes[position]) }
+    private mutating func copyToEnd(_ range: Range<Int>) {
+        bytes.reserveCapacity(bytes.count + range.count)
+        for position in range { bytes.append(bytes[position]) }
     }
 }

@@ -12,41 +12,41 @@ extension XMLFramer {
         attributes: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
         attributeCount: Int
     ) {
-        guard failure == nil, cut == nil, let name else { return }
+        guard isListening, let name else { return }
         depth += 1
         if isReplayingHeader { return }
         if depth - 1 > limits.depth { return fail(.limit(.depth)) }
         if attributeCount > limits.attributes { return fail(.limit(.attributes)) }
         if namespaceCount > limits.namespaces { return fail(.limit(.namespaces)) }
-        if builder.elementCount >= limits.elements { return fail(.limit(.elements)) }
-        builder.start(name: name, namespace: namespace, attributes: attributes, count: attributeCount)
+        if builder.pointee.elementCount >= limits.elements { return fail(.limit(.elements)) }
+        builder.pointee.start(name: name, namespace: namespace, attributes: attributes, count: attributeCount)
         if depth == 1 { finishHeader() }
     }
 
     func endElement() {
-        guard failure == nil, cut == nil else { return }
+        guard isListening else { return }
         depth -= 1
         switch depth {
         case 0:
             finishDocument()
         case 1:
-            builder.end()
+            builder.pointee.end()
             finishStanza()
         default:
-            builder.end()
+            builder.pointee.end()
         }
     }
 
     func characters(_ text: UnsafeBufferPointer<UInt8>) {
         // At depth 1 there is only whitespace, which was counted as it came.
-        guard depth > 1, failure == nil, cut == nil else { return }
-        builder.text(text)
+        guard depth > 1, isListening else { return }
+        builder.pointee.text(text)
     }
 
     func cdata(_ text: UnsafeBufferPointer<UInt8>) {
-        guard failure == nil, cut == nil else { return }
+        guard isListening else { return }
         guard depth > 1 else { return fail(.textAtStreamLevel) }
-        builder.text(text)
+        builder.pointee.text(text)
     }
 
     /// Ends the stream with an error; for callbacks.
@@ -57,7 +57,9 @@ extension XMLFramer {
 
     /// Notes the first error, unless the parser was told to stop before.
     func record(_ error: XMLStreamError) {
-        if failure == nil, cut == nil { failure = error }
+        guard isListening else { return }
+        failure = error
+        isListening = false
     }
 
     // MARK: - Whole things
@@ -76,32 +78,45 @@ extension XMLFramer {
         let tagStart = startOfRoot(in: header)
         header.removeSubrange(..<tagStart)
         header.append(UInt8(ascii: ">"))
-        guard builder.stanza.element(0, is: "stream", in: Self.streamNamespace) else { return fail(.invalidNamespace) }
 
-        position = .betweenStanzas
         let end = min(tagEnd + (next == UInt8(ascii: ">") ? 1 : 2), slice.count)
-        emit(.opened(builder.stanza), end: end)
-        builder.reset()
+        let stanza = builder.pointee.exchangeContents()
+        if stanza.element(0, is: "stream", in: Self.streamNamespace) {
+            position = .betweenStanzas
+            emit(.opened(stanza), end: end)
+        } else {
+            fail(.invalidNamespace)
+        }
+        takeBackContents()
+        guard failure == nil else { return }
         if next == UInt8(ascii: ">") { goOn(from: end) }
     }
 
     private func finishStanza() {
         guard let parser else { return }
         let end = parser.position - sliceBase
-        let stanza = builder.stanza
-        stanza.raw.append(contentsOf: slice[min(unfinishedStart, end)..<end])
-        guard stanza.raw.count <= limits.stanzaBytes else { return fail(.limit(.stanzaBytes)) }
-        builder.joinTexts()
+        // Not so in bytes that were held back: they hold no end of a stanza.
+        guard end <= slice.count else { return fail(.notWellFormed) }
+        builder.pointee.keepRaw(UnsafeRawBufferPointer(rebasing: slice[min(unfinishedStart, end)..<end]))
+        guard builder.pointee.raw.count <= limits.stanzaBytes else { return fail(.limit(.stanzaBytes)) }
+        builder.pointee.joinTexts()
         position = .betweenStanzas
-        emit(.stanza(stanza), end: end)
-        builder.reset()
+        emit(.stanza(builder.pointee.exchangeContents()), end: end)
+        takeBackContents()
         goOn(from: end)
+    }
+
+    /// Takes the storage of a stanza that was lent, and forgets it.
+    private func takeBackContents() {
+        _ = builder.pointee.exchangeContents()
+        builder.pointee.reset()
     }
 
     private func finishDocument() {
         guard let parser else { return }
         let end = parser.position - sliceBase
-        builder.reset()
+        guard end <= slice.count else { return fail(.notWellFormed) }
+        builder.pointee.reset()
         position = .closed
         emit(.closed, end: end)
         // The parser has nothing more to say: what follows is refused here, or belongs to the next document.
@@ -126,6 +141,7 @@ extension XMLFramer {
 
     private func breakOff(at end: Int) {
         cut = end
+        isListening = false
         parser?.stop()
     }
 

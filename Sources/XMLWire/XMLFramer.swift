@@ -32,7 +32,13 @@ package final class XMLFramer {
     /// Whitespace bytes between stanzas (RFC 6120 §4.6.1).
     package internal(set) var keepaliveBytes: UInt64 = 0
 
-    var builder = StanzaBuilder()
+    /// The stanza being read; owned, freed in `deinit`.
+    ///
+    /// Behind a pointer, so that no callback pays for a check of exclusive access. Never touched inside of one of its own
+    /// methods: none of them calls out.
+    let builder: UnsafeMutablePointer<StanzaBuilder>
+    /// Whether the parser's callbacks mean anything: no failure, and no ``cut``.
+    var isListening = true
     /// Open elements of the document, the stream's root included.
     var depth = 0
     /// The start tag of the stream, verbatim: a new parser is put into place by it.
@@ -53,6 +59,10 @@ package final class XMLFramer {
     var cut: Int?
     /// Where in `slice` the bytes begin that belong to an unfinished header or stanza.
     var unfinishedStart = 0
+    /// What the parser is in the middle of, while bytes of it are held back.
+    private var token: UnfinishedToken?
+    /// The last bytes of the unfinished stanza that the parser has not been given.
+    private(set) var heldBytes = 0
     /// Bytes of the current buffer from the start of `slice` on.
     private var bytesLeft = 0
     /// Where in `slice` the current event's last byte ends.
@@ -63,6 +73,13 @@ package final class XMLFramer {
     /// Makes a framer at the start of a stream.
     package init(limits: StreamLimits = StreamLimits()) {
         self.limits = limits
+        builder = .allocate(capacity: 1)
+        builder.initialize(to: StanzaBuilder())
+    }
+
+    deinit {
+        builder.deinitialize(count: 1)
+        builder.deallocate()
     }
 
     /// Bytes received and not yet part of an event.
@@ -71,7 +88,7 @@ package final class XMLFramer {
     /// there before the handshake, by whoever sits on the path. Outside of an event: the bytes of what is unfinished.
     package var unreadBytes: Int {
         if isFeeding { return bytesLeft - eventEnd }
-        return position == .header ? header.count : builder.stanza.raw.count
+        return position == .header ? header.count : builder.pointee.raw.count
     }
 
     /// Reads one buffer and hands each event over as it is complete.
@@ -128,7 +145,7 @@ package final class XMLFramer {
     package func releaseMemory() {
         guard !isFeeding, position == .betweenStanzas || position == .closed else { return }
         giveUpParser()
-        builder.reset(keepingStorage: false)
+        builder.pointee.reset(keepingStorage: false)
     }
 
     /// How many distinct names the parser holds on to.
@@ -147,6 +164,10 @@ package final class XMLFramer {
 
         slice = UnsafeRawBufferPointer(rebasing: rest.prefix(min(Self.sliceBytes, budget)))
         unfinishedStart = 0
+        if holdsBack(slice, from: parser) {
+            keepUnfinished()
+            return UnsafeRawBufferPointer(rebasing: rest[slice.count...])
+        }
         parser.parse(slice)
         let parsed = slice.count
         sliceBase += parsed
@@ -154,6 +175,7 @@ package final class XMLFramer {
         guard failure == nil else { return rest }
         if let cut {
             self.cut = nil
+            isListening = true
             carryOutRequest()
             return UnsafeRawBufferPointer(rebasing: rest[cut...])
         }
@@ -218,7 +240,7 @@ package final class XMLFramer {
     private var budget: Int {
         switch position {
         case .header: limits.headerBytes - header.count
-        case .stanza: limits.stanzaBytes - builder.stanza.raw.count
+        case .stanza: limits.stanzaBytes - builder.pointee.raw.count
         case .beforeHeader, .betweenStanzas, .closed: Self.sliceBytes
         }
     }
@@ -230,11 +252,37 @@ package final class XMLFramer {
             header.append(contentsOf: slice)
             if header.count >= limits.headerBytes { record(XMLStreamError(.limit(.headerBytes))) }
         case .stanza:
-            builder.stanza.raw.append(contentsOf: slice[unfinishedStart...])
-            if builder.stanza.raw.count >= limits.stanzaBytes { record(XMLStreamError(.limit(.stanzaBytes))) }
+            builder.pointee.keepRaw(UnsafeRawBufferPointer(rebasing: slice[unfinishedStart...]))
+            if builder.pointee.raw.count >= limits.stanzaBytes { record(XMLStreamError(.limit(.stanzaBytes))) }
         case .beforeHeader, .betweenStanzas, .closed:
             break
         }
+    }
+
+    /// Whether these bytes can wait; if not, the parser has been given those that waited.
+    private func holdsBack(_ bytes: UnsafeRawBufferPointer, from parser: PushParser) -> Bool {
+        let pendingBytes = sliceBase - parser.position
+        guard position == .stanza, pendingBytes >= UnfinishedToken.shortBytes else { return false }
+        if token == nil {
+            token = builder.pointee.raw.suffix(pendingBytes).withUnsafeBytes { UnfinishedToken($0) }
+        }
+        let mayEnd = token?.mayEnd(in: bytes) ?? true
+        if !mayEnd, heldBytes + bytes.count < pendingBytes / 4 {
+            heldBytes += bytes.count
+            return true
+        }
+        token = nil
+        guard heldBytes > 0 else { return false }
+        // A copy, because callbacks write to the builder.
+        let held = Array(builder.pointee.raw.suffix(heldBytes))
+        heldBytes = 0
+        let next = slice
+        // Nothing ends in what was held back, so that no place in it is asked for.
+        slice = UnsafeRawBufferPointer(start: nil, count: 0)
+        held.withUnsafeBytes { parser.parse($0) }
+        sliceBase += held.count
+        slice = next
+        return false
     }
 
     // MARK: - Parsers and documents
@@ -259,6 +307,8 @@ package final class XMLFramer {
 
     private func giveUpParser() {
         parser = nil
+        token = nil
+        heldBytes = 0
         slice = UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
@@ -275,7 +325,7 @@ package final class XMLFramer {
 
     private func beginDocument() {
         giveUpParser()
-        builder.reset()
+        builder.pointee.reset()
         header.removeAll()
         depth = 0
         skipsLeadingWhitespace = true

@@ -65,7 +65,7 @@ struct FramerLimitTests {
         }
         #expect(failure != nil)
         #expect(fed <= framer.limits.stanzaBytes + block.count)
-        #expect(framer.builder.stanza.raw.capacity <= 4 * framer.limits.stanzaBytes)
+        #expect(framer.builder.pointee.capacity <= 4 * framer.limits.stanzaBytes)
     }
 
     @Test("a header of the limit passes, one byte more does not; nor does an endless one")
