@@ -12,6 +12,16 @@ extension PostgresParameters {
         append(texts: offer.local)
     }
 
+    /// A `text` or null.
+    mutating func append(optional text: String?) {
+        if let text { append(text) } else { appendNull(.text) }
+    }
+
+    /// A `timestamptz` or null, in microseconds since 1970-01-01 UTC.
+    mutating func append(optionalTime time: Int64?) {
+        if let time { append(timestamp: time) } else { appendNull(.timestamptz) }
+    }
+
     /// A `text[]`.
     mutating func append(texts: [String]) {
         beginArray(of: .text, count: texts.count)
