@@ -116,7 +116,13 @@ let package = Package(
         suite("TLSWireTests", ["TLSWire", nio, nioPosix, nioEmbedded]),
         suite("XMLWireTests", ["XMLWire", nio, nioEmbedded]),
         suite("XMPPTests", ["XMPP", "XMLWire", "UpstreamKit", "Digests"]),
-        suite("XMPPSessionTests", ["XMPPSession", "Pipeline", "Telemetry", nio, nioEmbedded, logging]),
+        suite(
+            "XMPPSessionTests",
+            [
+                "XMPPSession", "XMPP", "XMLWire", "TLSWire", "UpstreamKit", "Pipeline", "Telemetry", nio, nioPosix,
+                nioEmbedded, logging,
+            ]
+        ),
         suite("PostgresTests", ["Postgres"]),
         suite("MessageStoreTests", ["MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests"]),
         suite("PipelineTests", ["Pipeline", "Telemetry", "UpstreamKit", logging]),
