@@ -183,6 +183,38 @@ import UpstreamKit
         )
     }
 
+    /// G1: what is acked must survive a crash of the server, even one that is told not to wait for its disk.
+    @Test func commitsAreDurableWhateverTheServersDefault() async throws {
+        let fixture = try await StoreFixture()
+        let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
+        // Deferred triggers run at the commit itself.
+        try await fixture.script(
+            """
+            ALTER DATABASE \(database) SET synchronous_commit = off;
+            CREATE TABLE public.seen (place text, setting text);
+            CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                INSERT INTO public.seen VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
+                RETURN NULL;
+            END
+            $$;
+            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.message_ids
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see();
+            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.conflicts
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see();
+            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.quarantine
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see()
+            """
+        )
+        let first = IncomingMessage.make(1)
+        let batch = [first, first.copy(fingerprint: 2), .make(3, quarantine: .duplicateKey)]
+        #expect(try await fixture.store().commit(batch) == [.stored, .conflict, .quarantined])
+        #expect(
+            try await fixture.text("SELECT string_agg(place || ' ' || setting, ', ' ORDER BY place) FROM public.seen")
+                == "conflicts on, message_ids on, quarantine on"
+        )
+    }
+
     @Test func aCopyWithoutItsRequiredFieldsGoesToQuarantine() async throws {
         let fixture = try await StoreFixture()
         var message = IncomingMessage.make(1)
