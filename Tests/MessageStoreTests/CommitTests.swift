@@ -140,6 +140,30 @@ import UpstreamKit
         #expect(try await fixture.count("messages") == 400)
     }
 
+    /// Both writers are held up at a key in the middle: with keys in batch order each would then have what the other wants.
+    @Test func writersInOppositeOrderNeverWaitInACircle() async throws {
+        let fixture = try await StoreFixture()
+        let messages = (1...9).map { IncomingMessage.make($0) }.sorted { $0.messageKey < $1.messageKey }
+        let blocker = try await PostgresConnection.open(fixture.settings)
+        let middle = messages[4].messageKey.description
+        try await blocker.run { connection throws(PostgresError) in
+            try connection.script("BEGIN; INSERT INTO upstream.message_ids VALUES ('\(middle)', '\(middle)', now())")
+        }
+        let (one, other) = (fixture.store(), fixture.store())
+        async let first = one.commit(messages)
+        async let second = other.commit(messages.reversed().map { $0.copy() })
+        try await fixture.waitUntil(
+            """
+            SELECT count(*) = 2 FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock'
+            """
+        )
+        try await blocker.run { connection throws(PostgresError) in try connection.script("ROLLBACK") }
+        let outcomes = try await first + second
+        #expect(outcomes.count { $0 == .stored } == 9)
+        #expect(outcomes.count { $0 == .duplicate } == 9)
+    }
+
     @Test func aMissingDayIsMadeAndBlamedOnNobody() async throws {
         let fixture = try await StoreFixture()
         // One microsecond before and at midnight of a day far ahead, and a day long gone.
