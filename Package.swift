@@ -113,7 +113,7 @@ let package = Package(
         suite("UpstreamKitTests", ["UpstreamKit"]),
         suite("TelemetryTests", ["Telemetry", logging]),
         suite("DigestsTests", ["Digests", "UpstreamKit"]),
-        suite("TLSWireTests", ["TLSWire", nio, nioPosix, nioEmbedded]),
+        suite("TLSWireTests", ["TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
         suite("XMLWireTests", ["XMLWire", nio, nioEmbedded]),
         suite("XMPPTests", ["XMPP", "XMLWire", "UpstreamKit", "Digests"]),
         suite(
