@@ -124,7 +124,10 @@ let package = Package(
             ]
         ),
         suite("PostgresTests", ["Postgres"]),
-        suite("MessageStoreTests", ["MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests"]),
+        suite(
+            "MessageStoreTests",
+            ["MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests", "Telemetry", logging]
+        ),
         suite("PipelineTests", ["Pipeline", "Telemetry", "UpstreamKit", logging]),
         suite("HandlersTests", ["Handlers", "UpstreamKit", "Digests", nio, nioPosix, logging]),
         suite("WorkerTests", ["Worker", "Telemetry", "Postgres", logging, nio, nioPosix, lifecycle]),

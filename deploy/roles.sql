@@ -20,6 +20,7 @@ GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages TO upstream_work
 GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE
     ON upstream.handlers, upstream.subscriptions, upstream.deliveries, upstream.dead_letters TO upstream_worker;
+GRANT USAGE ON SEQUENCE upstream.lease_tokens TO upstream_worker;
 GRANT EXECUTE ON FUNCTION upstream.ensure_partitions(date, date) TO upstream_worker;
 -- upstream.store_messages and upstream.store_conflicts run with the caller's rights; anybody may call them.
 

@@ -185,6 +185,7 @@ COMMENT ON COLUMN upstream.handlers.registered_at IS 'When a worker first regist
 CREATE TABLE upstream.subscriptions (
     handler text NOT NULL,
     category text NOT NULL,
+    by_device boolean NOT NULL DEFAULT false,
     CONSTRAINT subscriptions_pkey PRIMARY KEY (handler, category),
     CONSTRAINT subscriptions_handler_fkey FOREIGN KEY (handler) REFERENCES upstream.handlers ON DELETE CASCADE
 );
@@ -192,6 +193,11 @@ CREATE INDEX subscriptions_category_idx ON upstream.subscriptions (category);
 COMMENT ON TABLE upstream.subscriptions IS 'Which handler gets which category; read by every worker as it stores messages.';
 COMMENT ON COLUMN upstream.subscriptions.handler IS 'The handler.';
 COMMENT ON COLUMN upstream.subscriptions.category IS 'An exact category, or * for all.';
+COMMENT ON COLUMN upstream.subscriptions.by_device IS 'Whether the handler takes each device''s messages one at a time, in arrival order.';
+
+-- Fencing tokens: whoever claims later holds the greater one.
+CREATE SEQUENCE upstream.lease_tokens;
+COMMENT ON SEQUENCE upstream.lease_tokens IS 'Where deliveries.lease_token comes from.';
 
 -- Small and hot: rows live for as long as a delivery takes. Free space in each page keeps lease updates on the page, and
 -- vacuum comes early.
@@ -206,6 +212,8 @@ CREATE TABLE upstream.deliveries (
     lease_until timestamptz,
     last_error text,
     replay_id uuid,
+    crashes smallint NOT NULL DEFAULT 0,
+    device_key uuid,
     CONSTRAINT deliveries_pkey PRIMARY KEY (message_key, handler)
 ) WITH (
     fillfactor = 70,
@@ -216,17 +224,23 @@ CREATE TABLE upstream.deliveries (
     autovacuum_vacuum_cost_delay = 0
 );
 CREATE INDEX deliveries_claim_idx ON upstream.deliveries (handler, next_attempt_at);
+-- Two small ones beside it: what may bring workers down, and the queues of devices.
+CREATE INDEX deliveries_crashes_idx ON upstream.deliveries (handler, next_attempt_at) WHERE crashes > 0;
+CREATE INDEX deliveries_device_idx ON upstream.deliveries (handler, device_key, received_at, message_key)
+    WHERE device_key IS NOT NULL;
 COMMENT ON TABLE upstream.deliveries IS 'What is still to be handled: a row per message and subscribed handler, inserted with the message, deleted on success.';
 COMMENT ON COLUMN upstream.deliveries.handler IS 'The handler.';
 COMMENT ON COLUMN upstream.deliveries.message_key IS 'The message; with received_at the primary key of messages.';
 COMMENT ON COLUMN upstream.deliveries.received_at IS 'The message''s received_at.';
-COMMENT ON COLUMN upstream.deliveries.attempts IS 'Attempts begun so far that count.';
+COMMENT ON COLUMN upstream.deliveries.attempts IS 'Attempts that failed and count.';
 COMMENT ON COLUMN upstream.deliveries.next_attempt_at IS 'When it may be claimed next.';
 COMMENT ON COLUMN upstream.deliveries.lease_owner IS 'The worker that holds it; null where it is free.';
-COMMENT ON COLUMN upstream.deliveries.lease_token IS 'Fencing token: grows with each claim, and completing needs the current one.';
+COMMENT ON COLUMN upstream.deliveries.lease_token IS 'Fencing token of the latest claim: each claim has a greater one, and settling needs the current one.';
 COMMENT ON COLUMN upstream.deliveries.lease_until IS 'When the lease ends unless its owner renews it.';
 COMMENT ON COLUMN upstream.deliveries.last_error IS 'What the latest attempt failed with.';
 COMMENT ON COLUMN upstream.deliveries.replay_id IS 'The replay that asked for it; null for the first delivery.';
+COMMENT ON COLUMN upstream.deliveries.crashes IS 'Workers in a row that stopped working while they held it.';
+COMMENT ON COLUMN upstream.deliveries.device_key IS 'The message''s device_key where the handler goes by device; null elsewhere.';
 
 CREATE TABLE upstream.dead_letters (
     handler text NOT NULL,
@@ -239,12 +253,14 @@ CREATE TABLE upstream.dead_letters (
     lease_until timestamptz,
     last_error text,
     replay_id uuid,
+    crashes smallint NOT NULL DEFAULT 0,
+    device_key uuid,
     error_group text NOT NULL,
     died_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT dead_letters_pkey PRIMARY KEY (message_key, handler)
 );
 CREATE INDEX dead_letters_handler_died_at_idx ON upstream.dead_letters (handler, died_at);
-CREATE INDEX dead_letters_error_group_idx ON upstream.dead_letters (error_group);
+CREATE INDEX dead_letters_handler_group_idx ON upstream.dead_letters (handler, error_group);
 COMMENT ON TABLE upstream.dead_letters IS 'Deliveries that gave up, until they are retried or discarded.';
 COMMENT ON COLUMN upstream.dead_letters.handler IS 'The handler.';
 COMMENT ON COLUMN upstream.dead_letters.message_key IS 'The message; with received_at the primary key of messages.';
@@ -256,6 +272,8 @@ COMMENT ON COLUMN upstream.dead_letters.lease_token IS 'The last attempt''s fenc
 COMMENT ON COLUMN upstream.dead_letters.lease_until IS 'The end of the last attempt''s lease.';
 COMMENT ON COLUMN upstream.dead_letters.last_error IS 'What the last attempt failed with.';
 COMMENT ON COLUMN upstream.dead_letters.replay_id IS 'The replay that asked for it; null for the first delivery.';
+COMMENT ON COLUMN upstream.dead_letters.crashes IS 'Workers in a row that stopped working while they held it.';
+COMMENT ON COLUMN upstream.dead_letters.device_key IS 'The message''s device_key where the handler goes by device; null elsewhere.';
 COMMENT ON COLUMN upstream.dead_letters.error_group IS 'The fingerprint of last_error that groups like failures.';
 COMMENT ON COLUMN upstream.dead_letters.died_at IS 'When it gave up.';
 
@@ -271,9 +289,12 @@ COMMENT ON COLUMN upstream.dead_letters.died_at IS 'When it gave up.';
 CREATE FUNCTION upstream.store_messages(
     keys uuid[], fingerprints uuid[], times timestamptz[], senders text[], ids text[], tokens text[], devices uuid[],
     categories text[], datas text[], raws text[], extras text[], types text[], froms text[],
+    holder text, fence bigint, lease_length bigint, offered text[], locals text[],
     OUT stored bigint, OUT refused_state text, OUT refused_table text, OUT refused_constraint text
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    announced bigint;
 BEGIN
     -- An ack promises that a crash loses nothing, so the commit waits for the disk whatever the server's default is.
     PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
@@ -292,24 +313,32 @@ BEGIN
             AS input (key, received_at, sender, id, token, device, category, data, raw, extra, type, stanza_from)
         WHERE (key IN (SELECT message_key FROM fresh)) IS TRUE
     ), queue AS (
-        INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
-        SELECT s.handler, input.key, input.received_at, now()
-        FROM upstream.subscriptions AS s
-        JOIN unnest(keys, times, categories) AS input (key, received_at, category)
+        INSERT INTO upstream.deliveries (
+            handler, message_key, received_at, next_attempt_at, device_key, lease_owner, lease_token, lease_until
+        )
+        SELECT
+            s.handler, input.key, input.received_at, now(), CASE WHEN s.by_device THEN input.device END,
+            CASE WHEN s.is_offered THEN holder END, CASE WHEN s.is_offered THEN fence ELSE 0 END,
+            CASE WHEN s.is_offered THEN now() + lease_length * interval '1 microsecond' END
+        FROM (SELECT *, handler = ANY (offered) AS is_offered FROM upstream.subscriptions) AS s
+        JOIN unnest(keys, times, devices, categories) AS input (key, received_at, device, category)
             ON s.category = input.category OR s.category = '*'
         WHERE (input.key IN (SELECT message_key FROM fresh)) IS TRUE
         ON CONFLICT DO NOTHING
+        RETURNING handler <> ALL (locals) AS is_elsewhere
     )
-    SELECT count(*) INTO stored FROM fresh;
+    SELECT
+        (SELECT count(*) FROM fresh),
+        (SELECT count(pg_notify('upstream_deliveries', ''))
+        FROM (SELECT FROM queue WHERE is_elsewhere LIMIT 1) AS other)
+    INTO stored, announced;
 EXCEPTION
     WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
         GET STACKED DIAGNOSTICS
             refused_state = RETURNED_SQLSTATE, refused_table = TABLE_NAME, refused_constraint = CONSTRAINT_NAME;
 END
 $$;
-COMMENT ON FUNCTION upstream.store_messages(
-    uuid[], uuid[], timestamptz[], text[], text[], text[], uuid[], text[], text[], text[], text[], text[], text[]
-) IS 'Stores the new ones of a batch of messages with their deliveries; a refused batch stores nothing and is not logged.';
+COMMENT ON FUNCTION upstream.store_messages IS 'Stores the new ones of a batch of messages with their deliveries, leased to holder where offered names the handler; a refused batch stores nothing and is not logged.';
 
 -- Copies of known messages with other content; like upstream.store_messages it keeps content out of PostgreSQL's log.
 -- A copy that is not later than the row has been counted before: the same call may come again.
@@ -356,12 +385,11 @@ COMMENT ON FUNCTION upstream.store_conflicts(
 DROP FUNCTION upstream.store_conflicts(
     uuid[], uuid[], timestamptz[], text[], text[], text[], uuid[], text[], text[], text[], text[], text[], text[]
 );
-DROP FUNCTION upstream.store_messages(
-    uuid[], uuid[], timestamptz[], text[], text[], text[], uuid[], text[], text[], text[], text[], text[], text[]
-);
+DROP FUNCTION upstream.store_messages;
 DROP TABLE upstream.dead_letters;
 DROP TABLE upstream.deliveries;
 DROP TABLE upstream.subscriptions;
+DROP SEQUENCE upstream.lease_tokens;
 DROP TABLE upstream.handlers;
 
 """#),

@@ -20,12 +20,15 @@ package final class MessageStore: MessageWriter {
     /// Ends the session; a later commit makes another.
     package func close() async { await client.close() }
 
-    package func commit(_ batch: [IncomingMessage]) async throws(StoreError) -> [StoreOutcome] {
+    package func commit(
+        _ batch: [IncomingMessage],
+        leasing offer: LeaseOffer
+    ) async throws(StoreError) -> [StoreOutcome] {
         guard !batch.isEmpty else { return [] }
         let plan = BatchPlan(batch)
         do throws(PostgresError) {
             return try await client.run { connection throws(PostgresError) in
-                try BatchCommit(batch: batch, plan: plan, senders: senders).run(connection)
+                try BatchCommit(batch: batch, plan: plan, offer: offer, senders: senders).run(connection)
             }
         } catch {
             throw StoreError(
@@ -45,6 +48,7 @@ package final class MessageStore: MessageWriter {
 private struct BatchCommit {
     let batch: [IncomingMessage]
     let plan: BatchPlan
+    let offer: LeaseOffer
     let senders: [[UInt8]]
 
     func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
@@ -72,7 +76,8 @@ private struct BatchCommit {
 
     /// Inserts what is new and tells how many that were.
     private func insert(_ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
-        let parameters = encoder(plan.firsts).messages()
+        var parameters = encoder(plan.firsts).messages()
+        parameters.append(offer)
         do throws(PostgresError) {
             return try call(connection, StoreStatements.insert, parameters)
         } catch  where error.failureClass == .missingPartition {

@@ -5,9 +5,15 @@ import Postgres
 /// None can fail in a way that makes PostgreSQL log what a row holds: the functions catch what says something about a
 /// row, and a quarantined stanza is bytes that nothing looks into.
 enum StoreStatements {
-    /// New ledger rows, their bodies and their deliveries; the text is `upstream.store_messages` in `migrations/`.
+    /// New ledger rows, their bodies and their deliveries.
+    ///
+    /// The last five parameters are a lease offer. The text is `upstream.store_messages` in `migrations/`.
     static let insert = PostgresStatement(
-        "SELECT * FROM upstream.store_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+        """
+        SELECT * FROM upstream.store_messages(
+            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
+        )
+        """
     )
 
     /// The ledger's rows for some keys.

@@ -59,9 +59,24 @@ package struct StoreError: Error, Sendable {
 package protocol MessageWriter: Sendable {
     /// Commits a batch and tells what became of each copy, in the batch's order.
     ///
+    /// New messages' deliveries to the handlers that `offer` names are inserted under its lease; the others wait in the
+    /// table, and other workers are told where it holds some for handlers that this one does not run.
+    ///
     /// Idempotent: a batch whose earlier commit went through, though its reply was lost, gives the outcomes that the
     /// lost reply would have given.
     ///
     /// - Throws: ``StoreError``
-    func commit(_ batch: [IncomingMessage]) async throws(StoreError) -> [StoreOutcome]
+    func commit(
+        _ batch: [IncomingMessage],
+        leasing offer: LeaseOffer
+    ) async throws(StoreError) -> [StoreOutcome]
+}
+
+extension MessageWriter {
+    /// Commits a batch whose deliveries all wait in the table.
+    ///
+    /// - Throws: ``StoreError``
+    package func commit(_ batch: [IncomingMessage]) async throws(StoreError) -> [StoreOutcome] {
+        try await commit(batch, leasing: .none)
+    }
 }

@@ -282,6 +282,19 @@ extension PostgresConnection {
         return PQgetResult(connection.pointer).map(PostgresResult.init(owning:))
     }
 
+    /// Waits until the server sends something.
+    ///
+    /// - Throws: ``PostgresError`` of class `timeout` when the task is cancelled.
+    func waitForInput(_ connection: ConnectionHandle, milliseconds: Int32) throws(PostgresError) {
+        var descriptors = [
+            pollfd(fd: PQsocket(connection.pointer), events: Int16(POLLIN), revents: 0),
+            pollfd(fd: waker.readEnd, events: Int16(POLLIN), revents: 0),
+        ]
+        if !Task.isCancelled { _ = poll(&descriptors, 2, milliseconds) }
+        if descriptors[1].revents != 0 { waker.drain() }
+        guard !Task.isCancelled else { throw PostgresError(.timeout, "cancelled while waiting", sqlState: "57014") }
+    }
+
     /// Waits until the socket is ready, the task is cancelled, or patience ends.
     private func wait(
         _ connection: ConnectionHandle,

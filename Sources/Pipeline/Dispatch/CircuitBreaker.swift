@@ -83,6 +83,7 @@ package struct CircuitBreaker: Sendable {
     ///   - isProbe: Whether it was admitted as ``Admission/probe``.
     ///   - now: The current time.
     ///   - random: A number in 0...1, for the length of the pause; half of the longest pause is certain.
+    /// - Returns: Set where it opened.
     package mutating func failed(isProbe: Bool, now: ContinuousClock.Instant, random: Double) -> Transition? {
         switch state {
         case .closed(let failures) where failures + 1 < settings.threshold:

@@ -68,8 +68,8 @@ package struct Settlement: Sendable, Equatable {
         case done
         /// Counted as an attempt, and due again after the delay.
         case retry(after: Duration, HandlerFailure)
-        /// Moved to `dead_letters`.
-        case dead(HandlerFailure)
+        /// Moved to `dead_letters`; `isCounted` where an attempt was made.
+        case dead(HandlerFailure, isCounted: Bool)
         /// Handed back without counting an attempt, and due again after the delay.
         case release(after: Duration)
     }

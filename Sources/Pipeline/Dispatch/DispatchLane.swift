@@ -67,8 +67,9 @@ final class DispatchLane: Sendable {
 
     /// One slot: attempt after attempt, until the machine says that none is to follow.
     ///
-    /// - Parameter settler: Takes what came of them.
-    /// - Parameter pause: Called when the handler asks to be paused in the database.
+    /// - Parameters:
+    ///   - settler: Takes what came of them.
+    ///   - pause: Called when the handler asks to be paused in the database.
     func work(settler: DispatchSettler, pause: @Sendable (HandlerFailure) async -> Void) async {
         while true {
             await settler.waitForRoom()

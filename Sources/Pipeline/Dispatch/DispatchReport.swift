@@ -149,7 +149,7 @@ package struct DispatchReport: Sendable {
 
     /// A call to the database failed.
     ///
-    /// - Parameter isFirst: Whether it is the first of an outage: only that one is logged.
+    /// Only the first of an outage is logged.
     func storeFailed(_ error: StoreError, isFirst: Bool) {
         metrics.databaseErrors[DatabaseErrorClass(sqlState: error.sqlState)].increment()
         guard isFirst else { return }

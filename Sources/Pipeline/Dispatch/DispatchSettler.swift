@@ -26,8 +26,7 @@ final class DispatchSettler: Sendable {
 
     /// A settler for these handlers, one lane each.
     ///
-    /// - Parameters:
-    ///   - settled: Called with the lane once its settlements have committed.
+    /// `settled` is called with the lane once its settlements have committed.
     init(
         handlers: [String],
         store: any DeliveryStore,
@@ -50,8 +49,7 @@ final class DispatchSettler: Sendable {
 
     /// Takes settlements; never blocks.
     ///
-    /// - Parameters:
-    ///   - isUrgent: Whether others wait for the outcome, so that it isn't worth lingering for more.
+    /// `isUrgent` where others wait for the outcome, so that it isn't worth lingering for more.
     func submit(_ settlements: [Settlement], lane: Int, isUrgent: Bool = false) {
         guard !settlements.isEmpty else { return }
         let wakes = state.withLock { state in

@@ -100,7 +100,9 @@ package struct DispatchStateMachine: Sendable {
 
     /// Takes what was claimed.
     ///
-    /// - Parameter hasMore: Whether the table is likely to hold more that is due.
+    /// - Parameters:
+    ///   - deliveries: Each under a lease of ours.
+    ///   - hasMore: Whether the table is likely to hold more that is due.
     /// - Returns: What can't be run here: set aside where workers keep dying over it, released where the handler was
     ///   paused or stopped meanwhile.
     package mutating func claimed(_ deliveries: [Delivery], hasMore: Bool) -> [Settlement] {
@@ -120,7 +122,11 @@ package struct DispatchStateMachine: Sendable {
     }
 
     private static func dead(_ delivery: Delivery, _ failure: HandlerFailure) -> Settlement {
-        Settlement(messageKey: delivery.messageKey, token: delivery.lease.token, outcome: .dead(failure))
+        Settlement(
+            messageKey: delivery.messageKey,
+            token: delivery.lease.token,
+            outcome: .dead(failure, isCounted: false)
+        )
     }
 
     // MARK: Attempts
@@ -205,6 +211,7 @@ package struct DispatchStateMachine: Sendable {
     ///   - end: What the handler said, or that it has settled the row itself.
     ///   - now: The current time.
     ///   - random: A number in 0...1 for delays.
+    /// - Returns: What the table, the breaker and the other slots are to be told.
     package mutating func finished(
         _ id: RunID,
         _ end: AttemptEnd,
@@ -234,12 +241,12 @@ package struct DispatchStateMachine: Sendable {
                 settle(.done, .done)
                 action.transition = breaker.succeeded()
             case .reject(let failure):
-                settle(.rejected, .dead(failure))
+                settle(.rejected, .dead(failure, isCounted: true))
                 action.transition = breaker.succeeded()
             case .retry(let after, let failure):
                 switch settings.retry.decide(failures: run.attempts + 1, requested: after, random: random) {
                 case .again(let delay): settle(.retry, .retry(after: delay, failure))
-                case .giveUp: settle(.exhausted, .dead(failure))
+                case .giveUp: settle(.exhausted, .dead(failure, isCounted: true))
                 }
                 action.transition = breaker.failed(isProbe: run.isProbe, now: now, random: random)
             case .unavailable(let after, _):

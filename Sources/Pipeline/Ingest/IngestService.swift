@@ -16,7 +16,7 @@ package struct IngestService: Sendable {
     private let batchLimit: Int
     private let metrics: Metrics
     private let logger: Logger
-    private let committed: @Sendable (IngestBatch, Range<Int>, [StoreOutcome]) -> Void
+    private let intake: (any DeliveryIntake)?
 
     /// A service over the given writers.
     ///
@@ -26,21 +26,21 @@ package struct IngestService: Sendable {
     ///   - batchLimit: The most messages in one transaction.
     ///   - metrics: Where outcomes, durations and errors are counted.
     ///   - logger: For outages and refused rows.
-    ///   - committed: Called after each commit and before its acks, for the dispatcher; must not block.
+    ///   - intake: The dispatcher of this process; nil where messages only wait in the table for others.
     package init(
         queue: IngestQueue,
         writers: [any MessageWriter],
         batchLimit: Int,
         metrics: Metrics,
         logger: Logger,
-        committed: @escaping @Sendable (IngestBatch, Range<Int>, [StoreOutcome]) -> Void = { _, _, _ in }
+        intake: (any DeliveryIntake)? = nil
     ) {
         self.queue = queue
         self.writers = writers
         self.batchLimit = batchLimit
         self.metrics = metrics
         self.logger = logger
-        self.committed = committed
+        self.intake = intake
     }
 
     /// Runs until the queue is finished and everything in it has committed, or until cancelled.
@@ -111,10 +111,17 @@ package struct IngestService: Sendable {
         let isWhole = range.count == batch.messages.count
         let messages = isWhole ? batch.messages : Array(batch.messages[range])
         let start = ContinuousClock.now
-        let outcomes = try await writer.commit(messages)
+        let offer = intake?.offer(for: messages.count) ?? .none
+        let outcomes: [StoreOutcome]
+        do throws(StoreError) {
+            outcomes = try await writer.commit(messages, leasing: offer)
+        } catch {
+            intake?.withdrawn(offer)
+            throw error
+        }
         metrics.commitDuration.observe((ContinuousClock.now - start) / .seconds(1))
         count(messages, outcomes)
-        committed(batch, range, outcomes)
+        intake?.committed(offer, messages: messages, outcomes: outcomes)
         batch.settle(range)
     }
 

@@ -1,0 +1,110 @@
+package import Postgres
+
+/// A registered handler as `handlers list` shows it.
+package struct HandlerState: Sendable {
+    /// The name.
+    package var name: String
+    /// The categories that it is subscribed to.
+    package var categories: [String]
+    /// Whether its deliveries may not be claimed now.
+    package var isPaused: Bool
+    /// When the pause ends by itself: microseconds since 1970-01-01 UTC.
+    package var pausedUntil: Int64?
+    /// Who or what paused it, and why.
+    package var pausedReason: String?
+    /// The rows that wait, counted up to a limit.
+    package var depth: Int
+    /// The age of the oldest, in microseconds; nil without one.
+    package var oldestAge: Int64?
+    /// The rows in `dead_letters`, counted up to a limit.
+    package var deadLetters: Int
+}
+
+/// The table `handlers`, for the commands `handlers …`.
+package struct HandlerStates: Sendable {
+    private let connection: PostgresConnection
+
+    /// The handlers of the database that the connection leads to.
+    package init(_ connection: PostgresConnection) {
+        self.connection = connection
+    }
+
+    /// All of them, by name.
+    ///
+    /// - Throws: ``PostgresError``
+    package func list() async throws(PostgresError) -> [HandlerState] {
+        try await connection.run { connection throws(PostgresError) in
+            let result = try connection.query(
+                """
+                SELECT
+                    name,
+                    coalesce((SELECT string_agg(category, ',' ORDER BY category) FROM upstream.subscriptions
+                    WHERE handler = name), ''),
+                    paused AND (paused_until IS NULL OR paused_until > now()), paused_until, paused_reason,
+                    (SELECT count(*) FROM (
+                        SELECT FROM upstream.deliveries WHERE handler = name LIMIT 100000
+                    ) AS counted),
+                    (SELECT (extract(epoch FROM now() - min(received_at)) * 1e6)::bigint FROM (
+                        SELECT received_at FROM upstream.deliveries
+                        WHERE handler = name ORDER BY next_attempt_at LIMIT 1000
+                    ) AS soonest),
+                    (SELECT count(*) FROM (
+                        SELECT FROM upstream.dead_letters WHERE handler = name LIMIT 100000
+                    ) AS counted)
+                FROM upstream.handlers ORDER BY name
+                """
+            )
+            return (0..<result.count).map { row in
+                let isPaused = result.bool(row, 2) ?? false
+                return HandlerState(
+                    name: result.text(row, 0) ?? "",
+                    categories: (result.text(row, 1) ?? "").split(separator: ",").map(String.init),
+                    isPaused: isPaused,
+                    pausedUntil: isPaused ? result.timestamp(row, 3) : nil,
+                    pausedReason: isPaused ? result.text(row, 4) : nil,
+                    depth: Int(result.integer(row, 5) ?? 0),
+                    oldestAge: result.integer(row, 6),
+                    deadLetters: Int(result.integer(row, 7) ?? 0)
+                )
+            }
+        }
+    }
+
+    /// Pauses a handler in every worker, until it is resumed or the time has come.
+    ///
+    /// - Throws: ``PostgresError``
+    /// - Returns: False where there is no such handler.
+    package func pause(_ name: String, until: Int64?, reason: String?) async throws(PostgresError) -> Bool {
+        try await connection.run { connection throws(PostgresError) in
+            var parameters = PostgresParameters()
+            parameters.append(name)
+            parameters.append(optionalTime: until)
+            parameters.append(optional: reason)
+            return try connection.query(
+                """
+                UPDATE upstream.handlers SET paused = true, paused_until = $2, paused_reason = $3, paused_at = now()
+                WHERE name = $1
+                """,
+                parameters
+            ).affectedRows == 1
+        }
+    }
+
+    /// Lets a paused handler go on.
+    ///
+    /// - Throws: ``PostgresError``
+    /// - Returns: False where there is no such handler.
+    package func resume(_ name: String) async throws(PostgresError) -> Bool {
+        try await connection.run { connection throws(PostgresError) in
+            var parameters = PostgresParameters()
+            parameters.append(name)
+            return try connection.query(
+                """
+                UPDATE upstream.handlers
+                SET paused = false, paused_until = NULL, paused_reason = NULL, paused_at = NULL WHERE name = $1
+                """,
+                parameters
+            ).affectedRows == 1
+        }
+    }
+}

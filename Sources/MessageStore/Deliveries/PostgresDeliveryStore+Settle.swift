@@ -1,0 +1,81 @@
+package import Pipeline
+import Postgres
+import UpstreamKit
+
+extension PostgresDeliveryStore {
+    package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {
+        let groups = SettlementGroups(batch)
+        return try await settle { connection throws(PostgresError) in
+            var held = 0
+            for (statement, rows) in groups.statements {
+                held += try connection.execute(statement, rows.parameters(handler)).affectedRows
+            }
+            return held
+        }
+    }
+}
+
+/// A batch's settlements by what becomes of the rows: each kind is one statement, and a transaction of its own.
+private struct SettlementGroups: Sendable {
+    /// The columns of one statement's arrays; those that it doesn't take are empty.
+    struct Rows: Sendable {
+        var keys: [Digest128] = []
+        var tokens: [Int64] = []
+        var delays: [Int64] = []
+        var counted: [Int64] = []
+        var errors: [String] = []
+        var groups: [String] = []
+
+        func parameters(_ handler: String) -> PostgresParameters {
+            var parameters = PostgresParameters(capacity: keys.count * 64 + 256)
+            parameters.append(handler)
+            parameters.append(uuids: keys)
+            parameters.append(integers: tokens)
+            if !delays.isEmpty { parameters.append(integers: delays) }
+            if !counted.isEmpty { parameters.append(integers: counted) }
+            if !errors.isEmpty { parameters.append(texts: errors) }
+            if !groups.isEmpty { parameters.append(texts: groups) }
+            return parameters
+        }
+
+        mutating func add(_ settlement: Settlement) {
+            keys.append(settlement.messageKey)
+            tokens.append(settlement.token)
+        }
+    }
+
+    private var done = Rows()
+    private var retried = Rows()
+    private var dead = Rows()
+    private var released = Rows()
+
+    init(_ batch: [Settlement]) {
+        for settlement in batch {
+            switch settlement.outcome {
+            case .done:
+                done.add(settlement)
+            case .retry(let delay, let failure):
+                retried.add(settlement)
+                retried.delays.append(delay.microseconds)
+                retried.errors.append(failure.detail)
+            case .dead(let failure, let isCounted):
+                dead.add(settlement)
+                dead.counted.append(isCounted ? 1 : 0)
+                dead.errors.append(failure.detail)
+                dead.groups.append(failure.group)
+            case .release(let delay):
+                released.add(settlement)
+                released.delays.append(delay.microseconds)
+            }
+        }
+    }
+
+    var statements: [(PostgresStatement, Rows)] {
+        [
+            (DeliveryStatements.complete, done),
+            (DeliveryStatements.retry, retried),
+            (DeliveryStatements.setAside, dead),
+            (DeliveryStatements.release, released),
+        ].filter { !$0.1.keys.isEmpty }
+    }
+}

@@ -1,0 +1,36 @@
+import CLibPQ
+import Glibc
+
+extension PostgresConnection {
+    /// Waits until a notification of a channel that the session listens to has come, or a minute has passed.
+    ///
+    /// Runs inside ``run(_:)``; cancelling its task ends the wait.
+    ///
+    /// - Throws: ``PostgresError``: the connection broke, or the task was cancelled.
+    /// - Returns: Whether one came. Those that came together count as one.
+    package func waitForNotification() throws(PostgresError) -> Bool {
+        let connection = try live()
+        let deadline = monotonicMilliseconds() + 60_000
+        while true {
+            if takeNotifications(connection) { return true }
+            let left = deadline - monotonicMilliseconds()
+            guard left > 0 else { return false }
+            try waitForInput(connection, milliseconds: Int32(clamping: left))
+            guard PQconsumeInput(connection.pointer) == 1, !connection.isBad else {
+                let message = connection.errorMessage
+                close()
+                throw PostgresError(.connection, message)
+            }
+        }
+    }
+
+    private func takeNotifications(_ connection: ConnectionHandle) -> Bool {
+        var isNotified = false
+        // We own each notification and free it.
+        while let notification = PQnotifies(connection.pointer) {
+            PQfreemem(notification)
+            isNotified = true
+        }
+        return isNotified
+    }
+}
