@@ -94,8 +94,8 @@ let package = Package(
         .executableTarget(
             name: "CLI",
             dependencies: [
-                "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", "XMLWire", "XMPP", "UpstreamKit", nio,
-                logging,
+                "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", "Pipeline", "XMLWire", "XMPP",
+                "UpstreamKit", nio, logging,
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],

@@ -16,8 +16,8 @@ struct UpstreamWorker: AsyncParsableCommand {
             """,
         version: Version.current,
         subcommands: [
-            RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self, EmulateCommand.self,
-            BenchCommand.self,
+            RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self, HandlersCommand.self,
+            DeadCommand.self, EmulateCommand.self, BenchCommand.self,
         ]
     )
 

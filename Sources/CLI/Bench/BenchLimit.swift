@@ -1,5 +1,6 @@
 import Glibc
 import MessageStore
+import Pipeline
 import Postgres
 import Synchronization
 import UpstreamKit

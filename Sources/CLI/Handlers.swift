@@ -1,0 +1,158 @@
+import ArgumentParser
+import Foundation
+import MessageStore
+import Postgres
+import Telemetry
+import Worker
+
+/// `handlers`: what they are subscribed to, what waits for them, and pausing.
+struct HandlersCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "handlers",
+        abstract: "Shows the handlers with what waits for them; pauses and resumes them in every worker.",
+        discussion: """
+            Examples:
+              upstream-worker handlers list
+              upstream-worker handlers pause billing --for 30m --reason "billing is being moved"
+              upstream-worker handlers resume billing
+            """,
+        subcommands: [List.self, Pause.self, Resume.self]
+    )
+
+    /// Connects and hands the connection to `body`.
+    static func withConnection<T>(
+        _ options: CommonOptions,
+        _ body: (PostgresConnection) async throws -> T
+    ) async throws -> T {
+        let configuration = try options.load(needsSenders: false).configuration
+        let connection = try await PostgresConnection.open(PostgresSettings(url: configuration.database.url))
+        let result = try await body(connection)
+        await connection.close()
+        return result
+    }
+
+    /// Prints values as one JSON array.
+    static func printJSON(_ rows: [some Encodable]) throws {
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        Console.data(String(decoding: try encoder.encode(rows), as: UTF8.self))
+    }
+
+    /// A time as people and programs read it.
+    static func time(_ microseconds: Int64) -> String { UTCTime(microseconds: microseconds).rfc3339 }
+}
+
+extension HandlersCommand {
+    /// `handlers list`.
+    struct List: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Shows every registered handler; counts stop at 100000."
+        )
+
+        @OptionGroup var options: CommonOptions
+        @Flag(help: "One JSON array instead of a table.")
+        var json = false
+
+        private struct Row: Encodable {
+            var handler: String
+            var state: String
+            var pausedUntil: String?
+            var pausedReason: String?
+            var waiting: Int
+            var oldestAgeSeconds: Double?
+            var deadLetters: Int
+            var categories: [String]
+        }
+
+        func run() async throws {
+            let rows = try await HandlersCommand.withConnection(options) { try await HandlerStates($0).list() }
+                .map { handler in
+                    Row(
+                        handler: handler.name,
+                        state: handler.isPaused ? "paused" : "active",
+                        pausedUntil: handler.pausedUntil.map(HandlersCommand.time),
+                        pausedReason: handler.pausedReason,
+                        waiting: handler.depth,
+                        oldestAgeSeconds: handler.oldestAge.map { max(0, Double($0) / 1e6) },
+                        deadLetters: handler.deadLetters,
+                        categories: handler.categories
+                    )
+                }
+            if json { return try HandlersCommand.printJSON(rows) }
+            let cells = rows.map { row in
+                [
+                    row.handler,
+                    row.state + (row.pausedUntil.map { " until \($0)" } ?? ""),
+                    String(row.waiting),
+                    row.oldestAgeSeconds.map { "\(Int($0))s" } ?? "-",
+                    String(row.deadLetters),
+                    row.categories.joined(separator: ",") + (row.pausedReason.map { "  (\($0))" } ?? ""),
+                ]
+            }
+            let head = ["HANDLER", "STATE", "WAITING", "OLDEST", "DEAD", "CATEGORIES"]
+            Console.data(Console.table([head] + cells))
+        }
+    }
+
+    /// `handlers pause`.
+    struct Pause: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Lets no attempt of a handler begin any more, in any worker; its messages wait."
+        )
+
+        @OptionGroup var options: CommonOptions
+        @Argument(help: "The handler's name.")
+        var handler: String
+        @Option(name: .customLong("for"), help: "How long, for example 30m; without it, until it is resumed.")
+        var length: DurationArgument?
+        @Option(help: "Why, for whoever looks at the list.")
+        var reason: String?
+
+        func run() async throws {
+            let until = length.map { Int64(Date().timeIntervalSince1970 * 1e6) + $0.microseconds }
+            let isKnown = try await HandlersCommand.withConnection(options) {
+                try await HandlerStates($0).pause(handler, until: until, reason: reason)
+            }
+            guard isKnown else { throw CommandFailure(.negative, "no handler is registered under this name") }
+            Console.message("paused \(handler)" + (until.map { " until \(HandlersCommand.time($0))" } ?? ""))
+        }
+    }
+
+    /// `handlers resume`.
+    struct Resume: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Lets a paused handler go on.")
+
+        @OptionGroup var options: CommonOptions
+        @Argument(help: "The handler's name.")
+        var handler: String
+
+        func run() async throws {
+            let isKnown = try await HandlersCommand.withConnection(options) {
+                try await HandlerStates($0).resume(handler)
+            }
+            guard isKnown else { throw CommandFailure(.negative, "no handler is registered under this name") }
+            Console.message("resumed \(handler)")
+        }
+    }
+}
+
+/// A duration as the configuration writes it: `250ms`, `30s`, `15m`, `12h`, `30d`.
+struct DurationArgument: ExpressibleByArgument {
+    /// Whole microseconds, at least 1.
+    let microseconds: Int64
+
+    init?(argument: String) {
+        let digits = argument.prefix { $0.isASCII && $0.isNumber }
+        let units: [String: Int64] = [
+            "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000,
+        ]
+        guard let count = Int64(digits), count > 0, let unit = units[String(argument.dropFirst(digits.count))] else {
+            return nil
+        }
+        let (product, overflow) = count.multipliedReportingOverflow(by: unit)
+        // A hundred years is more than anybody means.
+        guard !overflow, product <= 36_525 * 86_400_000_000 else { return nil }
+        microseconds = product
+    }
+}
