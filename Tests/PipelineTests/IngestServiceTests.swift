@@ -25,7 +25,10 @@ private final class ScriptedWriter: MessageWriter {
         self.onTry = onTry
     }
 
-    func commit(_ batch: [IncomingMessage]) async throws(StoreError) -> [StoreOutcome] {
+    func commit(
+        _ batch: [IncomingMessage],
+        leasing offer: LeaseOffer
+    ) async throws(StoreError) -> [StoreOutcome] {
         await onTry()
         let error = state.withLock { state -> StoreError? in
             state.tries.append(batch.map { $0.bytes[0] })
