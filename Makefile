@@ -3,7 +3,7 @@
 # make lint     checks the format; make format mends it
 # make release  the optimised binary
 # make fuzz     fuzzes the parsers, FUZZ_SECONDS each
-# make tsan     tests under the thread sanitizer; make asan under the address sanitizer
+# make sanitize unit tests under the thread sanitizer, then under the address sanitizer
 #
 # All that build install missing Debian packages first (as root, or by sudo without a password).
 
@@ -13,7 +13,7 @@ BUILD_FLAGS := --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test packages test-tools build release lint format fuzz tsan asan clean
+.PHONY: help run test packages test-tools build release lint format fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -46,12 +46,9 @@ fuzz: packages
 	Fuzz/run.sh xml $(FUZZ_SECONDS)
 	Fuzz/run.sh json $(FUZZ_SECONDS)
 
-tsan: packages
-	$(SWIFT) test --sanitize=thread --scratch-path .build-tsan --skip IntegrationTests
-
-# The leak check is off: XCTest itself leaks 368 bytes.
-asan: packages
-	ASAN_OPTIONS=detect_leaks=0 $(SWIFT) test --sanitize=address --scratch-path .build-asan --skip IntegrationTests
+sanitize: packages test-tools
+	scripts/sanitize thread
+	scripts/sanitize address
 
 clean:
 	$(SWIFT) package clean

@@ -113,10 +113,16 @@ let package = Package(
         suite("UpstreamKitTests", ["UpstreamKit"]),
         suite("TelemetryTests", ["Telemetry", logging]),
         suite("DigestsTests", ["Digests", "UpstreamKit"]),
-        suite("TLSWireTests", ["TLSWire", nio, nioPosix, nioEmbedded]),
+        suite("TLSWireTests", ["TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
         suite("XMLWireTests", ["XMLWire", nio, nioEmbedded]),
         suite("XMPPTests", ["XMPP", "XMLWire", "UpstreamKit", "Digests"]),
-        suite("XMPPSessionTests", ["XMPPSession", "Pipeline", "Telemetry", nio, nioEmbedded, logging]),
+        suite(
+            "XMPPSessionTests",
+            [
+                "XMPPSession", "XMPP", "XMLWire", "TLSWire", "UpstreamKit", "Pipeline", "Telemetry", nio, nioPosix,
+                nioEmbedded, logging,
+            ]
+        ),
         suite("PostgresTests", ["Postgres"]),
         suite(
             "MessageStoreTests",

@@ -11,26 +11,26 @@ struct BatchEncoder {
     /// The 13 arrays of ``StoreStatements/insert`` and ``StoreStatements/conflicts``, which turn `data` into json.
     func messages() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
-        uuids(&parameters) { $0.messageKey }
-        uuids(&parameters) { $0.fingerprint }
+        uuids(&parameters) { $0.pointee.messageKey }
+        uuids(&parameters) { $0.pointee.fingerprint }
         times(&parameters)
         senderIDs(&parameters)
-        spans(&parameters, .text) { $0.messageID }
-        spans(&parameters, .text) { $0.registrationToken }
-        uuids(&parameters) { $0.deviceKey }
-        spans(&parameters, .text) { $0.category }
-        spans(&parameters, .text) { $0.dataForm == .json ? $0.data : nil }
-        spans(&parameters, .text) { $0.dataForm == .raw ? $0.data : nil }
-        spans(&parameters, .text) { $0.extra }
-        spans(&parameters, .text) { $0.messageType }
-        spans(&parameters, .text) { $0.stanzaFrom }
+        spans(&parameters, .text) { $0.pointee.messageID }
+        spans(&parameters, .text) { $0.pointee.registrationToken }
+        uuids(&parameters) { $0.pointee.deviceKey }
+        spans(&parameters, .text) { $0.pointee.category }
+        spans(&parameters, .text) { $0.pointee.dataForm == .json ? $0.pointee.data : nil }
+        spans(&parameters, .text) { $0.pointee.dataForm == .raw ? $0.pointee.data : nil }
+        spans(&parameters, .text) { $0.pointee.extra }
+        spans(&parameters, .text) { $0.pointee.messageType }
+        spans(&parameters, .text) { $0.pointee.stanzaFrom }
         return parameters
     }
 
     /// The one array of ``StoreStatements/ledger``.
     func keys() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: rows.count * 20 + 64)
-        uuids(&parameters) { $0.messageKey }
+        uuids(&parameters) { $0.pointee.messageKey }
         return parameters
     }
 
@@ -38,7 +38,7 @@ struct BatchEncoder {
     func quarantine(withIDs: Bool) -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         senderIDs(&parameters)
-        spans(&parameters, .text) { withIDs ? $0.messageID : nil }
+        spans(&parameters, .text) { withIDs ? $0.pointee.messageID : nil }
         parameters.beginArray(of: .text, count: rows.count)
         for row in rows {
             var reason = (BatchPlan.reason(batch[row]) ?? .databaseRefused).rawValue
@@ -50,7 +50,7 @@ struct BatchEncoder {
             batch[row].quarantineDetail.withUTF8Buffer { parameters.element(UnsafeRawBufferPointer($0)) }
         }
         parameters.endArray()
-        spans(&parameters, .bytea) { $0.stanza }
+        spans(&parameters, .bytea) { $0.pointee.stanza }
         times(&parameters)
         return parameters
     }
@@ -71,11 +71,20 @@ struct BatchEncoder {
         parameters.endArray()
     }
 
+    /// Calls `body` with each row's message in its place: as a value it would be copied, and retained, for each column.
     @inline(__always)
-    private func uuids(_ parameters: inout PostgresParameters, _ value: (IncomingMessage) -> Digest128) {
+    private func withMessages(_ body: (UnsafePointer<IncomingMessage>) -> Void) {
+        batch.withUnsafeBufferPointer { messages in
+            guard let base = messages.baseAddress else { return }
+            for row in rows { body(base + row) }
+        }
+    }
+
+    @inline(__always)
+    private func uuids(_ parameters: inout PostgresParameters, _ value: (UnsafePointer<IncomingMessage>) -> Digest128) {
         parameters.beginArray(of: .uuid, count: rows.count)
-        for row in rows {
-            let digest = value(batch[row])
+        withMessages { message in
+            let digest = value(message)
             parameters.element(uuidHigh: digest.high, low: digest.low)
         }
         parameters.endArray()
@@ -85,15 +94,14 @@ struct BatchEncoder {
     private func spans(
         _ parameters: inout PostgresParameters,
         _ type: PostgresType,
-        _ span: (IncomingMessage) -> ByteSpan?
+        _ span: (UnsafePointer<IncomingMessage>) -> ByteSpan?
     ) {
         parameters.beginArray(of: type, count: rows.count)
-        for row in rows {
-            guard let span = span(batch[row]) else {
-                parameters.nullElement()
-                continue
+        withMessages { message in
+            guard let span = span(message) else { return parameters.nullElement() }
+            message.pointee.bytes.withUnsafeBytes {
+                parameters.element(UnsafeRawBufferPointer(rebasing: $0[span.range]))
             }
-            batch[row].bytes.withUnsafeBytes { parameters.element(UnsafeRawBufferPointer(rebasing: $0[span.range])) }
         }
         parameters.endArray()
     }

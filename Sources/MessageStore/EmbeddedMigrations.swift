@@ -296,6 +296,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     announced bigint;
 BEGIN
+    -- An ack promises that a crash loses nothing, so the commit waits for the disk whatever the server's default is.
+    PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
     WITH fresh AS (
         INSERT INTO upstream.message_ids (message_key, fingerprint, received_at)
         SELECT * FROM unnest(keys, fingerprints, times)
@@ -347,6 +349,7 @@ CREATE FUNCTION upstream.store_conflicts(
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
     WITH input AS (
         SELECT *,
             count(*) OVER copies AS seen,

@@ -27,9 +27,13 @@ enum StoreStatements {
     )
 
     /// Quarantined stanzas, counted once for each copy: one that is not later than the row has been counted before.
+    ///
+    /// Some of them are acked, so the commit waits for the disk here too.
     static let quarantine = PostgresStatement(
         """
-        WITH input AS (
+        WITH durable AS (
+            SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
+        ), input AS (
             SELECT *,
                 count(*) OVER copies AS times_seen,
                 max(received_at) OVER copies AS last_seen_at,
@@ -45,7 +49,7 @@ enum StoreStatements {
             sender_id, message_id, reason, detail, stanza, digest, times_seen, received_at, last_seen_at
         )
         SELECT sender_id, message_id, reason, detail, stanza, digest, times_seen, received_at, last_seen_at
-        FROM input WHERE place = 1
+        FROM input LEFT JOIN durable ON true WHERE place = 1
         ORDER BY sender_id, digest
         ON CONFLICT (sender_id, digest) DO UPDATE
             SET times_seen = known.times_seen + excluded.times_seen, last_seen_at = excluded.last_seen_at

@@ -41,8 +41,23 @@ extension TLSHandler {
 
     package func channelReadComplete(context: ChannelHandlerContext) {
         context.fireChannelReadComplete()
-        // Ciphertext that gave no data must not count as the data the application asked for.
-        if self.machine.readsOnItsOwn || (self.readWanted && self.machine.state == .established) {
+        self.readOn(context)
+    }
+
+    package func channelWritabilityChanged(context: ChannelHandlerContext) {
+        context.fireChannelWritabilityChanged()
+        if context.channel.isWritable {
+            self.readOn(context)
+        }
+    }
+
+    /// Reads without having been asked anew.
+    ///
+    /// Ciphertext that gave no data must not count as the data the application asked for. But a peer that takes nothing
+    /// is not read from: it could ask for one key update after another, and the answers would pile up here.
+    private func readOn(_ context: ChannelHandlerContext) {
+        let isDue = self.readWanted && self.machine.state == .established && context.channel.isWritable
+        if isDue || self.machine.readsOnItsOwn {
             context.read()
         }
     }

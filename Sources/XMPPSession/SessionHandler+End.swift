@@ -108,6 +108,7 @@ extension SessionHandler {
         timer?.cancel()
         count(as: nil)
         submitPending()
+        sink = nil
         let end = SessionEnd(reason: reason, message: message, ending: ending, negotiation: negotiation)
         logEnd(end)
         turnPromise.succeed(.ended(end))

@@ -61,7 +61,7 @@ extension SessionHandler {
 
     /// Counts the copies of the read in hand and hands them over.
     func submitPending() {
-        guard !pending.isEmpty else { return }
+        guard !pending.isEmpty, let sink else { return }
         let messages = pending
         pending = []
         pending.reserveCapacity(messages.count)

@@ -29,7 +29,8 @@ final class SessionHandler: ChannelInboundHandler {
     let purpose: Connection.Purpose
     let environment: Connection.Environment
     let stream: XMLStreamHandler
-    let sink: any AckSink
+    /// The connection, which holds this handler: let go of at the end, after which nothing is handed over.
+    var sink: (any AckSink)?
     let encoder: AckEncoder
     let idPrefix: String
     let turnPromise: EventLoopPromise<ConnectionTurn>

@@ -140,6 +140,30 @@ import UpstreamKit
         #expect(try await fixture.count("messages") == 400)
     }
 
+    /// Both writers are held up at a key in the middle: with keys in batch order each would then have what the other wants.
+    @Test func writersInOppositeOrderNeverWaitInACircle() async throws {
+        let fixture = try await StoreFixture()
+        let messages = (1...9).map { IncomingMessage.make($0) }.sorted { $0.messageKey < $1.messageKey }
+        let blocker = try await PostgresConnection.open(fixture.settings)
+        let middle = messages[4].messageKey.description
+        try await blocker.run { connection throws(PostgresError) in
+            try connection.script("BEGIN; INSERT INTO upstream.message_ids VALUES ('\(middle)', '\(middle)', now())")
+        }
+        let (one, other) = (fixture.store(), fixture.store())
+        async let first = one.commit(messages)
+        async let second = other.commit(messages.reversed().map { $0.copy() })
+        try await fixture.waitUntil(
+            """
+            SELECT count(*) = 2 FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock'
+            """
+        )
+        try await blocker.run { connection throws(PostgresError) in try connection.script("ROLLBACK") }
+        let outcomes = try await first + second
+        #expect(outcomes.count { $0 == .stored } == 9)
+        #expect(outcomes.count { $0 == .duplicate } == 9)
+    }
+
     @Test func aMissingDayIsMadeAndBlamedOnNobody() async throws {
         let fixture = try await StoreFixture()
         // One microsecond before and at midnight of a day far ahead, and a day long gone.
@@ -180,6 +204,38 @@ import UpstreamKit
         #expect(
             try await fixture.text("SELECT reason FROM upstream.quarantine WHERE message_id IS NULL")
                 == "database_refused"
+        )
+    }
+
+    /// G1: what is acked must survive a crash of the server, even one that is told not to wait for its disk.
+    @Test func commitsAreDurableWhateverTheServersDefault() async throws {
+        let fixture = try await StoreFixture()
+        let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
+        // Deferred triggers run at the commit itself.
+        try await fixture.script(
+            """
+            ALTER DATABASE \(database) SET synchronous_commit = off;
+            CREATE TABLE public.seen (place text, setting text);
+            CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                INSERT INTO public.seen VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
+                RETURN NULL;
+            END
+            $$;
+            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.message_ids
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see();
+            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.conflicts
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see();
+            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.quarantine
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see()
+            """
+        )
+        let first = IncomingMessage.make(1)
+        let batch = [first, first.copy(fingerprint: 2), .make(3, quarantine: .duplicateKey)]
+        #expect(try await fixture.store().commit(batch) == [.stored, .conflict, .quarantined])
+        #expect(
+            try await fixture.text("SELECT string_agg(place || ' ' || setting, ', ' ORDER BY place) FROM public.seen")
+                == "conflicts on, message_ids on, quarantine on"
         )
     }
 

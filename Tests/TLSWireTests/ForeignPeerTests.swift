@@ -1,6 +1,6 @@
 import Foundation
 import NIOCore
-import Synchronization
+import NIOPosix
 import Testing
 
 @testable import TLSWire
@@ -10,7 +10,14 @@ final class ForeignServer: Sendable {
     private let process: Process
     private let input: Pipe
     private let folder: URL
-    private let output = Mutex("")
+    private struct Output: Sendable {
+        var text = ""
+        var waiters: [(words: String, promise: EventLoopPromise<Void>)] = []
+    }
+
+    private let loop = loops.next()
+    /// What the server has printed, and who waits for it.
+    private let output: NIOLoopBoundBox<Output>
     let port: Int
 
     init(_ arguments: [String]) throws {
@@ -42,17 +49,25 @@ final class ForeignServer: Sendable {
         self.port = try #require(line.split(separator: ":").last.flatMap { Int($0) })
         self.process = process
         self.input = input
+        self.output = .makeBoxSendingValue(Output(), eventLoop: self.loop)
         self.folder = folder
         output.fileHandleForReading.readabilityHandler = { handle in
             let more = handle.availableData
             if more.isEmpty {
                 handle.readabilityHandler = nil
             }
-            self.output.withLock { $0 += String(decoding: more, as: UTF8.self) }
+            self.printed(String(decoding: more, as: UTF8.self))
         }
     }
 
-    var text: String { self.output.withLock { $0 } }
+    private func printed(_ text: String) {
+        self.loop.execute {
+            self.output.value.text += text
+            let now = self.output.value.text
+            for waiter in self.output.value.waiters where now.contains(waiter.words) { waiter.promise.succeed() }
+            self.output.value.waiters.removeAll { now.contains($0.words) }
+        }
+    }
 
     /// Types a line at the server's terminal.
     func type(_ line: String) throws {
@@ -61,16 +76,24 @@ final class ForeignServer: Sendable {
 
     /// Waits until the server has printed `words`, for ten seconds at most.
     func wait(for words: String) async throws {
-        for _ in 0..<1000 where !self.text.contains(words) {
-            try await Task.sleep(for: .milliseconds(10))
+        let promise = self.loop.makePromise(of: Void.self)
+        self.loop.execute {
+            if self.output.value.text.contains(words) {
+                promise.succeed()
+            } else {
+                self.output.value.waiters.append((words, promise))
+            }
         }
-        #expect(self.text.contains(words), "\(self.text)")
+        let timer = self.loop.scheduleTask(in: .seconds(10)) {
+            promise.fail(Deadline(description: "the server did not print \(words): \(self.output.value.text)"))
+        }
+        try await promise.futureResult.get()
+        timer.cancel()
     }
 
+    /// Ends the server for certain: the process may have inherited a mask that blocks SIGTERM.
     func stop() {
-        if self.process.isRunning {
-            self.process.terminate()
-        }
+        if self.process.isRunning { self.kill() }
         self.process.waitUntilExit()
         try? FileManager.default.removeItem(at: self.folder)
     }

@@ -149,18 +149,20 @@ struct BenchRun: Sendable {
         let database = try await site.makeDatabase("bench")
         var memory: [Double] = []
         for connections in [1, 1 + further] {
-            let settings = BenchLoad.emulator(
+            var settings = BenchLoad.emulator(
                 count: 0,
                 connections: connections,
                 size: plan.size,
                 window: plan.window,
                 sampling: nil
             )
+            // An idle stream is not a dead one: the space that servers send now and then is what a worker sees of it.
+            settings.whitespaceInterval = .seconds(2)
             let pair = try await BenchPair(site, settings, database: database, connections: connections, plan)
             memory.append(
                 try await pair.stopping {
                     try await pair.wait("\(connections) streams") { $0.bound.count == connections }
-                    try await Task.sleep(for: .seconds(2))
+                    try await Task.sleep(for: .seconds(5))
                     return Double(ProcessUsage.memory(pair.worker.id).now)
                 }
             )

@@ -129,8 +129,8 @@ package struct IngestService: Sendable {
     private func count(_ messages: [IncomingMessage], _ outcomes: [StoreOutcome]) {
         let categories = metrics.messages.categories
         metrics.messages.settled(count: messages.count) { index in
-            let message = messages[index]
-            let category = message.category.map { categories.index(of: message.bytes, $0.range) }
+            // Not by a copy of the message, which would retain its bytes.
+            let category = messages[index].category.map { categories.index(of: messages[index].bytes, $0.range) }
             return (category ?? CategoryLabels.other, MessageOutcome(outcomes[index]))
         }
     }

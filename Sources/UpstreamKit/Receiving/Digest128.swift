@@ -12,7 +12,14 @@ package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertibl
         self.low = low
     }
 
+    /// Equality of all bits; written out to be inlined where batches are sorted.
+    @inlinable
+    package static func == (lhs: Digest128, rhs: Digest128) -> Bool {
+        lhs.high == rhs.high && lhs.low == rhs.low
+    }
+
     /// Byte order, which is also the order of PostgreSQL's `uuid`.
+    @inlinable
     package static func < (lhs: Digest128, rhs: Digest128) -> Bool {
         (lhs.high, lhs.low) < (rhs.high, rhs.low)
     }

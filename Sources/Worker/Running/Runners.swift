@@ -24,9 +24,14 @@ struct IngestRunner: Service {
     let stores: [MessageStore]
 
     func run() async {
-        await withGracefulShutdownHandler {
-            await service.run()
-        } onGracefulShutdown: {
+        // Cancelled, because another part has failed, the writers would wait for a batch that nobody brings any more.
+        await withTaskCancellationHandler {
+            await withGracefulShutdownHandler {
+                await service.run()
+            } onGracefulShutdown: {
+                queue.finish()
+            }
+        } onCancel: {
             queue.finish()
         }
         for store in stores { await store.close() }

@@ -1,0 +1,76 @@
+import Foundation
+import Testing
+
+/// The program itself, `upstream-worker run`, as a process.
+final class ChildWorker: @unchecked Sendable {
+    // Foundation's Process may be asked from any thread; it is started once, here.
+    private let process = Process()
+    private let log: URL
+
+    /// Starts it; its configuration and its stderr are files of the folder.
+    init(yaml: String, in folder: TemporaryFolder) throws {
+        let tag = UInt32.random(in: 0...UInt32.max)
+        let configuration = try folder.write(yaml.utf8, as: "worker-\(tag).yaml")
+        log = URL(filePath: try folder.write([], as: "worker-\(tag).log"))
+        process.executableURL = try ChildWorker.program()
+        process.arguments = ["run", "--config", configuration]
+        process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"]
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = FileHandle.nullDevice
+        process.standardError = try FileHandle(forWritingTo: log)
+        try process.run()
+    }
+
+    deinit { if process.isRunning { Glibc.kill(process.processIdentifier, SIGKILL) } }
+
+    /// The built program, beside the tests.
+    static func program() throws -> URL {
+        let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let folders = [own, CommandLine.arguments.first ?? own].map { URL(filePath: $0).deletingLastPathComponent() }
+        let candidates = (folders + [URL(filePath: ".build/debug")]).map { $0.appending(path: "upstream-worker") }
+        return try #require(
+            candidates.first { FileManager.default.isExecutableFile(atPath: $0.path) },
+            "upstream-worker is not built: swift build --product upstream-worker"
+        )
+    }
+
+    var processID: Int32 { process.processIdentifier }
+
+    /// Its stderr so far.
+    func logText() throws -> String { try String(contentsOf: log, encoding: .utf8) }
+
+    func send(_ signal: Int32) { Glibc.kill(process.processIdentifier, signal) }
+
+    /// Waits for an event in its log.
+    func waitForEvent(_ event: String, count: Int = 1) async throws {
+        try await waitUntil("the worker logs \(event)") {
+            let isRunning = process.isRunning
+            let found = try events(event).count
+            guard isRunning || found >= count else {
+                throw WaitedTooLong(description: "the worker has ended: \(try logText())")
+            }
+            return found >= count
+        }
+    }
+
+    /// The log's lines with this event.
+    func events(_ event: String) throws -> [[String: Any]] {
+        try logText().split(separator: "\n").compactMap { line in
+            let object = try? JSONSerialization.jsonObject(with: Data(line.utf8))
+            return (object as? [String: Any]).flatMap { $0["event"] as? String == event ? $0 : nil }
+        }
+    }
+
+    /// What its `/metrics` shows.
+    func scrape() async throws -> Exposition {
+        try await waitForEvent("admin.listening")
+        let port = try #require(try events("admin.listening").first?["port"] as? Int)
+        return try await Exposition.fetch(port: port)
+    }
+
+    /// Waits for its end and gives the exit code, or the signal's number below 0 where a signal ended it.
+    func exitCode() async throws -> Int32 {
+        try await waitUntil("the worker ends") { !process.isRunning }
+        return process.terminationReason == .exit ? process.terminationStatus : -process.terminationStatus
+    }
+}

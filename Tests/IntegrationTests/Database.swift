@@ -1,0 +1,101 @@
+import Foundation
+import MessageStore
+import Postgres
+
+/// The suite's PostgreSQL, and a database in it that has our schema.
+private actor SharedCluster {
+    static let shared = SharedCluster()
+    private var running: Result<LocalCluster, any Error>?
+
+    func cluster() async throws -> LocalCluster {
+        if let running { return try running.get() }
+        var options = LocalCluster.Options()
+        options.fsync = false
+        options.isTemporary = true
+        let made = Result {
+            try LocalCluster.start(in: URL(filePath: "/tmp/upstream-it-pg-\(getpid())"), options) as LocalCluster
+        }
+        running = made
+        return try made.get()
+    }
+}
+
+/// One test's database, and a session to look into it.
+struct Database: Sendable {
+    let cluster: LocalCluster
+    let name: String
+    /// How to connect over the unix socket.
+    let url: String
+    private let client: PostgresClient
+
+    /// Makes one, on the suite's cluster unless another is named.
+    init(on own: LocalCluster? = nil, migrated: Bool = true) async throws {
+        cluster = if let own { own } else { try await SharedCluster.shared.cluster() }
+        let database = "t\(UInt64.random(in: 0...UInt64.max))"
+        name = database
+        let root = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
+        try await root.run { connection throws(PostgresError) in try connection.script("CREATE DATABASE \(database)") }
+        await root.run { connection in connection.close() }
+        url = cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(database)?")
+        var settings = try PostgresSettings(url: url)
+        settings.applicationName = "test"
+        client = PostgresClient(settings)
+        if migrated { try await client.withConnection { _ = try await Migrator().up($0) } }
+    }
+
+    /// How to connect through a proxy on loopback.
+    func url(through proxy: TCPProxy) -> String {
+        "postgresql://upstream@127.0.0.1:\(proxy.port)/\(name)?sslmode=disable&gssencmode=disable"
+    }
+
+    var socketPath: String { cluster.socketFolder.appending(path: ".s.PGSQL.5432").path }
+
+    var serverLog: URL { cluster.logFile }
+
+    func script(_ sql: String) async throws {
+        try await client.run { connection throws(PostgresError) in try connection.script(sql) }
+    }
+
+    func integer(_ sql: String) async throws -> Int {
+        try await client.run { connection throws(PostgresError) in
+            Int(try connection.query("SELECT (\(sql))::bigint").integer(0, 0) ?? -1)
+        }
+    }
+
+    func count(_ table: String) async throws -> Int { try await integer("SELECT count(*) FROM upstream.\(table)") }
+
+    /// A column of texts.
+    func texts(_ sql: String) async throws -> [String] {
+        try await client.run { connection throws(PostgresError) in
+            let result = try connection.query(sql)
+            return (0..<result.count).map { result.text($0, 0) ?? "NULL" }
+        }
+    }
+
+    /// Holds the ledger, so that nothing can be committed, until `body` has ended.
+    func withLockedLedger<T>(_ body: () async throws -> T) async throws -> T {
+        let session = try await PostgresConnection.open(PostgresSettings(url: url))
+        func run(_ sql: String) async throws {
+            try await session.run { connection throws(PostgresError) in try connection.script(sql) }
+        }
+        try await run("BEGIN; LOCK TABLE upstream.message_ids")
+        do {
+            let value = try await body()
+            try await run("ROLLBACK")
+            await session.run { connection in connection.close() }
+            return value
+        } catch {
+            await session.run { connection in connection.close() }
+            throw error
+        }
+    }
+
+    /// Waits until no worker has a session any more, so that nothing is committed by one that is gone.
+    func waitUntilAbandoned() async throws {
+        try await waitUntil("the worker's sessions end") {
+            try await integer(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'upstream-worker' AND datname = '\(name)'"
+            ) == 0
+        }
+    }
+}

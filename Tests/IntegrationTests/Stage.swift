@@ -1,0 +1,233 @@
+import CCSEmulator
+import Foundation
+import FoundationNetworking
+import Logging
+import NIOCore
+import TLSWire
+import Telemetry
+import Worker
+
+/// What a worker is told, beyond where its peers are.
+struct WorkerOptions: Sendable {
+    var connections = 2
+    var window = 100
+    var mode = "direct"
+    /// Another way to the database than the stage's own.
+    var database: String?
+    /// Another place to connect to than the emulator.
+    var port: Int?
+    /// Another authority to trust.
+    var authorityPEM: [UInt8]?
+    var secret = Stage.secret
+    var grace = "25s"
+}
+
+/// An emulator and a database, for workers to stand between.
+final class Stage: Sendable {
+    static let sender = "1234567890"
+    static let secret = "FAKE-SECRET-never-in-a-log"
+    static let address = StanzaAddress(from: "devices@gcm.googleapis.com", to: "\(sender)@gcm.googleapis.com")
+
+    let folder: TemporaryFolder
+    let database: Database
+    let emulator: Emulator
+    let load: LoadProfile
+
+    private init(folder: TemporaryFolder, database: Database, emulator: Emulator, load: LoadProfile) {
+        self.folder = folder
+        self.database = database
+        self.emulator = emulator
+        self.load = load
+    }
+
+    /// Runs a test on a stage of its own.
+    static func run(
+        on database: Database? = nil,
+        _ configure: (inout EmulatorConfiguration) throws -> Void = { _ in },
+        _ body: (Stage) async throws -> Void
+    ) async throws {
+        let folder = try TemporaryFolder()
+        var configuration = EmulatorConfiguration()
+        configuration.credentials = .secrets([sender: secret])
+        configuration.transcript = folder.url.appending(path: "transcript.jsonl").path
+        try configure(&configuration)
+        let own = if let database { database } else { try await Database() }
+        let stage = Stage(
+            folder: folder,
+            database: own,
+            emulator: try await Emulator.start(configuration),
+            load: configuration.load
+        )
+        do {
+            try await body(stage)
+        } catch {
+            let tally = await stage.emulator.stop()
+            FileHandle.standardError.write(Data("the emulator's account:\n\(tally.summary)\n".utf8))
+            throw error
+        }
+        await stage.emulator.stop()
+    }
+
+    /// Waits for something that the emulator sees.
+    func wait(for what: String, until condition: @escaping @Sendable (EmulatorSnapshot) -> Bool) async throws {
+        try await emulator.wait(for: what, limit: .seconds(60), until: condition)
+    }
+
+    /// Waits until every message was sent and every copy acked.
+    func waitUntilComplete() async throws {
+        try await emulator.waitUntilComplete(limit: .seconds(60))
+    }
+
+    /// Makes the load's messages, as the emulator does.
+    var generator: LoadGenerator { LoadGenerator(profile: load, address: Stage.address) }
+
+    /// What the emulator wrote down so far: one JSON object a line.
+    func transcript() throws -> String {
+        try String(contentsOf: folder.url.appending(path: "transcript.jsonl"), encoding: .utf8)
+    }
+
+    /// A configuration as people write it.
+    func yaml(_ options: WorkerOptions) throws -> String {
+        let secret = try folder.write(options.secret.utf8, as: "server-key")
+        let tag = UInt32.random(in: 0...UInt32.max)
+        let authority = try folder.write(options.authorityPEM ?? emulator.authorityPEM ?? [], as: "ca-\(tag).pem")
+        let trust = options.authorityPEM == nil && emulator.authorityPEM == nil ? "" : ", ca_file: \(authority)"
+        return """
+            database:
+              url: "\(options.database ?? database.url)"
+            senders:
+              - sender_id: "\(Stage.sender)"
+                host: 127.0.0.1
+                port: \(options.port ?? emulator.port)
+                domain: gcm.googleapis.com
+                connections: \(options.connections)
+                window: \(options.window)
+                secret_file: \(secret)
+                tls: {mode: \(options.mode)\(trust)}
+            shutdown: {grace: \(options.grace)}
+            admin: {listen: "127.0.0.1:0"}
+            log: {level: debug, format: json}
+
+            """
+    }
+
+    /// Runs a worker inside this process for as long as `body` takes, and ends it in order.
+    func withWorker(
+        _ options: WorkerOptions = WorkerOptions(),
+        _ body: (LocalWorker) async throws -> Void
+    ) async throws {
+        let worker = try LocalWorker(yaml: try yaml(options))
+        do {
+            try await body(worker)
+        } catch {
+            await worker.abandon()
+            let lines = worker.logs.lines.suffix(15).joined()
+            FileHandle.standardError.write(Data("the worker's last words:\n\(lines)".utf8))
+            throw error
+        }
+        try await worker.stop()
+    }
+}
+
+/// A worker inside this process.
+final class LocalWorker: Sendable {
+    let runtime: WorkerRuntime
+    let logs = MemoryLogOutput()
+    private let task: Task<Void, any Error>
+    private let listening: ListeningPort
+
+    /// Starts one.
+    init(yaml: String) throws {
+        let configuration = try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "test.yaml").configuration
+        let logs = logs
+        let logger = Logger(label: "upstream-worker") {
+            LineLogHandler(label: $0, level: .debug, format: .json, output: logs)
+        }
+        let listening = ListeningPort()
+        let runtime = try WorkerRuntime(
+            configuration: configuration,
+            version: "test",
+            logger: logger,
+            onListening: { listening.port.set($0) }
+        )
+        self.runtime = runtime
+        self.listening = listening
+        task = Task { try await runtime.run() }
+    }
+
+    private final class ListeningPort: Sendable {
+        let port = Gauge()
+    }
+
+    var metrics: Metrics { runtime.metrics }
+
+    func settled(_ outcome: MessageOutcome) -> Int { Int(metrics.messages.snapshot().settled(outcome)) }
+
+    var inFlight: Int { metrics.messages.snapshot().inFlight }
+
+    /// What `/metrics` shows over HTTP.
+    func scrape() async throws -> Exposition {
+        try await waitUntil("the admin endpoints listen") { listening.port.value != 0 }
+        return try await Exposition.fetch(port: listening.port.value)
+    }
+
+    /// Ends it in order; it must not take for ever.
+    func stop() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                await self.runtime.shutDown()
+                try await self.task.value
+            }
+            group.addTask {
+                try await Task.sleep(for: .seconds(60))
+                self.task.cancel()
+                throw WaitedTooLong(description: "the worker does not end")
+            }
+            try await group.next()
+            group.cancelAll()
+        }
+    }
+
+    /// Ends it after a failure.
+    func abandon() async {
+        task.cancel()
+        _ = await task.result
+    }
+}
+
+/// The samples of one scrape.
+struct Exposition: Sendable {
+    /// By name and labels, as they stand there.
+    var samples: [String: Double] = [:]
+    /// The text itself.
+    var text = ""
+
+    static func fetch(port: Int) async throws -> Exposition {
+        guard let url = URL(string: "http://127.0.0.1:\(port)/metrics") else { return Exposition() }
+        let (data, _) = try await URLSession.shared.data(from: url)
+        var exposition = Exposition(text: String(decoding: data, as: UTF8.self))
+        for line in exposition.text.split(separator: "\n") where !line.hasPrefix("#") {
+            guard let space = line.lastIndex(of: " ") else { continue }
+            exposition.samples[String(line[..<space])] = Double(line[line.index(after: space)...])
+        }
+        return exposition
+    }
+
+    /// The sum over all label sets that hold every one of the given texts.
+    func sum(_ name: String, _ labels: String...) -> Double {
+        samples.reduce(0) { sum, sample in
+            let isWanted = sample.key == name || sample.key.hasPrefix(name + "{")
+            return isWanted && labels.allSatisfy(sample.key.contains) ? sum + sample.value : sum
+        }
+    }
+
+    /// Copies received, of the kinds that G8 speaks of.
+    var received: Double {
+        ["upstream", "receipt", "malformed"].reduce(0) {
+            $0 + sum("upstream_stanzas_received_total", "kind=\"\($1)\"")
+        }
+    }
+
+    /// What became of them, with those under way.
+    var accountedFor: Double { sum("upstream_messages_total") + sum("upstream_messages_in_flight") }
+}

@@ -1,0 +1,184 @@
+import Logging
+import Synchronization
+import Telemetry
+import Testing
+import UpstreamKit
+
+@testable import Pipeline
+
+/// A database that does what a test tells it to, and remembers what it was asked.
+private final class ScriptedWriter: MessageWriter {
+    private struct State {
+        var tries: [[UInt8]] = []
+        var committed: [(tag: UInt8, quarantine: QuarantineReason?)] = []
+        var outages: Int
+    }
+
+    private let state: Mutex<State>
+    private let refused: Set<UInt8>
+    /// Called at the beginning of each try, before anything is committed.
+    private let onTry: @Sendable () async -> Void
+
+    init(outages: Int = 0, refused: Set<UInt8> = [], onTry: @escaping @Sendable () async -> Void = {}) {
+        state = Mutex(State(outages: outages))
+        self.refused = refused
+        self.onTry = onTry
+    }
+
+    func commit(
+        _ batch: [IncomingMessage],
+        leasing offer: LeaseOffer
+    ) async throws(StoreError) -> [StoreOutcome] {
+        await onTry()
+        let error = state.withLock { state -> StoreError? in
+            state.tries.append(batch.map { $0.bytes[0] })
+            if state.outages > 0 {
+                state.outages -= 1
+                return StoreError(kind: .unavailable, sqlState: "57P03", message: "starting up")
+            }
+            if batch.contains(where: { refused.contains($0.bytes[0]) && $0.quarantine == nil }) {
+                return StoreError(kind: .refused, sqlState: "22021", message: "refused")
+            }
+            state.committed += batch.map { ($0.bytes[0], $0.quarantine) }
+            return nil
+        }
+        if let error { throw error }
+        return batch.map { $0.quarantine == nil ? .stored : .quarantined }
+    }
+
+    var tries: [[UInt8]] { state.withLock { $0.tries } }
+    var committed: [UInt8] { state.withLock { $0.committed.map(\.tag) } }
+    var quarantined: [UInt8] {
+        state.withLock { $0.committed.filter { $0.quarantine == .databaseRefused }.map(\.tag) }
+    }
+}
+
+/// Looks at the books whenever it is told of settled copies.
+private final class AuditingSink: AckSink {
+    private let metrics: Metrics
+    private let settledTags = Mutex<[UInt8]>([])
+    private let worst = Mutex(Int.max)
+
+    init(_ metrics: Metrics) { self.metrics = metrics }
+
+    func settled(_ messages: [IncomingMessage]) {
+        let books = metrics.messages.snapshot()
+        let booked = MessageOutcome.allCases.reduce(0) { $0 + Int(books.settled($1)) }
+        settledTags.withLock { tags in
+            tags += messages.map { $0.bytes[0] }
+            worst.withLock { $0 = min($0, booked - tags.count) }
+        }
+    }
+
+    var tags: [UInt8] { settledTags.withLock { $0 } }
+    /// The least by which the books were ahead of the acks; below zero, an ack went out before its copy was booked.
+    var lead: Int { worst.withLock { $0 } }
+}
+
+@Suite("From the queue to the database and back to the connection", .timeLimit(.minutes(1)))
+struct IngestServiceTests {
+    private let queue = IngestQueue()
+    private let metrics = Metrics(senders: [], categories: [], handlers: [], version: "test")
+
+    private func submit(_ tags: ClosedRange<UInt8>, _ sink: any AckSink) {
+        metrics.messages.received(upstream: tags.count)
+        queue.submit(messages(tags), from: sink)
+    }
+
+    private func service(_ writers: [any MessageWriter], limit: Int = 500) -> IngestService {
+        IngestService(
+            queue: queue,
+            writers: writers,
+            batchLimit: limit,
+            metrics: metrics,
+            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+        )
+    }
+
+    @Test("A copy is settled after its transaction has committed, and not a moment earlier")
+    func settledAfterTheCommit() async {
+        let sink = RecordingSink()
+        let early = Mutex(0)
+        let writer = ScriptedWriter(outages: 2) { early.withLock { $0 += sink.calls.count } }
+        submit(1...3, sink)
+        queue.finish()
+        await service([writer]).run()
+        #expect(early.withLock { $0 } == 0)
+        #expect(writer.tries == [[1, 2, 3], [1, 2, 3], [1, 2, 3]])
+        #expect(sink.calls == [[1, 2, 3]])
+    }
+
+    @Test("The books show an outcome before its ack can go out, and nothing is in flight at the end")
+    func bookedBeforeSettled() async {
+        let sink = AuditingSink(metrics)
+        for start in stride(from: UInt8(1), to: 200, by: 10) { submit(start...start + 9, sink) }
+        queue.finish()
+        await service([ScriptedWriter(), ScriptedWriter()], limit: 7).run()
+        #expect(sink.tags.count == 200)
+        #expect(sink.lead >= 0)
+        #expect(metrics.messages.snapshot().inFlight == 0)
+        #expect(metrics.messages.snapshot().settled(.stored) == 200)
+    }
+
+    @Test("Refused rows go to quarantine, their neighbours are stored, and every copy is settled exactly once")
+    func refusedRows() async {
+        let one = RecordingSink()
+        let two = RecordingSink()
+        submit(1...5, one)
+        submit(6...9, two)
+        submit(10...12, one)
+        queue.finish()
+        let writer = ScriptedWriter(refused: [1, 6, 7, 12])
+        await service([writer]).run()
+        #expect(writer.committed.sorted() == Array(1...12))
+        #expect(writer.quarantined.sorted() == [1, 6, 7, 12])
+        #expect(one.calls.joined().sorted() == [1, 2, 3, 4, 5, 10, 11, 12])
+        #expect(two.calls.joined().sorted() == [6, 7, 8, 9])
+        #expect(metrics.messages.snapshot().settled(.stored) == 8)
+        #expect(metrics.messages.snapshot().settled(.quarantined) == 4)
+        #expect(metrics.messages.snapshot().inFlight == 0)
+    }
+
+    @Test("An outage blames no row and counts as what it is")
+    func outage() async {
+        let sink = RecordingSink()
+        submit(1...4, sink)
+        queue.finish()
+        let writer = ScriptedWriter(outages: 3, refused: [2])
+        await service([writer]).run()
+        #expect(writer.quarantined == [2])
+        #expect(writer.tries.prefix(4).allSatisfy { $0 == [1, 2, 3, 4] })
+        #expect(sink.calls.joined().sorted() == [1, 2, 3, 4])
+        let errors = DatabaseErrorClass.allCases.reduce(0) { $0 + metrics.databaseErrors[$1].value }
+        #expect(errors == UInt64(writer.tries.count) - UInt64(sink.calls.count))
+    }
+
+    @Test("Finishing loses nothing that was submitted before it")
+    func finishDrains() async {
+        let sinks = (0..<4).map { _ in RecordingSink() }
+        let writers = (0..<3).map { _ in ScriptedWriter { await Task.yield() } }
+        let running = Task { [service = service(writers, limit: 3)] in await service.run() }
+        for sink in sinks {
+            for _ in 0..<50 { submit(1...5, sink) }
+        }
+        queue.finish()
+        await running.value
+        #expect(sinks.allSatisfy { $0.calls.joined().count == 250 })
+        #expect(writers.reduce(0) { $0 + $1.committed.count } == 1_000)
+        #expect(metrics.messages.snapshot().inFlight == 0)
+    }
+
+    @Test("Cancelled while the database is down, the service ends and settles nothing")
+    func cancelledInAnOutage() async {
+        let sink = RecordingSink()
+        submit(1...2, sink)
+        let (tried, continuation) = AsyncStream.makeStream(of: Void.self)
+        let writer = ScriptedWriter(outages: .max) { continuation.yield() }
+        let running = Task { [service = service([writer])] in await service.run() }
+        for await _ in tried { break }
+        running.cancel()
+        await running.value
+        #expect(sink.calls.isEmpty)
+        #expect(metrics.messages.snapshot().inFlight == 2)
+    }
+}

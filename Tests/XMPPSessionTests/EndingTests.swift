@@ -1,0 +1,188 @@
+import NIOCore
+import NIOEmbedded
+import Pipeline
+import Telemetry
+import Testing
+import UpstreamKit
+import XMLWire
+import XMPP
+
+@testable import XMPPSession
+
+@MainActor @Suite("How a bound stream ends")
+struct EndingTests {
+    @Test("In order: reading stops, what was read settles and is acked, the closing tags cross, the channel closes")
+    func orderlyShutdown() async throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        let messages = try await bench.deliver("1", "2")
+        bench.handler.shutDown()
+        #expect(!bench.isReading)
+        #expect(try bench.writes() == [])
+        // What still arrives is not taken: the peer sends it again to the next connection.
+        try bench.read(Bench.message("3"))
+        #expect(bench.inFlight == 2)
+        bench.handler.settled([messages[0]])
+        #expect(try bench.written().contains(#""message_id":"1""#))
+        #expect(bench.end == nil)
+        bench.handler.settled([messages[1]])
+        let last = try bench.written()
+        #expect(last.contains(#""message_id":"2""#))
+        #expect(last.hasSuffix(Bench.closingTag))
+        // The peer's closing tag is to be read.
+        #expect(bench.isReading)
+        #expect(bench.channel.isActive)
+        bench.handler.shutDown()
+        #expect(try bench.writes() == [])
+        try bench.read(Bench.closingTag)
+        #expect(!bench.channel.isActive)
+        #expect(bench.end?.reason == .streamClosed)
+        #expect(bench.acksSent == 2)
+    }
+
+    @Test("With nothing under way the goodbye goes out at once; a peer that stays silent is waited for two seconds")
+    func silentPeer() throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        bench.handler.shutDown()
+        #expect(try bench.written() == Bench.closingTag)
+        bench.channel.embeddedEventLoop.advanceTime(by: .milliseconds(1_999))
+        #expect(bench.channel.isActive)
+        bench.channel.embeddedEventLoop.advanceTime(by: .milliseconds(1))
+        #expect(!bench.channel.isActive)
+        #expect(bench.end?.reason == .streamClosed)
+        #expect(try bench.writes() == [])
+    }
+
+    @Test("A peer that closes first still gets the acks, then our closing tag")
+    func peerClosesFirst() async throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        try bench.read(Bench.message("1"), Bench.closingTag)
+        let messages = await bench.submitted()
+        #expect(messages.map(Bench.id) == ["1"])
+        #expect(try bench.writes() == [])
+        #expect(bench.channel.isActive)
+        bench.handler.settled(messages)
+        let text = try bench.written()
+        #expect(text.contains(#""message_id":"1""#))
+        #expect(text.hasSuffix(Bench.closingTag))
+        #expect(!bench.channel.isActive)
+        #expect(bench.acksSent == 1)
+        #expect(bench.end?.reason == .streamClosed)
+    }
+
+    @Test("A peer that closes first is not kept waiting for longer than two seconds; later acks count as gone")
+    func peerClosesFirstAndNothingSettles() async throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        try bench.read(Bench.message("1"), Bench.closingTag)
+        let messages = await bench.submitted()
+        bench.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
+        #expect(try bench.written() == Bench.closingTag)
+        #expect(!bench.channel.isActive)
+        bench.handler.settled(messages)
+        #expect(bench.acksGone == 1)
+    }
+
+    @Test("A stream error is answered with the closing tag and reported with its condition")
+    func streamError() async throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        try bench.read(
+            Bench.message("1"),
+            "<stream:error><conflict xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>",
+            Bench.closingTag
+        )
+        #expect(try bench.written() == Bench.closingTag)
+        #expect(!bench.channel.isActive)
+        #expect(bench.end?.reason == .streamError)
+        guard case .session(_, .conflict)? = bench.end?.ending else {
+            Issue.record("\(String(describing: bench.end?.ending))")
+            return
+        }
+        // What came before it is kept all the same.
+        #expect(await bench.submitted().map(Bench.id) == ["1"])
+    }
+
+    @Test(
+        "Bad XML gets a stream error for an answer and counts as a failure however long the session was",
+        arguments: ["<!-- x -->", "<!DOCTYPE a>", "<?pi x?>", "<message></presence>", "&undefined;"]
+    )
+    func violation(_ bad: String) async throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        try bench.read(Bench.message("1"), bad, Bench.message("2"))
+        let farewell = try bench.written()
+        #expect(farewell.hasPrefix("<stream:error><"))
+        #expect(farewell.hasSuffix("</stream:error>" + Bench.closingTag))
+        #expect(!bench.channel.isActive)
+        #expect(bench.end?.reason == .policyViolation)
+        guard case .session(_, .policyViolation)? = bench.end?.ending else {
+            Issue.record("\(String(describing: bench.end?.ending))")
+            return
+        }
+        #expect(await bench.submitted().map(Bench.id) == ["1"])
+    }
+
+    @Test("A stanza beyond the limits ends the stream the same way")
+    func tooLarge() throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        let size = bench.handler.settings.limits.stanzaBytes
+        try bench.read(Bench.message("1", data: "\"" + String(repeating: "x", count: size) + "\""))
+        #expect(try bench.written().contains("policy-violation"))
+        #expect(bench.end?.reason == .policyViolation)
+    }
+
+    @Test("A silent peer is pinged, and given up when it does not answer")
+    func pingTimeout() throws {
+        var settings = try Bench.settings()
+        // The least there is; the session looks at the real clock.
+        settings.keepaliveInterval = .milliseconds(1)
+        settings.keepaliveTimeout = .milliseconds(1)
+        let bench = try Bench.bound(settings)
+        defer { bench.finish() }
+        var sent = ""
+        let deadline = ContinuousClock.now + .seconds(20)
+        while bench.end == nil {
+            guard ContinuousClock.now < deadline else { throw Deadline() }
+            bench.channel.embeddedEventLoop.advanceTime(by: .milliseconds(1))
+            sent += try bench.written()
+        }
+        #expect(sent.occurrences(of: "urn:xmpp:ping") == 1)
+        #expect(bench.end?.reason == .pingTimeout)
+        #expect(!bench.channel.isActive)
+    }
+
+    @Test("The transport's end without a word is a lost connection, reported once")
+    func transportLost() throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        bench.channel.close(promise: nil)
+        #expect(bench.end?.reason == .connectionLost)
+        guard case .ended(let end)? = bench.turn else {
+            Issue.record("the slot was not told")
+            return
+        }
+        #expect(end.reason == .connectionLost)
+    }
+
+    @Test("After its end the handler holds neither the connection nor a timer that holds itself")
+    func nothingIsHeld() throws {
+        weak var sink: IdleSink?
+        weak var handler: SessionHandler?
+        do {
+            let held = IdleSink()
+            sink = held
+            let bench = try Bench(sink: held)
+            handler = bench.handler
+            try bench.connect()
+            try bench.establishTLS()
+            try bench.signIn()
+            bench.finish()
+        }
+        #expect(sink == nil)
+        #expect(handler == nil)
+    }
+}
