@@ -22,7 +22,7 @@ run: packages release
 	.build/release/upstream-worker dev
 
 test: packages test-tools build
-	$(SWIFT) test --skip-build --no-parallel
+	scripts/run-tests
 
 packages:
 	@scripts/install-packages
