@@ -99,7 +99,7 @@ extension DeadCommand {
         func run() async throws {
             guard limit > 0 else { throw CommandFailure(.usage, "--limit must be above zero") }
             let filter = try filter.make()
-            let rows = try await HandlersCommand.withConnection(options) {
+            let rows = try await options.withConnection {
                 try await DeadLetters($0).list(filter, limit: limit)
             }.map(Row.init)
             if json { return try HandlersCommand.printJSON(rows) }
@@ -130,7 +130,7 @@ extension DeadCommand {
             var filter = DeadLetterFilter()
             filter.messageKey = key
             let chosen = filter
-            let rows = try await HandlersCommand.withConnection(options) {
+            let rows = try await options.withConnection {
                 try await DeadLetters($0).list(chosen, limit: 1_000)
             }.map(Row.init)
             guard !rows.isEmpty else { throw CommandFailure(.negative, "this message has no dead letter") }
@@ -166,7 +166,7 @@ extension DeadCommand {
 
         func run() async throws {
             let filter = try filter.make()
-            let rows = try await HandlersCommand.withConnection(options) {
+            let rows = try await options.withConnection {
                 try await DeadLetters($0).groups(filter)
             }.map {
                 GroupRow(
@@ -239,7 +239,7 @@ extension DeadCommand {
         var filter = try arguments.make()
         filter.until = filter.until ?? Int64(Date().timeIntervalSince1970 * 1e6)
         let chosen = filter
-        try await HandlersCommand.withConnection(options) { connection in
+        try await options.withConnection { connection in
             let letters = DeadLetters(connection)
             let total = try await letters.count(chosen)
             let isShown = isatty(STDERR_FILENO) == 1 && total > 1_000

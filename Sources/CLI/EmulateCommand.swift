@@ -96,26 +96,11 @@ struct EmulateCommand: AsyncParsableCommand {
         if !tally.isClean { throw CommandFailure(.negative) }
     }
 
-    /// Returns with SIGINT or SIGTERM, or when it is cancelled.
-    private static func waitForSignal() async {
-        let (signals, continuation) = AsyncStream.makeStream(of: Void.self)
-        let sources = [SIGINT, SIGTERM].map { number in
-            // The source sees the signal only where the process does not die of it.
-            signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-            source.setEventHandler { continuation.yield() }
-            source.resume()
-            return source
-        }
-        for await _ in signals { break }
-        for source in sources { source.cancel() }
-    }
-
     /// Ends with a signal, or when every message was sent and acked.
     private func runUntilEnd(_ emulator: Emulator) async {
         let isFinite = count != nil
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await Self.waitForSignal() }
+            group.addTask { await TerminationSignal.wait() }
             if isFinite {
                 group.addTask {
                     // A wait is bounded; this one is not.

@@ -19,18 +19,6 @@ struct HandlersCommand: AsyncParsableCommand {
         subcommands: [List.self, Pause.self, Resume.self]
     )
 
-    /// Connects and hands the connection to `body`.
-    static func withConnection<T>(
-        _ options: CommonOptions,
-        _ body: (PostgresConnection) async throws -> T
-    ) async throws -> T {
-        let configuration = try options.load(needsSenders: false).configuration
-        let connection = try await PostgresConnection.open(PostgresSettings(url: configuration.database.url))
-        let result = try await body(connection)
-        await connection.close()
-        return result
-    }
-
     /// Prints values as one JSON array.
     static func printJSON(_ rows: [some Encodable]) throws {
         let encoder = JSONEncoder()
@@ -66,7 +54,7 @@ extension HandlersCommand {
         }
 
         func run() async throws {
-            let rows = try await HandlersCommand.withConnection(options) { try await HandlerStates($0).list() }
+            let rows = try await options.withConnection { try await HandlerStates($0).list() }
                 .map { handler in
                     Row(
                         handler: handler.name,
@@ -111,7 +99,7 @@ extension HandlersCommand {
 
         func run() async throws {
             let until = length.map { Int64(Date().timeIntervalSince1970 * 1e6) + $0.microseconds }
-            let isKnown = try await HandlersCommand.withConnection(options) {
+            let isKnown = try await options.withConnection {
                 try await HandlerStates($0).pause(handler, until: until, reason: reason)
             }
             guard isKnown else { throw CommandFailure(.negative, "no handler is registered under this name") }
@@ -128,7 +116,7 @@ extension HandlersCommand {
         var handler: String
 
         func run() async throws {
-            let isKnown = try await HandlersCommand.withConnection(options) {
+            let isKnown = try await options.withConnection {
                 try await HandlerStates($0).resume(handler)
             }
             guard isKnown else { throw CommandFailure(.negative, "no handler is registered under this name") }

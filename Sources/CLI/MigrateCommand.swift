@@ -18,18 +18,6 @@ struct MigrateCommand: AsyncParsableCommand {
             """,
         subcommands: [Up.self, Down.self, Status.self]
     )
-
-    /// Connects and hands the connection to `body`.
-    fileprivate static func withConnection<T>(
-        _ options: CommonOptions,
-        _ body: (PostgresConnection) async throws -> T
-    ) async throws -> T {
-        let configuration = try options.load(needsSenders: false).configuration
-        let connection = try await PostgresConnection.open(PostgresSettings(url: configuration.database.url))
-        let result = try await body(connection)
-        await connection.close()
-        return result
-    }
 }
 
 extension MigrateCommand {
@@ -40,7 +28,7 @@ extension MigrateCommand {
         @OptionGroup var options: CommonOptions
 
         func run() async throws {
-            let done = try await MigrateCommand.withConnection(options) { try await Migrator().up($0) }
+            let done = try await options.withConnection { try await Migrator().up($0) }
             for version in done { Console.message("applied \(version)") }
             if done.isEmpty { Console.message("the schema is current") }
         }
@@ -71,7 +59,7 @@ extension MigrateCommand {
                 }
                 guard answer else { throw CommandFailure(.negative, "nothing was changed") }
             }
-            let done = try await MigrateCommand.withConnection(options) { try await Migrator().down($0, all: all) }
+            let done = try await options.withConnection { try await Migrator().down($0, all: all) }
             for version in done { Console.message("took back \(version)") }
             if done.isEmpty { Console.message("there is nothing to take back") }
         }
@@ -88,7 +76,7 @@ extension MigrateCommand {
         var json = false
 
         func run() async throws {
-            let (rows, state) = try await MigrateCommand.withConnection(options) { connection in
+            let (rows, state) = try await options.withConnection { connection in
                 (try await Migrator().status(connection), try await Migrator().state(connection))
             }
             if json {

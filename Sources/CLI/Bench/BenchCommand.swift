@@ -99,16 +99,7 @@ struct BenchCommand: AsyncParsableCommand {
 
     /// Runs `body`; a signal cancels it, and its result is then nil.
     private static func untilSignal<T: Sendable>(_ body: @escaping @Sendable () async throws -> T) async throws -> T? {
-        let (signals, continuation) = AsyncStream.makeStream(of: Void.self)
-        let sources = [SIGINT, SIGTERM].map { number in
-            signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-            source.setEventHandler { continuation.yield() }
-            source.resume()
-            return source
-        }
-        defer { for source in sources { source.cancel() } }
-        return try await withThrowingTaskGroup(of: T?.self) { group in
+        try await withThrowingTaskGroup(of: T?.self) { group in
             group.addTask {
                 do {
                     return try await body()
@@ -117,7 +108,7 @@ struct BenchCommand: AsyncParsableCommand {
                 }
             }
             group.addTask {
-                for await _ in signals { break }
+                await TerminationSignal.wait()
                 return nil
             }
             let first = try await group.next() ?? nil
