@@ -67,6 +67,16 @@ let package = Package(
         module("Postgres", ["CLibPQ"]),
         module("MessageStore", ["UpstreamKit", "Postgres", "Pipeline", "Digests"]),
 
+        // Looking at what is stored, and sending it again.
+        module("Querying", ["UpstreamKit", "Postgres", "MessageStore", "Digests"]),
+        module(
+            "Replaying",
+            [
+                "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession", "Postgres",
+                "MessageStore", "Querying", "Pipeline", nio, nioPosix, logging,
+            ]
+        ),
+
         // The core: batches, dispatch, and the ports the other two sides meet at.
         module("Pipeline", ["UpstreamKit", "Telemetry", logging]),
         module(
@@ -84,7 +94,7 @@ let package = Package(
             "Worker",
             [
                 "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession", "Postgres",
-                "MessageStore", "Pipeline", "Handlers", nio, nioPosix, logging, lifecycle,
+                "MessageStore", "Querying", "Replaying", "Pipeline", "Handlers", nio, nioPosix, logging, lifecycle,
                 .product(name: "Yams", package: "Yams"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
@@ -94,8 +104,8 @@ let package = Package(
         .executableTarget(
             name: "CLI",
             dependencies: [
-                "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", "Pipeline", "XMLWire", "XMPP",
-                "UpstreamKit", nio, logging,
+                "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", "Querying", "Replaying", "Pipeline",
+                "XMLWire", "XMPP", "UpstreamKit", nio, logging,
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
@@ -128,6 +138,14 @@ let package = Package(
             "MessageStoreTests",
             ["MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests", "Telemetry", logging]
         ),
+        suite("QueryingTests", ["Querying", "Postgres", "MessageStore", "UpstreamKit", "Digests"]),
+        suite(
+            "ReplayingTests",
+            [
+                "Replaying", "Querying", "Postgres", "MessageStore", "UpstreamKit", "Pipeline", "XMPP", "XMLWire",
+                "TLSWire", "Telemetry", nio, nioPosix, logging,
+            ]
+        ),
         suite("PipelineTests", ["Pipeline", "Telemetry", "UpstreamKit", logging]),
         suite("HandlersTests", ["Handlers", "UpstreamKit", "Digests", nio, nioPosix, logging]),
         suite("WorkerTests", ["Worker", "Telemetry", "Postgres", logging, nio, nioPosix, lifecycle]),
@@ -135,7 +153,8 @@ let package = Package(
         suite(
             "IntegrationTests",
             [
-                "Worker", "CCSEmulator", "Postgres", "MessageStore", "Pipeline", "XMPPSession", "XMPP", "TLSWire",
+                "Worker", "CCSEmulator", "Postgres", "MessageStore", "Querying", "Replaying", "Pipeline", "XMPPSession",
+                "XMPP", "TLSWire",
                 "Telemetry", "UpstreamKit", nio, nioPosix, logging,
             ]
         ),
