@@ -1,6 +1,7 @@
 # make run      builds and starts everything on this machine: database, emulator, worker
 # make test     builds and runs every test
 # make lint     checks the format; make format mends it
+# make examples builds the example of a worker with handlers of its own (Examples/swift)
 # make release  the optimised binary
 # make fuzz     fuzzes the parsers, FUZZ_SECONDS each
 # make sanitize unit tests under the thread sanitizer, then under the address sanitizer
@@ -8,12 +9,12 @@
 # All that build install missing Debian packages first (as root, or by sudo without a password).
 
 SWIFT ?= swift
-SOURCES := Sources Tests Package.swift
+SOURCES := Sources Tests Package.swift Examples/swift/Sources Examples/swift/Package.swift
 BUILD_FLAGS := --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test packages test-tools build release lint format fuzz sanitize clean
+.PHONY: help run test packages test-tools build examples release lint format fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -21,7 +22,7 @@ help:
 run: packages release
 	.build/release/upstream-worker dev
 
-test: packages test-tools build
+test: packages test-tools build examples
 	scripts/run-tests
 
 packages:
@@ -32,6 +33,11 @@ test-tools: packages
 
 build: packages
 	$(SWIFT) build --build-tests $(BUILD_FLAGS)
+
+# In the versions that the root was resolved to, and in a build folder of its own.
+examples: build
+	cp Package.resolved Examples/swift/Package.resolved
+	$(SWIFT) build --package-path Examples/swift --scratch-path .build/example $(BUILD_FLAGS)
 
 release: packages
 	$(SWIFT) build -c release --product upstream-worker

@@ -30,7 +30,8 @@ let package = Package(
     platforms: [.macOS(.v15)],
     products: [
         .library(name: "UpstreamKit", targets: ["UpstreamKit"]),
-        .executable(name: "upstream-worker", targets: ["CLI"]),
+        .library(name: "UpstreamWorker", targets: ["UpstreamWorker"]),
+        .executable(name: "upstream-worker", targets: ["Program"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -101,16 +102,19 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]
         ),
-        .executableTarget(
-            name: "CLI",
-            dependencies: [
+        module(
+            "CLI",
+            [
                 "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", "Querying", "Replaying", "Pipeline",
                 "XMLWire", "XMPP", "UpstreamKit", nio, logging,
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            swiftSettings: strict
+            ]
         ),
+        .executableTarget(name: "Program", dependencies: ["CLI"], swiftSettings: strict),
+
+        // The same commands for a worker with Swift handlers of its own.
+        module("UpstreamWorker", ["CLI", "UpstreamKit"]),
 
         // Run by hand, in a release build.
         .executableTarget(

@@ -2,13 +2,17 @@
 import PackageDescription
 
 let package = Package(
-    name: "orders-handler",
+    name: "orders-worker",
     platforms: [.macOS(.v15)],
-    dependencies: [.package(name: "upstream-worker", path: "../..")],
+    dependencies: [
+        // Elsewhere: .package(url: "https://…/upstream-worker", from: "…").
+        .package(name: "upstream-worker", path: "../..")
+    ],
     targets: [
         .executableTarget(
-            name: "orders",
-            dependencies: [.product(name: "UpstreamKit", package: "upstream-worker")]
+            name: "orders-worker",
+            dependencies: [.product(name: "UpstreamWorker", package: "upstream-worker")],
+            path: "Sources"
         )
     ]
 )

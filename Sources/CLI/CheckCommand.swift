@@ -1,5 +1,6 @@
 import ArgumentParser
 import Logging
+import UpstreamKit
 import Worker
 
 /// Tells whether the configuration is right and, if asked, whether what it names answers.
@@ -21,10 +22,14 @@ struct CheckCommand: AsyncParsableCommand {
     func run() async throws {
         let result = try options.load()
         let configuration = result.configuration
-        try WorkerRuntime.validate(configuration, logger: Logger(label: "check") { _ in SwiftLogNoOpLogHandler() })
-        Console.data(
-            "\(result.path): ok (\(configuration.senders.count) senders, \(configuration.handlers.count) handlers)"
-        )
+        let own = try await OwnHandlers.make()
+        let quiet = Logger(label: "check") { _ in SwiftLogNoOpLogHandler() }
+        try WorkerRuntime.validate(configuration, handlers: own, logger: quiet)
+        for registration in own {
+            if case .handler(let handler) = registration.body { await handler.shutdown() }
+        }
+        let (senders, handlers) = (configuration.senders.count, configuration.handlers.count + own.count)
+        Console.data("\(result.path): ok (\(senders) senders, \(handlers) handlers)")
         guard connect else { return }
         var worst: ExitStatus?
         for sequence in Self.probes(configuration) {

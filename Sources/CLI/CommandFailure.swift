@@ -35,7 +35,7 @@ struct CommandFailure: Error {
 
     /// Ends the process: our errors with their code, the parser's own as usage (64), help and version as success.
     static func exit(_ error: any Error) -> Never {
-        guard let failure = CommandFailure(error) else { UpstreamWorker.exit(withError: error) }
+        guard let failure = CommandFailure(error) else { RootCommand.exit(withError: error) }
         if !failure.message.isEmpty { Console.message(failure.message) }
         Glibc.exit(failure.status.rawValue)
     }

@@ -31,6 +31,7 @@ struct RunCommand: AsyncParsableCommand {
         let logger = ProgramLog.start(configuration)
         let runtime = try WorkerRuntime(
             configuration: configuration,
+            handlers: try await OwnHandlers.make(),
             roles: roles,
             version: Version.current,
             logger: logger

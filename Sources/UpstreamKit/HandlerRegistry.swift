@@ -79,7 +79,7 @@ extension HandlerRegistration {
     /// - Throws: ``RegistrationError`` for the first that is out of range.
     public func validate() throws(RegistrationError) {
         guard Self.isValid(name: name) else {
-            throw RegistrationError(.name, self, "use 1 to 63 of a-z 0-9 _ . - and begin with a letter or digit")
+            throw RegistrationError(.name, self, "the name must be \(Self.nameRule)")
         }
         let names = categories.names
         guard !names.isEmpty, names.allSatisfy({ (1...255).contains($0.utf8.count) }) else {
@@ -95,6 +95,9 @@ extension HandlerRegistration {
             throw RegistrationError(.timeout, self, "timeout must be above zero")
         }
     }
+
+    /// What ``isValid(name:)`` asks for, as the rest of a sentence.
+    package static let nameRule = "1 to 63 of a-z 0-9 _ . - and begin with a letter or digit"
 
     /// Whether a text can be a handler's name: it becomes a metric label and a table key.
     package static func isValid(name: String) -> Bool {

@@ -198,7 +198,7 @@ struct ConfigurationTests {
             "worker.yaml:13:39: handlers.0.sql.function: must be a function's name with its schema, such as app.take_order, not 'f'",
             "worker.yaml:14:5: handlers.1: must have exactly one of sql, webhook, exec, plugin, log; found sql, log",
             "worker.yaml:14:6: handlers.1.name: 'one' is there twice",
-            "worker.yaml:15:6: handlers.2.name: must be 1-63 of a-z, 0-9, '_' and '-', beginning with a letter, not 'Two'",
+            "worker.yaml:15:6: handlers.2.name: must be 1 to 63 of a-z 0-9 _ . - and begin with a letter or digit, not 'Two'",
             "worker.yaml:15:17: handlers.2.categories: must be a list, such as [\"…\"]",
             "worker.yaml:15:5: handlers.2: must have exactly one of sql, webhook, exec, plugin, log; none is there",
             "worker.yaml:16:28: retention.dedupe_window: must be at least 28d: a server may redeliver a message that long",

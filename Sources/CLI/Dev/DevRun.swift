@@ -62,7 +62,12 @@ struct DevRun {
         let output = try FileLogOutput(path: logPath)
         LoggingSystem.bootstrap { LineLogHandler(label: $0, level: .info, format: .json, output: output) }
         logger = Logger(label: "dev")
-        runtime = try WorkerRuntime(configuration: configuration, version: Version.current, logger: logger)
+        runtime = try WorkerRuntime(
+            configuration: configuration,
+            handlers: try await OwnHandlers.make(),
+            version: Version.current,
+            logger: logger
+        )
     }
 
     /// Runs until every message was acked, or a signal comes.

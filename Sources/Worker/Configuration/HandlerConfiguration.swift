@@ -1,3 +1,5 @@
+import UpstreamKit
+
 /// One handler: which categories it takes, how it is run, and how often it is tried.
 package struct HandlerConfiguration: Sendable, Equatable {
     /// What the handler is.
@@ -40,10 +42,11 @@ package struct HandlerConfiguration: Sendable, Equatable {
     package var kind: Kind
 
     init(_ scope: ConfigurationScope) {
-        let name = ConfigurationType.text("name", "1-63 of a-z, 0-9, '_' and '-', beginning with a letter") { text in
-            text.utf8.count <= 63 && text.first.map { ("a"..."z").contains($0) } == true
-                && text.allSatisfy { ("a"..."z").contains($0) || ("0"..."9").contains($0) || $0 == "_" || $0 == "-" }
-        }
+        let name = ConfigurationType.text(
+            "name",
+            HandlerRegistration.nameRule,
+            HandlerRegistration.isValid(name:)
+        )
         let category = ConfigurationType.text("category", "at most 255 bytes") { $0.utf8.count <= 255 }
         self.name = scope.required("name", name, "The handler's name: in the database, in metrics and in logs.")
         let list = scope.list("categories", of: category, "required", "Exact category names, or `\"*\"` for all.")

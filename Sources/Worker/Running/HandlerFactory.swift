@@ -6,11 +6,17 @@ import UpstreamKit
 
 /// Makes the configured handlers.
 enum HandlerFactory {
-    /// The registration of every configured handler.
+    /// The registration of every configured handler, and of those that the program brings.
     ///
+    /// - Parameters:
+    ///   - configurations: The configured ones.
+    ///   - own: The program's own; each is checked, and may have no other's name.
+    ///   - logger: For the handlers that log.
     /// - Throws: ``WorkerError/unusable(_:)`` with every handler that can't be made, and why.
+    /// - Returns: The configured ones first.
     static func registrations(
         _ configurations: [HandlerConfiguration],
+        and own: [HandlerRegistration],
         logger: Logger
     ) throws(WorkerError) -> [HandlerRegistration] {
         var problems: [String] = []
@@ -22,8 +28,12 @@ enum HandlerFactory {
                 return nil
             }
         }
+        var registry = HandlerRegistry()
+        for registration in made + own {
+            do throws(RegistrationError) { try registry.add(registration) } catch { problems.append("\(error)") }
+        }
         guard problems.isEmpty else { throw .unusable(problems) }
-        return made
+        return registry.registrations
     }
 
     private struct Unusable: Error {

@@ -7,6 +7,7 @@ import Postgres
 import ServiceLifecycle
 import TLSWire
 package import Telemetry
+package import UpstreamKit
 import XMLWire
 import XMPPSession
 
@@ -37,6 +38,7 @@ package final class WorkerRuntime: Sendable {
     ///
     /// - Parameters:
     ///   - configuration: A valid configuration.
+    ///   - handlers: Swift handlers, beside the configured ones.
     ///   - roles: What of its work this process does.
     ///   - version: For `upstream_build_info`.
     ///   - logger: The process's logger.
@@ -44,6 +46,7 @@ package final class WorkerRuntime: Sendable {
     /// - Throws: ``WorkerError/unusable(_:)``
     package init(
         configuration: WorkerConfiguration,
+        handlers: [HandlerRegistration] = [],
         roles: Set<WorkerRole> = Set(WorkerRole.allCases),
         version: String,
         logger: Logger,
@@ -53,12 +56,12 @@ package final class WorkerRuntime: Sendable {
         let senders = roles.contains(.receive) ? try Self.senders(configuration) : []
         let registrations =
             roles.contains(.dispatch)
-            ? try HandlerFactory.registrations(configuration.handlers, logger: logger) : []
+            ? try HandlerFactory.registrations(configuration.handlers, and: handlers, logger: logger) : []
         let settings = try Self.database(configuration)
         metrics = Metrics(
             senders: configuration.senders.map(\.senderID),
-            categories: configuration.categories,
-            handlers: configuration.handlers.map(\.name),
+            categories: configuration.categories + handlers.flatMap(\.categories.names).filter { $0 != "*" },
+            handlers: configuration.handlers.map(\.name) + handlers.map(\.name),
             version: version
         )
         let monitor = DatabaseMonitor(settings, logger: logger)
@@ -118,12 +121,16 @@ package final class WorkerRuntime: Sendable {
     /// should, handlers that can't be made.
     ///
     /// - Throws: ``WorkerError/unusable(_:)`` with everything that was found.
-    package static func validate(_ configuration: WorkerConfiguration, logger: Logger) throws(WorkerError) {
+    package static func validate(
+        _ configuration: WorkerConfiguration,
+        handlers: [HandlerRegistration] = [],
+        logger: Logger
+    ) throws(WorkerError) {
         var problems: [String] = []
         do { _ = try senders(configuration) } catch { problems.append(error.description) }
         do { _ = try database(configuration) } catch { problems.append(error.description) }
         do {
-            _ = try HandlerFactory.registrations(configuration.handlers, logger: logger)
+            _ = try HandlerFactory.registrations(configuration.handlers, and: handlers, logger: logger)
         } catch {
             problems.append(error.description)
         }

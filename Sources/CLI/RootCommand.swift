@@ -1,0 +1,23 @@
+import ArgumentParser
+
+/// The program: a list of commands.
+struct RootCommand: AsyncParsableCommand {
+    static var configuration: CommandConfiguration {
+        CommandConfiguration(
+            commandName: WorkerProgram.name,
+            abstract: "Receives upstream messages over XMPP and stores each one in PostgreSQL exactly once.",
+            discussion: """
+                Examples:
+                  upstream-worker dev                                   see it work, with nothing configured
+                  upstream-worker check --config worker.yaml --connect  look for mistakes
+                  upstream-worker migrate up                            make the tables
+                  upstream-worker run --config worker.yaml              receive, store, ack
+                """,
+            version: Version.current,
+            subcommands: [
+                RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self, HandlersCommand.self,
+                DeadCommand.self, EmulateCommand.self, BenchCommand.self,
+            ]
+        )
+    }
+}
