@@ -69,7 +69,7 @@ let package = Package(
         module("MessageStore", ["UpstreamKit", "Postgres", "Pipeline", "Digests"]),
 
         // Looking at what is stored, and sending it again.
-        module("Querying", ["UpstreamKit", "Postgres", "MessageStore", "Digests"]),
+        module("Querying", ["UpstreamKit", "Telemetry", "Postgres", "MessageStore", "Digests"]),
         module(
             "Replaying",
             [
@@ -142,7 +142,10 @@ let package = Package(
             "MessageStoreTests",
             ["MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests", "Telemetry", logging]
         ),
-        suite("QueryingTests", ["Querying", "Postgres", "MessageStore", "UpstreamKit", "Digests"]),
+        suite(
+            "QueryingTests",
+            ["Querying", "Postgres", "MessageStore", "Pipeline", "UpstreamKit", "Telemetry", "Digests"]
+        ),
         suite(
             "ReplayingTests",
             [

@@ -1,0 +1,116 @@
+package import UpstreamKit
+
+/// Which messages a command is about; what is left empty does not narrow.
+///
+/// Its JSON form (`Codable`) is what a replay keeps as its frozen selection.
+package struct MessageFilter: Sendable, Equatable {
+    /// Any of these categories.
+    package var categories: [String] = []
+    /// The sender they were addressed to.
+    package var senderID: String?
+    /// The device that sent them.
+    package var deviceKey: DeviceKey?
+    /// The id that the device gave; compared as bytes.
+    package var messageID: String?
+    /// One message by its key.
+    package var messageKey: MessageKey?
+    /// Received at or after: microseconds since 1970-01-01 UTC.
+    package var since: Int64?
+    /// Received before: microseconds since 1970-01-01 UTC.
+    package var until: Int64?
+    /// Conditions on `data`, all of which hold.
+    package var clauses: [WhereClause] = []
+
+    package init() {}
+
+    /// Whether an index, or the pruning of partitions from below, keeps a query from reading every message.
+    package var isNarrow: Bool {
+        !categories.isEmpty || deviceKey != nil || messageID != nil || messageKey != nil || since != nil
+    }
+
+    /// The filter as a condition on the rows of `upstream.messages` or `upstream.conflicts` that `alias` names.
+    ///
+    /// - Parameters:
+    ///   - values: Takes the parameters.
+    ///   - alias: The table's alias in the statement.
+    /// - Returns: SQL without any value in it; `true` where nothing narrows.
+    package func condition(_ values: inout SQLValues, alias: String = "m") -> String {
+        var parts: [String] = []
+        if let since { parts.append("\(alias).received_at >= \(values.bind(time: since))") }
+        if let until { parts.append("\(alias).received_at < \(values.bind(time: until))") }
+        if let messageKey {
+            let key = values.bind(messageKey.digest)
+            parts.append("\(alias).message_key = \(key)")
+        }
+        if let messageID { parts.append("\(alias).message_id = \(values.bind(messageID))") }
+        if let deviceKey { parts.append("\(alias).device_key = \(values.bind(deviceKey.digest))") }
+        if categories.count == 1 {
+            parts.append("\(alias).category = \(values.bind(categories[0]))")
+        } else if !categories.isEmpty {
+            parts.append("\(alias).category = ANY (\(values.bind(categories)))")
+        }
+        if let senderID { parts.append("\(alias).sender_id = \(values.bind(senderID))") }
+        for clause in clauses { parts.append(clause.condition(&values, alias: alias)) }
+        return parts.isEmpty ? "true" : parts.joined(separator: " AND ")
+    }
+}
+
+extension MessageFilter: Codable {
+    private enum CodingKeys: String, CodingKey {
+        case categories
+        case sender
+        case device
+        case messageID = "message_id"
+        case messageKey = "message_key"
+        case since
+        case until
+        case clauses = "where"
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let members = try decoder.container(keyedBy: CodingKeys.self)
+        func failure(_ key: CodingKeys, _ text: String) -> DecodingError {
+            .dataCorruptedError(forKey: key, in: members, debugDescription: text)
+        }
+        func time(_ key: CodingKeys) throws -> Int64? {
+            guard let text = try members.decodeIfPresent(String.self, forKey: key) else { return nil }
+            do throws(FilterError) {
+                return try TimeExpression.moment(text)
+            } catch {
+                throw failure(key, error.message)
+            }
+        }
+        categories = try members.decodeIfPresent([String].self, forKey: .categories) ?? []
+        senderID = try members.decodeIfPresent(String.self, forKey: .sender)
+        messageID = try members.decodeIfPresent(String.self, forKey: .messageID)
+        since = try time(.since)
+        until = try time(.until)
+        if let text = try members.decodeIfPresent(String.self, forKey: .device) {
+            guard let key = DeviceKey(text) else { throw failure(.device, "no device key") }
+            deviceKey = key
+        }
+        if let text = try members.decodeIfPresent(String.self, forKey: .messageKey) {
+            guard let key = MessageKey(text) else { throw failure(.messageKey, "no message key") }
+            messageKey = key
+        }
+        for text in try members.decodeIfPresent([String].self, forKey: .clauses) ?? [] {
+            do throws(FilterError) {
+                clauses.append(try WhereClause(parsing: text))
+            } catch {
+                throw failure(.clauses, error.description)
+            }
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var members = encoder.container(keyedBy: CodingKeys.self)
+        if !categories.isEmpty { try members.encode(categories, forKey: .categories) }
+        try members.encodeIfPresent(senderID, forKey: .sender)
+        try members.encodeIfPresent(deviceKey?.description, forKey: .device)
+        try members.encodeIfPresent(messageID, forKey: .messageID)
+        try members.encodeIfPresent(messageKey?.description, forKey: .messageKey)
+        try members.encodeIfPresent(since.map(TimeText.rfc3339), forKey: .since)
+        try members.encodeIfPresent(until.map(TimeText.rfc3339), forKey: .until)
+        if !clauses.isEmpty { try members.encode(clauses.map(\.text), forKey: .clauses) }
+    }
+}

@@ -1,0 +1,127 @@
+/// A condition on a message's `data`, as `--where` takes it: `data.order.id=42`.
+///
+/// | form | holds where |
+/// |---|---|
+/// | `data.a=x`, `data.a="x"` | the value is the string `x` |
+/// | `data.a=5` | the value is the number 5, however it is written, or the string `5`; quoted it is a string only |
+/// | `data.a=true` (`false`, `null`) | the value is that literal, or that string |
+/// | `data.a!=x` | `data.a=x` does not hold, also where there is no such value |
+/// | `data.a<5` (`<=`, `>`, `>=`) | the value is a number, and less; other types never match |
+/// | `data.a<x` | the value is a string that comes before it by Unicode code point |
+/// | `data.a~x` | the POSIX regular expression matches the value's text, which for objects and arrays is their JSON |
+/// | `data.a exists` | there is such a value, null included |
+///
+/// A path steps into objects by name and into arrays by index: `data.items[0].sku`, from the end with `[-1]`. A name
+/// with other characters than letters, digits, `_` and `-` is quoted: `data."a.b"`.
+package struct WhereClause: Sendable, Equatable {
+    /// How a value is compared.
+    package enum Comparison: String, Sendable, CaseIterable {
+        /// The same.
+        case equal = "="
+        /// Not the same, or not there.
+        case notEqual = "!="
+        /// Less.
+        case less = "<"
+        /// Less, or the same.
+        case lessOrEqual = "<="
+        /// Greater.
+        case greater = ">"
+        /// Greater, or the same.
+        case greaterOrEqual = ">="
+        /// Matched by a regular expression.
+        case matches = "~"
+    }
+
+    /// What a value is compared with.
+    package enum Operand: Sendable, Equatable {
+        /// Written in quotes: a string and nothing else.
+        case string(String)
+        /// Written like a JSON number, in just this form.
+        case number(String)
+        /// Anything else: a string, or one of the words `true`, `false` and `null`.
+        case word(String)
+
+        /// The text that it stands for.
+        package var text: String {
+            switch self {
+            case .string(let text), .number(let text), .word(let text): text
+            }
+        }
+    }
+
+    /// What is asked of the value.
+    package enum Test: Sendable, Equatable {
+        /// To be there.
+        case exists
+        /// To compare like this.
+        case compares(Comparison, Operand)
+    }
+
+    /// The clause as it was written.
+    package let text: String
+    /// Names and indexes from the root of `data` to the value; empty for the root itself.
+    package let path: [String]
+    /// What is asked of the value there.
+    package let test: Test
+
+    /// Reads a clause.
+    ///
+    /// - Parameter text: The form that the table above describes.
+    /// - Throws: ``FilterError`` with the place of the mistake.
+    package init(parsing text: String) throws(FilterError) {
+        var parser = WhereParser(text)
+        self.text = text
+        (path, test) = try parser.parse()
+    }
+
+    package static func == (lhs: WhereClause, rhs: WhereClause) -> Bool {
+        // Two texts that only look alike are two clauses.
+        lhs.text.utf8.elementsEqual(rhs.text.utf8)
+    }
+}
+
+extension WhereClause {
+    /// The clause as a condition on the row that `alias` names.
+    ///
+    /// `data::jsonb` never fails: what jsonb refuses is in `data_raw`, and such rows match no clause.
+    func condition(_ values: inout SQLValues, alias: String) -> String {
+        let data = "\(alias).data::jsonb"
+        switch test {
+        case .exists: return "(\(data) #> \(values.bind(path))) IS NOT NULL"
+        case .compares(let comparison, let operand):
+            switch comparison {
+            case .matches: return "(\(data) #>> \(values.bind(path))) ~ \(values.bind(operand.text))"
+            case .equal: return equality(&values, data, operand)
+            case .notEqual: return "(\(equality(&values, data, operand))) IS NOT TRUE"
+            case .less, .lessOrEqual, .greater, .greaterOrEqual:
+                // A jsonpath compares numbers with numbers and strings with strings, and looks the value up once.
+                return """
+                    jsonb_path_exists(\(data) #> \(values.bind(path)), 'strict $ ? (@ \(comparison.rawValue) $x)', \
+                    jsonb_build_object('x', \(Self.jsonb(&values, operand))))
+                    """
+            }
+        }
+    }
+
+    private func equality(_ values: inout SQLValues, _ data: String, _ operand: Operand) -> String {
+        let value = "\(data) #> \(values.bind(path))"
+        var choices = [Self.jsonb(&values, operand)]
+        switch operand {
+        case .string: break
+        case .number(let text): choices.append(Self.jsonb(&values, .string(text)))
+        // These three are fixed words, not what somebody wrote.
+        case .word("true"): choices.append("'true'::jsonb")
+        case .word("false"): choices.append("'false'::jsonb")
+        case .word("null"): choices.append("'null'::jsonb")
+        case .word: break
+        }
+        return "(\(value)) = ANY (ARRAY[\(choices.joined(separator: ", "))])"
+    }
+
+    private static func jsonb(_ values: inout SQLValues, _ operand: Operand) -> String {
+        switch operand {
+        case .number(let text): "to_jsonb(\(values.bind(text))::text::numeric)"
+        case .string(let text), .word(let text): "to_jsonb(\(values.bind(text))::text)"
+        }
+    }
+}

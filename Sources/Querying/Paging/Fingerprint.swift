@@ -1,0 +1,37 @@
+import Digests
+package import UpstreamKit
+
+/// The fingerprint of contract section 4, from a row's columns.
+package enum Fingerprint {
+    /// The first 16 bytes of SHA-256 over the parts, each as 8 bytes of length and the bytes; an absent one is the length
+    /// 2^64-1 alone.
+    ///
+    /// - Parameters:
+    ///   - token: The registration token.
+    ///   - category: The category.
+    ///   - messageType: The type; nil where the message has none.
+    ///   - data: The verbatim text of `data`; nil where the message has none.
+    /// - Returns: What the ledger holds for a message of this content.
+    package static func compute(
+        token: [UInt8],
+        category: [UInt8],
+        messageType: [UInt8]?,
+        data: [UInt8]?
+    ) -> Digest128 {
+        var hash = SHA256()
+        for part in [token, category, messageType, data] {
+            guard let part else {
+                hash.update(bigEndian: .max)
+                continue
+            }
+            part.withUnsafeBytes { add($0, to: &hash) }
+        }
+        return hash.finish128()
+    }
+
+    /// Continues over one part that is there.
+    static func add(_ part: UnsafeRawBufferPointer, to hash: inout SHA256) {
+        hash.update(bigEndian: UInt64(part.count))
+        hash.update(part)
+    }
+}
