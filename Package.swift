@@ -42,6 +42,7 @@ let package = Package(
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.3.0"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
     ],
     targets: [
         // The C libraries: a module map and a shim of static inline functions each.
@@ -86,6 +87,8 @@ let package = Package(
                 "CSpawn", "UpstreamKit", "Telemetry", "Digests", nio, nioPosix, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                // For the webhooks' client alone, whose TLS it is.
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ]
         ),
 
@@ -154,7 +157,7 @@ let package = Package(
             ]
         ),
         suite("PipelineTests", ["Pipeline", "Telemetry", "UpstreamKit", logging]),
-        suite("HandlersTests", ["Handlers", "UpstreamKit", "Digests", nio, nioPosix, logging]),
+        suite("HandlersTests", ["Handlers", "UpstreamKit", "Digests", "TLSWire", nio, nioPosix, logging]),
         suite("WorkerTests", ["Worker", "Telemetry", "Postgres", logging, nio, nioPosix, lifecycle]),
         suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", "XMLWire", nio, nioPosix, nioEmbedded]),
         suite(

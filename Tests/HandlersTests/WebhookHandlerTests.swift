@@ -20,6 +20,7 @@ import UpstreamKit
         timeout: Duration = .seconds(20),
         secrets: [String] = [WebhookReceiver.secret],
         resolver: AddressResolver = .system,
+        mode: WebhookHandler.Mode = .structured,
         times: Int = 1
     ) async throws -> HandlerVerdict {
         let url = "http://\(host):\(try Self.receiver.get().port)\(path)"
@@ -27,9 +28,10 @@ import UpstreamKit
             endpoint: try #require(WebhookEndpoint(url)),
             timeout: timeout,
             policy: NetworkPolicy(allowed: allowed.compactMap(Network.init)),
-            connections: 2
+            connections: 2,
+            mode: mode
         )
-        let handler = WebhookHandler(options: options, resolver: resolver) { secrets.map { Array($0.utf8) } }
+        let handler = try WebhookHandler(options: options, resolver: resolver) { secrets.map { Array($0.utf8) } }
         let context = HandlerContext(handler: "h", attempt: 3, replayID: "r-1")
         var verdict = HandlerVerdict.cancelled
         for _ in 0..<times { verdict = await .of(handler, message, context) }
@@ -45,6 +47,13 @@ import UpstreamKit
     @Test func independentLibrariesAcceptWhatWeSend() async throws {
         let path = "/verify?source=/senders/1234567890/apps/com.example%252Forders&host=127.0.0.1"
         #expect(try await send(path, times: 3) == .done)
+    }
+
+    @Test func independentLibrariesAcceptTheBinaryMode() async throws {
+        let path = "/verify?mode=binary&source=/senders/1234567890/apps/com.example%252Forders&host=127.0.0.1"
+        #expect(try await send(path, mode: .binary) == .done)
+        // The receiver tells the modes apart.
+        #expect(failure(try await send(path))?.group == "webhook status 422")
     }
 
     @Test func eitherSecretIsAcceptedDuringARotation() async throws {
@@ -123,7 +132,7 @@ import UpstreamKit
             policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
             connections: 1
         )
-        let handler = WebhookHandler(options: options) { [Array(WebhookReceiver.secret.utf8)] }
+        let handler = try WebhookHandler(options: options) { [Array(WebhookReceiver.secret.utf8)] }
         let verdict = await HandlerVerdict.of(handler, message, HandlerContext(handler: "h"))
         #expect(failure(verdict) != nil)
         await handler.shutdown()

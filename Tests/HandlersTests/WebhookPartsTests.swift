@@ -194,7 +194,7 @@ import UpstreamKit
 
     @Test func isTheContractsEvent() throws {
         let message = UpstreamMessage.sample(category: "com.example/\u{E4} b", data: "{\n\"n\":1}", messageID: "m:\"1")
-        let bytes = CloudEvent.structured(message, HandlerContext(handler: "h", attempt: 3, replayID: "7"))
+        let bytes = CloudEvent.structured(message, HandlerContext(handler: "h", attempt: 3, replayID: "7")).body
         let event = try JSONDecoder().decode(Event.self, from: Data(bytes))
         #expect(
             event
@@ -218,10 +218,24 @@ import UpstreamKit
 
     @Test func leavesOutWhatACloudEventCannotHold() throws {
         let message = UpstreamMessage.sample(category: "a\u{7F}b", data: nil, messageID: "a\u{1}b")
-        let bytes = CloudEvent.structured(message, HandlerContext(handler: "h"))
+        let bytes = CloudEvent.structured(message, HandlerContext(handler: "h")).body
         let event = try JSONDecoder().decode(Event.self, from: Data(bytes))
         #expect(event.messageid == nil && event.category == nil && event.data == nil && event.replayid == nil)
         #expect(event.source == "/senders/1234567890/apps/a%7Fb")
         #expect(!String(decoding: bytes, as: UTF8.self).contains("\"data\""))
+    }
+
+    @Test func inBinaryModeHeadersHoldTheAttributes() {
+        let message = UpstreamMessage.sample(category: "a \"%\u{E4}", data: "[ 1 ]", messageID: "m 1")
+        let event = CloudEvent.binary(message, HandlerContext(handler: "h", attempt: 2))
+        #expect(event.body == Array("[ 1 ]".utf8))
+        let headers = Dictionary(uniqueKeysWithValues: event.headers)
+        #expect(headers["ce-category"] == "a%20%22%25%C3%A4" && headers["ce-messageid"] == "m%201")
+        #expect(headers["ce-specversion"] == "1.0" && headers["ce-attempt"] == "2" && headers["ce-replayid"] == nil)
+        #expect(headers["content-type"] == "application/json")
+        // A server may refuse a long header and never take the message.
+        let long = UpstreamMessage.sample(category: "c", data: nil, messageID: String(repeating: "\u{E4}", count: 2000))
+        let bare = CloudEvent.binary(long, HandlerContext(handler: "h"))
+        #expect(bare.body.isEmpty && !bare.headers.contains { $0.0 == "ce-messageid" || $0.0 == "content-type" })
     }
 }

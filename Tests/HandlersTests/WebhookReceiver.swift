@@ -16,7 +16,9 @@ final class WebhookReceiver: Sendable {
 
     /// Starts it with the Python of `UPSTREAM_TEST_PYTHON`, else of `.build/test-tools`, which must have the packages of
     /// `Tests/Tools/requirements.txt`.
-    init() throws {
+    ///
+    /// - Parameter certificate: Files with the certificate's chain and key; without them the endpoint is plain.
+    init(certificate: (chain: String, key: String)? = nil) throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         let package = root.deletingLastPathComponent()
         let python =
@@ -27,7 +29,9 @@ final class WebhookReceiver: Sendable {
         }
         let process = Process()
         process.executableURL = URL(fileURLWithPath: python)
-        process.arguments = [root.appendingPathComponent("Tools/webhook_receiver.py").path, Self.secret]
+        process.arguments =
+            [root.appendingPathComponent("Tools/webhook_receiver.py").path, Self.secret]
+            + (certificate.map { [$0.chain, $0.key] } ?? [])
         input = Pipe()
         let output = Pipe()
         process.standardInput = input

@@ -1,13 +1,14 @@
 """A webhook endpoint for tests: one that checks every request with independent libraries, and several hostile ones.
 
-    webhook_receiver.py SECRET
+    webhook_receiver.py SECRET [CHAIN KEY]
 
-prints its port on a line, then serves until its standard input ends. The path picks the behaviour.
+speaks TLS where it is given a certificate, prints its port on a line, then serves until its standard input ends. The path picks the behaviour.
 """
 
 import http.server
 import json
 import socketserver
+import ssl
 import sys
 import threading
 import time
@@ -44,7 +45,9 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         try:
             Webhook(SECRET).verify(body, headers)
-            assert headers["content-type"] == "application/cloudevents+json", headers
+            binary = query.get("mode") == "binary"
+            kind = "application/json" if binary else "application/cloudevents+json"
+            assert headers["content-type"] == kind, headers
             event = from_http_event(HTTPMessage(headers=headers, body=body))
             assert event.get_id() == headers["webhook-id"], "id"
             assert event.get_specversion() == "1.0", "specversion"
@@ -52,7 +55,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
             assert event.get_source() == query["source"], event.get_source()
             assert event.get_subject() and event.get_time(), "subject, time"
             extensions = event.get_attributes()
-            assert extensions["attempt"] == 3 and extensions["messageid"] == "sample", extensions
+            assert int(extensions["attempt"]) == 3 and extensions["messageid"] == "sample", extensions
             assert extensions["replayid"] == "r-1" and extensions["category"], extensions
             assert event.get_data() == {"n": [1, 2.5, None, "\u00e4\u2028"]}, event.get_data()
             assert self.headers["host"].startswith(query["host"]), self.headers["host"]
@@ -121,6 +124,11 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 server = Server(("127.0.0.1", 0), Receiver)
+if len(sys.argv) > 2:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[2], sys.argv[3])
+    # The handshake belongs to the connection's own thread: one that fails must not stop the listener.
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 print(server.server_port, flush=True)
 sys.stdin.read()

@@ -1,47 +1,103 @@
 import Telemetry
 import UpstreamKit
 
-/// A message as a CloudEvent (CloudEvents 1.0.2, JSON format 1.0.2), in structured content mode.
-enum CloudEvent {
-    /// The media type of ``structured(_:_:)``.
-    static let contentType = "application/cloudevents+json"
+/// A message as a CloudEvent (CloudEvents 1.0.2) in an HTTP request (HTTP binding 1.0.2).
+struct CloudEvent: Sendable {
+    /// The request's headers that belong to the event.
+    var headers: [(String, String)]
+    /// The request's body.
+    var body: [UInt8]
 
-    /// The event's JSON text.
+    /// The most bytes of a header's value; an attribute beyond it is left out.
+    private static let headerLimit = 2048
+
+    /// The event in structured content mode: the body is the whole event (JSON format 1.0.2).
     ///
-    /// `data` is the message's, verbatim. `messageid` and `category` are left out where the device put characters into
-    /// them that a CloudEvents string may not hold (§3.1 "String"); `id` names the message all the same.
-    static func structured(_ message: UpstreamMessage, _ context: HandlerContext) -> [UInt8] {
+    /// `data` is the message's, verbatim.
+    static func structured(_ message: UpstreamMessage, _ context: HandlerContext) -> CloudEvent {
         var event = JSONText(capacity: 640 + (message.data?.count ?? 0))
-        event.member("specversion", "1.0")
-        event.member("id", message.messageKey.description)
-        event.member("source", source(message))
-        event.member("type", "upstream.message.v1")
-        event.member("subject", message.deviceKey.description)
-        event.member("time", UTCTime(microseconds: message.receivedAtMicroseconds).rfc3339)
-        if isAllowed(message.messageID) { event.member("messageid", message.messageID) }
-        if isAllowed(message.category) { event.member("category", message.category) }
-        event.member("attempt", context.attempt)
-        if let replayID = context.replayID { event.member("replayid", replayID) }
+        for (name, value) in attributes(message, context) {
+            switch value {
+            case .text(let text): event.member(name, text)
+            case .number(let number): event.member(name, number)
+            }
+        }
         if let data = message.data {
             event.member("datacontenttype", "application/json")
             event.member("data", json: data)
         }
-        return event.finish()
+        return CloudEvent(headers: [("content-type", "application/cloudevents+json")], body: event.finish())
+    }
+
+    /// The event in binary content mode: the body is the message's `data`, verbatim, and a header `ce-…` holds each
+    /// attribute.
+    static func binary(_ message: UpstreamMessage, _ context: HandlerContext) -> CloudEvent {
+        var headers: [(String, String)] = []
+        for (name, value) in attributes(message, context) {
+            switch value {
+            case .text(let text):
+                let encoded = headerValue(text)
+                if encoded.utf8.count <= headerLimit { headers.append(("ce-\(name)", encoded)) }
+            case .number(let number): headers.append(("ce-\(name)", String(number)))
+            }
+        }
+        if message.data != nil { headers.append(("content-type", "application/json")) }
+        return CloudEvent(headers: headers, body: message.data ?? [])
+    }
+
+    private enum Value {
+        case text(String)
+        case number(Int)
+    }
+
+    /// The attributes and extensions, in their order.
+    ///
+    /// `messageid` and `category` are left out where the device put characters into them that a CloudEvents string may
+    /// not hold (§3.1 "String"); `id` names the message all the same.
+    private static func attributes(
+        _ message: UpstreamMessage,
+        _ context: HandlerContext
+    ) -> [(name: StaticString, value: Value)] {
+        var attributes: [(name: StaticString, value: Value)] = [
+            ("specversion", .text("1.0")),
+            ("id", .text(message.messageKey.description)),
+            ("source", .text(source(message))),
+            ("type", .text("upstream.message.v1")),
+            ("subject", .text(message.deviceKey.description)),
+            ("time", .text(UTCTime(microseconds: message.receivedAtMicroseconds).rfc3339)),
+        ]
+        if isAllowed(message.messageID) { attributes.append(("messageid", .text(message.messageID))) }
+        if isAllowed(message.category) { attributes.append(("category", .text(message.category))) }
+        attributes.append(("attempt", .number(context.attempt)))
+        if let replayID = context.replayID { attributes.append(("replayid", .text(replayID))) }
+        return attributes
     }
 
     /// The event's `source`: a URI reference (RFC 3986), everything but unreserved characters percent-encoded.
     private static func source(_ message: UpstreamMessage) -> String {
-        "/senders/\(percentEncoded(message.senderID))/apps/\(percentEncoded(message.category))"
+        "/senders/\(uriSegment(message.senderID))/apps/\(uriSegment(message.category))"
     }
 
-    private static func percentEncoded(_ text: String) -> String {
+    /// A text as a segment of a URI's path (RFC 3986 §3.3): unreserved characters stay.
+    private static func uriSegment(_ text: String) -> String {
+        percentEncoded(text) { byte in
+            switch byte {
+            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: true
+            default: false
+            }
+        }
+    }
+
+    /// A text as a header's value (HTTP binding §3.1.3.2): printable ASCII stays, but for the quote and the percent sign.
+    private static func headerValue(_ text: String) -> String {
+        percentEncoded(text) { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x25 }
+    }
+
+    private static func percentEncoded(_ text: String, except stays: (UInt8) -> Bool) -> String {
         let digits = Array("0123456789ABCDEF".utf8)
         var result: [UInt8] = []
         for byte in text.utf8 {
-            switch byte {
-            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: result.append(byte)
-            default: result += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
-            }
+            result += stays(byte) ? [byte] : [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
         }
         return String(decoding: result, as: UTF8.self)
     }

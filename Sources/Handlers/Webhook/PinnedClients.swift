@@ -32,11 +32,19 @@ final class PinnedClients: Sendable {
     private let host: String
     private let connections: Int
     private let connectTimeout: TimeAmount
+    private let trust: WebhookTrust?
     private let group: MultiThreadedEventLoopGroup
     private let state = Mutex(State())
 
-    init(host: String, connections: Int, connectTimeout: TimeAmount, group: MultiThreadedEventLoopGroup) {
-        (self.host, self.connections, self.connectTimeout, self.group) = (host, connections, connectTimeout, group)
+    init(
+        host: String,
+        connections: Int,
+        connectTimeout: TimeAmount,
+        trust: WebhookTrust?,
+        group: MultiThreadedEventLoopGroup
+    ) {
+        (self.host, self.connections, self.connectTimeout) = (host, connections, connectTimeout)
+        (self.trust, self.group) = (trust, group)
     }
 
     /// Lends a client for one of these addresses: the one in use, if it is among them and works, else the first that
@@ -95,6 +103,7 @@ final class PinnedClients: Sendable {
 
     private func makeClient(_ address: NetworkAddress) -> HTTPClient {
         var configuration = HTTPClient.Configuration(
+            tlsConfiguration: trust?.configuration,
             redirectConfiguration: .disallow,
             timeout: .init(connect: connectTimeout),
             decompression: .disabled

@@ -10,6 +10,14 @@ package import UpstreamKit
 /// Any 2xx answer takes the message. 410 pauses the handler: the endpoint is gone for good, as far as it knows. Every
 /// other answer, redirects included, and every failure of the connection is tried again, not before `Retry-After`.
 package final class WebhookHandler: UpstreamHandler {
+    /// The content modes of the CloudEvents HTTP binding.
+    package enum Mode: Sendable {
+        /// The body is the whole event in its JSON format.
+        case structured
+        /// The body is the message's data, and headers hold the event's attributes.
+        case binary
+    }
+
     /// Where and how to post.
     package struct Options: Sendable {
         /// The endpoint.
@@ -21,12 +29,26 @@ package final class WebhookHandler: UpstreamHandler {
         /// The most connections at the same time: the handler's concurrency.
         package var connections: Int
 
+        /// How the event stands in the request.
+        package var mode: Mode
+        /// A file with the certificates to trust instead of the system's, PEM.
+        package var caFile: String?
+
         /// Options with these values.
-        package init(endpoint: WebhookEndpoint, timeout: Duration, policy: NetworkPolicy, connections: Int) {
+        package init(
+            endpoint: WebhookEndpoint,
+            timeout: Duration,
+            policy: NetworkPolicy,
+            connections: Int,
+            mode: Mode = .structured,
+            caFile: String? = nil
+        ) {
             self.endpoint = endpoint
             self.timeout = timeout
             self.policy = policy
             self.connections = connections
+            self.mode = mode
+            self.caFile = caFile
         }
     }
 
@@ -48,12 +70,13 @@ package final class WebhookHandler: UpstreamHandler {
     ///   - resolver: Looks the host's addresses up, before each request.
     ///   - group: Runs the connections.
     ///   - secrets: Reads the secret file's lines; called for each request, so that a rotation needs no restart.
+    /// - Throws: ``WebhookTrustError`` where the options' `caFile` can't be used.
     package init(
         options: Options,
         resolver: AddressResolver = .system,
         group: MultiThreadedEventLoopGroup = .singleton,
         secrets: @escaping @Sendable () throws -> [[UInt8]]
-    ) {
+    ) throws(WebhookTrustError) {
         self.options = options
         self.secrets = secrets
         self.resolver = resolver
@@ -61,6 +84,7 @@ package final class WebhookHandler: UpstreamHandler {
             host: options.endpoint.host,
             connections: options.connections,
             connectTimeout: TimeAmount(min(options.timeout, .seconds(10))),
+            trust: try options.caFile.map(WebhookTrust.init(caFile:)),
             group: group
         )
     }
@@ -102,20 +126,24 @@ package final class WebhookHandler: UpstreamHandler {
             let failure = HandlerFailure(group: "webhook secret can not be used", detail: "\(error)")
             throw HandlerVerdictError(.unavailable(after: .seconds(30), failure))
         }
-        let body = CloudEvent.structured(message, context)
+        let event: CloudEvent
+        switch options.mode {
+        case .structured: event = .structured(message, context)
+        case .binary: event = .binary(message, context)
+        }
         let id = message.messageKey.description
         let timestamp = UTCTime.now.microseconds / 1_000_000
         var request = HTTPClientRequest(url: options.endpoint.url)
         request.method = .POST
         request.headers = [
-            "content-type": CloudEvent.contentType,
             "user-agent": "upstream-worker",
             "accept-encoding": "identity",
             "webhook-id": id,
             "webhook-timestamp": String(timestamp),
-            "webhook-signature": signer.signature(id: id, timestamp: timestamp, body: body),
+            "webhook-signature": signer.signature(id: id, timestamp: timestamp, body: event.body),
         ]
-        request.body = .bytes(body)
+        request.headers.add(contentsOf: event.headers)
+        request.body = .bytes(event.body)
         return request
     }
 

@@ -38,6 +38,8 @@ package struct HandlerConfiguration: Sendable, Equatable {
     package var initialDelay: Duration
     /// The longest wait between two attempts.
     package var maximumDelay: Duration
+    /// The longest time for one attempt.
+    package var timeout: Duration
     /// What it is.
     package var kind: Kind
 
@@ -76,7 +78,10 @@ package struct HandlerConfiguration: Sendable, Equatable {
             "Longest wait between two attempts."
         )
         if initialDelay > maximumDelay { retry.problem("initial", "must not be longer than 'maximum'") }
+        timeout = scope.value("timeout", .duration("100ms", "1d"), default: "60s", "Longest time for one attempt.")
         kind = Self.kind(scope)
+        // The request's own limit, with time to look the host up and to judge the answer.
+        if case .webhook(let webhook) = kind { timeout = max(timeout, webhook.timeout + .seconds(5)) }
     }
 
     /// Reads the one kind the handler has.
@@ -97,51 +102,6 @@ package struct HandlerConfiguration: Sendable, Equatable {
             return .log
         }
         return kind
-    }
-}
-
-/// An HTTP endpoint that takes messages.
-package struct WebhookConfiguration: Sendable, Equatable {
-    /// The endpoint.
-    package var url: String
-    /// Where the signing keys stand, one a line (`whsec_` and base64).
-    package var secretFile: SecretFile
-    /// How long one request may take.
-    package var timeout: Duration
-    /// The networks within which private addresses, loopback and plain http are allowed, as CIDR.
-    package var allowedNetworks: [String]
-
-    init(_ scope: ConfigurationScope) {
-        let url = ConfigurationType.text("URL", "an https:// URL (http:// within allow_networks)") { text in
-            ["https://", "http://"].contains { text.hasPrefix($0) && text.count > $0.count } && !text.contains(" ")
-        }
-        let network = ConfigurationType.text("CIDR", "a network such as 10.0.0.0/8", Self.isNetwork)
-        self.url = scope.required("url", url, "Endpoint that messages are posted to.")
-        secretFile = scope.secretFile(
-            "secret_file",
-            "File with the signing key (`whsec_` and base64); two lines during a rotation."
-        )
-        timeout = scope.value("timeout", .duration("100ms", "10m"), default: "15s", "Longest time for one request.")
-        allowedNetworks =
-            scope.list("allow_networks", of: network, "none", "Where private addresses and plain http are allowed.")
-            ?? []
-        if self.url.hasPrefix("http://"), allowedNetworks.isEmpty {
-            scope.problem("url", "is plain http, which is allowed within 'allow_networks' only, and there are none")
-        }
-        if let authority = self.url.split(separator: "/").dropFirst().first, authority.contains("@") {
-            scope.problem("url", "must not hold credentials; requests are signed with 'secret_file'")
-        }
-    }
-
-    /// An address and a prefix length that fits it.
-    private static func isNetwork(_ text: String) -> Bool {
-        let parts = text.split(separator: "/", omittingEmptySubsequences: false)
-        guard parts.count == 2, let length = Int(parts[1]), length >= 0 else { return false }
-        return switch AddressFamily(of: String(parts[0])) {
-        case .ipv4: length <= 32
-        case .ipv6: length <= 128
-        case nil: false
-        }
     }
 }
 

@@ -18,6 +18,8 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var senders: [SenderConfiguration]
     /// The handlers; there may be none.
     package var handlers: [HandlerConfiguration]
+    /// How long the deliveries of a worker that died lie still.
+    package var lease: Duration
     /// How long bodies are kept.
     package var messageRetention: Duration
     /// How long the ledger knows a message.
@@ -52,6 +54,13 @@ package struct WorkerConfiguration: Sendable, Equatable {
         if needsSenders, senders.isEmpty { scope.problem("senders", "must list at least one sender") }
         let handlers = scope.sections("handlers")
         self.handlers = handlers.map(HandlerConfiguration.init)
+        lease = scope.section("dispatch")
+            .value(
+                "lease",
+                .duration("1s", "1h"),
+                default: "60s",
+                "How long a worker that stops answering keeps its deliveries; renewed while it lives."
+            )
         let retention = scope.section("retention")
         messageRetention = retention.value(
             "messages",

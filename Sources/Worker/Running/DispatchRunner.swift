@@ -31,6 +31,7 @@ struct DispatchRunner: Service {
         let store = PostgresDeliveryStore(database)
         let functions = FunctionCaller(database)
         var settings = DispatchSettings()
+        settings.lease = configuration.lease
         settings.owner = "\(Self.hostName):\(getpid())"
         self.store = store
         self.functions = functions

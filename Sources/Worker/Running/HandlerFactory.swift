@@ -57,6 +57,7 @@ enum HandlerFactory {
             initial: configuration.initialDelay,
             maximum: configuration.maximumDelay
         )
+        registration.timeout = configuration.timeout
         return registration
     }
 
@@ -95,14 +96,20 @@ enum HandlerFactory {
             throw Unusable(key: "webhook.url", message: "'\(webhook.url)' is no http or https URL")
         }
         let secretFile = webhook.secretFile
-        return WebhookHandler(
-            options: WebhookHandler.Options(
-                endpoint: endpoint,
-                timeout: webhook.timeout,
-                policy: NetworkPolicy(allowed: webhook.allowedNetworks.compactMap(Network.init)),
-                connections: concurrency
-            ),
-            secrets: { try secretFile.lines() }
-        )
+        do throws(WebhookTrustError) {
+            return try WebhookHandler(
+                options: WebhookHandler.Options(
+                    endpoint: endpoint,
+                    timeout: webhook.timeout,
+                    policy: NetworkPolicy(allowed: webhook.allowedNetworks.compactMap(Network.init)),
+                    connections: concurrency,
+                    mode: webhook.mode == .binary ? .binary : .structured,
+                    caFile: webhook.caFile
+                ),
+                secrets: { try secretFile.lines() }
+            )
+        } catch {
+            throw Unusable(key: "webhook.ca_file", message: error.description)
+        }
     }
 }
