@@ -341,7 +341,9 @@ $$;
 COMMENT ON FUNCTION upstream.store_messages IS 'Stores the new ones of a batch of messages with their deliveries, leased to holder where offered names the handler; a refused batch stores nothing and is not logged.';
 
 -- Copies of known messages with other content; like upstream.store_messages it keeps content out of PostgreSQL's log.
--- A copy that is not later than the row has been counted before: the same call may come again.
+-- The same call may come again when its answer was lost: a copy with the row's own time has been counted before. An
+-- earlier one has not, since another writer may have been faster; so a count can be too high after a lost answer, and is
+-- never too low.
 CREATE FUNCTION upstream.store_conflicts(
     keys uuid[], fingerprints uuid[], times timestamptz[], senders text[], ids text[], tokens text[], devices uuid[],
     categories text[], datas text[], raws text[], extras text[], types text[], froms text[],
@@ -368,8 +370,9 @@ BEGIN
     FROM input WHERE place = 1
     ORDER BY key, print
     ON CONFLICT (message_key, fingerprint) DO UPDATE
-        SET times_seen = known.times_seen + excluded.times_seen, last_seen_at = excluded.last_seen_at
-        WHERE known.last_seen_at < excluded.last_seen_at;
+        SET times_seen = known.times_seen + excluded.times_seen,
+            last_seen_at = greatest(known.last_seen_at, excluded.last_seen_at)
+        WHERE known.last_seen_at <> excluded.last_seen_at;
     GET DIAGNOSTICS stored = ROW_COUNT;
 EXCEPTION
     WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN

@@ -26,7 +26,11 @@ enum StoreStatements {
         "SELECT * FROM upstream.store_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
     )
 
-    /// Quarantined stanzas, counted once for each copy: one that is not later than the row has been counted before.
+    /// Quarantined stanzas, counted once for each copy.
+    ///
+    /// The same call may come again when its answer was lost: a copy with the row's own time has been counted before. An
+    /// earlier one has not, since another writer may have been faster; so a count can be too high after a lost answer,
+    /// and is never too low.
     ///
     /// Some of them are acked, so the commit waits for the disk here too.
     static let quarantine = PostgresStatement(
@@ -52,8 +56,9 @@ enum StoreStatements {
         FROM input LEFT JOIN durable ON true WHERE place = 1
         ORDER BY sender_id, digest
         ON CONFLICT (sender_id, digest) DO UPDATE
-            SET times_seen = known.times_seen + excluded.times_seen, last_seen_at = excluded.last_seen_at
-            WHERE known.last_seen_at < excluded.last_seen_at
+            SET times_seen = known.times_seen + excluded.times_seen,
+                last_seen_at = greatest(known.last_seen_at, excluded.last_seen_at)
+            WHERE known.last_seen_at <> excluded.last_seen_at
         """
     )
 }

@@ -75,6 +75,31 @@ import UpstreamKit
         )
     }
 
+    /// Two writers, the later copy's first: each copy counts, whichever commit comes first.
+    @Test func copiesOfSeveralWritersAreAllCounted() async throws {
+        let fixture = try await StoreFixture()
+        let known = IncomingMessage.make(1)
+        let quarantined = IncomingMessage.make(9, quarantine: .payloadNotJSON)
+        func copies(_ microseconds: Int64) -> [IncomingMessage] {
+            [
+                known.copy(receivedAt: known.receivedAt + microseconds, fingerprint: 5),
+                quarantined.copy(receivedAt: quarantined.receivedAt + microseconds),
+            ]
+        }
+        _ = try await fixture.store().commit([known])
+        for microseconds in [30, 10, 20] as [Int64] {
+            _ = try await fixture.store().commit(copies(microseconds))
+        }
+        for table in ["conflicts", "quarantine"] {
+            #expect(try await fixture.integer("SELECT times_seen FROM upstream.\(table)") == 3, "\(table)")
+            #expect(
+                try await fixture.integer(
+                    "SELECT (extract(epoch FROM last_seen_at) * 1000000)::int8 FROM upstream.\(table)"
+                ) == (table == "conflicts" ? known : quarantined).receivedAt + 30
+            )
+        }
+    }
+
     @Test func oddPayloadsAreStoredWhereTheyBelong() async throws {
         let fixture = try await StoreFixture()
         let longID = String(repeating: "é", count: 2_048)
