@@ -48,7 +48,7 @@ let package = Package(
         // The C libraries: a module map and a shim of static inline functions each.
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CLibXML2", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
-        .systemLibrary(name: "CSpawn"),
+        .systemLibrary(name: "CGlibc"),
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
         // The vocabulary, and what everything reports with.
@@ -84,7 +84,7 @@ let package = Package(
         module(
             "Handlers",
             [
-                "CSpawn", "UpstreamKit", "Telemetry", "Digests", nio, nioPosix, logging,
+                "CGlibc", "UpstreamKit", "Telemetry", "Digests", nio, nioPosix, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 // For the webhooks' client alone, whose TLS it is.
@@ -97,7 +97,8 @@ let package = Package(
         module(
             "Worker",
             [
-                "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession", "Postgres",
+                "CGlibc", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
+                "Postgres",
                 "MessageStore", "Querying", "Replaying", "Pipeline", "Handlers", nio, nioPosix, logging, lifecycle,
                 .product(name: "Yams", package: "Yams"),
                 .product(name: "Hummingbird", package: "hummingbird"),

@@ -103,14 +103,14 @@ extension EmulatorCore {
     }
 
     private func spoil(_ connection: ConnectionHandler, _ name: String?) {
-        let all = HostileXML.all
+        let names = HostileXML.names
+        let next = names[hostilities % names.count]
         hostilities += 1
-        let bytes = name.flatMap(HostileXML.named) ?? all[(hostilities - 1) % all.count].bytes
         connection.expectsBreak = true
         // Nothing that follows can be read, also not what a write of this size would let through: first of all no more
         // deliveries. The peer must end it.
         connection.phase = .ending
-        write(bytes, on: connection)
+        write(HostileXML.named(name ?? next) ?? [], on: connection)
         eventLoop.assumeIsolated().scheduleTask(in: configuration.drainTimeout) { connection.close() }
     }
 

@@ -148,6 +148,9 @@ package final class XMLFramer {
         builder.pointee.reset(keepingStorage: false)
     }
 
+    /// Whether there is a parser; for tests.
+    var holdsParser: Bool { parser != nil }
+
     /// How many distinct names the parser holds on to.
     var heldNames: Int { parser?.nameCount ?? 0 }
 

@@ -10,9 +10,10 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
     package typealias InboundOut = XMLStreamEvent
 
     private let framer: XMLFramer
-    /// A stream that was silent for so long counts as idle, and gives back its memory after each buffer.
-    private let idleTime: TimeAmount
-    private var lastRead: NIODeadline?
+    /// A read of fewer bytes gives the stream's memory back.
+    private let busyBytes: UInt64
+    /// ``bytesReceived`` at the end of the last read.
+    private var bytesBefore: UInt64 = 0
     private var isReading = false
     /// Buffers that came in while an event was being handled.
     private var waiting: [ByteBuffer] = []
@@ -21,11 +22,12 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
     ///
     /// - Parameters:
     ///   - limits: What the peer may send.
-    ///   - idleTime: After a silence of this length the parser is given back with the next buffer, and made again at
-    ///     need: an idle connection then holds a few hundred bytes here.
-    package init(limits: StreamLimits = StreamLimits(), idleTime: TimeAmount = .seconds(1)) {
+    ///   - busyBytes: A read of fewer bytes gives the parser back, where it ends between stanzas; the next one makes it
+    ///     again in a microsecond or two. A connection that does not work at its limit then holds a few hundred bytes
+    ///     here, and since streams are negotiated in small reads, many that begin at once share the same memory.
+    package init(limits: StreamLimits = StreamLimits(), busyBytes: Int = 4096) {
         self.framer = XMLFramer(limits: limits)
-        self.idleTime = idleTime
+        self.busyBytes = UInt64(busyBytes)
     }
 
     /// How far the stream document has come; at the end of input, whether the peer finished it.
@@ -36,6 +38,9 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
     package var bytesReceived: UInt64 { framer.bytesReceived }
     /// Whitespace bytes between stanzas.
     package var keepaliveBytes: UInt64 { framer.keepaliveBytes }
+
+    /// Whether memory for parsing is held; for tests.
+    var holdsParser: Bool { framer.holdsParser }
 
     /// Bytes received that follow the current event.
     ///
@@ -70,7 +75,13 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
             read(buffer, context: context)
         }
         isReading = false
-        releaseIdleMemory(now: context.eventLoop.now)
+    }
+
+    package func channelReadComplete(context: ChannelHandlerContext) {
+        let bytes = framer.bytesReceived
+        if !isReading, bytes - bytesBefore < busyBytes { framer.releaseMemory() }
+        bytesBefore = bytes
+        context.fireChannelReadComplete()
     }
 
     package func handlerRemoved(context: ChannelHandlerContext) {
@@ -87,10 +98,5 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
             waiting.removeAll()
             context.fireErrorCaught(error)
         }
-    }
-
-    private func releaseIdleMemory(now: NIODeadline) {
-        if let lastRead, now - lastRead >= idleTime { framer.releaseMemory() }
-        lastRead = now
     }
 }

@@ -140,8 +140,9 @@ struct FaultTests {
 
     @Test("bad XML goes out as it is, and the peer's stream error is no violation")
     func badXML() async throws {
-        try await withFaults("every 1: bad-xml", count: HostileXML.all.count) { emulator in
-            for (name, bytes) in HostileXML.all {
+        try await withFaults("every 1: bad-xml", count: HostileXML.names.count) { emulator in
+            for name in HostileXML.names {
+                let bytes = try #require(HostileXML.named(name))
                 let client = try await TestClient.bound(to: emulator, tls: false)
                 let message = try await client.nextMessage()
                 let mark = String(decoding: bytes.prefix(9), as: UTF8.self)
@@ -154,7 +155,7 @@ struct FaultTests {
                 let tally = await emulator.tally()
                 #expect(tally.isClean, "\(name): \(tally.summary)")
             }
-            #expect(await emulator.tally().streamErrors == HostileXML.all.count)
+            #expect(await emulator.tally().streamErrors == HostileXML.names.count)
         }
     }
 

@@ -155,15 +155,27 @@ struct XMLStreamHandlerTests {
         #expect(handler.position == .closed)
     }
 
-    @Test("an idle stream gives its memory back, and goes on where it was")
-    func idle() throws {
-        let loop = channel.embeddedEventLoop
+    @Test("a calm stream gives its memory back after each read, and goes on where it was")
+    func calm() throws {
         try write(header)
-        for text in ["<a><b/>", "x</a>", " ", "<c/>", "<d/><e>", "</e></stream:stream>"] {
-            loop.advanceTime(by: .seconds(2))
+        #expect(!handler.holdsParser)
+        let reads = [("<a><b/>", true), ("x</a>", false), (" ", false), ("<c/>", false), ("<d/><e>", true)]
+        for (text, holds) in reads {
             try write(text)
+            #expect(handler.holdsParser == holds, "after \(text)")
         }
+        try write("</e></stream:stream>")
         #expect(session.names == ["stream", "a", "c", "d", "e", nil])
         #expect(session.errors.isEmpty)
+    }
+
+    @Test("a busy stream keeps its parser from one read to the next")
+    func busy() throws {
+        try write(header)
+        try write(String(repeating: "<a>0123456789</a>", count: 300))
+        #expect(handler.holdsParser)
+        try write("<b/>")
+        #expect(!handler.holdsParser)
+        #expect(session.names.count == 302)
     }
 }

@@ -103,6 +103,7 @@ package final class WorkerRuntime: Sendable {
                 logger: logger,
                 intake: dispatch?.intake
             )
+            list.append(MemoryRunner(metrics: metrics))
             list.append(IngestRunner(queue: ingest, service: service, stores: stores))
             list.append(
                 ReceiveRunner(
