@@ -12,6 +12,11 @@ enum Console {
         write(text + "\n", to: STDERR_FILENO)
     }
 
+    /// Puts a text in the place of the line that the terminal's cursor is on.
+    static func redraw(_ text: String) {
+        write("\r\u{1B}[K" + text, to: STDERR_FILENO)
+    }
+
     /// Asks a question that is answered with yes or no; nil where nobody can be asked.
     static func ask(_ question: String) -> Bool? {
         guard isatty(STDIN_FILENO) == 1, isatty(STDERR_FILENO) == 1 else { return nil }
