@@ -9,21 +9,24 @@ struct EmulateCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "emulate",
         abstract: "A CCS-compatible server for development, tests and load.",
-        usage: """
-            upstream-worker emulate --count 10000 --write-ca /tmp/ca.pem
-            upstream-worker emulate --rate 500 --devices 5000 --receipts 0.05 --transcript talk.jsonl
-            upstream-worker emulate --count 1000 --faults 'every 50: duplicate; after 200: drain; after 400: reset'
-            upstream-worker emulate --tls none --count 10 --json
-            """,
         discussion: """
-            With --count it ends when every message was sent and acked, else with SIGINT or SIGTERM. It then prints its
-            account: exit 0 when each message was acked, each delivered copy once at most and on its own connection, and
-            nothing else came; else 1.
+            Examples:
+              upstream-worker emulate --count 10000 --write-ca /tmp/ca.pem
+              upstream-worker emulate --rate 500 --devices 5000 --transcript talk.jsonl
+              upstream-worker emulate --faults 'every 50: duplicate; after 200: drain'
+              upstream-worker emulate --tls none --count 10 --json
 
-            Fault scripts: 'after N: FAULT' (once, with the Nth delivery), 'every N: FAULT', 'connection N: FAULT' or
-            'connection N-M: FAULT'; several in lines or with semicolons. Faults:
+            With --count it ends when every message was sent and acked, else with a
+            signal. It then prints its account: exit 0 when each message was acked,
+            each delivered copy once at most and on its own connection, and nothing
+            else came; else 1.
 
-            \(FaultScript.reference.map { "  \($0.usage)\n      \($0.meaning)" }.joined(separator: "\n"))
+            A fault script has one rule in a line, or several with semicolons:
+              after N: FAULT         once, with the Nth delivery
+              every N: FAULT         with every Nth delivery
+              connection N: FAULT    for one connection, or for N-M
+            Faults:
+            \(FaultScript.reference.map { "  \($0.usage): \($0.meaning)" }.joined(separator: "\n"))
             """
     )
 

@@ -77,7 +77,7 @@ enum Shutdown {
                     let name: LogValue = .string("\(signal)")
                     guard isFirst else {
                         logger.event(.warning, .secondSignal, "a second signal: ending at once", [.signal: name])
-                        Glibc.exit(128 + signal.number)
+                        endAtOnce(128 + signal.number)
                     }
                     isFirst = false
                     logger.event(.notice, .draining, "shutting down", [.signal: name])
@@ -98,6 +98,11 @@ enum Shutdown {
         }
     }
 
+    /// Ends without the handlers that `exit` runs: other threads are at work, and what they hold is not to be waited for.
+    private static func endAtOnce(_ status: Int32) -> Never {
+        _exit(status)
+    }
+
     /// Ends the process when the grace is over; nothing acked is lost, and nothing unacked was promised.
     private static func expire(after grace: Duration, _ logger: Logger) async {
         guard (try? await Task.sleep(for: grace)) != nil else { return }
@@ -107,7 +112,7 @@ enum Shutdown {
             "shutdown.grace is over; what was not acked will be sent again",
             [.durationSeconds: .seconds(grace)]
         )
-        Glibc.exit(ExitStatus.temporaryFailure.rawValue)
+        endAtOnce(ExitStatus.temporaryFailure.rawValue)
     }
 }
 

@@ -56,6 +56,26 @@ package final class LocalCluster: Sendable {
         return cluster
     }
 
+    /// Starts a hot standby of `primary` in an empty folder, from a copy of its data.
+    package static func startStandby(
+        of primary: LocalCluster,
+        in folder: URL,
+        _ options: Options = Options()
+    ) throws(StartError) -> LocalCluster {
+        let standby = LocalCluster(folder: folder, options, binaries: try findBinaries())
+        try standby.makeFolders()
+        let arguments = [
+            "-h", primary.socketFolder.path, "-U", "upstream", "-D", standby.folder.appending(path: "data").path,
+            "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
+        ]
+        guard standby.run("pg_basebackup", arguments) == 0 else {
+            throw StartError(description: "pg_basebackup failed for \(standby.folder.path)")
+        }
+        try standby.configure(["unix_socket_directories = '\(standby.socketFolder.path)'"])
+        try standby.restart()
+        return standby
+    }
+
     private init(folder: URL, _ options: Options, binaries: URL) {
         self.folder = folder.standardizedFileURL
         self.options = options
@@ -130,25 +150,28 @@ package final class LocalCluster: Sendable {
 
     private static func isNewer(_ left: String, _ right: String) -> Bool { (Int(left) ?? 0) > (Int(right) ?? 0) }
 
-    private func fill() throws(StartError) {
+    private func makeFolders() throws(StartError) {
         let files = FileManager.default
-        let data = folder.appending(path: "data")
         do {
             try files.createDirectory(at: folder, withIntermediateDirectories: true)
             try files.createDirectory(at: socketFolder, withIntermediateDirectories: true)
         } catch {
             throw StartError(description: "can't make \(folder.path): \(error.localizedDescription)")
         }
-        if getuid() == 0 {
-            guard let user = getpwnam("postgres") else {
-                throw StartError(
-                    description: "PostgreSQL does not run as root and there is no user postgres to run it as: "
-                        + "install the package postgresql, or run this as another user"
-                )
-            }
-            for path in [folder.path, socketFolder.path] { chown(path, user.pointee.pw_uid, user.pointee.pw_gid) }
+        guard getuid() == 0 else { return }
+        guard let user = getpwnam("postgres") else {
+            throw StartError(
+                description: "PostgreSQL does not run as root and there is no user postgres to run it as: "
+                    + "install the package postgresql, or run this as another user"
+            )
         }
-        guard !files.fileExists(atPath: data.appending(path: "PG_VERSION").path) else { return }
+        for path in [folder.path, socketFolder.path] { chown(path, user.pointee.pw_uid, user.pointee.pw_gid) }
+    }
+
+    private func fill() throws(StartError) {
+        try makeFolders()
+        let data = folder.appending(path: "data")
+        guard !FileManager.default.fileExists(atPath: data.appending(path: "PG_VERSION").path) else { return }
         let arguments = [
             "-D", data.path, "-A", "trust", "-U", "upstream", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
             "--no-instructions",
@@ -161,8 +184,12 @@ package final class LocalCluster: Sendable {
         var lines = ["listen_addresses = ''", "unix_socket_directories = '\(socketFolder.path)'"]
         lines.append("unix_socket_permissions = 0700")
         if !options.fsync { lines.append("fsync = off") }
-        lines += options.configuration
-        let file = data.appending(path: "postgresql.conf")
+        try configure(lines + options.configuration)
+    }
+
+    /// Adds lines to `postgresql.conf`.
+    private func configure(_ lines: [String]) throws(StartError) {
+        let file = folder.appending(path: "data/postgresql.conf")
         do {
             let old = try String(contentsOf: file, encoding: .utf8)
             try (old + lines.joined(separator: "\n") + "\n").write(to: file, atomically: false, encoding: .utf8)

@@ -70,6 +70,13 @@ struct VerificationFailure {
                 "\(whose) was issued by \(self.issuer), which is not trusted here: "
                     + "name the issuing authority in tls.ca_file, and let the server send its intermediates"
             )
+        case X509_V_ERR_CERT_SIGNATURE_FAILURE, X509_V_ERR_AKID_SKID_MISMATCH, X509_V_ERR_AKID_ISSUER_SERIAL_MISMATCH:
+            return TLSError(
+                .untrusted,
+                "\(whose) names \(self.issuer) as its issuer, but the authority of that name that is trusted here did "
+                    + "not issue it: put the certificate of the one that did into tls.ca_file (was the authority made "
+                    + "anew?)"
+            )
         default:
             // Static text of OpenSSL.
             let reason = String(cString: X509_verify_cert_error_string(Int(self.code)))

@@ -29,18 +29,28 @@ struct Database: Sendable {
     private let client: PostgresClient
 
     /// Makes one, on the suite's cluster unless another is named.
-    init(on own: LocalCluster? = nil, migrated: Bool = true) async throws {
+    init(on own: LocalCluster? = nil, tablespace: String = "pg_default", migrated: Bool = true) async throws {
         cluster = if let own { own } else { try await SharedCluster.shared.cluster() }
         let database = "t\(UInt64.random(in: 0...UInt64.max))"
         name = database
         let root = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
-        try await root.run { connection throws(PostgresError) in try connection.script("CREATE DATABASE \(database)") }
+        try await root.run { connection throws(PostgresError) in
+            try connection.script("CREATE DATABASE \(database) TABLESPACE \(tablespace)")
+        }
         await root.run { connection in connection.close() }
         url = cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(database)?")
         var settings = try PostgresSettings(url: url)
         settings.applicationName = "test"
         client = PostgresClient(settings)
         if migrated { try await client.withConnection { _ = try await Migrator().up($0) } }
+    }
+
+    /// A session on `cluster` to look into what is a copy of another server's database.
+    init(_ original: Database, on cluster: LocalCluster) throws {
+        self.cluster = cluster
+        name = original.name
+        url = cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(name)?")
+        client = PostgresClient(try PostgresSettings(url: url))
     }
 
     /// How to connect through a proxy on loopback.

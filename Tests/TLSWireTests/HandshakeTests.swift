@@ -105,6 +105,17 @@ import Testing
             words: "tls.ca_file"
         ),
         Refusal(
+            testDescription: "another authority of the same name",
+            server: { try serving() },
+            client: {
+                var client = TLSClientConfiguration(serverName: "localhost")
+                client.trust = .pem(try CertificateAuthority().certificatePEM)
+                return client
+            },
+            code: .untrusted,
+            words: "made anew"
+        ),
+        Refusal(
             testDescription: "the system does not know the authority",
             server: { try serving() },
             client: { TLSClientConfiguration(serverName: "localhost") },
