@@ -1,0 +1,94 @@
+import COpenSSL
+
+/// The hash functions of SCRAM (RFC 5802, RFC 7677) with what it builds on them; the work is libcrypto's.
+package enum HashFunction: Sendable, CaseIterable {
+    /// SHA-1 (FIPS 180-4): no longer for signatures, sound inside HMAC.
+    case sha1
+    /// SHA-256 (FIPS 180-4).
+    case sha256
+
+    /// The bytes of a digest.
+    package var length: Int {
+        switch self {
+        case .sha1: 20
+        case .sha256: 32
+        }
+    }
+
+    // A constant of libcrypto's, never freed.
+    private var algorithm: OpaquePointer? {
+        switch self {
+        case .sha1: EVP_sha1()
+        case .sha256: EVP_sha256()
+        }
+    }
+
+    /// The digest of a message.
+    package func digest(of message: [UInt8]) -> [UInt8] {
+        output("a digest") { bytes in
+            var written: UInt32 = 0
+            // All borrowed for the call.
+            return EVP_Digest(message, message.count, bytes, &written, algorithm, nil) == 1 && written == length
+        }
+    }
+
+    /// HMAC (RFC 2104) of a message.
+    ///
+    /// - Parameters:
+    ///   - message: What is authenticated.
+    ///   - key: The secret, of any length.
+    /// - Returns: ``length`` bytes.
+    package func code(for message: [UInt8], key: [UInt8]) -> [UInt8] {
+        output("an HMAC") { bytes in
+            var written: UInt32 = 0
+            // All borrowed for the call.
+            let code = HMAC(algorithm, key, Int32(clamping: key.count), message, message.count, bytes, &written)
+            return code != nil && written == length
+        }
+    }
+
+    /// PBKDF2 (RFC 8018 section 5.2) with HMAC, as long as a digest: SCRAM's `Hi`.
+    ///
+    /// Takes time in proportion to `iterations`: the caller bounds them.
+    ///
+    /// - Parameters:
+    ///   - password: The secret.
+    ///   - salt: What makes it another one on each server.
+    ///   - iterations: 1 or more.
+    /// - Returns: ``length`` bytes.
+    package func derive(password: [UInt8], salt: [UInt8], iterations: Int) -> [UInt8] {
+        output("a derived key") { bytes in
+            password.withUnsafeBytes { secret in
+                // All borrowed for the call; the password is bytes, whatever the header calls them.
+                PKCS5_PBKDF2_HMAC(
+                    secret.assumingMemoryBound(to: CChar.self).baseAddress,
+                    Int32(clamping: secret.count),
+                    salt,
+                    Int32(clamping: salt.count),
+                    Int32(clamping: max(iterations, 1)),
+                    algorithm,
+                    Int32(length),
+                    bytes
+                ) == 1
+            }
+        }
+    }
+
+    /// Fills a digest's length of bytes; libcrypto fails only where memory runs out, and there is no way on from that.
+    private func output(_ what: StaticString, _ fill: (UnsafeMutablePointer<UInt8>?) -> Bool) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: length) { bytes, count in
+            let isFilled = fill(bytes.baseAddress)
+            precondition(isFilled, "libcrypto has no memory for \(what)")
+            count = length
+        }
+    }
+}
+
+/// Comparing secrets.
+package enum ConstantTime {
+    /// Whether two byte strings are equal, in a time that tells nothing of where they differ.
+    package static func areEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
+        // Both borrowed for the call.
+        left.count == right.count && CRYPTO_memcmp(left, right, left.count) == 0
+    }
+}
