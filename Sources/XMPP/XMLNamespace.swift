@@ -20,6 +20,8 @@ package enum XMLNamespace {
     package static var session: StaticString { "urn:ietf:params:xml:ns:xmpp-session" }
     /// Ping (XEP-0199).
     package static var ping: StaticString { "urn:xmpp:ping" }
+    /// Stream management (XEP-0198).
+    package static var streamManagement: StaticString { "urn:xmpp:sm:3" }
     /// The CCS payload (`gcm`).
     package static var payload: StaticString { "google:mobile:data" }
 }

@@ -1,4 +1,5 @@
 package import NIOCore
+import Synchronization
 package import TLSWire
 package import XMLWire
 package import XMPP
@@ -51,6 +52,8 @@ package struct SenderSettings: Sendable {
     package var negotiationTimeout = TimeAmount.seconds(30)
     /// Reads the secret, each time it is needed, so that a rotated file takes effect at the next connection.
     package var secret: @Sendable () throws -> [UInt8]
+    /// Whether the operator has been told already that the server keeps no account of what we received.
+    let managementWarning = OnceFlag()
 
     /// The settings of one sender; see the properties.
     package init(
@@ -88,4 +91,12 @@ package struct SenderSettings: Sendable {
         self.limits = limits
         self.secret = secret
     }
+}
+
+/// Says once, to the first who asks, that he is the first.
+final class OnceFlag: Sendable {
+    private let isUsed = Atomic(false)
+
+    /// Whether nobody has asked before.
+    func isFirst() -> Bool { !isUsed.exchange(true, ordering: .relaxed) }
 }

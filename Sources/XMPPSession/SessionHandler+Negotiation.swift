@@ -123,7 +123,9 @@ extension SessionHandler {
         logger.event(.info, .streamBound, "the stream is bound", [.host: .string(settings.host)])
         if let timer = session?.start() { setTimer(timer) }
         switch purpose {
-        case .receive: write(bound.greeting)
+        case .receive:
+            if bound.management == .missing { report(.missing) }
+            write(bound.greeting)
         case .probe: shutDown()
         }
     }

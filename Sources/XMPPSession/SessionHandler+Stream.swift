@@ -39,6 +39,11 @@ extension SessionHandler {
         case .reply(let bytes):
             environment.metrics.stanzas[.other].increment()
             write(bytes)
+        case .answer(let bytes):
+            write(bytes)
+        case .managed(let outcome, let bytes):
+            report(outcome)
+            write(bytes)
         case .end(let error, let bytes):
             write(bytes)
             end(.streamError, "stream error \(error.condition.rawValue): \(error.text)", error: error.condition)
@@ -107,6 +112,23 @@ extension SessionHandler {
         turnPromise.succeed(.draining(bound: .nanoseconds((NIODeadline.now() - since).nanoseconds)))
     }
 
+    /// Tells of a standard server that keeps nothing for us: once, since every connection to it is the same.
+    func report(_ outcome: StreamManagement.Outcome) {
+        let reason: String
+        switch outcome {
+        case .enabled: return
+        case .missing: reason = "not offered"
+        case .refused(let condition): reason = condition
+        }
+        guard settings.managementWarning.isFirst() else { return }
+        logger.event(
+            .warning,
+            .streamUnmanaged,
+            "no stream management (XEP-0198) on this server: messages sent to a dead connection are lost",
+            [.reason: .string(reason)]
+        )
+    }
+
     // MARK: Acks
 
     /// Copies of this connection have committed: acks them, in one write.
@@ -121,6 +143,10 @@ extension SessionHandler {
             size += encoder.size(of: message)
         }
         if acked > 0 { ack(messages, count: acked, size: size) }
+        // After the acks: what the server has been told of as handled, it can't bring an ack back for. The last word of an
+        // ending session says it anyway.
+        let told = session?.committed(messages)
+        if let told, !isClosing { write(told) }
         if window.settled(messages: messages.count, bytes: bytes) == .resume { readingChanged(paused: false) }
         if window.isEmpty, isClosing { everythingSettled() }
         flush()
@@ -182,6 +208,11 @@ extension SessionHandler {
         case .close(let bytes)?:
             write(bytes)
             end(.streamClosed, "the stream was closed")
+            closeChannel()
+        case .unmanaged(let bytes)?:
+            write(bytes)
+            let message = "the server offers stream management and does not answer the request for it"
+            end(.policyViolation, message, error: .policyViolation)
             closeChannel()
         case .none?, nil:
             break

@@ -204,7 +204,8 @@ extension NegotiationConfiguration {
             credentials: SASLCredentials(username: settings.username, secret: Secret(secret)),
             tlsMode: isDirect ? .direct : .starttls,
             dialect: settings.dialect,
-            idPrefix: idPrefix
+            idPrefix: idPrefix,
+            nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
         )
     }
 }

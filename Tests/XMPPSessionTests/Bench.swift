@@ -41,7 +41,11 @@ final class Bench {
     }
 
     /// The settings of a sender; the transport does not matter to the handler unless it is STARTTLS.
-    static func settings(window: Int = 100, startTLS: Bool = false) throws -> SenderSettings {
+    static func settings(
+        window: Int = 100,
+        startTLS: Bool = false,
+        dialect: Dialect = .ccs
+    ) throws -> SenderSettings {
         var client = TLSClientConfiguration(serverName: "localhost")
         client.trust = .pem(try CertificateAuthority().certificatePEM)
         let context = try TLSContext.client(client)
@@ -53,7 +57,7 @@ final class Bench {
             domain: "fcm.example.org",
             connections: 1,
             security: startTLS ? .startTLS(context) : .direct(context),
-            dialect: .ccs,
+            dialect: dialect,
             username: "42@fcm.example.org",
             window: window,
             idScope: .sender,
@@ -75,7 +79,8 @@ final class Bench {
     init(
         _ settings: SenderSettings? = nil,
         purpose: Connection.Purpose = .receive,
-        sink: any AckSink = IdleSink()
+        sink: any AckSink = IdleSink(),
+        logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     ) throws {
         let loop = channel.embeddedEventLoop
         let turn = loop.makePromise(of: ConnectionTurn.self)
@@ -86,7 +91,7 @@ final class Bench {
             settings: try settings ?? Bench.settings(),
             purpose: purpose,
             environment: Connection.Environment(ingest: queue, clock: ReceiptClock(), metrics: metrics),
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+            logger: logger,
             sink: sink,
             turn: turn,
             end: end

@@ -22,7 +22,8 @@ import XMLWire
             tlsMode: mode,
             dialect: dialect,
             resource: resource,
-            idPrefix: "r4nd"
+            idPrefix: "r4nd",
+            nonce: Array(0..<24)
         )
     }
 
@@ -141,6 +142,35 @@ import XMLWire
         #expect(bind?.contains("<resource>a&lt;b</resource>") == true)
         let done = negotiation.stanza(try stanza(NegotiationTests.bound), trailingBytes: 0)
         #expect(NegotiationTests.text(done) == "<presence/>")
+    }
+
+    @Test("stream management is asked for before presence, and only of a standard server that offers it")
+    func streamManagement() throws {
+        let sm = "<sm xmlns='urn:xmpp:sm:2'/><sm xmlns='urn:xmpp:sm:3'><optional/></sm>"
+        let session = "<session xmlns='urn:ietf:params:xml:ns:xmpp-session'/>"
+        let enable = "<enable xmlns=\"urn:xmpp:sm:3\" resume=\"false\"/>"
+        let request =
+            "<iq type=\"set\" id=\"r4nd-session\"><session xmlns=\"urn:ietf:params:xml:ns:xmpp-session\"/></iq>"
+        let rows: [(Dialect, String, StreamManagement.Offer, String)] = [
+            (.xmpp, sm, .offered, enable), (.xmpp, sm + session, .offered, request + enable),
+            (.xmpp, "<sm xmlns='urn:xmpp:sm:2'/>", .missing, "<presence/>"),
+            (.xmpp, session, .missing, request + "<presence/>"), (.ccs, sm, .unused, ""),
+            (.ccs, sm + session, .unused, request),
+        ]
+        for (dialect, features, offer, greeting) in rows {
+            var negotiation = try NegotiationTests.reach(
+                .featuresAuthenticated,
+                NegotiationTests.configuration(.direct, dialect)
+            )
+            let xml =
+                "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>\(features)</stream:features>"
+            _ = negotiation.stanza(try stanza(xml), trailingBytes: 0)
+            guard
+                case .bound(let stream) = negotiation.stanza(try stanza(NegotiationTests.bound), trailingBytes: 0)
+            else { throw Unexpected("not bound") }
+            #expect(stream.management == offer, "\(dialect) \(features)")
+            #expect(String(decoding: stream.greeting, as: UTF8.self) == greeting, "\(dialect) \(features)")
+        }
     }
 
     @Test func everyStateWithEveryStanza() throws {
@@ -284,7 +314,7 @@ import XMLWire
             throw Unexpected("went on in the clear")
         }
         #expect(error.code == .tlsNotOffered && error.isPermanent && !error.isAuthentication)
-        #expect(SASLMechanisms.choose(among: ["PLAIN"], encrypted: false) == nil)
+        #expect(SASLMechanisms.choose(among: ["PLAIN"], for: .ccs, encrypted: false) == nil)
         // A success that was not asked for changes nothing.
         var early = try NegotiationTests.reach(.awaitingProceed)
         #expect(NegotiationTests.word(early.stanza(try stanza(NegotiationTests.success), trailingBytes: 0)) == "-")

@@ -47,7 +47,7 @@ import XMLWire
         case .deliver: "deliver"
         case .note(let kind): "note \(XMPPTests.word(kind))"
         case .drain(_, let isFirst): isFirst ? "drain" : "drain again"
-        case .reply(let bytes): String(decoding: bytes, as: UTF8.self)
+        case .reply(let bytes), .answer(let bytes), .managed(_, let bytes): String(decoding: bytes, as: UTF8.self)
         case .end(let error, let bytes): "end \(error.condition.rawValue) \(bytes.count)"
         case .none: "-"
         }

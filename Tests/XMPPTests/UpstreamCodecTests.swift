@@ -30,6 +30,31 @@ import XMLWire
         #expect(message.sender == 3 && message.receivedAt == 1_700_000_000_000_000 && message.parsedAt == 42)
     }
 
+    @Test("what a standard server gives us back of our own is dropped; a CCS speaks for our account")
+    func echoes() throws {
+        let own = [
+            "1234567890@fcm.googleapis.com", "1234567890@fcm.googleapis.com/resource",
+            "1234567890@FCM.googleapis.com/x",
+        ]
+        for json in [
+            #"{"message_type":"ack","message_id":"1","to":"t"}"#,
+            #"{"message_type":"nack","error":"CONNECTION_DRAINING"}"#,
+            #"{"message_type":"control","control_type":"CONNECTION_DRAINING"}"#,
+        ] {
+            for from in own {
+                let echo = try envelope(json, attributes: "from='\(from)'")
+                #expect(word(try decode(echo, dialect: .xmpp)) == "untrusted", "\(json) from \(from)")
+            }
+            let bare = try envelope(json, attributes: "from='\(own[0])'")
+            #expect(word(try decode(bare, dialect: .ccs)) != "untrusted")
+            let other = try envelope(json, attributes: "from='devices@gcm.googleapis.com/x'")
+            #expect(word(try decode(other, dialect: .xmpp)) != "untrusted")
+        }
+        // A message of the server's own, on behalf of the account, is one.
+        let message = try envelope(#"{"message_id":"1","from":"t","category":"c"}"#, attributes: "from='\(own[0])'")
+        #expect(word(try decode(message, dialect: .xmpp)) == "upstream")
+    }
+
     @Test func aReceiptKeepsItsTypeAndFullID() throws {
         let message = try decodeMessage(
             #"{"message_type":"receipt","message_id":"dr2:39","from":"gcm.googleapis.com","category":"c","data":{}}"#

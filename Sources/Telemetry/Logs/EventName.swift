@@ -23,6 +23,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case streamClosed = "stream.closed"
     case streamError = "stream.error"
     case pingTimeout = "stream.ping_timeout"
+    case streamUnmanaged = "stream.unmanaged"
     case reconnectScheduled = "stream.reconnect_scheduled"
     case stanzaIgnored = "stanza.ignored"
 

@@ -72,6 +72,10 @@ package struct IncomingMessage: Sendable {
 
     /// Index of the sender among the configured ones.
     package var sender: UInt16 = 0
+    /// The number of its stanza on its connection, modulo 2^32, where the connection counts stanzas (XEP-0198).
+    ///
+    /// Else 0.
+    package var stanzaNumber: UInt32 = 0
     /// When the stanza was parsed: microseconds since 1970-01-01 UTC.
     ///
     /// Becomes `received_at`.

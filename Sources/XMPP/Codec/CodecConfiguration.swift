@@ -40,6 +40,7 @@ package struct CodecConfiguration: Sendable {
 struct TrustedSenders: Sendable {
     private var exact: [JID] = []
     private var withAnyResource: [JID] = []
+    private var own: JID?
 
     /// The domain itself and the configured addresses.
     init(domain: String, trustedFrom: [String]) {
@@ -50,7 +51,13 @@ struct TrustedSenders: Sendable {
     }
 
     /// Trusts our own bare address, on whose behalf the server speaks (RFC 6120 section 8.1.2.1).
-    mutating func insert(own address: JID) { exact.append(address.bare) }
+    mutating func insert(own address: JID) {
+        own = address.bare
+        exact.append(address.bare)
+    }
+
+    /// Whether a `from` attribute is our own address, with any resource or none.
+    func isOwn(_ from: UnsafeBufferPointer<UInt8>) -> Bool { own?.matches(from, anyResource: true) ?? false }
 
     /// Whether a `from` attribute is one of them.
     func contains(_ from: UnsafeBufferPointer<UInt8>) -> Bool {

@@ -14,7 +14,8 @@ package import XMLWire
 /// 5. the payload can't be read (several `gcm`, an empty one, an element inside, not one JSON object): quarantined, not
 ///    acked;
 /// 6. `message_type` says `ack`, `nack` or `control`: that kind, however broken the rest is. Where `message_type` repeats,
-///    only if each of them says so; else step 8 takes it as a repeated key;
+///    only if each of them says so; else step 8 takes it as a repeated key. From our own account through a standard server
+///    it is our own stanza coming back: ``StanzaKind/untrusted``;
 /// 7. identity: `message_id` or `from` repeats, then `message_id` unusable, then `from` unusable: quarantined, not acked;
 /// 8. and acked: `message_id`, then `from` that no `text` can hold; either too long; another key repeats; `message_type`
 ///    unknown; `category` unusable, not storable, too long: quarantined;
@@ -68,6 +69,12 @@ package struct UpstreamCodec: Sendable {
         stanza.bytes.withUnsafeBufferPointer { trusted.contains(UnsafeBufferPointer(rebasing: $0[from])) }
     }
 
+    /// Whether a standard server gives us back what our own account sent: it does so with a stanza without `to`.
+    private func isEcho(_ from: Range<Int>?, in bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard configuration.dialect == .xmpp, let from else { return false }
+        return trusted.isOwn(UnsafeBufferPointer(rebasing: bytes[from]))
+    }
+
     private mutating func read(_ payload: Int, from: Range<Int>?, of stanza: Stanza) -> StanzaKind {
         let element = stanza.elements[payload]
         if let detail = misplacement(of: element, at: payload, in: stanza) {
@@ -84,7 +91,9 @@ package struct UpstreamCodec: Sendable {
             guard let envelope else {
                 return .message(.unreadable(.payloadNotJSON, "not an object", from: from, of: stanza))
             }
-            if envelope.isSignal { return signal(envelope.type, in: text) }
+            if envelope.isSignal {
+                return isEcho(from, in: bytes) ? .untrusted : signal(envelope.type, in: text)
+            }
             return .message(assemble(envelope, text, from: from.map { bytes[$0] }, raw: stanza.raw))
         }
     }

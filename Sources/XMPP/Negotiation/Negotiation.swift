@@ -13,7 +13,7 @@ package import XMLWire
 /// come before its answer, and must not get lost.
 package struct Negotiation: ~Copyable {
     /// How far the stream in hand is.
-    private enum Phase {
+    enum Phase {
         /// Not encrypted; only STARTTLS may follow.
         case plain
         /// Encrypted, not authenticated.
@@ -22,7 +22,7 @@ package struct Negotiation: ~Copyable {
         case authenticated
     }
 
-    private enum State {
+    enum State {
         /// The transport is not ready. To `awaitingHeader`.
         case idle
         /// Our header is sent. To `awaitingFeatures`.
@@ -36,13 +36,22 @@ package struct Negotiation: ~Copyable {
         /// `<auth/>` is sent. To `awaitingHeader(.authenticated)`.
         case authenticating(any SASLMechanism)
         /// The bind request is sent. To `finished`.
-        case binding(session: Bool)
+        case binding(Offers)
         /// Bound, or failed. The last state.
         case finished
     }
 
-    private let configuration: NegotiationConfiguration
-    private var state = State.idle
+    /// What the server offers beside the binding.
+    struct Offers {
+        /// A session request is wanted before anything else (RFC 3921).
+        var session = false
+        /// Stream management (XEP-0198).
+        var management = false
+    }
+
+    let configuration: NegotiationConfiguration
+    /// Changed by the machine and its steps only.
+    var state = State.idle
 
     /// A negotiation that waits for its transport.
     package init(configuration: NegotiationConfiguration) { self.configuration = configuration }
@@ -146,8 +155,8 @@ package struct Negotiation: ~Copyable {
             return proceed(stanza, trailingBytes: trailingBytes)
         case .authenticating(let mechanism):
             return authentication(stanza, mechanism)
-        case .binding(let session):
-            return bindResult(stanza, session: session)
+        case .binding(let offers):
+            return bindResult(stanza, offers)
         case .idle, .awaitingHeader, .startingTLS, .finished:
             return .none
         }
@@ -179,7 +188,8 @@ package struct Negotiation: ~Copyable {
         return finish(NegotiationError(code, message))
     }
 
-    private mutating func finish(_ error: NegotiationError) -> NegotiationError {
+    /// Ends the negotiation for this reason.
+    mutating func finish(_ error: NegotiationError) -> NegotiationError {
         state = .finished
         return error
     }
@@ -196,218 +206,5 @@ package struct Negotiation: ~Copyable {
         case .binding: "during resource binding"
         case .finished: "after negotiation"
         }
-    }
-}
-
-// The steps.
-extension Negotiation {
-    private var header: [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<?xml version=\"1.0\"?><stream:stream to=\"")
-        bytes.append(escaping: configuration.domain.utf8)
-        bytes.append(
-            xml: "\" version=\"1.0\" xmlns=\"jabber:client\" xmlns:stream=\"http://etherx.jabber.org/streams\">"
-        )
-        return bytes
-    }
-
-    private mutating func features(_ stanza: Stanza, _ phase: Phase) -> StanzaAction {
-        switch phase {
-        case .plain:
-            guard stanza.child("starttls", in: XMLNamespace.tls) != nil else {
-                return .fail(
-                    finish(
-                        NegotiationError(
-                            .tlsNotOffered,
-                            "the server offers no STARTTLS and nothing is sent unencrypted: enable it there, or use "
-                                + "`tls.mode: direct` with the server's port for direct TLS",
-                            isPermanent: true
-                        )
-                    )
-                )
-            }
-            state = .awaitingProceed
-            return .send(Array("<starttls xmlns=\"urn:ietf:params:xml:ns:xmpp-tls\"/>".utf8))
-        case .secured:
-            return authenticate(stanza)
-        case .authenticated:
-            return bind(stanza)
-        }
-    }
-
-    private mutating func proceed(_ stanza: Stanza, trailingBytes: Int) -> StanzaAction {
-        if stanza.element(0, is: "failure", in: XMLNamespace.tls) {
-            return .fail(finish(NegotiationError(.tlsRefused, "the server refused STARTTLS: see the server's log")))
-        }
-        guard stanza.element(0, is: "proceed", in: XMLNamespace.tls) else { return .none }
-        guard trailingBytes == 0 else {
-            return .fail(
-                finish(
-                    NegotiationError(
-                        .tlsInjection,
-                        "bytes came in the clear after the server's consent to TLS: somebody on the way may have put "
-                            + "them there"
-                    )
-                )
-            )
-        }
-        state = .startingTLS
-        return .startTLS
-    }
-
-    private mutating func authenticate(_ stanza: Stanza) -> StanzaAction {
-        var offered: [String] = []
-        if let list = stanza.child("mechanisms", in: XMLNamespace.sasl) {
-            for child in stanza.children(of: list) where stanza.element(child, is: "mechanism", in: XMLNamespace.sasl) {
-                offered.append(stanza.string(stanza.elements[child].text))
-            }
-        }
-        guard let chosen = SASLMechanisms.choose(among: offered, encrypted: true) else {
-            let known = SASLMechanisms.preferred.map { $0.name }.joined(separator: ", ")
-            let names = PeerText.fit(offered.prefix(10).joined(separator: ", ").utf8)
-            return .fail(
-                finish(
-                    NegotiationError(
-                        .noMechanism,
-                        "the server offers no SASL mechanism we can use (offered: \(names.isEmpty ? "none" : names); "
-                            + "ours: \(known)): allow one of ours for connections with TLS",
-                        isAuthentication: true,
-                        isPermanent: true
-                    )
-                )
-            )
-        }
-        var mechanism = chosen.init(credentials: configuration.credentials)
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<auth xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\" mechanism=\"")
-        bytes += Array(chosen.name.utf8)
-        bytes.append(xml: "\">")
-        // RFC 6120 section 6.4.2: an empty initial response is a single equals sign.
-        if let response = mechanism.initialResponse() {
-            bytes += response.isEmpty ? [UInt8(ascii: "=")] : Base64.encode(response)
-        }
-        bytes.append(xml: "</auth>")
-        state = .authenticating(mechanism)
-        return .send(bytes)
-    }
-
-    private mutating func authentication(_ stanza: Stanza, _ mechanism: any SASLMechanism) -> StanzaAction {
-        guard stanza.equals(stanza.elements[0].namespace, XMLNamespace.sasl) else { return .none }
-        var mechanism = mechanism
-        let text = stanza.bytes[stanza.elements[0].text]
-        let name = stanza.string(stanza.elements[0].name)
-        if name == "failure" { return .fail(finish(saslFailure(stanza))) }
-        guard name == "challenge" || name == "success" else { return .none }
-        let encoded = text.elementsEqual([UInt8(ascii: "=")]) ? [] : Base64.decode(text)
-        do throws(SASLMechanismError) {
-            guard let data = encoded else {
-                throw SASLMechanismError(message: "the server's SASL message is not Base64")
-            }
-            if name == "success" {
-                try mechanism.finish(with: text.isEmpty ? nil : data)
-                state = .awaitingHeader(.authenticated)
-                return .restart(header)
-            }
-            let response = try mechanism.respond(to: data)
-            state = .authenticating(mechanism)
-            var bytes: [UInt8] = []
-            bytes.append(xml: "<response xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\">")
-            bytes += Base64.encode(response)
-            bytes.append(xml: "</response>")
-            return .send(bytes)
-        } catch {
-            return .fail(finish(NegotiationError(.authenticationProtocol, error.message, isAuthentication: true)))
-        }
-    }
-
-    private func saslFailure(_ stanza: Stanza) -> NegotiationError {
-        var condition = "undefined-condition"
-        var text = ""
-        for child in stanza.children() where stanza.equals(stanza.elements[child].namespace, XMLNamespace.sasl) {
-            if stanza.equals(stanza.elements[child].name, "text") {
-                text = PeerText.fit(stanza.bytes[stanza.elements[child].text])
-            } else {
-                condition = PeerText.fit(stanza.bytes[stanza.elements[child].name])
-            }
-        }
-        return .sasl(condition: condition, text: text)
-    }
-
-    private var bindID: String { configuration.idPrefix + "-bind" }
-
-    private mutating func bind(_ stanza: Stanza) -> StanzaAction {
-        guard stanza.child("bind", in: XMLNamespace.bind) != nil else {
-            return .fail(
-                finish(
-                    NegotiationError(
-                        .bindRefused,
-                        "the server offers no resource binding: is it an XMPP server for clients?"
-                    )
-                )
-            )
-        }
-        var session = false
-        if let offer = stanza.child("session", in: XMLNamespace.session) {
-            session = stanza.child("optional", in: XMLNamespace.session, of: offer) == nil
-        }
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<iq type=\"set\" id=\"")
-        bytes.append(escaping: bindID.utf8)
-        bytes.append(xml: "\"><bind xmlns=\"urn:ietf:params:xml:ns:xmpp-bind\">")
-        if let resource = configuration.resource {
-            bytes.append(xml: "<resource>")
-            bytes.append(escaping: resource.utf8)
-            bytes.append(xml: "</resource>")
-        }
-        bytes.append(xml: "</bind></iq>")
-        state = .binding(session: session)
-        return .send(bytes)
-    }
-
-    private mutating func bindResult(_ stanza: Stanza, session: Bool) -> StanzaAction {
-        guard stanza.element(0, is: "iq", in: XMLNamespace.client), isFromServer(stanza) else { return .none }
-        // Servers of the field leave the id out; a wrong one is somebody else's answer.
-        if let id = stanza.attribute("id", of: 0), stanza.string(id) != bindID { return .none }
-        guard let type = stanza.attribute("type", of: 0) else { return .none }
-        if stanza.equals(type, "error") {
-            let error = StanzaError(stanza)
-            let text = error.text.isEmpty ? "" : " (\(error.text))"
-            return .fail(
-                finish(
-                    NegotiationError(
-                        .bindRefused,
-                        "the server refused to bind: \(error.condition.rawValue)\(text); see its limits on resources",
-                        condition: error.condition.rawValue
-                    )
-                )
-            )
-        }
-        guard stanza.equals(type, "result") else { return .none }
-        guard let bind = stanza.child("bind", in: XMLNamespace.bind),
-            let element = stanza.child("jid", in: XMLNamespace.bind, of: bind),
-            let address = JID(stanza.string(stanza.elements[element].text))
-        else {
-            return .fail(finish(NegotiationError(.bindRefused, "the server's answer to the binding holds no address")))
-        }
-        state = .finished
-        return .bound(BoundStream(address: address, greeting: greeting(session: session)))
-    }
-
-    /// Whether an IQ is the server's: it names nobody, the domain, or our own account (RFC 6120 section 8.1.2.1).
-    private func isFromServer(_ stanza: Stanza) -> Bool {
-        guard let from = stanza.attribute("from", of: 0) else { return true }
-        guard let sender = JID(stanza.string(from)), let domain = JID(configuration.domain) else { return false }
-        return sender == domain || sender.bare == JID("\(configuration.localpart)@\(configuration.domain)")
-    }
-
-    private func greeting(session: Bool) -> [UInt8] {
-        var bytes: [UInt8] = []
-        if session {
-            bytes.append(xml: "<iq type=\"set\" id=\"")
-            bytes.append(escaping: (configuration.idPrefix + "-session").utf8)
-            bytes.append(xml: "\"><session xmlns=\"urn:ietf:params:xml:ns:xmpp-session\"/></iq>")
-        }
-        if configuration.dialect == .xmpp { bytes.append(xml: "<presence/>") }
-        return bytes
     }
 }

@@ -24,6 +24,8 @@ package struct NegotiationConfiguration: Sendable {
     ///
     /// Random for each connection: who can't guess an id can't answer in the server's place.
     package var idPrefix: String
+    /// What makes a SASL exchange unlike any other: 16 random bytes or more, new for each connection.
+    package var nonce: [UInt8]
 
     /// The configuration of one connection.
     package init(
@@ -33,7 +35,8 @@ package struct NegotiationConfiguration: Sendable {
         tlsMode: TLSMode = .direct,
         dialect: Dialect = .ccs,
         resource: String? = nil,
-        idPrefix: String
+        idPrefix: String,
+        nonce: [UInt8]
     ) {
         self.domain = domain
         self.localpart = localpart
@@ -42,6 +45,7 @@ package struct NegotiationConfiguration: Sendable {
         self.dialect = dialect
         self.resource = resource
         self.idPrefix = idPrefix
+        self.nonce = nonce
     }
 }
 
@@ -49,6 +53,9 @@ package struct NegotiationConfiguration: Sendable {
 package struct BoundStream: Sendable, Equatable {
     /// The address the server has given us.
     package var address: JID
-    /// What to send first: a session request where the server wants one, and presence for a standard server.
+    /// What to send first: a session request where the server wants one, then the request for stream management or, where a
+    /// standard server has none, presence.
     package var greeting: [UInt8]
+    /// What is known of the server's stream management.
+    package var management = StreamManagement.Offer.unused
 }

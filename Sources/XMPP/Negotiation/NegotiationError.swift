@@ -111,7 +111,7 @@ extension NegotiationError {
         case "credentials-expired":
             fix = "the secret has expired: put the new one into the file of `secret_file`"
         case "encryption-required", "mechanism-too-weak", "invalid-mechanism":
-            fix = "the server does not accept PLAIN here: allow it for connections with TLS"
+            fix = "the server offered this SASL mechanism and does not accept it: see its list of mechanisms"
         case "temporary-auth-failure":
             fix = "the server can't authenticate anybody at the moment"
             code = .authenticationUnavailable

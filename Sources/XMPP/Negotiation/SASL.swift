@@ -38,7 +38,7 @@ package struct SASLMechanismError: Error, Sendable {
 
 /// One SASL exchange (RFC 4422): makes our messages from the server's.
 ///
-/// A mechanism joins by conforming and by standing in ``SASLMechanisms/preferred``. Messages are without their Base64.
+/// A mechanism joins by conforming and by standing in ``SASLMechanisms/preferred(for:)``. Messages are without their Base64.
 package protocol SASLMechanism: Sendable {
     /// The registered name.
     static var name: String { get }
@@ -47,7 +47,11 @@ package protocol SASLMechanism: Sendable {
     static var isSafeWithoutEncryption: Bool { get }
 
     /// An exchange that has not begun.
-    init(credentials: SASLCredentials)
+    ///
+    /// - Parameters:
+    ///   - credentials: Who we are.
+    ///   - nonce: Random bytes of this exchange alone.
+    init(credentials: SASLCredentials, nonce: [UInt8])
 
     /// The message that goes with the mechanism's choice; nil for none.
     mutating func initialResponse() -> [UInt8]?
@@ -63,14 +67,30 @@ package protocol SASLMechanism: Sendable {
     mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError)
 }
 
-/// The mechanisms that we can use.
+/// The mechanisms that we can use, and which is taken.
+///
+/// What was taken is not remembered: a server whose certificate TLS has verified may take SCRAM off its list, and is then
+/// given PLAIN. Inside one exchange there is no way back to a weaker mechanism.
 package enum SASLMechanisms {
     /// All of them, the best first.
-    package static let preferred: [any SASLMechanism.Type] = [PlainMechanism.self]
+    ///
+    /// The CCS protocol speaks of PLAIN alone, so there it comes first. A standard server gets the secret itself only where
+    /// it can't do with less.
+    package static func preferred(for dialect: Dialect) -> [any SASLMechanism.Type] {
+        let scram: [any SASLMechanism.Type] = [ScramSHA256Mechanism.self, ScramSHA1Mechanism.self]
+        return switch dialect {
+        case .ccs: [PlainMechanism.self] + scram
+        case .xmpp: scram + [PlainMechanism.self]
+        }
+    }
 
     /// The best of those offered; nil where none will do.
-    package static func choose(among offered: [String], encrypted: Bool) -> (any SASLMechanism.Type)? {
-        preferred.first { offered.contains($0.name) && (encrypted || $0.isSafeWithoutEncryption) }
+    package static func choose(
+        among offered: [String],
+        for dialect: Dialect,
+        encrypted: Bool
+    ) -> (any SASLMechanism.Type)? {
+        preferred(for: dialect).first { offered.contains($0.name) && (encrypted || $0.isSafeWithoutEncryption) }
     }
 }
 
@@ -84,7 +104,7 @@ package struct PlainMechanism: SASLMechanism {
     private let credentials: SASLCredentials
 
     /// An exchange that has not begun.
-    package init(credentials: SASLCredentials) { self.credentials = credentials }
+    package init(credentials: SASLCredentials, nonce: [UInt8]) { self.credentials = credentials }
 
     /// `NUL username NUL secret`, without an authorization identity.
     package mutating func initialResponse() -> [UInt8]? {

@@ -39,7 +39,8 @@ package struct SessionConfiguration: Sendable {
 ///   ├────▶ finishing(the peer's) ────────────┤
 ///   └── stream error, violation, death ──────┘
 /// ```
-/// Acks are not its business: whoever holds the session writes them as long as ``canSend`` says so.
+/// Acks are not its business: whoever holds the session writes them as long as ``canSend`` says so. With a standard server
+/// it counts stanzas for stream management, in *open* only: what is not taken must not be answered for.
 package struct Session: ~Copyable {
     private enum State {
         /// Stanzas flow. To every other state.
@@ -57,6 +58,7 @@ package struct Session: ~Copyable {
     private var codec: UpstreamCodec
     private let configuration: SessionConfiguration
     private var keepalive: Keepalive
+    private var management: StreamManagement
     private var state = State.open
     private var timerID: UInt64 = 0
     private var pings: UInt64 = 0
@@ -79,6 +81,7 @@ package struct Session: ~Copyable {
         self.configuration = configuration
         self.codec = codec
         self.codec.bound(to: stream.address)
+        management = StreamManagement(stream.management)
         keepalive = Keepalive(
             interval: configuration.keepaliveInterval,
             timeout: configuration.keepaliveTimeout,
@@ -94,8 +97,14 @@ package struct Session: ~Copyable {
         }
     }
 
+    /// The longest that the answer to our request for stream management may take.
+    static let managementTimeout = Duration.seconds(30)
+
     /// The timer to set when the session begins.
-    package mutating func start() -> SessionTimer { timer(after: configuration.keepaliveInterval) }
+    package mutating func start() -> SessionTimer {
+        let interval = configuration.keepaliveInterval
+        return timer(after: management.isRequested ? min(interval, Session.managementTimeout) : interval)
+    }
 
     /// Bytes came from the peer: whitespace counts as well.
     package mutating func received(now: UInt64) { keepalive.heard(now: now) }
@@ -114,6 +123,10 @@ package struct Session: ~Copyable {
         case drain(StanzaKind, isFirst: Bool)
         /// Count it as `other` and send these bytes.
         case reply([UInt8])
+        /// It is no stanza and not counted; send these bytes, if any.
+        case answer([UInt8])
+        /// Stream management is decided: send these bytes.
+        case managed(StreamManagement.Outcome, [UInt8])
         /// The peer ends the stream: send these bytes and close the transport.
         case end(StreamError, [UInt8])
         /// Stanzas are no longer taken; nothing to do or to count.
@@ -131,30 +144,49 @@ package struct Session: ~Copyable {
         guard !stanza.elements.isEmpty else { return .none }
         switch state {
         case .open: break
-        case .finishing, .closing:
-            guard let error = StreamError(stanza) else { return .none }
-            return end(error)
+        case .finishing, .closing: return late(stanza)
         case .ended: return .none
         }
         let kind = codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt)
         switch kind {
         case .message(let message):
-            return .deliver(message)
+            return .deliver(management.isActive ? management.numbered(message) : message)
         case .nack, .control:
+            management.noted()
             guard kind.announcesDraining else { return .note(kind) }
             defer { isDraining = true }
             return .drain(kind, isFirst: !isDraining)
         case .other:
-            if let error = StreamError(stanza) { return end(error) }
-            return QueryResponder.reply(to: stanza).map { .reply($0) } ?? .note(.other)
+            return other(stanza)
         case .ack, .error, .untrusted:
+            management.noted()
             return .note(kind)
         }
     }
 
+    /// Nothing is taken any more, but for the end, and for a question that can still be answered.
+    private mutating func late(_ stanza: Stanza) -> StanzaAction {
+        if let error = StreamError(stanza) { return end(error) }
+        guard canSend, case .send(let bytes) = management.receive(stanza) else { return .none }
+        return .answer(bytes)
+    }
+
+    private mutating func other(_ stanza: Stanza) -> StanzaAction {
+        if let error = StreamError(stanza) { return end(error) }
+        if stanza.equals(stanza.elements[0].namespace, XMLNamespace.client) { management.noted() }
+        switch management.receive(stanza) {
+        case .none: break
+        case .ignore: return .note(.other)
+        case .send(let bytes): return .answer(bytes)
+        // Presence has the server send what waits for us: now it keeps account of it, or never will.
+        case .decided(let outcome): return .managed(outcome, Session.presence)
+        }
+        return QueryResponder.reply(to: stanza).map { .reply($0) } ?? .note(.other)
+    }
+
     private mutating func end(_ error: StreamError) -> StanzaAction {
         // RFC 6120 section 4.9.1.1: the one who gets a stream error closes its own stream too.
-        let bytes = canSend ? Session.closingTag : []
+        let bytes = canSend ? goodbye() : []
         state = .ended
         return .end(error, bytes)
     }
@@ -171,6 +203,8 @@ package struct Session: ~Copyable {
         case dead
         /// Waiting is over: send these bytes, if any, and close the transport.
         case close([UInt8])
+        /// The server never answered our request for stream management: send these bytes and close the transport.
+        case unmanaged([UInt8])
     }
 
     /// A timer fired.
@@ -182,6 +216,8 @@ package struct Session: ~Copyable {
     package mutating func timerFired(_ id: UInt64, now: UInt64) -> TimerAction {
         guard id == timerID else { return .none }
         switch state {
+        case .open where management.isRequested:
+            return .unmanaged(violation(.undefinedCondition))
         case .open:
             switch keepalive.timerFired(now: now) {
             case .wait(let delay): return .wait(timer(after: delay))
@@ -194,7 +230,7 @@ package struct Session: ~Copyable {
             }
         case .finishing(peerClosed: true):
             state = .ended
-            return .close(Session.closingTag)
+            return .close(goodbye())
         case .closing:
             state = .ended
             return .close([])
@@ -218,7 +254,23 @@ package struct Session: ~Copyable {
         return bytes
     }
 
-    static var closingTag: [UInt8] { Array("</stream:stream>".utf8) }
+    /// What tells a standard server that we take messages.
+    static var presence: [UInt8] { Array("<presence/>".utf8) }
+
+    /// The end of our stream, and how far we answer for the peer's.
+    private mutating func goodbye() -> [UInt8] { management.last() + Array("</stream:stream>".utf8) }
+}
+
+// Stream management.
+extension Session {
+    /// Messages of this session have committed.
+    ///
+    /// - Returns: What tells the server so, to be sent after the messages' own acks; nil where there is nothing to tell.
+    package mutating func committed(_ messages: [IncomingMessage]) -> [UInt8]? {
+        guard management.isActive else { return nil }
+        management.settled(messages)
+        return canSend ? management.progress() : nil
+    }
 }
 
 // The end.
@@ -254,10 +306,10 @@ extension Session {
         switch state {
         case .finishing(peerClosed: true):
             state = .ended
-            return .close(Session.closingTag)
+            return .close(goodbye())
         case .finishing(peerClosed: false):
             state = .closing
-            return .send(Session.closingTag, timer(after: configuration.closeTimeout))
+            return .send(goodbye(), timer(after: configuration.closeTimeout))
         case .open, .closing, .ended:
             return .none
         }
@@ -294,7 +346,7 @@ extension Session {
     /// - Returns: What to send before the transport is closed; empty where our stream is closed already.
     package mutating func violation(_ condition: StreamErrorCondition) -> [UInt8] {
         defer { state = .ended }
-        return canSend ? StreamError.farewell(condition) : []
+        return canSend ? management.last() + StreamError.farewell(condition) : []
     }
 
     /// The transport is gone.

@@ -1,0 +1,85 @@
+import XMLWire
+
+// SASL.
+extension Negotiation {
+    /// Chooses a mechanism among those offered and begins it.
+    mutating func authenticate(_ stanza: Stanza) -> StanzaAction {
+        var offered: [String] = []
+        if let list = stanza.child("mechanisms", in: XMLNamespace.sasl) {
+            for child in stanza.children(of: list) where stanza.element(child, is: "mechanism", in: XMLNamespace.sasl) {
+                offered.append(stanza.string(stanza.elements[child].text))
+            }
+        }
+        let dialect = configuration.dialect
+        guard let chosen = SASLMechanisms.choose(among: offered, for: dialect, encrypted: true) else {
+            let known = SASLMechanisms.preferred(for: dialect).map { $0.name }.joined(separator: ", ")
+            let names = PeerText.fit(offered.prefix(10).joined(separator: ", ").utf8)
+            return .fail(
+                finish(
+                    NegotiationError(
+                        .noMechanism,
+                        "the server offers no SASL mechanism we can use (offered: \(names.isEmpty ? "none" : names); "
+                            + "ours: \(known)): allow one of ours for connections with TLS",
+                        isAuthentication: true,
+                        isPermanent: true
+                    )
+                )
+            )
+        }
+        var mechanism = chosen.init(credentials: configuration.credentials, nonce: configuration.nonce)
+        var bytes: [UInt8] = []
+        bytes.append(xml: "<auth xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\" mechanism=\"")
+        bytes += Array(chosen.name.utf8)
+        bytes.append(xml: "\">")
+        // RFC 6120 section 6.4.2: an empty initial response is a single equals sign.
+        if let response = mechanism.initialResponse() {
+            bytes += response.isEmpty ? [UInt8(ascii: "=")] : Base64.encode(response)
+        }
+        bytes.append(xml: "</auth>")
+        state = .authenticating(mechanism)
+        return .send(bytes)
+    }
+
+    /// An answer of the SASL exchange, or something else.
+    mutating func authentication(_ stanza: Stanza, _ mechanism: any SASLMechanism) -> StanzaAction {
+        guard stanza.equals(stanza.elements[0].namespace, XMLNamespace.sasl) else { return .none }
+        var mechanism = mechanism
+        let text = stanza.bytes[stanza.elements[0].text]
+        let name = stanza.string(stanza.elements[0].name)
+        if name == "failure" { return .fail(finish(saslFailure(stanza))) }
+        guard name == "challenge" || name == "success" else { return .none }
+        let encoded = text.elementsEqual([UInt8(ascii: "=")]) ? [] : Base64.decode(text)
+        do throws(SASLMechanismError) {
+            guard let data = encoded else {
+                throw SASLMechanismError(message: "the server's SASL message is not Base64")
+            }
+            if name == "success" {
+                try mechanism.finish(with: text.isEmpty ? nil : data)
+                state = .awaitingHeader(.authenticated)
+                return .restart(header)
+            }
+            let response = try mechanism.respond(to: data)
+            state = .authenticating(mechanism)
+            var bytes: [UInt8] = []
+            bytes.append(xml: "<response xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\">")
+            bytes += Base64.encode(response)
+            bytes.append(xml: "</response>")
+            return .send(bytes)
+        } catch {
+            return .fail(finish(NegotiationError(.authenticationProtocol, error.message, isAuthentication: true)))
+        }
+    }
+
+    private func saslFailure(_ stanza: Stanza) -> NegotiationError {
+        var condition = "undefined-condition"
+        var text = ""
+        for child in stanza.children() where stanza.equals(stanza.elements[child].namespace, XMLNamespace.sasl) {
+            if stanza.equals(stanza.elements[child].name, "text") {
+                text = PeerText.fit(stanza.bytes[stanza.elements[child].text])
+            } else {
+                condition = PeerText.fit(stanza.bytes[stanza.elements[child].name])
+            }
+        }
+        return .sasl(condition: condition, text: text)
+    }
+}

@@ -1,0 +1,103 @@
+import XMLWire
+
+// Resource binding, and what is asked for with it.
+extension Negotiation {
+    private var bindID: String { configuration.idPrefix + "-bind" }
+
+    /// Asks for a resource.
+    ///
+    /// - Parameter stanza: The features of an authenticated stream.
+    /// - Returns: The request, or the failure.
+    mutating func bind(_ stanza: Stanza) -> StanzaAction {
+        guard stanza.child("bind", in: XMLNamespace.bind) != nil else {
+            return .fail(
+                finish(
+                    NegotiationError(
+                        .bindRefused,
+                        "the server offers no resource binding: is it an XMPP server for clients?"
+                    )
+                )
+            )
+        }
+        var offers = Offers()
+        if let offer = stanza.child("session", in: XMLNamespace.session) {
+            offers.session = stanza.child("optional", in: XMLNamespace.session, of: offer) == nil
+        }
+        offers.management = stanza.child("sm", in: XMLNamespace.streamManagement) != nil
+        var bytes: [UInt8] = []
+        bytes.append(xml: "<iq type=\"set\" id=\"")
+        bytes.append(escaping: bindID.utf8)
+        bytes.append(xml: "\"><bind xmlns=\"urn:ietf:params:xml:ns:xmpp-bind\">")
+        if let resource = configuration.resource {
+            bytes.append(xml: "<resource>")
+            bytes.append(escaping: resource.utf8)
+            bytes.append(xml: "</resource>")
+        }
+        bytes.append(xml: "</bind></iq>")
+        state = .binding(offers)
+        return .send(bytes)
+    }
+
+    /// The answer to the binding, or something else.
+    mutating func bindResult(_ stanza: Stanza, _ offers: Offers) -> StanzaAction {
+        guard stanza.element(0, is: "iq", in: XMLNamespace.client), isFromServer(stanza) else { return .none }
+        // Servers of the field leave the id out; a wrong one is somebody else's answer.
+        if let id = stanza.attribute("id", of: 0), stanza.string(id) != bindID { return .none }
+        guard let type = stanza.attribute("type", of: 0) else { return .none }
+        if stanza.equals(type, "error") {
+            let error = StanzaError(stanza)
+            let text = error.text.isEmpty ? "" : " (\(error.text))"
+            return .fail(
+                finish(
+                    NegotiationError(
+                        .bindRefused,
+                        "the server refused to bind: \(error.condition.rawValue)\(text); see its limits on resources",
+                        condition: error.condition.rawValue
+                    )
+                )
+            )
+        }
+        guard stanza.equals(type, "result") else { return .none }
+        guard let bind = stanza.child("bind", in: XMLNamespace.bind),
+            let element = stanza.child("jid", in: XMLNamespace.bind, of: bind),
+            let address = JID(stanza.string(stanza.elements[element].text))
+        else {
+            return .fail(finish(NegotiationError(.bindRefused, "the server's answer to the binding holds no address")))
+        }
+        state = .finished
+        let management = managementOffer(offers)
+        return .bound(
+            BoundStream(address: address, greeting: greeting(offers, management), management: management)
+        )
+    }
+
+    private func managementOffer(_ offers: Offers) -> StreamManagement.Offer {
+        switch configuration.dialect {
+        case .ccs: .unused
+        case .xmpp: offers.management ? .offered : .missing
+        }
+    }
+
+    /// Whether an IQ is the server's: it names nobody, the domain, or our own account (RFC 6120 section 8.1.2.1).
+    private func isFromServer(_ stanza: Stanza) -> Bool {
+        guard let from = stanza.attribute("from", of: 0) else { return true }
+        guard let sender = JID(stanza.string(from)), let domain = JID(configuration.domain) else { return false }
+        return sender == domain || sender.bare == JID("\(configuration.localpart)@\(configuration.domain)")
+    }
+
+    private func greeting(_ offers: Offers, _ management: StreamManagement.Offer) -> [UInt8] {
+        var bytes: [UInt8] = []
+        if offers.session {
+            bytes.append(xml: "<iq type=\"set\" id=\"")
+            bytes.append(escaping: (configuration.idPrefix + "-session").utf8)
+            bytes.append(xml: "\"><session xmlns=\"urn:ietf:params:xml:ns:xmpp-session\"/></iq>")
+        }
+        switch management {
+        case .unused: break
+        case .missing: bytes += Session.presence
+        // Presence has the server send what waits for us: not before it keeps account of it.
+        case .offered: bytes += StreamManagement.request
+        }
+        return bytes
+    }
+}

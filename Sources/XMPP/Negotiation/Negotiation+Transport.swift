@@ -1,0 +1,61 @@
+import XMLWire
+
+// The stream header and STARTTLS.
+extension Negotiation {
+    /// Our stream header, to the configured domain.
+    var header: [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.append(xml: "<?xml version=\"1.0\"?><stream:stream to=\"")
+        bytes.append(escaping: configuration.domain.utf8)
+        bytes.append(
+            xml: "\" version=\"1.0\" xmlns=\"jabber:client\" xmlns:stream=\"http://etherx.jabber.org/streams\">"
+        )
+        return bytes
+    }
+
+    /// The server's features came: what follows depends on how far the stream is.
+    mutating func features(_ stanza: Stanza, _ phase: Phase) -> StanzaAction {
+        switch phase {
+        case .plain:
+            guard stanza.child("starttls", in: XMLNamespace.tls) != nil else {
+                return .fail(
+                    finish(
+                        NegotiationError(
+                            .tlsNotOffered,
+                            "the server offers no STARTTLS and nothing is sent unencrypted: enable it there, or use "
+                                + "`tls.mode: direct` with the server's port for direct TLS",
+                            isPermanent: true
+                        )
+                    )
+                )
+            }
+            state = .awaitingProceed
+            return .send(Array("<starttls xmlns=\"urn:ietf:params:xml:ns:xmpp-tls\"/>".utf8))
+        case .secured:
+            return authenticate(stanza)
+        case .authenticated:
+            return bind(stanza)
+        }
+    }
+
+    /// An answer to our `<starttls/>`, or something else.
+    mutating func proceed(_ stanza: Stanza, trailingBytes: Int) -> StanzaAction {
+        if stanza.element(0, is: "failure", in: XMLNamespace.tls) {
+            return .fail(finish(NegotiationError(.tlsRefused, "the server refused STARTTLS: see the server's log")))
+        }
+        guard stanza.element(0, is: "proceed", in: XMLNamespace.tls) else { return .none }
+        guard trailingBytes == 0 else {
+            return .fail(
+                finish(
+                    NegotiationError(
+                        .tlsInjection,
+                        "bytes came in the clear after the server's consent to TLS: somebody on the way may have put "
+                            + "them there"
+                    )
+                )
+            )
+        }
+        state = .startingTLS
+        return .startTLS
+    }
+}

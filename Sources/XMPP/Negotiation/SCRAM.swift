@@ -1,0 +1,228 @@
+import Digests
+
+/// SCRAM (RFC 5802) as a pure value: proves that we know the secret without sending it, and has the server prove the same.
+///
+/// ```
+/// begun ──▶ awaitingChallenge ──▶ awaitingSignature ──▶ verified
+/// ```
+/// Without channel binding: TLS has verified the server's name before a byte of this. A secret beyond ASCII is used as it
+/// stands; the server normalises its own (RFC 4013), so it must be in that form already.
+struct SCRAM: Sendable {
+    private enum State {
+        /// Nothing is sent.
+        case begun
+        /// The user and our nonce are sent.
+        case awaitingChallenge
+        /// Our proof is sent; the server's must be this.
+        case awaitingSignature([UInt8])
+        /// The server has proved itself.
+        case verified
+    }
+
+    /// The iterations that a server may ask for.
+    ///
+    /// Fewer than RFC 7677 wants let a thief of what is sent search for the secret; more let a server burn our time.
+    static let iterations = 4_096...1_000_000
+    /// The longest message that a server may send.
+    static let messageLimit = 4_096
+
+    private let hash: HashFunction
+    private let credentials: SASLCredentials
+    private let nonce: [UInt8]
+    private var state = State.begun
+
+    /// An exchange that has not begun.
+    ///
+    /// - Parameters:
+    ///   - hash: The mechanism's hash function.
+    ///   - credentials: Who we are.
+    ///   - nonce: Printable ASCII without a comma.
+    init(_ hash: HashFunction, credentials: SASLCredentials, nonce: [UInt8]) {
+        self.hash = hash
+        self.credentials = credentials
+        self.nonce = nonce
+    }
+
+    // "No channel binding, no other identity", and its Base64.
+    private static var header: String { "n,," }
+    private static var encodedHeader: String { "biws" }
+
+    private var bareFirst: [UInt8] {
+        var bytes = Array("n=".utf8)
+        for byte in credentials.username.utf8 {
+            switch byte {
+            case UInt8(ascii: ","): bytes += Array("=2C".utf8)
+            case UInt8(ascii: "="): bytes += Array("=3D".utf8)
+            default: bytes.append(byte)
+            }
+        }
+        return bytes + Array(",r=".utf8) + nonce
+    }
+
+    /// The first message.
+    mutating func begin() -> [UInt8] {
+        state = .awaitingChallenge
+        return Array(SCRAM.header.utf8) + bareFirst
+    }
+
+    /// The answer to a challenge.
+    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8] {
+        switch state {
+        case .awaitingChallenge: return try prove(challenge)
+        case .awaitingSignature(let expected):
+            // RFC 6120 section 6.3.10: a server may send its proof as a challenge of its own.
+            try verify(challenge, expected)
+            return []
+        case .begun, .verified: throw SASLMechanismError(message: "the server sent a SCRAM challenge too many")
+        }
+    }
+
+    /// What came with the server's success.
+    mutating func finish(with data: [UInt8]?) throws(SASLMechanismError) {
+        switch (state, data) {
+        case (.awaitingSignature(let expected), let data?): try verify(data, expected)
+        case (.verified, nil), (.verified, []?): break
+        case (.verified, _): throw SASLMechanismError(message: "the server's success holds more than SCRAM has")
+        case (.begun, _), (.awaitingChallenge, _), (.awaitingSignature, nil):
+            throw SASLMechanismError(
+                message: "the server accepts us without proof that it knows the secret: it is not the server it claims "
+                    + "to be"
+            )
+        }
+    }
+
+    private mutating func prove(_ challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8] {
+        let first = try ServerFirst(challenge, nonce: nonce)
+        let withoutProof = Array("c=\(SCRAM.encodedHeader),r=".utf8) + first.nonce
+        let authenticated = bareFirst + [UInt8(ascii: ",")] + challenge + [UInt8(ascii: ",")] + withoutProof
+        let salted = hash.derive(
+            password: credentials.secret.bytes,
+            salt: first.salt,
+            iterations: first.iterations
+        )
+        let clientKey = hash.code(for: Array("Client Key".utf8), key: salted)
+        let signature = hash.code(for: authenticated, key: hash.digest(of: clientKey))
+        let proof = zip(clientKey, signature).map { $0 ^ $1 }
+        let serverKey = hash.code(for: Array("Server Key".utf8), key: salted)
+        state = .awaitingSignature(hash.code(for: authenticated, key: serverKey))
+        return withoutProof + Array(",p=".utf8) + Base64.encode(proof)
+    }
+
+    private mutating func verify(_ message: [UInt8], _ expected: [UInt8]) throws(SASLMechanismError) {
+        let value = message.prefix { $0 != UInt8(ascii: ",") }
+        if value.starts(with: Array("e=".utf8)) {
+            throw SASLMechanismError(
+                message: "the server ended SCRAM with \(PeerText.fit(value.dropFirst(2).prefix(64)))"
+            )
+        }
+        guard value.starts(with: Array("v=".utf8)), let signature = Base64.decode(value.dropFirst(2)),
+            ConstantTime.areEqual(signature, expected)
+        else {
+            throw SASLMechanismError(
+                message:
+                    "the server's SCRAM signature is wrong: it does not know the secret, so it is not the server it "
+                    + "claims to be"
+            )
+        }
+        state = .verified
+    }
+}
+
+/// The server's first message: `r=nonce,s=salt,i=iterations`, and extensions, which are passed over.
+private struct ServerFirst {
+    var nonce: [UInt8]
+    var salt: [UInt8]
+    var iterations: Int
+
+    init(_ message: [UInt8], nonce ours: [UInt8]) throws(SASLMechanismError) {
+        guard message.count <= SCRAM.messageLimit else {
+            throw SASLMechanismError(message: "the server's SCRAM challenge is longer than any should be")
+        }
+        let parts = message.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false)
+        // RFC 5802 section 5.1: `m` announces something that must be understood.
+        if parts.first?.starts(with: Array("m=".utf8)) ?? false {
+            throw SASLMechanismError(message: "the server wants a SCRAM extension that we do not have")
+        }
+        guard parts.count >= 3, let nonce = ServerFirst.value("r", of: parts[0]),
+            let encodedSalt = ServerFirst.value("s", of: parts[1]), let count = ServerFirst.value("i", of: parts[2])
+        else { throw SASLMechanismError(message: "the server's SCRAM challenge is not r=…,s=…,i=…") }
+        guard nonce.count > ours.count, nonce.starts(with: ours), nonce.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else {
+            throw SASLMechanismError(
+                message: "the server's SCRAM nonce does not go on from ours: an old exchange, or a forged one"
+            )
+        }
+        guard let salt = Base64.decode(encodedSalt), !salt.isEmpty else {
+            throw SASLMechanismError(message: "the server's SCRAM salt is not Base64, or empty")
+        }
+        guard count.count <= 9, count.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }),
+            let iterations = Int(String(decoding: count, as: UTF8.self)), SCRAM.iterations.contains(iterations)
+        else {
+            throw SASLMechanismError(
+                message: "the server wants a number of SCRAM iterations outside \(SCRAM.iterations.lowerBound) to "
+                    + "\(SCRAM.iterations.upperBound): set the account's password again with the server's iterations "
+                    + "inside these"
+            )
+        }
+        self.nonce = Array(nonce)
+        self.salt = salt
+        self.iterations = iterations
+    }
+
+    private static func value(_ name: Character, of part: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
+        part.starts(with: Array("\(name)=".utf8)) ? part.dropFirst(2) : nil
+    }
+}
+
+/// SCRAM-SHA-256 (RFC 7677).
+package struct ScramSHA256Mechanism: SASLMechanism {
+    /// The registered name.
+    package static let name = "SCRAM-SHA-256"
+    /// Never: what is sent would let a listener search for the secret.
+    package static let isSafeWithoutEncryption = false
+    private var exchange: SCRAM
+
+    /// An exchange that has not begun.
+    package init(credentials: SASLCredentials, nonce: [UInt8]) {
+        exchange = SCRAM(.sha256, credentials: credentials, nonce: Base64.encode(nonce))
+    }
+
+    /// The user and our nonce.
+    package mutating func initialResponse() -> [UInt8]? { exchange.begin() }
+
+    /// Our proof, or, after the server's, nothing.
+    package mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8] {
+        try exchange.respond(to: challenge)
+    }
+
+    /// Checks the server's proof.
+    package mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {
+        try exchange.finish(with: additionalData)
+    }
+}
+
+/// SCRAM-SHA-1 (RFC 5802), for servers that store no other form.
+package struct ScramSHA1Mechanism: SASLMechanism {
+    /// The registered name.
+    package static let name = "SCRAM-SHA-1"
+    /// Never: what is sent would let a listener search for the secret.
+    package static let isSafeWithoutEncryption = false
+    private var exchange: SCRAM
+
+    /// An exchange that has not begun.
+    package init(credentials: SASLCredentials, nonce: [UInt8]) {
+        exchange = SCRAM(.sha1, credentials: credentials, nonce: Base64.encode(nonce))
+    }
+
+    /// The user and our nonce.
+    package mutating func initialResponse() -> [UInt8]? { exchange.begin() }
+
+    /// Our proof, or, after the server's, nothing.
+    package mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8] {
+        try exchange.respond(to: challenge)
+    }
+
+    /// Checks the server's proof.
+    package mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {
+        try exchange.finish(with: additionalData)
+    }
+}

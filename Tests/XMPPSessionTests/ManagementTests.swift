@@ -1,0 +1,211 @@
+import Logging
+import NIOCore
+import NIOEmbedded
+import Telemetry
+import Testing
+import UpstreamKit
+import XMPP
+
+@testable import XMPPSession
+
+@MainActor @Suite("A standard server: presence, stream management, addressed acks")
+struct ManagementTests {
+    private static let features =
+        "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/><sm xmlns='urn:xmpp:sm:3'/></stream:features>"
+    private static let request = "<enable xmlns=\"urn:xmpp:sm:3\" resume=\"false\"/>"
+    private static let enabled = "<enabled xmlns='urn:xmpp:sm:3'/>"
+    private static let question = "<r xmlns='urn:xmpp:sm:3'/>"
+    private static let sender = "42@fcm.example.org/phone&1"
+
+    private static func ack(_ h: Int) -> String { "<a xmlns=\"urn:xmpp:sm:3\" h=\"\(h)\"/>" }
+
+    /// A message as a standard server hands it on: from a full address, quotes escaped.
+    private static func message(_ id: String) -> String {
+        Bench.message(id).replacing("<message id=''", with: "<message from='42@fcm.example.org/phone&amp;1'")
+            .replacing("\"", with: "&quot;")
+    }
+
+    private static func settings() throws -> SenderSettings {
+        var settings = try Bench.settings(dialect: .xmpp)
+        settings.trustedFrom = ["42@fcm.example.org"]
+        return settings
+    }
+
+    /// A bench that has sent its bind request to a server with these features.
+    private static func binding(
+        _ features: String = features,
+        _ settings: SenderSettings? = nil,
+        logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+    ) throws -> Bench {
+        let bench = try Bench(try settings ?? self.settings(), logger: logger)
+        try bench.connect()
+        try bench.establishTLS()
+        try bench.read(Bench.header, Bench.mechanisms)
+        try bench.read(Bench.success)
+        try bench.read(Bench.header, features)
+        _ = try bench.writes()
+        return bench
+    }
+
+    private static func managed() throws -> Bench {
+        let bench = try binding()
+        try bench.read(Bench.bindResult)
+        #expect(try bench.written() == request)
+        try bench.read(enabled)
+        #expect(try bench.written() == "<presence/>")
+        return bench
+    }
+
+    private static func deliver(_ bench: Bench, _ ids: String...) async throws -> [IncomingMessage] {
+        try bench.channel.writeInbound(ByteBuffer(string: ids.map { message($0) }.joined()))
+        let messages = await bench.submitted()
+        #expect(messages.map(Bench.id) == ids)
+        return messages
+    }
+
+    @Test("Presence waits for the server's account; with it comes what was stored offline")
+    func presenceAfterEnabled() async throws {
+        let bench = try ManagementTests.binding()
+        defer { bench.finish() }
+        try bench.read(Bench.bindResult, ManagementTests.message("early"))
+        #expect(try bench.written() == ManagementTests.request)
+        let early = await bench.submitted()
+        try bench.read(ManagementTests.enabled)
+        #expect(try bench.written() == "<presence/>")
+        let counted = try await ManagementTests.deliver(bench, "1")
+        bench.handler.settled(early)
+        #expect(try bench.written().contains("urn:xmpp:sm") == false)
+        bench.handler.settled(counted)
+        #expect(try bench.written().hasSuffix(ManagementTests.ack(1)))
+    }
+
+    @Test("Acks go to the stanza's sender, then one <a/> for all of a batch; a question is answered at once")
+    func onePerFlush() async throws {
+        let bench = try ManagementTests.managed()
+        defer { bench.finish() }
+        try bench.read("<presence from='42@fcm.example.org/r'/>", ManagementTests.question)
+        #expect(try bench.written() == ManagementTests.ack(1))
+        let messages = try await ManagementTests.deliver(bench, "1", "2", "3")
+        try bench.read(ManagementTests.question)
+        #expect(try bench.written() == ManagementTests.ack(1))
+        bench.handler.settled([messages[1]])
+        // A neighbour that has not committed holds it back: acked to its sender, not answered for.
+        let held = try bench.written()
+        #expect(held.occurrences(of: #""message_type":"ack""#) == 1 && !held.contains("urn:xmpp:sm"))
+        #expect(held.contains(#"to="42@fcm.example.org/phone&amp;1""#))
+        bench.handler.settled([messages[0], messages[2]])
+        let text = try bench.written()
+        #expect(text.occurrences(of: #""message_type":"ack""#) == 2 && text.occurrences(of: "urn:xmpp:sm") == 1)
+        #expect(text.hasSuffix("</message>" + ManagementTests.ack(4)))
+        // Neither the question nor its answer is a stanza.
+        #expect(bench.metrics.stanzas[.other].value == 1)
+        #expect(bench.acksSent == 3)
+    }
+
+    @Test("The last word before the goodbye answers for everything, once")
+    func orderlyShutdown() async throws {
+        let bench = try ManagementTests.managed()
+        defer { bench.finish() }
+        let messages = try await ManagementTests.deliver(bench, "1", "2")
+        bench.handler.shutDown()
+        try bench.read(ManagementTests.message("3"))
+        bench.handler.settled(messages)
+        let text = try bench.written()
+        #expect(text.hasSuffix("</message>" + ManagementTests.ack(2) + Bench.closingTag))
+        #expect(text.occurrences(of: "urn:xmpp:sm") == 1)
+        try bench.read(Bench.closingTag)
+        #expect(bench.end?.reason == .streamClosed)
+    }
+
+    @Test("A stream that breaks off in the middle answers for what has committed and no more")
+    func violation() async throws {
+        let bench = try ManagementTests.managed()
+        defer { bench.finish() }
+        let messages = try await ManagementTests.deliver(bench, "1", "2")
+        bench.handler.settled([messages[0]])
+        _ = try bench.writes()
+        try bench.read("<!-- x -->")
+        #expect(try bench.written().hasPrefix(ManagementTests.ack(1) + "<stream:error>"))
+    }
+
+    @Test("Byte by byte it is the same conversation")
+    func byteByByte() async throws {
+        let bench = try ManagementTests.binding()
+        defer { bench.finish() }
+        let conversation =
+            Bench.bindResult + ManagementTests.enabled + "<presence/>" + ManagementTests.message("1")
+            + ManagementTests.question + "<iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>"
+            + ManagementTests.message("2") + ManagementTests.question
+        for byte in conversation.utf8 { try bench.channel.writeInbound(ByteBuffer(bytes: [byte])) }
+        let sent = try bench.written()
+        let pong = "<iq type=\"result\" id=\"p\"/>"
+        let first = ManagementTests.ack(1)
+        #expect(sent == ManagementTests.request + "<presence/>" + first + pong + first)
+        let messages = await bench.submitted()
+        #expect(messages.map(Bench.id) == ["1", "2"])
+        bench.handler.settled(messages)
+        #expect(try bench.written().hasSuffix(ManagementTests.ack(4)))
+    }
+
+    @Test("A server without stream management is warned of once, and used all the same")
+    func withoutManagement() async throws {
+        let output = MemoryLogOutput()
+        let logger = Logger(label: "test") { LineLogHandler(label: $0, level: .info, format: .json, output: output) }
+        let settings = try ManagementTests.settings()
+        let refusal =
+            "<failed xmlns='urn:xmpp:sm:3'><feature-not-implemented xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></failed>"
+        for (features, answer) in [(Bench.bindFeature, ""), (ManagementTests.features, refusal)] {
+            let bench = try ManagementTests.binding(features, settings, logger: logger)
+            try bench.read(Bench.bindResult, answer)
+            #expect(try bench.written().hasSuffix("<presence/>"))
+            let messages = try await ManagementTests.deliver(bench, "1")
+            bench.handler.settled(messages)
+            #expect(try bench.written().contains("urn:xmpp:sm") == false)
+            bench.finish()
+        }
+        let warnings = output.lines.filter { $0.contains("stream.unmanaged") }
+        #expect(warnings.count == 1)
+        #expect(warnings.first?.contains("lost") == true && warnings.first?.contains("not offered") == true)
+    }
+
+    @Test("A server that offers it and never answers is left, not waited for without presence")
+    func unanswered() throws {
+        var settings = try ManagementTests.settings()
+        settings.keepaliveInterval = .milliseconds(1)
+        let bench = try ManagementTests.binding(ManagementTests.features, settings)
+        defer { bench.finish() }
+        try bench.read(Bench.bindResult)
+        bench.channel.embeddedEventLoop.advanceTime(by: .milliseconds(1))
+        #expect(bench.end?.reason == .policyViolation)
+        #expect(bench.end?.message.contains("stream management") == true)
+        #expect(!bench.channel.isActive)
+    }
+
+    @Test("A probe asks for nothing")
+    func probe() throws {
+        let bench = try Bench(try ManagementTests.settings(), purpose: .probe)
+        defer { bench.finish() }
+        try bench.connect()
+        try bench.establishTLS()
+        try bench.read(Bench.header, Bench.mechanisms)
+        try bench.read(Bench.success)
+        try bench.read(Bench.header, ManagementTests.features)
+        _ = try bench.writes()
+        try bench.read(Bench.bindResult)
+        #expect(try bench.written() == Bench.closingTag)
+    }
+
+    @Test("A CCS that offers stream management is not asked for it: not a byte is other than before")
+    func aCCSIsNotAsked() async throws {
+        let bench = try ManagementTests.binding(ManagementTests.features, try Bench.settings())
+        defer { bench.finish() }
+        try bench.read(Bench.bindResult, ManagementTests.question)
+        #expect(try bench.writes() == [])
+        let messages = try await bench.deliver("1")
+        bench.handler.settled(messages)
+        #expect(try bench.written().hasPrefix("<message id=\"\"><gcm"))
+        bench.handler.shutDown()
+        #expect(try bench.written() == Bench.closingTag)
+        #expect(bench.metrics.stanzas[.other].value == 1)
+    }
+}

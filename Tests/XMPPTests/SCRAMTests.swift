@@ -1,0 +1,265 @@
+import Digests
+import Testing
+import XMLWire
+
+@testable import XMPP
+
+/// SCRAM as conversations: those of the RFCs, and those of servers that are not what they should be.
+@Suite struct SCRAMTests {
+    /// A conversation that stands in an RFC.
+    struct Example: Sendable {
+        var hash: HashFunction
+        var nonce: String
+        var challenge: String
+        var proof: String
+        var signature: String
+    }
+
+    /// RFC 5802 section 5.
+    static let sha1 = Example(
+        hash: .sha1,
+        nonce: "fyko+d2lbbFgONRv9qkxdawL",
+        challenge: "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096",
+        proof: "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=",
+        signature: "v=rmF9pqV8S7suAoZWja4dJRkFsKQ="
+    )
+    /// RFC 7677 section 3.
+    static let sha256 = Example(
+        hash: .sha256,
+        nonce: "rOprNGfwEbeRWgbNEkqO",
+        challenge: "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+        proof: "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+            + "p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+        signature: "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    )
+
+    private static func exchange(_ example: Example, user: String = "user") -> SCRAM {
+        SCRAM(
+            example.hash,
+            credentials: SASLCredentials(username: user, secret: Secret(Array("pencil".utf8))),
+            nonce: Array(example.nonce.utf8)
+        )
+    }
+
+    /// An exchange whose proof is sent.
+    private static func proved(_ example: Example) throws -> SCRAM {
+        var exchange = exchange(example)
+        _ = exchange.begin()
+        _ = try exchange.respond(to: Array(example.challenge.utf8))
+        return exchange
+    }
+
+    private static func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
+
+    @Test("the conversations of RFC 5802 and RFC 7677", arguments: [sha1, sha256])
+    func published(_ example: Example) throws {
+        var exchange = SCRAMTests.exchange(example)
+        #expect(SCRAMTests.text(exchange.begin()) == "n,,n=user,r=\(example.nonce)")
+        #expect(SCRAMTests.text(try exchange.respond(to: Array(example.challenge.utf8))) == example.proof)
+        try exchange.finish(with: Array(example.signature.utf8))
+    }
+
+    @Test("the server's proof may come as a challenge of its own", arguments: [sha1, sha256])
+    func proofAsChallenge(_ example: Example) throws {
+        for rest in [nil, []] as [[UInt8]?] {
+            var exchange = try SCRAMTests.proved(example)
+            #expect(try exchange.respond(to: Array(example.signature.utf8)) == [])
+            try exchange.finish(with: rest)
+        }
+    }
+
+    @Test func aNameIsEscaped() {
+        var exchange = SCRAMTests.exchange(SCRAMTests.sha256, user: "a,b=c,")
+        #expect(SCRAMTests.text(exchange.begin()).hasPrefix("n,,n=a=2Cb=3Dc=2C,r="))
+    }
+
+    /// Every state with every message, right and wrong.
+    @Test func everyStateWithEveryMessage() throws {
+        let example = SCRAMTests.sha256
+        enum Point: CaseIterable { case begun, awaitingChallenge, awaitingSignature, verified }
+        func reach(_ point: Point) throws -> SCRAM {
+            var exchange = SCRAMTests.exchange(example)
+            if point == .begun { return exchange }
+            _ = exchange.begin()
+            if point == .awaitingChallenge { return exchange }
+            _ = try exchange.respond(to: Array(example.challenge.utf8))
+            if point == .awaitingSignature { return exchange }
+            _ = try exchange.respond(to: Array(example.signature.utf8))
+            return exchange
+        }
+        let challenges: [(String, Set<Point>)] = [
+            (example.challenge, [.awaitingChallenge]), (example.signature, [.awaitingSignature]), ("", []),
+            ("v=", []), ("e=other-error", []), ("rubbish", []),
+        ]
+        let endings: [(String?, Set<Point>)] = [
+            (nil, [.verified]), ("", [.verified]), (example.signature, [.awaitingSignature]), ("v=AAAA", []),
+            (example.challenge, []),
+        ]
+        for point in Point.allCases {
+            for (text, good) in challenges {
+                var exchange = try reach(point)
+                let isTaken = (try? exchange.respond(to: Array(text.utf8))) != nil
+                #expect(isTaken == good.contains(point), "challenge \(text) in \(point)")
+            }
+            for (text, good) in endings {
+                var exchange = try reach(point)
+                let isTaken = (try? exchange.finish(with: text.map { Array($0.utf8) })) != nil
+                #expect(isTaken == good.contains(point), "success \(text ?? "without data") in \(point)")
+            }
+        }
+    }
+
+    @Test(
+        "challenges that are no challenge, or one to refuse",
+        arguments: [
+            ("", "not r="), ("r=", "not r="), ("s=AAAA,r=N,i=4096", "not r="), ("r=N+,s=AAAA", "not r="),
+            ("r=N+,i=4096,s=AAAA", "not r="), ("m=x,r=N+,s=AAAA,i=4096", "extension"),
+            // Nonces that don't go on from ours.
+            ("r=N,s=AAAA,i=4096", "nonce"), ("r=X+,s=AAAA,i=4096", "nonce"), ("r=N\u{7f},s=AAAA,i=4096", "nonce"),
+            ("r=Né,s=AAAA,i=4096", "nonce"), ("r=N ,s=AAAA,i=4096", "nonce"),
+            ("r=N+,s=,i=4096", "salt"), ("r=N+,s=*,i=4096", "salt"), ("r=N+,s=A,i=4096", "salt"),
+            ("r=N+,s=AAAA,i=", "iterations"), ("r=N+,s=AAAA,i=4095", "iterations"), ("r=N+,s=AAAA,i=0", "iterations"),
+            ("r=N+,s=AAAA,i=-4096", "iterations"), ("r=N+,s=AAAA,i=+4096", "iterations"),
+            ("r=N+,s=AAAA,i=1000001", "iterations"), ("r=N+,s=AAAA,i=99999999999999999999999", "iterations"),
+            ("r=N+,s=AAAA,i=5e3", "iterations"), ("r=N+,s=AAAA,i=٤٠٩٦", "iterations"),
+        ]
+    )
+    func challengesThatAreRefused(_ text: String, _ cause: String) throws {
+        var exchange = SCRAMTests.exchange(SCRAMTests.sha256)
+        _ = exchange.begin()
+        let challenge = text.replacing("N", with: SCRAMTests.sha256.nonce)
+        let error = try #require(throws: SASLMechanismError.self) { try exchange.respond(to: Array(challenge.utf8)) }
+        #expect(error.message.contains(cause), "\(error.message)")
+        #expect(!error.message.contains("pencil"))
+    }
+
+    @Test func theBoundsOfTheIterationsAreInside() throws {
+        for count in ["4096", "10000"] {
+            var exchange = SCRAMTests.exchange(SCRAMTests.sha256)
+            _ = exchange.begin()
+            let challenge = "r=\(SCRAMTests.sha256.nonce)x,s=AAAA,i=\(count),x=passed-over"
+            _ = try exchange.respond(to: Array(challenge.utf8))
+        }
+        #expect(SCRAM.iterations.contains(1_000_000) && !SCRAM.iterations.contains(1_000_001))
+    }
+
+    @Test func anEndlessChallengeIsRefused() throws {
+        var exchange = SCRAMTests.exchange(SCRAMTests.sha1)
+        _ = exchange.begin()
+        let challenge = SCRAMTests.sha1.challenge + ",x=" + String(repeating: "x", count: 4_096)
+        #expect(throws: SASLMechanismError.self) { try exchange.respond(to: Array(challenge.utf8)) }
+    }
+
+    @Test("a server that does not know the secret is refused, whatever it says")
+    func wrongSignatures() throws {
+        let good = SCRAMTests.sha256.signature
+        let almost = good.replacing("6rri", with: "6rrj")
+        for text in [
+            almost, "v=", "v=AAAA", "v=*", String(good.dropLast(4)), "e=invalid-proof", "V" + good.dropFirst(),
+        ] {
+            var exchange = try SCRAMTests.proved(SCRAMTests.sha256)
+            #expect(throws: SASLMechanismError.self, "\(text)") { try exchange.finish(with: Array(text.utf8)) }
+            var other = try SCRAMTests.proved(SCRAMTests.sha256)
+            #expect(throws: SASLMechanismError.self, "\(text)") { try other.respond(to: Array(text.utf8)) }
+        }
+    }
+
+    /// Through the negotiation, as a server sees it.
+    @Test func inANegotiation() throws {
+        for (answer, expected) in [(true, "restart"), (false, "fail")] {
+            var negotiation = Negotiation(configuration: SCRAMTests.configuration(.xmpp))
+            let first = try SCRAMTests.begin(&negotiation, offering: ["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"])
+            #expect(first.contains("mechanism=\"SCRAM-SHA-256\""))
+            let opening = try SCRAMTests.payload(first)
+            let nonce = try #require(opening.split(separator: "r=").last)
+            #expect(opening == "n,,n=1234567890,r=\(nonce)" && nonce.utf8.count >= 22)
+            let challenge = "r=\(nonce)server,s=AAAA,i=4096"
+            let proof = try SCRAMTests.send(&negotiation, "challenge", challenge)
+            guard case .send(let bytes) = proof else { throw Unexpected("no proof") }
+            let withoutProof = try SCRAMTests.payload(SCRAMTests.text(bytes)).split(separator: ",p=")[0]
+            let bare = opening.dropFirst(3)
+            let salted = HashFunction.sha256.derive(password: Array("pencil".utf8), salt: [0, 0, 0], iterations: 4_096)
+            let signature = HashFunction.sha256.code(
+                for: Array("\(bare),\(challenge),\(withoutProof)".utf8),
+                key: HashFunction.sha256.code(for: Array("Server Key".utf8), key: salted)
+            )
+            let ending = SCRAMTests.text(Base64.encode(answer ? signature : signature.reversed()))
+            switch try SCRAMTests.send(&negotiation, "success", "v=\(ending)") {
+            case .restart: #expect(expected == "restart")
+            case .fail(let error):
+                #expect(expected == "fail" && error.code == .authenticationProtocol && error.isAuthentication)
+                #expect(!error.message.contains("pencil"))
+            default: throw Unexpected("neither")
+            }
+        }
+    }
+
+    @Test func successWithoutProofIsRefused() throws {
+        for data in ["", "=", "dj0="] {
+            var negotiation = Negotiation(configuration: SCRAMTests.configuration(.xmpp))
+            _ = try SCRAMTests.begin(&negotiation, offering: ["SCRAM-SHA-1"])
+            let xml = "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>\(data)</success>"
+            guard case .fail(let error) = negotiation.stanza(try stanza(xml), trailingBytes: 0) else {
+                throw Unexpected("accepted a server without proof")
+            }
+            #expect(error.code == .authenticationProtocol)
+        }
+    }
+
+    @Test("which mechanism is taken, by dialect and by what is offered")
+    func choice() {
+        func name(_ offered: String..., dialect: Dialect) -> String? {
+            SASLMechanisms.choose(among: offered, for: dialect, encrypted: true)?.name
+        }
+        #expect(name("PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", dialect: .xmpp) == "SCRAM-SHA-256")
+        #expect(name("PLAIN", "SCRAM-SHA-1", dialect: .xmpp) == "SCRAM-SHA-1")
+        #expect(name("PLAIN", "X-OAUTH2", dialect: .xmpp) == "PLAIN")
+        #expect(name("PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", dialect: .ccs) == "PLAIN")
+        #expect(name("SCRAM-SHA-1", "SCRAM-SHA-256", dialect: .ccs) == "SCRAM-SHA-256")
+        #expect(name("SCRAM-SHA-256-PLUS", "scram-sha-256", "DIGEST-MD5", dialect: .xmpp) == nil)
+        for dialect in Dialect.allCases {
+            let all = SASLMechanisms.preferred(for: dialect).map { $0.name }
+            #expect(SASLMechanisms.choose(among: all, for: dialect, encrypted: false) == nil)
+        }
+    }
+
+    // The server's side of a negotiation.
+
+    private static func configuration(_ dialect: Dialect) -> NegotiationConfiguration {
+        NegotiationConfiguration(
+            domain: "example.org",
+            localpart: "1234567890",
+            credentials: SASLCredentials(username: "1234567890", secret: Secret(Array("pencil".utf8))),
+            dialect: dialect,
+            idPrefix: "r4nd",
+            nonce: (0..<18).map { UInt8($0 * 13) }
+        )
+    }
+
+    private static func begin(_ negotiation: inout Negotiation, offering names: [String]) throws -> String {
+        _ = negotiation.transportReady(encrypted: true)
+        _ = negotiation.opened(try header(streamHeader))
+        let list = names.map { "<mechanism>\($0)</mechanism>" }.joined()
+        let xml =
+            "<stream:features><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>\(list)</mechanisms></stream:features>"
+        guard case .send(let bytes) = negotiation.stanza(try stanza(xml), trailingBytes: 0) else {
+            throw Unexpected("no auth")
+        }
+        return text(bytes)
+    }
+
+    private static func send(
+        _ negotiation: inout Negotiation,
+        _ name: String,
+        _ message: String
+    ) throws -> Negotiation.StanzaAction {
+        let encoded = text(Base64.encode(Array(message.utf8)))
+        let xml = "<\(name) xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>\(encoded)</\(name)>"
+        return negotiation.stanza(try stanza(xml), trailingBytes: 0)
+    }
+
+    private static func payload(_ xml: String) throws -> String {
+        let element = try stanza(xml)
+        return text(try #require(Base64.decode(element.bytes[element.elements[0].text])))
+    }
+}

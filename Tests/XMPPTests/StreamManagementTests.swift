@@ -1,0 +1,368 @@
+import Testing
+import UpstreamKit
+import XMLWire
+
+@testable import XMPP
+
+/// How far we answer for what came: the counters by themselves, then inside a session.
+@Suite struct StreamManagementTests {
+    private static let enabled = "<enabled xmlns='urn:xmpp:sm:3' resume='false'/>"
+    private static let failed =
+        "<failed xmlns='urn:xmpp:sm:3'><unexpected-request xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></failed>"
+    private static let question = "<r xmlns='urn:xmpp:sm:3'/>"
+
+    private static func ack(_ h: UInt32) -> String { "<a xmlns=\"urn:xmpp:sm:3\" h=\"\(h)\"/>" }
+
+    private static func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
+
+    private static func active(after start: UInt32 = 0) throws -> StreamManagement {
+        var management = StreamManagement(.offered, after: start)
+        _ = management.receive(try stanza(enabled))
+        return management
+    }
+
+    private static var copy: IncomingMessage {
+        IncomingMessage(kind: .upstream, bytes: [], stanza: ByteSpan(start: 0, count: 0))
+    }
+
+    // MARK: The counters
+
+    enum Point: CaseIterable { case unused, missing, requested, active, refused }
+
+    private static func reach(_ point: Point) throws -> StreamManagement {
+        switch point {
+        case .unused: return StreamManagement(.unused)
+        case .missing: return StreamManagement(.missing)
+        case .requested: return StreamManagement(.offered)
+        case .active: return try active()
+        case .refused:
+            var management = StreamManagement(.offered)
+            _ = management.receive(try stanza(failed))
+            return management
+        }
+    }
+
+    @Test func everyStateWithEveryElement() throws {
+        let zero = StreamManagement.ElementAction.send(Array(StreamManagementTests.ack(0).utf8))
+        let table: [(String, [Point: StreamManagement.ElementAction])] = [
+            (StreamManagementTests.enabled, [.requested: .decided(.enabled)]),
+            (StreamManagementTests.failed, [.requested: .decided(.refused("unexpected-request"))]),
+            ("<failed xmlns='urn:xmpp:sm:3'/>", [.requested: .decided(.refused("undefined-condition"))]),
+            (
+                "<failed xmlns='urn:xmpp:sm:3' h='-1'><text xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'>x</text></failed>",
+                [.requested: .decided(.refused("undefined-condition"))]
+            ),
+            (StreamManagementTests.question, [.active: zero]),
+            // What the peer says of our stanzas is not used: no value of it can do harm.
+            ("<a xmlns='urn:xmpp:sm:3' h='0'/>", [:]), ("<a xmlns='urn:xmpp:sm:3' h='4294967295'/>", [:]),
+            ("<a xmlns='urn:xmpp:sm:3' h='99999999999999999999999'/>", [:]), ("<a xmlns='urn:xmpp:sm:3' h='-7'/>", [:]),
+            ("<a xmlns='urn:xmpp:sm:3' h='NaN'/>", [:]), ("<a xmlns='urn:xmpp:sm:3'/>", [:]),
+            ("<resumed xmlns='urn:xmpp:sm:3' h='5' previd='x'/>", [:]), ("<enable xmlns='urn:xmpp:sm:3'/>", [:]),
+            ("<x xmlns='urn:xmpp:sm:3'/>", [:]),
+        ]
+        for point in Point.allCases {
+            for (xml, expected) in table {
+                var management = try StreamManagementTests.reach(point)
+                #expect(management.receive(try stanza(xml)) == expected[point] ?? .ignore, "\(xml) in \(point)")
+            }
+            for xml in ["<presence/>", "<r/>", "<r xmlns='urn:xmpp:sm:2'/>", "<enabled xmlns='urn:xmpp:sm:30'/>"] {
+                var management = try StreamManagementTests.reach(point)
+                #expect(management.receive(try stanza(xml)) == .none, "\(xml) in \(point)")
+            }
+            var management = try StreamManagementTests.reach(point)
+            management.noted()
+            #expect(management.handled == (point == .active ? 1 : 0), "\(point)")
+            #expect(
+                management.progress().map(StreamManagementTests.text)
+                    == (point == .active ? StreamManagementTests.ack(1) : nil)
+            )
+            #expect(management.last().isEmpty == (point != .active))
+            #expect(management.isActive == (point == .active) && management.isRequested == (point == .requested))
+        }
+    }
+
+    @Test func handledIsTheLongestPrefixThatIsSettled() throws {
+        var management = try StreamManagementTests.active()
+        management.noted()
+        #expect(management.handled == 1)
+        let messages = (0..<4).map { _ in management.numbered(StreamManagementTests.copy) }
+        management.noted()
+        #expect(messages.map(\.stanzaNumber) == [2, 3, 4, 5] && management.handled == 1)
+        management.settled([messages[1]])
+        #expect(management.handled == 1)
+        management.settled([messages[3], messages[0]])
+        #expect(management.handled == 3)
+        // Told twice, or told of a stranger: nothing moves.
+        management.settled([messages[0], StreamManagementTests.copy])
+        #expect(management.handled == 3)
+        management.settled([messages[2]])
+        #expect(management.handled == 6)
+        management.settled([])
+        #expect(management.handled == 6)
+    }
+
+    /// Every order in which six messages can settle, one by one: `h` never goes back and never passes an open message.
+    @Test func everyOrderOfSettling() throws {
+        func permutations(_ items: [Int]) -> [[Int]] {
+            guard items.count > 1 else { return [items] }
+            return items.indices.flatMap { index in
+                var rest = items
+                let first = rest.remove(at: index)
+                return permutations(rest).map { [first] + $0 }
+            }
+        }
+        for start: UInt32 in [0, UInt32.max - 3] {
+            for order in permutations(Array(0..<6)) {
+                var management = try StreamManagementTests.active(after: start)
+                let messages = (0..<6).map { _ in management.numbered(StreamManagementTests.copy) }
+                var done: Set<Int> = []
+                for index in order {
+                    management.settled([messages[index]])
+                    done.insert(index)
+                    let prefix = (0..<6).prefix { done.contains($0) }.count
+                    #expect(management.handled == start &+ UInt32(prefix), "\(order) from \(start)")
+                }
+            }
+        }
+    }
+
+    @Test func countersWrapAt32Bits() throws {
+        var management = try StreamManagementTests.active(after: .max - 1)
+        let first = management.numbered(StreamManagementTests.copy)
+        let second = management.numbered(StreamManagementTests.copy)
+        let third = management.numbered(StreamManagementTests.copy)
+        #expect([first, second, third].map(\.stanzaNumber) == [.max, 0, 1])
+        management.settled([second, first])
+        #expect(management.handled == 0)
+        #expect(management.progress().map(StreamManagementTests.text) == StreamManagementTests.ack(0))
+        management.settled([third])
+        #expect(management.progress().map(StreamManagementTests.text) == StreamManagementTests.ack(1))
+    }
+
+    @Test func progressIsToldOnce() throws {
+        var management = try StreamManagementTests.active()
+        #expect(management.progress() == nil)
+        let message = management.numbered(StreamManagementTests.copy)
+        #expect(management.progress() == nil)
+        management.settled([message])
+        #expect(management.progress().map(StreamManagementTests.text) == StreamManagementTests.ack(1))
+        #expect(management.progress() == nil)
+        #expect(StreamManagementTests.text(management.last()) == StreamManagementTests.ack(1))
+        // The answer to a question counts as telling.
+        management.noted()
+        #expect(
+            management.receive(try stanza(StreamManagementTests.question))
+                == .send(Array(StreamManagementTests.ack(2).utf8))
+        )
+        #expect(management.progress() == nil)
+    }
+
+    /// Random histories against the definition: the first message that is open, or everything.
+    @Test func histories() throws {
+        var random = SeededGenerator(state: 198)
+        for _ in 0..<200 {
+            var management = try StreamManagementTests.active(
+                after: UInt32.random(in: .max - 20 ... .max, using: &random)
+            )
+            let start = management.handled
+            var open: [(index: UInt32, message: IncomingMessage)] = []
+            var count: UInt32 = 0
+            for _ in 0..<100 {
+                switch Int.random(in: 0..<4, using: &random) {
+                case 0:
+                    management.noted()
+                    count += 1
+                case 1, 2:
+                    count += 1
+                    open.append((count, management.numbered(StreamManagementTests.copy)))
+                default:
+                    let batch = open.filter { _ in Bool.random(using: &random) }
+                    open.removeAll { item in batch.contains { $0.index == item.index } }
+                    management.settled(batch.map(\.message).shuffled(using: &random))
+                }
+                #expect(management.handled == start &+ (open.first.map { $0.index - 1 } ?? count))
+            }
+        }
+    }
+
+    // MARK: In a session
+
+    private static let good =
+        "<message><gcm xmlns='google:mobile:data'>{\"message_id\":\"1\",\"from\":\"t\",\"category\":\"c\"}</gcm></message>"
+
+    private static func session(_ offer: StreamManagement.Offer, dialect: Dialect = .xmpp) throws -> Session {
+        Session(
+            configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r"),
+            codec: try makeCodec(dialect: dialect),
+            stream: BoundStream(
+                address: try #require(JID("1234567890@fcm.googleapis.com/r")),
+                greeting: [],
+                management: offer
+            ),
+            now: 0
+        )
+    }
+
+    private static func managed() throws -> Session {
+        var session = try session(.offered)
+        _ = session.stanza(try stanza(enabled), receivedAt: 0, parsedAt: 0)
+        return session
+    }
+
+    /// The `h` that a question gets, or nil.
+    private static func handled(_ session: inout Session) throws -> String? {
+        guard case .answer(let bytes) = session.stanza(try stanza(question), receivedAt: 0, parsedAt: 0) else {
+            return nil
+        }
+        let answer = try stanza(text(bytes))
+        return answer.attribute("h", of: 0).map { answer.string($0) }
+    }
+
+    private static func deliver(_ session: inout Session) throws -> IncomingMessage {
+        guard case .deliver(let message) = session.stanza(try stanza(good), receivedAt: 0, parsedAt: 0) else {
+            throw Unexpected("not delivered")
+        }
+        return message
+    }
+
+    @Test(
+        "every inbound stanza counts, whatever the codec makes of it; what is no stanza does not",
+        arguments: [
+            ("<presence/>", true), ("<presence type='unavailable' from='a@b/c'/>", true), ("<message/>", true),
+            ("<message type='error'><gcm xmlns='google:mobile:data'>{}</gcm></message>", true),
+            ("<message from='evil@x'><gcm xmlns='google:mobile:data'>{}</gcm></message>", true),
+            ("<message><gcm xmlns='google:mobile:data'>{\"message_type\":\"ack\"}</gcm></message>", true),
+            ("<message><gcm xmlns='google:mobile:data'>{\"message_type\":\"nack\"}</gcm></message>", true),
+            ("<message><gcm xmlns='google:mobile:data'>{\"message_type\":\"control\"}</gcm></message>", true),
+            ("<iq type='get' id='1'><ping xmlns='urn:xmpp:ping'/></iq>", true), ("<iq type='result' id='1'/>", true),
+            ("<iq type='error' id='1'/>", true),
+            ("<a xmlns='urn:xmpp:sm:3' h='7'/>", false), ("<x xmlns='y'/>", false),
+            (enabled, false), (failed, false), (question, false),
+        ]
+    )
+    func whatCounts(_ xml: String, _ counts: Bool) throws {
+        var session = try StreamManagementTests.managed()
+        _ = session.stanza(try stanza(xml), receivedAt: 0, parsedAt: 0)
+        #expect(try StreamManagementTests.handled(&session) == (counts ? "1" : "0"))
+    }
+
+    @Test func aMessageBesideTheAnswerToOurRequestIsTakenAndNotCounted() throws {
+        var session = try StreamManagementTests.session(.offered)
+        let early = try StreamManagementTests.deliver(&session)
+        #expect(early.stanzaNumber == 0)
+        #expect(try StreamManagementTests.handled(&session) == nil)
+        let answer = session.stanza(try stanza(StreamManagementTests.enabled), receivedAt: 0, parsedAt: 0)
+        guard case .managed(.enabled, let bytes) = answer else { throw Unexpected("not enabled") }
+        // Presence only now: it has the server send what waits.
+        #expect(StreamManagementTests.text(bytes) == "<presence/>")
+        let counted = try StreamManagementTests.deliver(&session)
+        #expect(counted.stanzaNumber == 1)
+        #expect(session.committed([early]) == nil)
+        #expect(session.committed([early, counted]).map(StreamManagementTests.text) == StreamManagementTests.ack(1))
+    }
+
+    @Test func onlyCommitsMoveH() throws {
+        var session = try StreamManagementTests.managed()
+        _ = session.stanza(try stanza("<presence/>"), receivedAt: 0, parsedAt: 0)
+        let messages = try (0..<3).map { _ in try StreamManagementTests.deliver(&session) }
+        #expect(try StreamManagementTests.handled(&session) == "1")
+        // A neighbour that has not committed holds the others back.
+        #expect(session.committed([messages[1], messages[2]]) == nil)
+        #expect(try StreamManagementTests.handled(&session) == "1")
+        #expect(session.committed([messages[0]]).map(StreamManagementTests.text) == StreamManagementTests.ack(4))
+    }
+
+    @Test func aRefusalIsToldAndTheSessionGoesOn() throws {
+        var session = try StreamManagementTests.session(.offered)
+        let answer = session.stanza(try stanza(StreamManagementTests.failed), receivedAt: 0, parsedAt: 0)
+        guard case .managed(.refused("unexpected-request"), let bytes) = answer else { throw Unexpected("not refused") }
+        #expect(StreamManagementTests.text(bytes) == "<presence/>")
+        let message = try StreamManagementTests.deliver(&session)
+        #expect(message.stanzaNumber == 0 && session.committed([message]) == nil)
+        #expect(try StreamManagementTests.handled(&session) == nil)
+        #expect(session.close() == .stopReading)
+        guard case .send(let goodbye, _) = session.settled() else { throw Unexpected("no goodbye") }
+        #expect(StreamManagementTests.text(goodbye) == "</stream:stream>")
+    }
+
+    @Test("a CCS never sees any of it", arguments: [StreamManagement.Offer.unused, .missing])
+    func offMeansOff(_ offer: StreamManagement.Offer) throws {
+        var session = try StreamManagementTests.session(offer, dialect: offer == .unused ? .ccs : .xmpp)
+        for xml in [StreamManagementTests.enabled, StreamManagementTests.failed, StreamManagementTests.question] {
+            guard case .note(.other) = session.stanza(try stanza(xml), receivedAt: 0, parsedAt: 0) else {
+                throw Unexpected("an answer to \(xml)")
+            }
+        }
+        let message = try StreamManagementTests.deliver(&session)
+        #expect(message.stanzaNumber == 0 && session.committed([message]) == nil)
+        #expect(session.start().delay == .seconds(30))
+        #expect(StreamManagementTests.text(session.violation(.badFormat)).hasPrefix("<stream:error>"))
+    }
+
+    /// Each way a stream can end says how far we answer, right before the end.
+    @Test func theLastWord() throws {
+        func committedOne() throws -> Session {
+            var session = try StreamManagementTests.managed()
+            let first = try StreamManagementTests.deliver(&session)
+            _ = try StreamManagementTests.deliver(&session)
+            _ = session.committed([first])
+            return session
+        }
+        let goodbye = StreamManagementTests.ack(1) + "</stream:stream>"
+        var ours = try committedOne()
+        _ = ours.close()
+        guard case .send(let bytes, _) = ours.settled() else { throw Unexpected("no goodbye") }
+        #expect(StreamManagementTests.text(bytes) == goodbye)
+        var theirs = try committedOne()
+        guard case .finish(let timer) = theirs.peerClosed() else { throw Unexpected("no time") }
+        #expect(theirs.timerFired(timer.id, now: 0) == .close(Array(goodbye.utf8)))
+        var settled = try committedOne()
+        _ = settled.peerClosed()
+        #expect(settled.settled() == .close(Array(goodbye.utf8)))
+        var broken = try committedOne()
+        #expect(
+            StreamManagementTests.text(broken.violation(.policyViolation)).hasPrefix(
+                StreamManagementTests.ack(1) + "<stream:error>"
+            )
+        )
+        var error = try committedOne()
+        let shutdown = "<stream:error><system-shutdown xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>"
+        guard case .end(_, let last) = error.stanza(try stanza(shutdown), receivedAt: 0, parsedAt: 0) else {
+            throw Unexpected("no end")
+        }
+        #expect(StreamManagementTests.text(last) == goodbye)
+    }
+
+    @Test func whatIsNotTakenIsNotAnsweredFor() throws {
+        var session = try StreamManagementTests.managed()
+        let first = try StreamManagementTests.deliver(&session)
+        _ = session.close()
+        // Reading stops with stanzas still on their way, and a question among them.
+        guard case .none = session.stanza(try stanza(StreamManagementTests.good), receivedAt: 0, parsedAt: 0) else {
+            throw Unexpected("taken")
+        }
+        #expect(try StreamManagementTests.handled(&session) == "0")
+        #expect(session.committed([first]).map(StreamManagementTests.text) == StreamManagementTests.ack(1))
+        guard case .send(let bytes, _) = session.settled() else { throw Unexpected("no goodbye") }
+        #expect(StreamManagementTests.text(bytes) == StreamManagementTests.ack(1) + "</stream:stream>")
+        // After our closing tag nothing may follow.
+        #expect(try StreamManagementTests.handled(&session) == nil)
+        #expect(session.committed([first]) == nil)
+    }
+
+    @Test func aServerThatDoesNotAnswerOurRequestIsGivenUp() throws {
+        var session = try StreamManagementTests.session(.offered)
+        let timer = session.start()
+        #expect(timer.delay == .seconds(30))
+        session.received(now: 29_000_000_000)
+        guard case .unmanaged(let bytes) = session.timerFired(timer.id, now: 30_000_000_000) else {
+            throw Unexpected("goes on without presence")
+        }
+        #expect(StreamManagementTests.text(bytes).hasSuffix("</stream:error></stream:stream>"))
+        #expect(session.canSend == false)
+        var answered = try StreamManagementTests.session(.offered)
+        let second = answered.start()
+        _ = answered.stanza(try stanza(StreamManagementTests.enabled), receivedAt: 0, parsedAt: 0)
+        guard case .ping = answered.timerFired(second.id, now: 30_000_000_000) else { throw Unexpected("no ping") }
+    }
+}
