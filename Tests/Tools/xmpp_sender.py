@@ -1,0 +1,65 @@
+"""The CCS's part on a standard XMPP server, by an independent implementation (slixmpp).
+
+Usage: xmpp_sender.py PORT CA_FILE JID TO        with the password on the first line of stdin
+
+Each further line of stdin is a JSON object, sent as the payload of one message to TO. Each line of stdout is an event:
+{"event": "ready"}, {"event": "ack", "id": …}, {"event": "error", "id": …}. The end of stdin ends it.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+import xml.etree.ElementTree as ET
+
+import slixmpp
+from slixmpp.xmlstream.handler import Callback
+from slixmpp.xmlstream.matcher import MatchXPath
+
+PAYLOAD = "{google:mobile:data}gcm"
+
+
+def say(**event):
+    print(json.dumps(event), flush=True)
+
+
+class Sender(slixmpp.ClientXMPP):
+    def __init__(self, jid, password, to, ca_file):
+        super().__init__(jid, password)
+        self.ca_certs = ca_file
+        self.to = to
+        self.add_event_handler("session_start", lambda _: self.loop.create_task(self.serve()))
+        self.add_event_handler("failed_auth", lambda _: say(event="refused"))
+        self.register_handler(
+            Callback("payload", MatchXPath("{jabber:client}message/" + PAYLOAD), self.on_payload)
+        )
+
+    def on_payload(self, message):
+        text = message.xml.find(PAYLOAD).text or "{}"
+        payload = json.loads(text)
+        if message["type"] == "error":
+            say(event="error", id=payload.get("message_id", ""))
+        else:
+            say(event=payload.get("message_type", "?"), id=payload.get("message_id", ""), to=payload.get("to", ""))
+
+    async def serve(self):
+        say(event="ready")
+        while line := await self.loop.run_in_executor(None, sys.stdin.readline):
+            message = self.make_message(mto=self.to, mtype="normal")
+            payload = ET.SubElement(message.xml, PAYLOAD)
+            payload.text = line.strip()
+            message.send()
+        await self.disconnect()
+
+
+async def main(port, ca_file, jid, to):
+    sender = Sender(jid, sys.stdin.readline().strip(), to, ca_file)
+    sender.enable_direct_tls = True
+    sender.connect("127.0.0.1", port)
+    await sender.disconnected
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
+    arguments = sys.argv[1:]
+    asyncio.run(main(int(arguments[0]), *arguments[1:]))
