@@ -66,7 +66,7 @@ let package = Package(
         ),
 
         // The database.
-        module("Postgres", ["CLibPQ"]),
+        module("Postgres", ["CGlibc", "CLibPQ"]),
         module("MessageStore", ["UpstreamKit", "Postgres", "Pipeline", "Digests"]),
 
         // Looking at what is stored, and sending it again.

@@ -1,3 +1,4 @@
+import CGlibc
 import CLibPQ
 import Glibc
 
@@ -27,6 +28,8 @@ struct ChildProcess {
         }
         posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0)
         posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0)
+        // Nothing else of ours: a pipe that it held would never end for whoever reads it.
+        posix_spawn_file_actions_addclosefrom_np(&actions, 3)
         var signals = sigset_t()
         sigemptyset(&signals)
         posix_spawnattr_setsigmask(&attributes, &signals)
