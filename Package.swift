@@ -159,7 +159,7 @@ let package = Package(
         ),
         suite("PipelineTests", ["Pipeline", "Telemetry", "UpstreamKit", logging]),
         suite("HandlersTests", ["Handlers", "UpstreamKit", "Digests", "TLSWire", nio, nioPosix, logging]),
-        suite("WorkerTests", ["Worker", "Telemetry", "Postgres", logging, nio, nioPosix, lifecycle]),
+        suite("WorkerTests", ["Worker", "MessageStore", "Telemetry", "Postgres", logging, nio, nioPosix, lifecycle]),
         suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", "XMLWire", nio, nioPosix, nioEmbedded]),
         suite(
             "IntegrationTests",

@@ -13,7 +13,8 @@ BEGIN
 END
 $$;
 
--- What `upstream-worker run` does, and nothing else: it can neither change a stored message nor drop one.
+-- What `upstream-worker run` does, and nothing else: it can't change a stored message, and deletes none but by the
+-- functions of retention, which take nothing that is young.
 GRANT USAGE ON SCHEMA upstream TO upstream_worker;
 GRANT SELECT ON upstream.schema_migrations, upstream.replays TO upstream_worker;
 GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages TO upstream_worker;
@@ -21,10 +22,23 @@ GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstr
 GRANT SELECT, INSERT, UPDATE, DELETE
     ON upstream.handlers, upstream.subscriptions, upstream.deliveries, upstream.dead_letters TO upstream_worker;
 GRANT USAGE ON SEQUENCE upstream.lease_tokens TO upstream_worker;
-GRANT EXECUTE ON FUNCTION upstream.ensure_partitions(date, date) TO upstream_worker;
+GRANT EXECUTE ON FUNCTION
+    upstream.ensure_partitions(date, date),
+    upstream.drop_partition(date),
+    upstream.purge_message_ids(timestamptz, bigint, integer),
+    upstream.purge_conflicts(timestamptz, integer),
+    upstream.purge_quarantine(timestamptz, integer)
+    TO upstream_worker;
 -- upstream.store_messages and upstream.store_conflicts run with the caller's rights; anybody may call them.
 
 -- Look and don't touch. Registration tokens are readable: grant this role to whom you would trust with them.
 GRANT USAGE ON SCHEMA upstream TO upstream_reader;
 GRANT SELECT ON ALL TABLES IN SCHEMA upstream TO upstream_reader;
-ALTER DEFAULT PRIVILEGES IN SCHEMA upstream GRANT SELECT ON TABLES TO upstream_reader;
+-- Partitions to come belong to the schema's owner, whoever runs this.
+DO $$
+BEGIN
+    EXECUTE format(
+        'ALTER DEFAULT PRIVILEGES FOR ROLE %I IN SCHEMA upstream GRANT SELECT ON TABLES TO upstream_reader',
+        (SELECT pg_catalog.pg_get_userbyid(nspowner) FROM pg_catalog.pg_namespace WHERE nspname = 'upstream'));
+END
+$$;

@@ -35,6 +35,9 @@ package enum EventName: String, CaseIterable, Sendable {
     case migrationReverted = "database.migration_reverted"
     case partitionsCreated = "database.partitions_created"
     case partitionsDropped = "database.partitions_dropped"
+    case retentionDone = "retention.done"
+    case retentionHeld = "retention.held"
+    case retentionFailed = "retention.failed"
 
     // Messages.
     case batchCommitted = "batch.committed"

@@ -1,4 +1,5 @@
 package import Logging
+package import MessageStore
 
 /// Everything an operator can set.
 package struct WorkerConfiguration: Sendable, Equatable {
@@ -41,6 +42,11 @@ package struct WorkerConfiguration: Sendable, Equatable {
     ///
     /// A ledger that forgets earlier would store such a message twice.
     package static let longestRedelivery = Duration.seconds(28 * 86_400)
+
+    /// How long what is kept.
+    package var retention: RetentionPolicy {
+        RetentionPolicy(messages: messageRetention, dedupeWindow: dedupeWindow)
+    }
 
     /// The names that the metrics' label `category` may take.
     package var categories: [String] {

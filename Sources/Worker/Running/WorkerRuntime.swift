@@ -90,6 +90,9 @@ package final class WorkerRuntime: Sendable {
             list.append(admin)
         }
         list.append(MonitorRunner(monitor: monitor))
+        list.append(
+            RetentionService(settings, policy: configuration.retention, monitor: monitor, logger: logger)
+        )
         if let dispatch { list.append(dispatch) }
         if roles.contains(.receive) {
             let stores = (0..<configuration.database.writers).map { _ in

@@ -1,0 +1,267 @@
+import ArgumentParser
+import MessageStore
+import Postgres
+import Telemetry
+import Worker
+
+/// `partitions`: what retention would do, and doing it now.
+struct PartitionsCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "partitions",
+        abstract: "Shows the days of messages and what retention does with them; runs retention.",
+        discussion: """
+            Examples:
+              upstream-worker partitions plan
+              upstream-worker partitions plan --json
+              upstream-worker partitions run
+              upstream-worker partitions run --force     also days that deliveries or dead letters still need
+
+            `run` makes the partitions from yesterday to a week ahead, drops days past retention.messages with conflicts \
+            and quarantined stanzas of that age, and forgets ids past retention.dedupe_window. Workers do the same once a \
+            day, a while after midnight UTC.
+            """,
+        subcommands: [Plan.self, Run.self]
+    )
+
+    /// One partition, for people and programs.
+    fileprivate struct Row: Encodable {
+        var day: String
+        var partition: String
+        var rowsEstimate: Int64?
+        var bytes: Int64
+        var fate: String
+        var waitingDeliveries: Int64?
+        var deadLetters: Int64?
+
+        init(_ partition: PartitionPlan) {
+            day = PartitionsCommand.date(partition.day)
+            self.partition = partition.name
+            rowsEstimate = partition.rows
+            bytes = partition.bytes
+            fate = partition.fate.rawValue
+            guard partition.fate == .held else { return }
+            waitingDeliveries = partition.waiting
+            deadLetters = partition.deadLetters
+        }
+    }
+
+    /// A day as `YYYY-MM-DD`.
+    static func date(_ day: UTCDay) -> String { String(UTCTime(microseconds: day.start).rfc3339.prefix(10)) }
+
+    fileprivate static func needs(_ partition: PartitionPlan) -> String {
+        [(partition.waiting, "delivery", "deliveries"), (partition.deadLetters, "dead letter", "dead letters")]
+            .filter { $0.0 > 0 }
+            .map { "\(Amount.count($0.0)) \($0.0 == 1 ? $0.1 : $0.2)" }
+            .joined(separator: " and ")
+    }
+
+    /// What happens to a partition, in words.
+    fileprivate static func words(_ partition: PartitionPlan, _ policy: RetentionPolicy) -> String {
+        switch partition.fate {
+        case .ahead: "ahead"
+        case .keep: "keep until \(date(UTCDay(microseconds: partition.day.end + policy.keepLength - 1)))"
+        case .drop: "drop"
+        case .held: "held: \(needs(partition)) need it"
+        }
+    }
+}
+
+extension RetentionPolicy {
+    /// The length of ``messages`` in microseconds.
+    fileprivate var keepLength: Int64 { -bodiesEnd(0) }
+}
+
+extension PartitionsCommand {
+    /// `partitions plan`.
+    struct Plan: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Shows every day's partition and what `run` would do; changes nothing.",
+            discussion: """
+                Examples:
+                  upstream-worker partitions plan
+                  upstream-worker partitions plan --json
+
+                Rows are estimates from PostgreSQL's catalog; sizes are exact and include indexes.
+                """
+        )
+
+        @OptionGroup var options: CommonOptions
+        @Flag(help: "One JSON object instead of a table.")
+        var json = false
+
+        func run() async throws {
+            try await options.withDatabase { connection, configuration in
+                try await PartitionsCommand.show(connection, configuration.retention, json: json)
+            }
+        }
+    }
+
+    /// `partitions run`.
+    struct Run: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Runs retention now; exit code 1 where a day is kept because something still needs it.",
+            discussion: """
+                Examples:
+                  upstream-worker partitions run --dry-run
+                  upstream-worker partitions run
+                  upstream-worker partitions run --force --yes
+
+                Ingest never waits for more than 50 ms. A day that somebody reads all the time is kept for the next run: exit \
+                code 75.
+                """
+        )
+
+        @OptionGroup var options: CommonOptions
+        @Flag(help: "Show what would be done, as `plan` does.")
+        var dryRun = false
+        @Flag(help: "Give up deliveries and dead letters that still need a day that is too old, and drop it with them.")
+        var force = false
+        @Flag(help: "Do not ask before --force gives something up.")
+        var yes = false
+        @Flag(help: "One JSON object instead of a table.")
+        var json = false
+
+        func run() async throws {
+            try await options.withDatabase { connection, configuration in
+                let policy = configuration.retention
+                if dryRun { return try await PartitionsCommand.show(connection, policy, json: json) }
+                if force { try await confirm(connection, policy) }
+                let bar = ProgressBar("retention")
+                let report = try await Retention(connection, policy)
+                    .run(now: UTCTime.now.microseconds, force: force) { Self.show($0, bar) }
+                bar.clear()
+                try print(report)
+                try Self.judge(report)
+            }
+        }
+
+        private func confirm(_ connection: PostgresConnection, _ policy: RetentionPolicy) async throws {
+            let held = try await Retention(connection, policy).plan(now: UTCTime.now.microseconds).partitions(.held)
+            guard !yes, !held.isEmpty else { return }
+            for partition in held {
+                Console.message("\(PartitionsCommand.date(partition.day)): \(PartitionsCommand.needs(partition))")
+            }
+            guard let answer = Console.ask("Give these up, with the messages of their days?") else {
+                throw CommandFailure(.usage, "--force gives deliveries up: add --yes where nobody can be asked")
+            }
+            guard answer else { throw CommandFailure(.negative, "nothing was changed") }
+        }
+
+        private static func show(_ progress: RetentionProgress, _ bar: ProgressBar) {
+            switch progress {
+            case .partition(let partition, let outcome):
+                bar.clear()
+                let day = PartitionsCommand.date(partition.day)
+                switch outcome {
+                case .dropped: Console.message("\(day): dropped, \(Amount.bytes(partition.bytes))")
+                case .pending:
+                    Console.message(
+                        "\(day): kept: \(PartitionsCommand.needs(partition)) need it (--force gives them up)"
+                    )
+                case .locked:
+                    Console.message("\(day): kept: somebody is reading the table all the time; try again later")
+                case .absent, .busy: break
+                }
+            case .ledger(let block, let all, let deleted):
+                bar.show(block, of: all, "ledger: \(Amount.count(Int64(deleted))) ids forgotten")
+            case .odd(let deleted):
+                bar.show(Int64(deleted), of: nil, "conflicts and quarantined stanzas")
+            }
+        }
+
+        private func print(_ report: RetentionReport) throws {
+            struct Summary: Encodable {
+                var created: Int
+                var dropped: [Row]
+                var held: [Row]
+                var locked: [Row]
+                var deliveriesGivenUp: Int
+                var deadLettersGivenUp: Int
+                var ledgerRowsDeleted: Int
+                var conflictsDeleted: Int
+                var quarantineDeleted: Int
+                var complete: Bool
+            }
+            let summary = Summary(
+                created: report.created,
+                dropped: report.dropped.map(Row.init),
+                held: report.held.map(Row.init),
+                locked: report.locked.map(Row.init),
+                deliveriesGivenUp: report.deliveries,
+                deadLettersGivenUp: report.deadLetters,
+                ledgerRowsDeleted: report.ledger,
+                conflictsDeleted: report.conflicts,
+                quarantineDeleted: report.quarantine,
+                complete: report.isComplete
+            )
+            if json { return try JSONOutput.print(summary) }
+            func number(_ count: Int) -> String { Amount.count(Int64(count)) }
+            Console.data(
+                Console.table([
+                    ["partitions created", number(report.created)],
+                    [
+                        "partitions dropped",
+                        number(report.dropped.count) + ", " + Amount.bytes(report.dropped.reduce(0) { $0 + $1.bytes }),
+                    ],
+                    ["partitions kept, still needed", number(report.held.count)],
+                    ["partitions kept, in use", number(report.locked.count)],
+                    ["deliveries given up", number(report.deliveries)],
+                    ["dead letters given up", number(report.deadLetters)],
+                    ["ledger rows deleted", number(report.ledger)],
+                    ["conflicts deleted", number(report.conflicts)],
+                    ["quarantined stanzas deleted", number(report.quarantine)],
+                ])
+            )
+        }
+
+        private static func judge(_ report: RetentionReport) throws {
+            if report.isBusy {
+                throw CommandFailure(.temporaryFailure, "a worker is running retention just now: it does the rest")
+            }
+            if !report.locked.isEmpty { throw CommandFailure(.temporaryFailure) }
+            if !report.held.isEmpty { throw CommandFailure(.negative) }
+        }
+    }
+
+    /// Prints the plan.
+    fileprivate static func show(_ connection: PostgresConnection, _ policy: RetentionPolicy, json: Bool) async throws {
+        let plan = try await Retention(connection, policy).plan(now: UTCTime.now.microseconds)
+        if json { return try JSONOutput.print(PlanDocument(plan)) }
+        let cells = plan.partitions.map { partition in
+            [
+                date(partition.day), partition.rows.map { "~" + Amount.count($0) } ?? "?",
+                Amount.bytes(partition.bytes), words(partition, policy),
+            ]
+        }
+        let missing = plan.missing.map { [date($0), "-", "-", "create"] }
+        Console.data(Console.table([["DAY", "ROWS", "SIZE", "FATE"]] + cells + missing))
+        let freed = plan.partitions(.drop).reduce(0) { $0 + $1.bytes }
+        let ledger = plan.ledgerRows.map { "~" + Amount.count($0) } ?? "an unknown number of"
+        let expired = plan.ledgerExpired.map { "~" + Amount.count($0) } ?? "an unknown number"
+        Console.message(
+            """
+            run would drop \(plan.partitions(.drop).count) partitions (\(Amount.bytes(freed))), \
+            delete \(Amount.count(plan.conflicts)) conflicts and \(Amount.count(plan.quarantine)) quarantined stanzas,
+            and forget \(expired) of \(ledger) ids in the ledger. "~" marks estimates from the catalog.
+            """
+        )
+    }
+
+    private struct PlanDocument: Encodable {
+        var partitions: [Row]
+        var missing: [String]
+        var ledgerRowsEstimate: Int64?
+        var ledgerExpiredEstimate: Int64?
+        var conflictsExpired: Int64
+        var quarantineExpired: Int64
+
+        init(_ plan: RetentionPlan) {
+            partitions = plan.partitions.map(Row.init)
+            missing = plan.missing.map(date)
+            ledgerRowsEstimate = plan.ledgerRows
+            ledgerExpiredEstimate = plan.ledgerExpired
+            conflictsExpired = plan.conflicts
+            quarantineExpired = plan.quarantine
+        }
+    }
+}

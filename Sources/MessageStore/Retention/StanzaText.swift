@@ -1,0 +1,98 @@
+/// Looks for a text in a quarantined stanza, whichever way it is written there.
+///
+/// What is in quarantine may be anything, so nothing is parsed: each of XML's and JSON's ways to write a character is
+/// undone wherever it seems to stand, and the text is looked for before, in between, and after.
+package enum StanzaText {
+    /// Whether the stanza holds the text: as bytes, or written with XML's references, in pieces of CDATA, or with JSON's
+    /// escapes.
+    package static func holds(_ text: [UInt8], _ stanza: [UInt8]) -> Bool {
+        guard !text.isEmpty else { return false }
+        if find(text, stanza) { return true }
+        let characters = stanza.contains(UInt8(ascii: "&")) || find(openCDATA, stanza) ? undoXML(stanza) : stanza
+        if find(text, characters) { return true }
+        guard characters.contains(UInt8(ascii: "\\")) else { return false }
+        return find(text, undoJSON(characters))
+    }
+
+    private static let openCDATA = [UInt8]("<![CDATA[".utf8)
+    private static let closeCDATA = [UInt8]("]]>".utf8)
+
+    private static func find(_ text: [UInt8], _ stanza: [UInt8]) -> Bool {
+        guard stanza.count >= text.count, let first = text.first else { return false }
+        return stanza.withUnsafeBufferPointer { stanza in
+            text.withUnsafeBufferPointer { text in
+                (0...stanza.count - text.count).contains { start in
+                    stanza[start] == first && stanza[start..<start + text.count].elementsEqual(text)
+                }
+            }
+        }
+    }
+
+    private static func undoXML(_ bytes: [UInt8]) -> [UInt8] {
+        var plain: [UInt8] = []
+        plain.reserveCapacity(bytes.count)
+        var rest = bytes[...]
+        while let byte = rest.first {
+            if byte == UInt8(ascii: "&"), let (scalar, length) = reference(rest) {
+                plain.append(contentsOf: scalar)
+                rest = rest.dropFirst(length)
+            } else if rest.starts(with: openCDATA) {
+                rest = rest.dropFirst(openCDATA.count)
+            } else if rest.starts(with: closeCDATA) {
+                rest = rest.dropFirst(closeCDATA.count)
+            } else {
+                plain.append(byte)
+                rest = rest.dropFirst()
+            }
+        }
+        return plain
+    }
+
+    /// What the reference at the start stands for, and its length.
+    private static func reference(_ bytes: ArraySlice<UInt8>) -> (bytes: [UInt8], length: Int)? {
+        guard let end = bytes.prefix(12).firstIndex(of: UInt8(ascii: ";")) else { return nil }
+        let name = String(decoding: bytes[(bytes.startIndex + 1)..<end], as: UTF8.self)
+        let length = end - bytes.startIndex + 1
+        let named = ["lt": "<", "gt": ">", "amp": "&", "quot": "\"", "apos": "'"]
+        if let text = named[name] { return ([UInt8](text.utf8), length) }
+        guard name.hasPrefix("#") else { return nil }
+        let isHex = name.hasPrefix("#x")
+        guard let code = UInt32(name.dropFirst(isHex ? 2 : 1), radix: isHex ? 16 : 10),
+            let scalar = Unicode.Scalar(code)
+        else { return nil }
+        return ([UInt8](String(Character(scalar)).utf8), length)
+    }
+
+    private static func undoJSON(_ bytes: [UInt8]) -> [UInt8] {
+        let short: [UInt8: UInt8] = [
+            UInt8(ascii: "b"): 8, UInt8(ascii: "f"): 12, UInt8(ascii: "n"): 10, UInt8(ascii: "r"): 13,
+            UInt8(ascii: "t"): 9, UInt8(ascii: "/"): UInt8(ascii: "/"), UInt8(ascii: "\\"): UInt8(ascii: "\\"),
+            UInt8(ascii: "\""): UInt8(ascii: "\""),
+        ]
+        var plain: [UInt8] = []
+        plain.reserveCapacity(bytes.count)
+        var rest = bytes[...]
+        while let byte = rest.first {
+            let next = rest.dropFirst().first
+            if byte == UInt8(ascii: "\\"), let next, let character = short[next] {
+                plain.append(character)
+                rest = rest.dropFirst(2)
+            } else if let unit = codeUnit(rest) {
+                let low = codeUnit(rest.dropFirst(6))
+                let isPair = UTF16.isLeadSurrogate(unit) && low.map(UTF16.isTrailSurrogate) == true
+                plain += String(decoding: isPair ? [unit, low ?? 0] : [unit], as: UTF16.self).utf8
+                rest = rest.dropFirst(isPair ? 12 : 6)
+            } else {
+                plain.append(byte)
+                rest = rest.dropFirst()
+            }
+        }
+        return plain
+    }
+
+    /// The code unit that an escape of the form `\uXXXX` at the start stands for.
+    private static func codeUnit(_ bytes: ArraySlice<UInt8>) -> UInt16? {
+        guard bytes.starts(with: [UInt8(ascii: "\\"), UInt8(ascii: "u")]), bytes.count >= 6 else { return nil }
+        return UInt16(String(decoding: bytes.dropFirst(2).prefix(4), as: UTF8.self), radix: 16)
+    }
+}

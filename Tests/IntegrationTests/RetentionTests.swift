@@ -1,0 +1,204 @@
+import CCSEmulator
+import Foundation
+import MessageStore
+import Postgres
+import Telemetry
+import Testing
+import Worker
+
+extension Integration {
+    /// Retention, erasure and figures, as an operator meets them: the commands, and the worker's daily run.
+    @Suite struct RetentionTests {
+        private static let token = "APA91b:FAKE-token-to-forget"
+        private static let old = "now() - interval '50 days'"
+
+        /// A database with two old days, of which one still has a delivery, and a young message; all of one device.
+        private func database() async throws -> Database {
+            let database = try await Database()
+            try await database.script(
+                """
+                SELECT upstream.ensure_partitions(current_date - 52, current_date - 49);
+                CREATE TEMP TABLE seed AS
+                SELECT gen_random_uuid() AS key, now() - days * interval '1 day' AS at, days
+                FROM unnest(ARRAY[50, 51, 0]) AS days;
+                INSERT INTO upstream.message_ids SELECT key, gen_random_uuid(), at FROM seed;
+                INSERT INTO upstream.messages (
+                    message_key, sender_id, message_id, registration_token, device_key, category, data, received_at)
+                SELECT key, '1234567890', 'm-' || days, '\(Self.token)',
+                    left(encode(sha256('\(Self.token)'), 'hex'), 32)::uuid, 'com.example.orders', '{"a":1}', at
+                FROM seed;
+                INSERT INTO upstream.handlers (name) VALUES ('audit');
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+                SELECT 'audit', key, at, now() + interval '1 hour' FROM seed WHERE days = 51;
+                INSERT INTO upstream.quarantine (
+                    sender_id, reason, detail, stanza, digest, times_seen, received_at, last_seen_at)
+                SELECT '1234567890', 'payload_not_json', '', '<message>\(Self.token)</message>', 'a', 1, now(), now()
+                """
+            )
+            return database
+        }
+
+        private func configuration(_ database: Database, in folder: TemporaryFolder) throws -> String {
+            try folder.write("database: {url: \"\(database.url)\"}\n".utf8, as: "config.yaml")
+        }
+
+        @Test("partitions: the plan, a dry run, a run that keeps what is needed, and force")
+        func partitions() async throws {
+            let database = try await database()
+            let folder = try TemporaryFolder()
+            let config = try configuration(database, in: folder)
+            func run(_ arguments: String...) throws -> CommandRun {
+                try CommandRun(["partitions"] + arguments + ["--config", config])
+            }
+            let plan = try run("plan", "--json")
+            #expect(plan.status == 0)
+            let partitions = try #require(try plan.object()["partitions"] as? [[String: Any]])
+            let fates = Dictionary(grouping: partitions) { $0["fate"] as? String ?? "" }.mapValues(\.count)
+            #expect(fates == ["drop": 3, "held": 1, "keep": 2, "ahead": 7])
+            let table = try run("plan")
+            #expect(table.output.contains("held: 1 delivery need it") && table.output.contains("keep until "))
+            #expect(table.errors.contains("run would drop 3 partitions"))
+            #expect(try run("run", "--dry-run").output == table.output)
+            #expect(try await database.count("messages") == 3)
+
+            let first = try run("run")
+            #expect(first.status == 1 && first.errors.contains("1 delivery need it"), "\(first.errors)")
+            #expect(try await database.count("messages") == 2)
+            #expect(try await database.count("message_ids") == 2, "the ledger keeps what has a body")
+            let refused = try run("run", "--force")
+            #expect(refused.status == 64 && refused.errors.contains("--yes"))
+            #expect(try await database.count("deliveries") == 1)
+            let forced = try run("run", "--force", "--yes", "--json")
+            #expect(forced.status == 0)
+            #expect(try forced.object()["deliveries_given_up"] as? Int == 1)
+            #expect(try await database.count("messages") == 1)
+            #expect(try run("run").status == 0)
+        }
+
+        @Test("partitions run while another is at it is a temporary failure")
+        func busy() async throws {
+            let database = try await database()
+            let folder = try TemporaryFolder()
+            let config = try configuration(database, in: folder)
+            let session = try await PostgresConnection.open(PostgresSettings(url: database.url))
+            try await session.run { connection throws(PostgresError) in
+                try connection.script("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))")
+            }
+            let run = try CommandRun(["partitions", "run", "--config", config])
+            #expect(run.status == 75 && run.errors.contains("a worker is running retention"))
+            await session.close()
+        }
+
+        @Test("forget: refuses what it can't read, asks, counts, erases, and shows no token")
+        func forget() async throws {
+            let database = try await database()
+            let folder = try TemporaryFolder()
+            let config = try configuration(database, in: folder)
+            func run(_ text: String?, _ arguments: String...) throws -> CommandRun {
+                let file = try text.map { try folder.write($0.utf8, as: "token") } ?? "/nowhere/token"
+                let run = try CommandRun(["forget", "--token-file", file, "--config", config] + arguments)
+                #expect(!run.output.contains("FAKE") && !run.errors.contains("FAKE"))
+                return run
+            }
+            #expect(try run(nil).status == 66)
+            #expect(try run("\n").status == 65)
+            #expect(try run("a\nb\n").status == 65)
+            let unasked = try run(Self.token + "\n")
+            #expect(unasked.status == 64 && unasked.errors.contains("--yes"))
+            let dry = try run(Self.token, "--dry-run", "--json")
+            #expect(try dry.object()["messages"] as? Int == 3)
+            #expect(try dry.object()["deliveries"] as? Int == 1)
+            #expect(try dry.object()["quarantine"] as? Int == 1)
+            #expect(try await database.count("messages") == 3)
+            let done = try run(Self.token + "\n", "--yes")
+            #expect(done.status == 0 && done.output.contains("ERASED"))
+            for table in ["messages", "deliveries", "quarantine"] { #expect(try await database.count(table) == 0) }
+            #expect(try await database.count("message_ids") == 3)
+            let again = try run(Self.token, "--yes", "--json")
+            #expect(again.status == 0)
+            #expect(try again.object()["messages"] as? Int == 0)
+        }
+
+        @Test("stats: figures for people and programs")
+        func stats() async throws {
+            let database = try await database()
+            let folder = try TemporaryFolder()
+            let config = try configuration(database, in: folder)
+            try await database.script("ANALYZE")
+            let json = try CommandRun(["stats", "100ms", "--json", "--config", config])
+            let object = try json.object()
+            let tables = try #require(object["tables"] as? [[String: Any]])
+            let messages = try #require(tables.first { $0["table"] as? String == "messages" })
+            #expect(messages["rows_estimate"] as? Int == 3)
+            #expect((object["handlers"] as? [[String: Any]])?.first?["waiting"] as? Int == 1)
+            #expect(object["rates_per_second"] != nil)
+            let text = try CommandRun(["stats", "100ms", "--config", config])
+            #expect(text.status == 0 && text.output.contains("~3") && text.output.contains("audit"))
+        }
+
+        @Test("a worker with the least role receives, handles, and lets go what is too old")
+        func worker() async throws {
+            let database = try await database()
+            var root = URL(filePath: #filePath)
+            for _ in 0..<3 { root.deleteLastPathComponent() }
+            try await database.script(try String(contentsOf: root.appending(path: "deploy/roles.sql"), encoding: .utf8))
+            try await database.script(
+                """
+                DO $$ BEGIN
+                    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'w') THEN
+                        CREATE ROLE w LOGIN IN ROLE upstream_worker;
+                    END IF;
+                END $$
+                """
+            )
+            try await Stage.run(on: database) {
+                $0.load = LoadProfile(count: 300)
+                $0.faults = try FaultScript(parsing: "every 50: duplicate")
+            } _: { stage in
+                var options = WorkerOptions()
+                options.database = database.url.replacingOccurrences(of: "user=upstream", with: "user=w")
+                let yaml = try stage.yaml(options) + "handlers: [{name: audit, categories: [\"*\"], log: {}}]\n"
+                let worker = try LocalWorker(yaml: yaml)
+                try await stage.waitUntilComplete()
+                try await waitUntil("retention has run") {
+                    worker.logs.lines.contains { $0.contains("retention.done") }
+                }
+                try await waitUntil("the new messages are handled") { try await database.count("deliveries") == 1 }
+                try await worker.stop()
+                let log = worker.logs.lines.joined()
+                #expect(!log.contains("42501") && !log.contains("permission"), "\(log)")
+                #expect(log.contains("database.partitions_dropped") && log.contains("retention.held"))
+                #expect(try await database.count("messages WHERE received_at < \(Self.old)") == 1)
+                #expect(try await database.count("messages") == 302)
+            }
+        }
+    }
+}
+
+/// One run of the program to its end.
+struct CommandRun {
+    var status: Int32
+    var output: String
+    var errors: String
+
+    init(_ arguments: [String]) throws {
+        let process = Process()
+        process.executableURL = try ChildWorker.program()
+        process.arguments = arguments
+        process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"]
+        let (output, errors) = (Pipe(), Pipe())
+        process.standardOutput = output
+        process.standardError = errors
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+        self.output = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        self.errors = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        status = process.terminationStatus
+    }
+
+    /// The output as one JSON object.
+    func object() throws -> [String: Any] {
+        try #require(try JSONSerialization.jsonObject(with: Data(output.utf8)) as? [String: Any])
+    }
+}

@@ -1,0 +1,188 @@
+import Digests
+import Foundation
+import MessageStore
+import Pipeline
+import Postgres
+import Testing
+import UpstreamKit
+
+@Suite("one device's traces go, everywhere and for good")
+struct ErasureTests {
+    private static let token = "APA91b:erase_ME-token"
+    private static let other = "APA91b:keep_ME-token"
+    /// Stands in every payload of the device, and in what its handlers failed with.
+    private static let payload = "erase-ME-payload"
+    private static let day: Int64 = 86_400_000_000
+
+    private static func key(_ token: String) -> Digest128 {
+        var hash = SHA256()
+        Array(token.utf8).withUnsafeBytes { hash.update($0) }
+        return hash.finish128()
+    }
+
+    private static func message(_ number: UInt64, of token: String, at time: Int64, _ text: String) -> IncomingMessage {
+        var message = IncomingMessage.make(
+            number,
+            data: "{\"text\":\"\(text)\"}",
+            token: token,
+            receivedAt: time + Int64(number)
+        )
+        message.deviceKey = key(token)
+        return message
+    }
+
+    private static func stanza(_ number: UInt64, _ text: String) -> IncomingMessage {
+        var message = IncomingMessage(
+            kind: .malformed,
+            bytes: [UInt8](text.utf8),
+            stanza: ByteSpan(start: 0, count: text.utf8.count)
+        )
+        message.quarantine = .fromUnusable
+        message.receivedAt = IncomingMessage.now() + Int64(number)
+        return message
+    }
+
+    /// The ways in which the token may be written in a stanza that could not be read.
+    private static let stanzas = [
+        "<message><gcm>{\"from\":\"\(token)\",\"x\":\"\(payload)\"</gcm></message>",
+        "<message><gcm>{&quot;from&quot;:&quot;APA91b&#58;erase&#x5F;ME-token&quot;,\(payload)</gcm></message>",
+        "<message><gcm>{\"from\":\"APA91b\\u003aerase\\u005FME-token\",\(payload)</gcm></message>",
+        "<message><gcm><![CDATA[{\"from\":\"APA91b:era]]><![CDATA[se_ME-token\"}\(payload)]]></gcm></message>",
+        "<message><gcm>{&quot;from&quot;:&quot;APA91b&#92;u003aerase_ME-token&quot;,\(payload)</gcm></message>",
+    ]
+
+    /// Two devices with everything that may be kept of one.
+    private func seed() async throws -> DeliveriesFixture {
+        let fixture = try await DeliveriesFixture()
+        let now = IncomingMessage.now()
+        var batch: [IncomingMessage] = []
+        for number in 1...6 as ClosedRange<UInt64> {
+            let time = number % 2 == 0 ? now : now - Self.day
+            batch.append(Self.message(number, of: Self.token, at: time, Self.payload))
+            batch.append(Self.message(number + 10, of: Self.other, at: time, "keep"))
+        }
+        var raw = Self.message(7, of: Self.token, at: now, Self.payload)
+        raw.dataForm = .raw
+        batch.append(raw)
+        batch.append(Self.message(17, of: Self.other, at: now, "keep"))
+        _ = try await fixture.writer.commit(batch)
+        let conflicts = [batch[0], batch[1]].map { $0.copy(fingerprint: 77) }
+        let odd = Self.stanzas + ["<message>\(Self.other)</message>", "<message>\(Self.token.dropLast())</message>"]
+        let quarantined = odd.enumerated().map { Self.stanza(UInt64($0.offset), $0.element) }
+        _ = try await fixture.writer.commit(conflicts + quarantined)
+        // Some are done, some wait for a retry with an error, some are dead with one; both quote the payload.
+        let settled = try await fixture.claim().map { delivery in
+            let detail = delivery.number > 10 ? "keep" : "could not take \(Self.payload) of \(Self.token)"
+            let failure = HandlerFailure(group: "g", detail: detail)
+            return switch delivery.number % 3 {
+            case 0: delivery.settled(.dead(failure, isCounted: true))
+            case 1: delivery.settled(.retry(after: .seconds(60), failure))
+            default: delivery.settled(.done)
+            }
+        }
+        _ = try await fixture.deliveries.settle(settled, of: "orders")
+        try await fixture.store.script("ANALYZE")
+        return fixture
+    }
+
+    /// What a dump of the database holds, in every form that a value may be written in.
+    private func dump(_ fixture: DeliveriesFixture) throws -> String {
+        let process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/pg_dump")
+        process.arguments = ["--dbname", fixture.store.url]
+        let output = Pipe()
+        process.standardOutput = output
+        try process.run()
+        let bytes = output.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        try #require(process.terminationStatus == 0)
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// Which forms of the token and of the payload are in a text.
+    private func traces(in text: String) -> [String] {
+        [Self.token, Self.payload].flatMap { secret -> [String] in
+            let hex = secret.utf8.map { String(format: "%02x", $0) }.joined()
+            // Half of it is enough, for a piece of it may stand by itself.
+            return [
+                String(secret.dropFirst(6)), hex, String(hex.dropFirst(12)), Data(secret.utf8).base64EncodedString(),
+            ]
+            .filter { text.lowercased().contains($0.lowercased()) }
+        }
+    }
+
+    @Test("a dump holds no trace, the other device keeps all, and the ledger still knows every message")
+    func everything() async throws {
+        let fixture = try await seed()
+        let store = fixture.store
+        // Tokens and payloads are in plain and in hex.
+        #expect(traces(in: try dump(fixture)).count >= 6)
+        let ledger = try await store.count("message_ids")
+        let kept = try await self.kept(store)
+        let erasure = Erasure(store.admin, token: [UInt8](Self.token.utf8), batch: 2, rest: .zero)
+        #expect(erasure.deviceKey.digest == Self.key(Self.token))
+
+        let counts = try await erasure.count()
+        #expect((counts.messages, counts.conflicts, counts.quarantine) == (7, 1, 5))
+        #expect(counts.deliveries > 0 && counts.deadLetters > 0)
+        #expect(traces(in: try dump(fixture)).count >= 6, "counting changes nothing")
+        #expect(try await erasure.run() == counts)
+
+        let text = try dump(fixture)
+        #expect(traces(in: text) == [])
+        #expect(text.contains(Self.other) && text.contains("keep"))
+        #expect(try await self.kept(store) == kept)
+        #expect(try await store.count("message_ids") == ledger)
+        #expect(try await erasure.run().isEmpty)
+        #expect(try await erasure.count().isEmpty)
+        // What comes again is a duplicate, and brings nothing back.
+        let again = Self.message(2, of: Self.token, at: IncomingMessage.now(), Self.payload)
+        #expect(try await fixture.writer.commit([again]) == [.duplicate])
+        #expect(traces(in: try dump(fixture)) == [])
+    }
+
+    private func kept(_ store: StoreFixture) async throws -> String? {
+        try await store.text(
+            """
+            SELECT concat_ws(' ',
+                (SELECT count(*) FROM upstream.messages WHERE registration_token = '\(Self.other)'),
+                (SELECT count(*) FROM upstream.conflicts WHERE registration_token = '\(Self.other)'),
+                (SELECT count(*) FROM upstream.quarantine WHERE convert_from(stanza, 'UTF8') LIKE '%\(Self.other)%'),
+                (SELECT count(*) FROM upstream.deliveries JOIN upstream.messages USING (message_key, received_at)
+                    WHERE registration_token = '\(Self.other)'),
+                (SELECT count(*) FROM upstream.dead_letters JOIN upstream.messages USING (message_key, received_at)
+                    WHERE registration_token = '\(Self.other)'))
+            """
+        )
+    }
+
+    @Test("what ANALYZE keeps holds no token and no payload, before and after")
+    func statistics() async throws {
+        let fixture = try await seed()
+        let samples = """
+            SELECT coalesce(string_agg(concat(most_common_vals::text, histogram_bounds::text), ' '), '')
+            FROM pg_stats WHERE schemaname = 'upstream'
+            """
+        let before = try #require(try await fixture.store.text(samples))
+        #expect(before.contains("com.example.orders"), "categories are sampled")
+        #expect(traces(in: before) == [])
+        // A partition that was made later is like the first ones.
+        _ = try await fixture.writer.commit([
+            Self.message(90, of: Self.token, at: IncomingMessage.now() - 50 * Self.day, Self.payload),
+            Self.message(91, of: Self.token, at: IncomingMessage.now() - 50 * Self.day, Self.payload),
+        ])
+        try await fixture.store.script("ANALYZE")
+        #expect(traces(in: try #require(try await fixture.store.text(samples))) == [])
+    }
+
+    @Test("a stanza holds a text however it is written, and not where only a part of it stands")
+    func search() {
+        let token = [UInt8](Self.token.utf8)
+        for stanza in Self.stanzas { #expect(StanzaText.holds(token, [UInt8](stanza.utf8)), "\(stanza)") }
+        for text in ["", Self.other, String(Self.token.dropLast()), "&#", "&#x;", "\\u00", "\\u12", "&nope;\\q"] {
+            #expect(!StanzaText.holds(token, [UInt8](text.utf8)), "\(text)")
+        }
+        #expect(!StanzaText.holds([], token))
+        #expect(StanzaText.holds([UInt8]("a<b>\"é😀/".utf8), [UInt8]("a&lt;b&gt;\\\"\\u00e9\\ud83d\\uDE00\\/".utf8)))
+    }
+}

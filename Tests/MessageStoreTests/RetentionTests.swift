@@ -1,0 +1,281 @@
+import MessageStore
+import Pipeline
+import Postgres
+import Telemetry
+import Testing
+import UpstreamKit
+
+/// Retention on a real PostgreSQL, with the clock in the test's hands.
+///
+/// The functions in the database have floors by the real clock, so all of it plays in the past.
+@Suite("what is too old goes, and nothing else")
+struct RetentionTests {
+    private static let day: Int64 = 86_400_000_000
+    /// A midnight sixty days ago.
+    private static let midnight = UTCDay(number: UTCDay.today().number - 60).start
+    private static let policy = RetentionPolicy(messages: .seconds(30 * 86_400), dedupeWindow: .seconds(35 * 86_400))
+
+    private static var pace: Retention.Pace {
+        var pace = Retention.Pace()
+        pace.pause = .milliseconds(1)
+        pace.longestPause = .milliseconds(1)
+        pace.rest = .zero
+        return pace
+    }
+
+    private func run(
+        _ fixture: StoreFixture,
+        _ now: Int64,
+        force: Bool = false,
+        _ pace: Retention.Pace = Self.pace
+    ) async throws -> RetentionReport {
+        try await Retention(fixture.admin, Self.policy, pace: pace).run(now: now, force: force)
+    }
+
+    private func partitions(_ fixture: StoreFixture, _ now: Int64) async throws -> [PartitionPlan] {
+        try await Retention(fixture.admin, Self.policy).plan(now: now).partitions
+    }
+
+    @Test(
+        "days are read from the partitions' names",
+        arguments: [
+            ("messages_19700101", 0), ("messages_20000229", 11_016), ("messages_20261121", 20_778),
+        ]
+    )
+    func names(name: String, number: Int64) {
+        #expect(UTCDay(partition: name)?.number == number)
+    }
+
+    @Test(
+        "other names are none of ours",
+        arguments: ["messages_2026112", "messages_2026112x", "other_20261121", "messages_20261321"]
+    )
+    func foreignNames(name: String) {
+        #expect(UTCDay(partition: name) == nil)
+    }
+
+    @Test("a redelivery is a duplicate: across midnight, and after its body has gone, until the window ends")
+    func midnight() async throws {
+        let fixture = try await StoreFixture()
+        let store = fixture.store()
+        let midnight = Self.midnight
+        let yesterday = UTCDay(microseconds: midnight - 1)
+        _ = try await run(fixture, midnight - 1)
+        let message = IncomingMessage.make(1, receivedAt: midnight - 1)
+        #expect(try await store.commit([message]) == [.stored])
+        // Midnight passes.
+        _ = try await run(fixture, midnight)
+        #expect(try await store.commit([message.copy(receivedAt: midnight + 1)]) == [.duplicate])
+        #expect(try await store.commit([.make(2, receivedAt: midnight)]) == [.stored])
+        #expect(try await fixture.count("messages") == 2)
+
+        // The day's last moment is thirty days old one microsecond later.
+        let old = try await run(fixture, midnight + 30 * Self.day - 1)
+        #expect(!old.dropped.contains { $0.day == yesterday })
+        let done = try await run(fixture, midnight + 30 * Self.day)
+        #expect(done.dropped.map(\.day) == [yesterday])
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.messages WHERE message_id = 'm-1'") == 0)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.messages WHERE message_id = 'm-2'") == 1)
+        #expect(try await store.commit([message.copy(receivedAt: midnight + 30 * Self.day)]) == [.duplicate])
+
+        // A late one of the day that is gone gets its partition at need; it goes again with the next run.
+        #expect(try await store.commit([.make(3, receivedAt: midnight - 2)]) == [.stored])
+        #expect(try await partitions(fixture, midnight + 30 * Self.day).first?.day == yesterday)
+        #expect(try await run(fixture, midnight + 30 * Self.day).dropped.map(\.day) == [yesterday])
+
+        // The ledger knows it for exactly the window; the late one is a microsecond older.
+        #expect(try await run(fixture, midnight + 35 * Self.day - 1).ledger == 1)
+        #expect(try await store.commit([message.copy(receivedAt: midnight + 35 * Self.day - 1)]) == [.duplicate])
+        #expect(try await run(fixture, midnight + 35 * Self.day).ledger == 1)
+        #expect(try await store.commit([message.copy(receivedAt: midnight + 35 * Self.day)]) == [.stored])
+    }
+
+    @Test("a day that a delivery or a dead letter needs is kept and told, unless it is forced")
+    func needs() async throws {
+        let fixture = try await DeliveriesFixture()
+        let store = fixture.store
+        let batch = (1...3).map { IncomingMessage.make($0, receivedAt: Self.midnight + Int64($0)) }
+        _ = try await fixture.writer.commit(batch)
+        let claimed = try await fixture.claim()
+        let failure = HandlerFailure(group: "g", detail: "d")
+        _ = try await fixture.deliveries.settle(
+            [claimed[0].settled(.dead(failure, isCounted: true)), claimed[1].settled(.done)],
+            of: "orders"
+        )
+        let now = Self.midnight + 40 * Self.day
+        let held = try await run(store, now)
+        #expect(held.dropped.isEmpty && held.held.map(\.waiting) == [1] && held.held.map(\.deadLetters) == [1])
+        #expect(try await store.count("messages") == 3)
+        // Its ledger rows are past the window and stay: a copy that came again would be stored beside the body.
+        #expect(held.ledger == 0)
+        #expect(try await fixture.writer.commit([batch[0].copy(receivedAt: now)]) == [.duplicate])
+        // The database itself refuses, whoever asks.
+        let refusal = try await store.text("SELECT outcome FROM upstream.drop_partition('\(day(Self.midnight))')")
+        #expect(refusal == "pending")
+
+        let forced = try await run(store, now, force: true)
+        #expect(forced.dropped.count == 1 && forced.held.isEmpty && forced.deliveries == 1 && forced.deadLetters == 1)
+        #expect(try await store.count("messages") == 0)
+        #expect(try await store.count("deliveries") == 0)
+        #expect(try await store.count("dead_letters") == 0)
+    }
+
+    @Test("what was settled does not hold its day")
+    func settled() async throws {
+        let fixture = try await DeliveriesFixture()
+        _ = try await fixture.writer.commit([.make(1, receivedAt: Self.midnight)])
+        let now = Self.midnight + 32 * Self.day
+        #expect(try await run(fixture.store, now).held.count == 1)
+        _ = try await fixture.deliveries.settle(try await fixture.claim().map { $0.settled(.done) }, of: "orders")
+        #expect(try await run(fixture.store, now).dropped.count == 1)
+    }
+
+    @Test("ingest does not wait while a report keeps a day from being dropped")
+    func readers() async throws {
+        let fixture = try await StoreFixture()
+        _ = try await fixture.store().commit([.make(1, receivedAt: Self.midnight)])
+        let now = Self.midnight + 32 * Self.day
+        let report = try await PostgresConnection.open(fixture.settings)
+        try await report.run { connection throws(PostgresError) in
+            try connection.script("BEGIN; SELECT count(*) FROM upstream.messages")
+        }
+        var settings = fixture.settings
+        // Ten times what one attempt may take of it.
+        settings.lockTimeout = 500
+        let impatient = MessageStore(settings, senders: StoreFixture.senders)
+        var pace = Self.pace
+        pace.attempts = 5
+        let chosen = pace
+        async let done = run(fixture, now, chosen)
+        for number in 2...60 as ClosedRange<UInt64> {
+            #expect(try await impatient.commit([.make(number)]) == [.stored])
+        }
+        #expect(try await done.locked.count == 1)
+        #expect(try await fixture.count("messages") == 60)
+        await report.close()
+        #expect(try await run(fixture, now).dropped.count == 1)
+        #expect(try await fixture.count("messages") == 59)
+    }
+
+    @Test("one at a time: the second leaves it to the first")
+    func oneAtATime() async throws {
+        let fixture = try await StoreFixture()
+        _ = try await fixture.store().commit([.make(1, receivedAt: Self.midnight)])
+        let now = Self.midnight + 40 * Self.day
+        let other = try await PostgresConnection.open(fixture.settings)
+        try await other.run { connection throws(PostgresError) in
+            try connection.script(
+                "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))"
+            )
+        }
+        let busy = try await run(fixture, now)
+        #expect(busy.isBusy && busy.dropped.isEmpty && busy.ledger == 0 && !busy.isComplete)
+        try await other.run { connection throws(PostgresError) in try connection.script("COMMIT") }
+        let done = try await run(fixture, now)
+        #expect(done.isComplete && done.dropped.count == 1 && done.ledger == 1)
+    }
+
+    @Test("conflicts and quarantined stanzas go with the bodies, unless they were seen again")
+    func odd() async throws {
+        let fixture = try await StoreFixture()
+        let store = fixture.store()
+        let known = IncomingMessage.make(1, receivedAt: Self.midnight)
+        var batch = [known]
+        for number in 2...6 as ClosedRange<UInt64> {
+            batch.append(known.copy(receivedAt: Self.midnight + Int64(number), fingerprint: number))
+            batch.append(.make(number, receivedAt: Self.midnight + Int64(number), quarantine: .duplicateKey))
+        }
+        _ = try await store.commit(batch)
+        // Two of them come again, twenty days later.
+        let later = Self.midnight + 20 * Self.day
+        _ = try await store.commit([batch[1].copy(receivedAt: later), batch[2].copy(receivedAt: later)])
+        var pace = Self.pace
+        pace.rows = 3
+        #expect(try await run(fixture, Self.midnight + 30 * Self.day, pace).conflicts == 0)
+        let done = try await run(fixture, Self.midnight + 31 * Self.day, pace)
+        #expect((done.conflicts, done.quarantine) == (4, 4))
+        #expect(try await run(fixture, later + 30 * Self.day + 1, pace).conflicts == 1)
+        #expect(try await fixture.count("quarantine") == 0)
+    }
+
+    @Test("the ledger is read in bounded parts, and what is young stays in every one of them")
+    func ledgerParts() async throws {
+        let fixture = try await StoreFixture()
+        let (old, young) = (Self.midnight / 1_000_000, Self.midnight / 1_000_000 + 10 * 86_400)
+        try await fixture.script(
+            """
+            INSERT INTO upstream.message_ids
+            SELECT gen_random_uuid(), gen_random_uuid(), to_timestamp(CASE WHEN n % 3 = 0 THEN \(young) ELSE \(old) END)
+            FROM generate_series(1, 3000) AS n;
+            ANALYZE upstream.message_ids
+            """
+        )
+        let now = Self.midnight + 36 * Self.day
+        let plan = try await Retention(fixture.admin, Self.policy).plan(now: now)
+        let expired = try #require(plan.ledgerExpired)
+        #expect(plan.ledgerRows == 3000 && (1900...2100).contains(expired))
+        var pace = Self.pace
+        pace.blocks = 2
+        let parts = Parts()
+        let done = try await Retention(fixture.admin, Self.policy, pace: pace).run(now: now) { progress in
+            if case .ledger(_, _, let deleted) = progress { parts.add(deleted) }
+        }
+        #expect(done.ledger == 2000)
+        let steps = zip(parts.totals, parts.totals.dropFirst()).map { $1 - $0 }
+        // Two blocks hold 230 rows at most.
+        #expect(parts.totals.count > 8 && steps.allSatisfy { $0 <= 230 })
+        #expect(try await fixture.count("message_ids") == 1000)
+    }
+
+    @Test(
+        "the database refuses what no configuration may ask for",
+        arguments: [
+            "upstream.drop_partition(current_date)", "upstream.drop_partition(current_date - 1)",
+            "upstream.drop_partition(NULL)", "upstream.purge_message_ids(now() - interval '27 days', 0, 10)",
+            "upstream.purge_message_ids(NULL, 0, 10)", "upstream.purge_conflicts(now(), 10)",
+            "upstream.purge_quarantine(now() - interval '23 hours', 10)",
+        ]
+    )
+    func floors(call: String) async throws {
+        let fixture = try await StoreFixture()
+        let error = await #expect(throws: PostgresError.self) {
+            _ = try await fixture.admin.run { connection throws(PostgresError) in
+                try connection.query("SELECT * FROM \(call)")
+            }
+        }
+        #expect(error?.sqlState == "22023")
+    }
+
+    @Test("the plan tells what the run does, and changes nothing")
+    func plan() async throws {
+        let fixture = try await DeliveriesFixture()
+        let store = fixture.store
+        _ = try await fixture.writer.commit([.make(1, receivedAt: Self.midnight)])
+        _ = try await fixture.deliveries.settle(try await fixture.claim().map { $0.settled(.done) }, of: "orders")
+        _ = try await fixture.writer.commit([.make(2, receivedAt: Self.midnight + Self.day), .make(3)])
+        let now = IncomingMessage.now()
+        let retention = Retention(store.admin, Self.policy, pace: Self.pace)
+        let plan = try await retention.plan(now: now)
+        #expect(plan.partitions(.drop).map(\.day.start) == [Self.midnight])
+        #expect(plan.partitions(.held).map(\.waiting) == [1])
+        #expect(plan.partitions(.keep).count == 2 && plan.partitions(.ahead).count == 7 && plan.missing.isEmpty)
+        #expect(plan.partitions.allSatisfy { $0.bytes > 0 })
+        let before = try await store.count("messages")
+        #expect(before == 3)
+        let report = try await retention.run(now: now)
+        #expect(report.dropped.map(\.day) == plan.partitions(.drop).map(\.day))
+        #expect(report.held.map(\.day) == plan.partitions(.held).map(\.day))
+    }
+
+    /// A day as SQL writes it.
+    private func day(_ microseconds: Int64) -> String {
+        String(UTCTime(microseconds: microseconds).rfc3339.prefix(10))
+    }
+}
+
+/// What a progress report told, in order.
+private final class Parts: @unchecked Sendable {
+    // Reports come from one task.
+    private(set) var totals: [Int] = []
+    func add(_ total: Int) { totals.append(total) }
+}

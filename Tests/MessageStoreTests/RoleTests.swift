@@ -1,0 +1,203 @@
+import Foundation
+import MessageStore
+import Pipeline
+import Postgres
+import Testing
+import UpstreamKit
+
+extension StoreFixture {
+    /// Applies `deploy/roles.sql`, twice, and makes a role within each of its two: `w` and `r`.
+    func addRoles() async throws {
+        var root = URL(filePath: #filePath)
+        for _ in 0..<3 { root.deleteLastPathComponent() }
+        let roles = try String(contentsOf: root.appending(path: "deploy/roles.sql"), encoding: .utf8)
+        // Roles belong to the whole cluster, and tests run side by side.
+        try await script("BEGIN; SELECT pg_advisory_xact_lock(1); \(roles); COMMIT")
+        try await script("BEGIN; SELECT pg_advisory_xact_lock(1); \(roles); COMMIT")
+        try await script(
+            """
+            DO $$ BEGIN
+                PERFORM pg_advisory_xact_lock(1);
+                IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'w') THEN CREATE ROLE w LOGIN IN ROLE upstream_worker; END IF;
+                IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'r') THEN CREATE ROLE r LOGIN IN ROLE upstream_reader; END IF;
+            END $$
+            """
+        )
+    }
+
+    /// How to connect as one of the roles.
+    func settings(as role: String) throws -> PostgresSettings {
+        try PostgresSettings(url: url.replacingOccurrences(of: "user=upstream", with: "user=\(role)"))
+    }
+}
+
+@Suite("the roles suffice, and can do no more")
+struct RoleTests {
+    private func refuses(_ connection: PostgresConnection, _ sql: String) async {
+        let error = await #expect(throws: PostgresError.self, "\(sql)") {
+            try await connection.run { connection throws(PostgresError) in try connection.script(sql) }
+        }
+        #expect(error?.failureClass == .permission, "\(sql): \(String(describing: error))")
+    }
+
+    /// All that a role has been granted, besides partitions, which are never named.
+    private func grants(_ role: String) -> String {
+        """
+        SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
+            SELECT relname || ': ' || string_agg(lower(privilege_type), ' ' ORDER BY privilege_type) AS line
+            FROM pg_class, aclexplode(relacl)
+            WHERE relnamespace = 'upstream'::regnamespace AND grantee = '\(role)'::regrole AND NOT relispartition
+            GROUP BY relname
+            UNION ALL
+            SELECT proname || ': ' || lower(privilege_type) FROM pg_proc, aclexplode(proacl)
+            WHERE pronamespace = 'upstream'::regnamespace AND grantee = '\(role)'::regrole
+            UNION ALL
+            SELECT 'schema: ' || lower(privilege_type) FROM pg_namespace, aclexplode(nspacl)
+            WHERE nspname = 'upstream' AND grantee = '\(role)'::regrole
+        ) AS lines
+        """
+    }
+
+    @Test("the worker's role has what is listed here, and nothing else")
+    func workersGrants() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.addRoles()
+        #expect(
+            try await fixture.text(grants("upstream_worker")) == """
+                conflicts: insert select update
+                dead_letters: delete insert select update
+                deliveries: delete insert select update
+                drop_partition: execute
+                ensure_partitions: execute
+                handlers: delete insert select update
+                lease_tokens: usage
+                message_ids: insert select
+                messages: insert select
+                purge_conflicts: execute
+                purge_message_ids: execute
+                purge_quarantine: execute
+                quarantine: insert select update
+                replays: select
+                schema: usage
+                schema_migrations: select
+                subscriptions: delete insert select update
+                """
+        )
+    }
+
+    @Test("receive, dispatch and retention work with the worker's role")
+    func workerWorks() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.addRoles()
+        let settings = try fixture.settings(as: "w")
+        let deliveries = PostgresDeliveryStore(settings)
+        _ = try await deliveries.register([.make("orders")])
+        let store = MessageStore(settings, senders: StoreFixture.senders)
+        let first = IncomingMessage.make(1)
+        let old = IncomingMessage.now() - 50 * 86_400_000_000
+        let far = IncomingMessage.make(2, receivedAt: old)
+        let batch = [
+            first, first.copy(), first.copy(fingerprint: 3), far, .make(3, receivedAt: old, quarantine: .duplicateKey),
+            far.copy(fingerprint: 5),
+        ]
+        #expect(
+            try await store.commit(batch) == [.stored, .duplicate, .conflict, .stored, .quarantined, .conflict]
+        )
+        let failure = HandlerFailure(group: "g", detail: "d")
+        var claimed = try await deliveries.claim(.make())
+        #expect(claimed.count == 2)
+        _ = try await deliveries.settle(claimed.map { $0.settled(.retry(after: .zero, failure)) }, of: "orders")
+        claimed = try await deliveries.claim(.make())
+        _ = try await deliveries.settle(claimed.map { $0.settled(.dead(failure, isCounted: true)) }, of: "orders")
+        let worker = try await PostgresConnection.open(settings)
+        #expect(try await DeadLetters(worker).discard(DeadLetterFilter()) == 2)
+        #expect(try await StoreHealth.check(worker) == .ready)
+        let policy = RetentionPolicy(messages: .seconds(30 * 86_400), dedupeWindow: .seconds(35 * 86_400))
+        let report = try await Retention(worker, policy).run(now: IncomingMessage.now())
+        #expect(report.dropped.count == 1 && report.isComplete)
+        #expect((report.ledger, report.conflicts, report.quarantine) == (1, 1, 1))
+        #expect(try await fixture.count("messages") == 1)
+        #expect(try await StoreStatistics.take(worker).table("messages") != nil)
+    }
+
+    @Test("the worker's role can neither change nor delete what is stored, nor make anything")
+    func workerRefused() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.addRoles()
+        _ = try await fixture.store().commit([.make(1)])
+        let worker = try await PostgresConnection.open(try fixture.settings(as: "w"))
+        for sql in [
+            "DELETE FROM upstream.messages", "UPDATE upstream.messages SET category = 'x'",
+            "DROP TABLE upstream.messages",
+            "TRUNCATE upstream.messages", "DELETE FROM upstream.message_ids",
+            "UPDATE upstream.message_ids SET received_at = now()", "DELETE FROM upstream.conflicts",
+            "DELETE FROM upstream.quarantine", "TRUNCATE upstream.quarantine", "CREATE TABLE upstream.x ()",
+            "INSERT INTO upstream.schema_migrations VALUES ('9', '')", "DELETE FROM upstream.replays",
+            "ALTER TABLE upstream.deliveries ADD x int", "CREATE ROLE x",
+        ] {
+            await refuses(worker, sql)
+        }
+        let erasure = Erasure(worker, token: [UInt8]("token-SECRET".utf8))
+        let error = await #expect(throws: PostgresError.self) { try await erasure.run() }
+        #expect(error?.failureClass == .permission)
+    }
+
+    @Test("the reader reads everything, partitions to come included")
+    func readerReads() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.addRoles()
+        let later = IncomingMessage.now() + 20 * 86_400_000_000
+        _ = try await fixture.store().commit([.make(1), .make(2, receivedAt: later)])
+        let reader = try await PostgresConnection.open(try fixture.settings(as: "r"))
+        let tables = try await fixture.text(
+            """
+            SELECT string_agg(relname, ' ') FROM pg_class
+            WHERE relnamespace = 'upstream'::regnamespace AND relkind IN ('r', 'p', 'v', 'm')
+            """
+        )
+        let names = try #require(tables).split(separator: " ").map(String.init)
+        #expect(names.count > 18)
+        for name in names {
+            _ = try await reader.run { connection throws(PostgresError) in
+                try connection.query("SELECT * FROM upstream.\(name) LIMIT 1")
+            }
+        }
+        let token = try await reader.run { connection throws(PostgresError) in
+            try connection.query("SELECT registration_token FROM upstream.messages LIMIT 1").text(0, 0)
+        }
+        #expect(token == "token-SECRET", "the reader sees tokens: roles.sql says to whom to give it")
+        #expect(try await StoreStatistics.take(reader).tables.count > 5)
+        let policy = RetentionPolicy(messages: .seconds(30 * 86_400), dedupeWindow: .seconds(35 * 86_400))
+        #expect(try await Retention(reader, policy).plan(now: IncomingMessage.now()).partitions.count == 10)
+    }
+
+    @Test("the reader writes nothing and calls nothing that does")
+    func readerRefused() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.addRoles()
+        let reader = try await PostgresConnection.open(try fixture.settings(as: "r"))
+        for table in [
+            "messages", "message_ids", "conflicts", "quarantine", "deliveries", "dead_letters", "handlers", "replays",
+        ] {
+            await refuses(reader, "DELETE FROM upstream.\(table)")
+            await refuses(reader, "TRUNCATE upstream.\(table)")
+        }
+        for sql in [
+            "INSERT INTO upstream.handlers (name) VALUES ('x')", "UPDATE upstream.messages SET category = 'x'",
+            "SELECT nextval('upstream.lease_tokens')", "CREATE TABLE upstream.x ()",
+            "SELECT upstream.ensure_partitions(current_date, current_date)",
+            "SELECT upstream.drop_partition('2020-01-01')",
+            "SELECT upstream.purge_message_ids('2020-01-01', 0, 1)", "SELECT upstream.purge_conflicts('2020-01-01', 1)",
+            "SELECT upstream.purge_quarantine('2020-01-01', 1)",
+            // These run with the caller's rights.
+            """
+            SELECT upstream.store_conflicts(
+                ARRAY['00000000-0000-0000-0000-000000000001'::uuid], ARRAY['00000000-0000-0000-0000-000000000001'::uuid],
+                ARRAY[now()], ARRAY['s'], ARRAY['i'], ARRAY['t'], ARRAY['00000000-0000-0000-0000-000000000001'::uuid],
+                ARRAY['c'], ARRAY['{}'], ARRAY[NULL::text], ARRAY[NULL::text], ARRAY[NULL::text], ARRAY[NULL::text])
+            """,
+        ] {
+            await refuses(reader, sql)
+        }
+    }
+}
