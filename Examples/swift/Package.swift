@@ -1,6 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
+let worker: [Target.Dependency] = [.product(name: "UpstreamWorker", package: "upstream-worker")]
+
 let package = Package(
     name: "orders-worker",
     platforms: [.macOS(.v15)],
@@ -9,10 +11,8 @@ let package = Package(
         .package(name: "upstream-worker", path: "../..")
     ],
     targets: [
-        .executableTarget(
-            name: "orders-worker",
-            dependencies: [.product(name: "UpstreamWorker", package: "upstream-worker")],
-            path: "Sources"
-        )
+        .executableTarget(name: "orders-worker", dependencies: worker),
+        // The one that the documentation shows.
+        .executableTarget(name: "shortest-worker", dependencies: worker),
     ]
 )

@@ -18,6 +18,7 @@ final class WebhookReceiver: Sendable {
     /// `Tests/Tools/requirements.txt`.
     ///
     /// - Parameter certificate: Files with the certificate's chain and key; without them the endpoint is plain.
+    /// - Throws: ``Unavailable``
     init(certificate: (chain: String, key: String)? = nil) throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         let package = root.deletingLastPathComponent()

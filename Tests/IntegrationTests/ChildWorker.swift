@@ -8,12 +8,19 @@ final class ChildWorker: @unchecked Sendable {
     private let log: URL
 
     /// Starts it; its configuration and its stderr are files of the folder.
-    init(yaml: String, in folder: TemporaryFolder) throws {
+    ///
+    /// - Parameters:
+    ///   - yaml: The configuration.
+    ///   - folder: Where it and the log are put.
+    ///   - program: Another executable than `upstream-worker`.
+    ///   - arguments: What comes after `run`.
+    /// - Throws: Where the program isn't built.
+    init(yaml: String, in folder: TemporaryFolder, program: URL? = nil, _ arguments: [String] = []) throws {
         let tag = UInt32.random(in: 0...UInt32.max)
         let configuration = try folder.write(yaml.utf8, as: "worker-\(tag).yaml")
         log = URL(filePath: try folder.write([], as: "worker-\(tag).log"))
-        process.executableURL = try ChildWorker.program()
-        process.arguments = ["run", "--config", configuration]
+        process.executableURL = if let program { program } else { try ChildWorker.program() }
+        process.arguments = ["run", "--config", configuration] + arguments
         process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"]
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = FileHandle.nullDevice

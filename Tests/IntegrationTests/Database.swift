@@ -84,11 +84,16 @@ struct Database: Sendable {
 
     /// Holds the ledger, so that nothing can be committed, until `body` has ended.
     func withLockedLedger<T>(_ body: () async throws -> T) async throws -> T {
+        try await withLock("upstream.message_ids", body)
+    }
+
+    /// Holds a lock on a table until `body` has ended.
+    func withLock<T>(_ table: String, _ body: () async throws -> T) async throws -> T {
         let session = try await PostgresConnection.open(PostgresSettings(url: url))
         func run(_ sql: String) async throws {
             try await session.run { connection throws(PostgresError) in try connection.script(sql) }
         }
-        try await run("BEGIN; LOCK TABLE upstream.message_ids")
+        try await run("BEGIN; LOCK TABLE \(table)")
         do {
             let value = try await body()
             try await run("ROLLBACK")

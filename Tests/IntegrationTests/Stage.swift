@@ -20,6 +20,10 @@ struct WorkerOptions: Sendable {
     var authorityPEM: [UInt8]?
     var secret = Stage.secret
     var grace = "25s"
+    /// The lines of the list of handlers, without indentation; empty for none.
+    var handlers = ""
+    /// How long a lease holds.
+    var lease = "60s"
 }
 
 /// An emulator and a database, for workers to stand between.
@@ -104,6 +108,8 @@ final class Stage: Sendable {
                 window: \(options.window)
                 secret_file: \(secret)
                 tls: {mode: \(options.mode)\(trust)}
+            \(options.handlers.isEmpty ? "" : "handlers:\n" + options.handlers)
+            dispatch: {lease: \(options.lease)}
             shutdown: {grace: \(options.grace)}
             admin: {listen: "127.0.0.1:0"}
             log: {level: debug, format: json}

@@ -21,6 +21,7 @@ package final class DispatchService: Sendable {
     private let entrance: DispatchIntake
     private let claims: DispatchSignal
     private let shutdown = DispatchSignal()
+    private let subscribed = DispatchSignal()
 
     /// A service for the handlers of this worker.
     ///
@@ -92,6 +93,13 @@ package final class DispatchService: Sendable {
     /// Call it once ingest has ended, so that nothing is handed over any more.
     package func beginShutdown() {
         shutdown.finish()
+    }
+
+    /// Waits until the handlers are subscribed in the database: what is received before that is not theirs.
+    ///
+    /// For one task, beside ``run()``; ends early when it is cancelled.
+    package func waitUntilSubscribed() async {
+        _ = await subscribed.wait()
     }
 
     /// Runs until ``beginShutdown()``, or until cancelled.
@@ -196,6 +204,7 @@ package final class DispatchService: Sendable {
         guard let token else { return }
         await refreshPauses()
         entrance.open(token: token)
+        subscribed.set()
         claims.set()
     }
 

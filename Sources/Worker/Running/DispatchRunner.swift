@@ -62,6 +62,9 @@ struct DispatchRunner: Service {
     /// Where ingest hands over what it has just committed.
     var intake: any DeliveryIntake { service.intake }
 
+    /// Waits until the handlers are subscribed; a message received before that would never reach them.
+    func waitUntilSubscribed() async { await service.waitUntilSubscribed() }
+
     func run() async throws {
         do {
             try await cancelWhenGracefulShutdown { try await monitor.waitUntilReady() }

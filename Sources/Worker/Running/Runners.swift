@@ -38,9 +38,11 @@ struct IngestRunner: Service {
     }
 }
 
-/// The connections of all senders: they begin once the database can take messages, and end in order.
+/// The connections of all senders: they begin once the database can take messages and this worker's own handlers are
+/// subscribed, and end in order.
 struct ReceiveRunner: Service {
     let monitor: DatabaseMonitor
+    let dispatch: DispatchRunner?
     let senders: [SenderSettings]
     let group: MultiThreadedEventLoopGroup
     let environment: Connection.Environment
@@ -53,6 +55,8 @@ struct ReceiveRunner: Service {
             } catch is CancellationError {
                 return
             }
+            await dispatch?.waitUntilSubscribed()
+            guard !Task.isCancelled else { return }
             await withTaskGroup(of: Void.self) { tasks in
                 for settings in senders {
                     var logger = logger

@@ -111,6 +111,7 @@ package final class WorkerRuntime: Sendable {
             list.append(
                 ReceiveRunner(
                     monitor: monitor,
+                    dispatch: dispatch,
                     senders: senders,
                     group: group,
                     environment: .init(ingest: ingest, clock: ReceiptClock(), metrics: metrics),
