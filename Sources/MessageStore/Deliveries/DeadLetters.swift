@@ -24,9 +24,8 @@ package struct DeadLetterFilter: Sendable {
             AND ($3::uuid IS NULL OR message_key = $3)
             AND ($4::timestamptz IS NULL OR died_at >= $4) AND ($5::timestamptz IS NULL OR died_at < $5)
             AND ($6::text IS NULL OR EXISTS (
-                SELECT FROM upstream.messages AS m
-                WHERE m.received_at = dead_letters.received_at AND m.message_key = dead_letters.message_key
-                    AND m.category = $6
+                SELECT FROM upstream.message_of(dead_letters.message_key, dead_letters.received_at) AS m
+                WHERE m.category = $6
             ))
         """
 
@@ -101,8 +100,7 @@ package struct DeadLetters: Sendable {
                 """
                 SELECT
                     handler, message_key, received_at, died_at, attempts, error_group, coalesce(last_error, ''),
-                    (SELECT category FROM upstream.messages AS m
-                    WHERE m.received_at = dead_letters.received_at AND m.message_key = dead_letters.message_key)
+                    (SELECT category FROM upstream.message_of(dead_letters.message_key, dead_letters.received_at))
                 FROM upstream.dead_letters WHERE \(DeadLetterFilter.condition)
                 ORDER BY died_at DESC, message_key LIMIT $7
                 """,

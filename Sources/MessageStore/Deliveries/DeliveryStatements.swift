@@ -161,9 +161,7 @@ enum DeliveryStatements {
             coalesce(message.data_raw, message.data::text), message.extra, message.message_type, leased.received_at
         FROM leased
         LEFT JOIN LATERAL (
-            SELECT * FROM upstream.messages
-            WHERE messages.received_at = leased.received_at AND messages.message_key = leased.message_key
-            OFFSET 0
+            SELECT * FROM upstream.message_of(leased.message_key, leased.received_at) OFFSET 0
         ) AS message ON true
         ORDER BY leased.next_attempt_at, leased.received_at
         """

@@ -78,14 +78,11 @@ struct FunctionCall: Sendable {
     /// Not prepared: a function that its owners replace meanwhile may come with another result type, which a prepared
     /// statement would stumble over for as long as the session lasts.
     var callSQL: String {
-        """
-        SELECT \(function.quoted)(message) FROM upstream.messages AS message
-        WHERE message_key = $1 AND received_at = $2
-        """
+        "SELECT \(function.quoted)(message) FROM upstream.message_of($1, $2) AS message"
     }
 
     static let existsStatement = PostgresStatement(
-        "SELECT EXISTS (SELECT FROM upstream.messages WHERE message_key = $1 AND received_at = $2)"
+        "SELECT EXISTS (SELECT FROM upstream.message_of($1, $2))"
     )
 
     static let completeStatement = PostgresStatement(
