@@ -28,19 +28,49 @@ package struct MessageFilter: Sendable, Equatable {
         !categories.isEmpty || deviceKey != nil || messageID != nil || messageKey != nil || since != nil
     }
 
-    /// The filter as a condition on the rows of `upstream.messages` or `upstream.conflicts` that `alias` names.
+    /// Whether something is asked of each row that no index answers.
+    package var hasResidue: Bool { !clauses.isEmpty || senderID != nil }
+
+    /// The filter without what no index answers: the rows that have to be looked at.
+    package var withoutResidue: MessageFilter {
+        var filter = self
+        filter.clauses = []
+        filter.senderID = nil
+        return filter
+    }
+
+    /// The tables whose rows a filter can be asked about.
+    package enum Table: String, Sendable {
+        /// The stored messages.
+        case messages = "upstream.messages"
+        /// Copies with other content.
+        case conflicts = "upstream.conflicts"
+    }
+
+    /// The filter as a condition on the rows of a table.
     ///
     /// - Parameters:
     ///   - values: Takes the parameters.
+    ///   - table: The table.
     ///   - alias: The table's alias in the statement.
     /// - Returns: SQL without any value in it; `true` where nothing narrows.
-    package func condition(_ values: inout SQLValues, alias: String = "m") -> String {
+    package func condition(
+        _ values: inout SQLValues,
+        on table: Table = .messages,
+        alias: String = "m"
+    ) -> String {
         var parts: [String] = []
         if let since { parts.append("\(alias).received_at >= \(values.bind(time: since))") }
         if let until { parts.append("\(alias).received_at < \(values.bind(time: until))") }
         if let messageKey {
             let key = values.bind(messageKey.digest)
             parts.append("\(alias).message_key = \(key)")
+            if table == .messages {
+                // The ledger knows the day, and so the one partition.
+                parts.append(
+                    "\(alias).received_at = (SELECT received_at FROM upstream.message_ids WHERE message_key = \(key))"
+                )
+            }
         }
         if let messageID { parts.append("\(alias).message_id = \(values.bind(messageID))") }
         if let deviceKey { parts.append("\(alias).device_key = \(values.bind(deviceKey.digest))") }

@@ -5,8 +5,8 @@ import UpstreamKit
 package struct MessagePage: Sendable {
     /// The rows; see ``Column``.
     package let result: PostgresResult
-    /// How many rows were asked for.
-    package let limit: Int
+    /// Whether there may be more behind it; false for the last page.
+    package let isFull: Bool
 
     /// The columns of every query for messages, in their order.
     package enum Column: Int, CaseIterable, Sendable {
@@ -48,9 +48,6 @@ package struct MessagePage: Sendable {
 
     /// The number of rows.
     package var count: Int { result.count }
-
-    /// Whether there may be more behind it.
-    package var isFull: Bool { count >= limit }
 
     /// The place of the last row; nil for a page without rows.
     package var end: MessageCursor? { count > 0 ? cursor(count - 1) : nil }

@@ -13,6 +13,10 @@ package struct MessagePager: Sendable {
     package var order: PageOrder
     /// The largest number of rows in a page.
     package var limit: Int
+    /// About how many bytes a page may take before it ends early, as the tables hold them; nil for any number.
+    ///
+    /// With it a page ends at its first row past the limit, so that memory stays bounded whatever devices send.
+    package var byteLimit: Int?
     /// The place after which the next page begins; nil for the first page.
     package var cursor: MessageCursor?
 
@@ -37,10 +41,28 @@ package struct MessagePager: Sendable {
             condition +=
                 " AND m.received_at \(sign)= \(time) AND (m.received_at, m.message_key) \(sign) (\(time), \(key))"
         }
+        let order = "m.received_at \(direction), m.message_key \(direction)"
+        let limit = values.bind(Int64(limit))
+        guard let byteLimit else {
+            let sql = """
+                SELECT \(MessagePage.columns()) FROM upstream.messages AS m
+                WHERE \(condition) ORDER BY \(order) LIMIT \(limit)
+                """
+            return (sql, values)
+        }
+        // pg_column_size reads no value that is stored apart.
         let sql = """
-            SELECT \(MessagePage.columns()) FROM upstream.messages AS m
-            WHERE \(condition)
-            ORDER BY m.received_at \(direction), m.message_key \(direction) LIMIT \(values.bind(Int64(limit)))
+            SELECT \(MessagePage.columns()) FROM (
+                SELECT m.*, sum(
+                    pg_column_size(m.message_id) + pg_column_size(m.registration_token) + coalesce(
+                        pg_column_size(m.data), pg_column_size(m.data_raw), 0
+                    ) + coalesce(pg_column_size(m.extra), 0)
+                ) OVER (ORDER BY \(order) ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+                FROM (
+                    SELECT * FROM upstream.messages AS m WHERE \(condition) ORDER BY \(order) LIMIT \(limit)
+                ) AS m
+            ) AS m
+            WHERE coalesce(m.bytes_before, 0) < \(values.bind(Int64(byteLimit))) ORDER BY \(order)
             """
         return (sql, values)
     }
@@ -52,7 +74,8 @@ package struct MessagePager: Sendable {
     package mutating func next(_ connection: PostgresConnection) async throws(PostgresError) -> MessagePage {
         let (sql, values) = statement
         let result = try await connection.run { connection throws(PostgresError) in try connection.query(sql, values) }
-        let page = MessagePage(result: result, limit: limit)
+        let isFull = byteLimit == nil ? result.count >= limit : result.count > 0
+        let page = MessagePage(result: result, isFull: isFull)
         if let end = page.end { cursor = end }
         return page
     }

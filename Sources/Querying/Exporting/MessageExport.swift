@@ -1,0 +1,133 @@
+import Foundation
+package import Postgres
+import UpstreamKit
+
+/// Writes messages of any number to a file, oldest first, in constant memory.
+///
+/// Pages follow the primary key, and the next one is read while one is written. What is exported is what had committed
+/// when its page was read: a transaction that commits behind the export's place is not in it, so that an export of
+/// recent messages should end a little before now (`--until 5m`).
+package struct MessageExport: Sendable {
+    /// Which messages.
+    package var filter: MessageFilter
+    /// How they are written.
+    package var format: MessageLines.Format
+    /// Whether registration tokens are written.
+    package var tokens: Bool
+    /// Whether characters that a terminal may act on are escaped in what devices sent.
+    package var isForTerminal = false
+    /// The largest number of rows in a page.
+    package var pageRows = 5_000
+    /// About how many bytes a page may take.
+    package var pageBytes = 4 << 20
+
+    package init(_ filter: MessageFilter, _ format: MessageLines.Format, tokens: Bool) {
+        (self.filter, self.format, self.tokens) = (filter, format, tokens)
+    }
+
+    /// How far an export is.
+    package struct Progress: Sendable {
+        /// Messages written by this run.
+        package var rows: Int64 = 0
+        /// Bytes written by this run.
+        package var bytes: Int64 = 0
+        /// The last message written.
+        package var cursor: MessageCursor?
+    }
+
+    /// The place after the last complete line of a file that an export was cut off in; the rest of it is cut.
+    ///
+    /// - Throws: ``ExportError``: the file holds something else, or an export with other columns.
+    /// - Returns: nil where the export starts anew.
+    package func resume(_ file: ExportFile) throws(ExportError) -> MessageCursor? {
+        guard let (line, isFirst) = try file.cutTornLine(format) else { return nil }
+        switch format {
+        case .ndjson: return try cursor(ofObject: line)
+        case .csv:
+            var lines = MessageLines(.csv, tokens: tokens)
+            lines.appendHead()
+            guard try file.begins(with: lines.take()) else { throw mismatch }
+            return isFirst ? nil : try cursor(ofRecord: line)
+        }
+    }
+
+    /// Runs to the end.
+    ///
+    /// - Parameters:
+    ///   - file: Where to.
+    ///   - start: The place after which to begin.
+    ///   - connection: The database.
+    ///   - report: Told after each page.
+    /// - Throws: ``PostgresError``, ``ExportError``, and `CancellationError`.
+    /// - Returns: What was written.
+    package func run(
+        to file: ExportFile,
+        after start: MessageCursor?,
+        _ connection: PostgresConnection,
+        _ report: (Progress) -> Void
+    ) async throws -> Progress {
+        var lines = MessageLines(format, tokens: tokens, isForTerminal: isForTerminal)
+        var progress = Progress()
+        var pager = MessagePager(filter, .oldestFirst, limit: pageRows, after: start)
+        pager.byteLimit = pageBytes
+        if file.size == 0 { lines.appendHead() }
+        var page = try await pager.next(connection)
+        while page.isFull {
+            let following = pager
+            async let next = Self.read(following, connection)
+            for row in 0..<page.count { lines.append(page, row) }
+            progress.rows += Int64(page.count)
+            progress.cursor = page.end
+            progress.bytes += Int64(lines.count)
+            try file.write(lines.take())
+            report(progress)
+            try Task.checkCancellation()
+            (page, pager) = try await next
+        }
+        try file.write(lines.take())
+        try file.sync()
+        return progress
+    }
+
+    private static func read(
+        _ pager: MessagePager,
+        _ connection: PostgresConnection
+    ) async throws(PostgresError) -> (MessagePage, MessagePager) {
+        var pager = pager
+        let page = try await pager.next(connection)
+        return (page, pager)
+    }
+
+    private var mismatch: ExportError {
+        ExportError(
+            .mismatch,
+            "the file is no export of messages in this format and with these columns: leave --resume out and write another"
+        )
+    }
+
+    private func cursor(ofObject line: [UInt8]) throws(ExportError) -> MessageCursor {
+        guard let object = try? JSONSerialization.jsonObject(with: Data(line)) as? [String: Any],
+            let key = (object["message_key"] as? String).flatMap({ MessageKey($0) }),
+            let time = (object["received_at"] as? String).flatMap({ try? TimeExpression.moment($0) }),
+            (object["registration_token"] != nil) == tokens
+        else { throw mismatch }
+        return MessageCursor(receivedAt: time, messageKey: key)
+    }
+
+    private func cursor(ofRecord line: [UInt8]) throws(ExportError) -> MessageCursor {
+        // The first two fields are never in quotes.
+        let fields = line.split(separator: UInt8(ascii: ","), maxSplits: 2).map { String(decoding: $0, as: UTF8.self) }
+        guard fields.count == 3, let key = MessageKey(fields[0]), let time = try? TimeExpression.moment(fields[1])
+        else {
+            throw mismatch
+        }
+        return MessageCursor(receivedAt: time, messageKey: key)
+    }
+}
+
+extension ExportFile {
+    /// Whether the file begins with these bytes.
+    fileprivate func begins(with head: [UInt8]) throws(ExportError) -> Bool {
+        try read(count: head.count, at: 0) == head
+    }
+}

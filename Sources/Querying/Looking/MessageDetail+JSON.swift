@@ -1,0 +1,84 @@
+import Foundation
+import UpstreamKit
+
+extension MessageDetail {
+    /// The message's own JSON object with `ledger`, `deliveries`, `dead_letters` and `conflicts` added to it.
+    ///
+    /// - Parameters:
+    ///   - tokens: Whether registration tokens are written.
+    ///   - isForTerminal: Whether characters that a terminal may act on are escaped, too.
+    /// - Returns: One line without its end.
+    /// - Throws: What `JSONEncoder` does.
+    package func json(tokens: Bool, isForTerminal: Bool) throws -> [UInt8] {
+        var lines = MessageLines(.ndjson, tokens: tokens, isForTerminal: isForTerminal)
+        if let row {
+            lines.appendObject(page, row)
+        } else {
+            lines.append(text: #"{"message_key":"\#(messageKey)"}"#)
+        }
+        var object = lines.take()
+        object.removeLast()
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        let known = try encoder.encode(
+            Known(
+                ledger: ledger.map {
+                    Known.Ledger(fingerprint: $0.fingerprint.description, receivedAt: TimeText.rfc3339($0.receivedAt))
+                },
+                deliveries: deliveries.map(Known.Delivery.init),
+                deadLetters: deadLetters.map(Known.Delivery.init)
+            )
+        )
+        object.append(UInt8(ascii: ","))
+        var bytes = [UInt8](known.dropFirst().dropLast())
+        if isForTerminal {
+            let plain = bytes
+            bytes = []
+            plain.withUnsafeBytes { EscapeTable.jsonForTerminal.append($0, to: &bytes) }
+        }
+        object += bytes
+        object += ",\"conflicts\":[".utf8
+        for (index, conflict) in conflicts.enumerated() {
+            if index > 0 { object.append(UInt8(ascii: ",")) }
+            object += conflict.json(tokens: tokens, isForTerminal: isForTerminal)
+        }
+        object += "]}".utf8
+        return object
+    }
+
+    private struct Known: Encodable {
+        struct Ledger: Encodable {
+            var fingerprint: String
+            var receivedAt: String
+        }
+
+        struct Delivery: Encodable {
+            var handler: String
+            var attempts: Int
+            var nextAttemptAt: String
+            var leaseOwner: String?
+            var leaseUntil: String?
+            var lastError: String?
+            var replayId: String?
+            var errorGroup: String?
+            var diedAt: String?
+
+            init(_ row: DeliveryRow) {
+                handler = row.handler
+                attempts = row.attempts
+                nextAttemptAt = TimeText.rfc3339(row.nextAttemptAt)
+                leaseOwner = row.leaseOwner
+                leaseUntil = row.leaseUntil.map(TimeText.rfc3339)
+                lastError = row.lastError
+                replayId = row.replayID
+                errorGroup = row.errorGroup
+                diedAt = row.diedAt.map(TimeText.rfc3339)
+            }
+        }
+
+        var ledger: Ledger?
+        var deliveries: [Delivery]
+        var deadLetters: [Delivery]
+    }
+}

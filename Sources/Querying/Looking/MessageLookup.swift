@@ -1,0 +1,164 @@
+package import Postgres
+package import UpstreamKit
+
+/// One message with everything the tables know about it.
+package struct MessageDetail: Sendable {
+    /// The key.
+    package var messageKey: MessageKey
+    /// The row of `messages`, if it is still there.
+    package var page: MessagePage
+    /// The row's number in ``page``; nil where the body is past its retention.
+    package var row: Int?
+    /// The ledger's row.
+    package var ledger: LedgerRow?
+    /// What is still to be handled.
+    package var deliveries: [DeliveryRow]
+    /// What was given up.
+    package var deadLetters: [DeliveryRow]
+    /// Copies with other content.
+    package var conflicts: [ConflictRow]
+
+    /// A row of `message_ids`.
+    package struct LedgerRow: Sendable {
+        /// The fingerprint of the accepted copy.
+        package var fingerprint: Digest128
+        /// Microseconds since 1970-01-01 UTC.
+        package var receivedAt: Int64
+    }
+
+    /// A row of `deliveries` or `dead_letters`.
+    package struct DeliveryRow: Sendable {
+        /// The handler.
+        package var handler: String
+        /// Attempts that failed and count.
+        package var attempts: Int
+        /// When it may be claimed next.
+        package var nextAttemptAt: Int64
+        /// The worker that holds it, or made the last attempt.
+        package var leaseOwner: String?
+        /// When its lease ends.
+        package var leaseUntil: Int64?
+        /// What the latest attempt failed with.
+        package var lastError: String?
+        /// The replay that asked for it.
+        package var replayID: String?
+        /// The failure's group, of a dead letter.
+        package var errorGroup: String?
+        /// When it was given up, of a dead letter.
+        package var diedAt: Int64?
+    }
+}
+
+/// Finds messages by what people have in hand: a key from a log, or an id from an app.
+package struct MessageLookup: Sendable {
+    private let connection: PostgresConnection
+
+    /// A look-up in the database that the connection leads to.
+    package init(_ connection: PostgresConnection) {
+        self.connection = connection
+    }
+
+    /// Everything about the messages that a reference may mean.
+    ///
+    /// A UUID is taken for a `message_key` first, and where no message has it, for a `message_id`: apps like to use UUIDs.
+    ///
+    /// - Throws: ``PostgresError``
+    /// - Returns: One message for a key; for an id as many as senders (or devices) have used it.
+    package func find(_ reference: String) async throws(PostgresError) -> [MessageDetail] {
+        if let key = MessageKey(reference), let detail = try await detail(key) { return [detail] }
+        var filter = MessageFilter()
+        filter.messageID = reference
+        var pager = MessagePager(filter, .newestFirst, limit: 100)
+        let page = try await pager.next(connection)
+        var found: [MessageDetail] = []
+        for row in 0..<page.count {
+            guard let key = page.cursor(row)?.messageKey else { continue }
+            found.append(try await detail(key, page, row))
+        }
+        return found
+    }
+
+    /// Everything about the message of a key; nil where the ledger does not know it.
+    ///
+    /// The ledger's `received_at` leads to the one partition.
+    ///
+    /// - Throws: ``PostgresError``
+    package func detail(_ key: MessageKey) async throws(PostgresError) -> MessageDetail? {
+        var filter = MessageFilter()
+        filter.messageKey = key
+        var pager = MessagePager(filter, .newestFirst, limit: 1)
+        let page = try await pager.next(connection)
+        let detail = try await detail(key, page, page.count > 0 ? 0 : nil)
+        return detail.row == nil && detail.ledger == nil ? nil : detail
+    }
+
+    private func detail(
+        _ key: MessageKey,
+        _ page: MessagePage,
+        _ row: Int?
+    ) async throws(PostgresError) -> MessageDetail {
+        try await connection.run { connection throws(PostgresError) in
+            MessageDetail(
+                messageKey: key,
+                page: page,
+                row: row,
+                ledger: try connection.ledgerRow(key),
+                deliveries: try connection.deliveries(key, from: "deliveries", "NULL::text, NULL::timestamptz"),
+                deadLetters: try connection.deliveries(key, from: "dead_letters", "error_group, died_at"),
+                conflicts: try connection.conflicts(key)
+            )
+        }
+    }
+}
+
+extension PostgresConnection {
+    fileprivate func ledgerRow(_ key: MessageKey) throws(PostgresError) -> MessageDetail.LedgerRow? {
+        var values = SQLValues()
+        let place = values.bind(key.digest)
+        let result = try query(
+            "SELECT fingerprint, received_at FROM upstream.message_ids WHERE message_key = \(place)",
+            values
+        )
+        guard result.count > 0, let fingerprint = result.digest(0, 0), let time = result.timestamp(0, 1) else {
+            return nil
+        }
+        return MessageDetail.LedgerRow(fingerprint: fingerprint, receivedAt: time)
+    }
+
+    fileprivate func deliveries(
+        _ key: MessageKey,
+        from table: StaticString,
+        _ more: StaticString
+    ) throws(PostgresError) -> [MessageDetail.DeliveryRow] {
+        var values = SQLValues()
+        let place = values.bind(key.digest)
+        let result = try query(
+            """
+            SELECT
+                handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id::text, \(more)
+            FROM upstream.\(table) WHERE message_key = \(place) ORDER BY handler
+            """,
+            values
+        )
+        return (0..<result.count).map { row in
+            MessageDetail.DeliveryRow(
+                handler: result.text(row, 0) ?? "",
+                attempts: Int(result.integer(row, 1) ?? 0),
+                nextAttemptAt: result.timestamp(row, 2) ?? 0,
+                leaseOwner: result.text(row, 3),
+                leaseUntil: result.timestamp(row, 4),
+                lastError: result.text(row, 5),
+                replayID: result.text(row, 6),
+                errorGroup: result.text(row, 7),
+                diedAt: result.timestamp(row, 8)
+            )
+        }
+    }
+
+    fileprivate func conflicts(_ key: MessageKey) throws(PostgresError) -> [ConflictRow] {
+        var filter = MessageFilter()
+        filter.messageKey = key
+        let (sql, values) = ConflictQuery(filter: filter, limit: 100).statement
+        return ConflictRow.rows(of: try query(sql, values))
+    }
+}

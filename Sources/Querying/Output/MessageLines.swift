@@ -1,0 +1,200 @@
+import Digests
+import Postgres
+import UpstreamKit
+
+/// Messages as NDJSON lines or CSV records: what `list`, `tail` and `export` write and `replay import` reads.
+///
+/// A line is one JSON object. `data` and `extra` stand in it as the device wrote them, not as strings; where that text
+/// has line ends, which JSON allows between tokens, they become spaces, and `data_verbatim` or `extra_verbatim` holds the
+/// exact text as a string. `data_raw` holds, as a string, what jsonb would refuse. A member is left out where the
+/// message has no such value; `"data":null` is JSON's null that the device sent. `registration_token` is there only
+/// when it was asked for. `fingerprint` is what the ledger holds for the message.
+package struct MessageLines {
+    /// How messages are written.
+    package enum Format: Sendable {
+        /// One JSON object a line.
+        case ndjson
+        /// RFC 4180 with a head; an empty field is null, `""` is the empty string.
+        case csv
+    }
+
+    /// How messages are written.
+    package let format: Format
+    /// Whether tokens are written.
+    package let hasTokens: Bool
+
+    private let isForTerminal: Bool
+    private let strings: EscapeTable
+    private var buffer = LineBuffer()
+
+    /// No lines yet.
+    ///
+    /// - Parameters:
+    ///   - format: How messages are written.
+    ///   - tokens: Whether registration tokens are written.
+    ///   - isForTerminal: Whether characters that a terminal may act on are escaped in what devices sent, too.
+    package init(_ format: Format, tokens: Bool, isForTerminal: Bool = false) {
+        self.format = format
+        self.isForTerminal = isForTerminal
+        hasTokens = tokens
+        strings = isForTerminal ? .stringForTerminal : .string
+    }
+
+    /// The number of bytes that wait to be taken.
+    package var count: Int { buffer.count }
+
+    /// Gives away what has been written so far.
+    package mutating func take() -> [UInt8] { buffer.take() }
+
+    /// The head of CSV; nothing for NDJSON.
+    package mutating func appendHead() {
+        guard format == .csv else { return }
+        let names = [
+            "message_key", "received_at", "sender_id", "message_id", "category", "device_key",
+            hasTokens ? "registration_token" : nil, "message_type", "stanza_from", "data", "data_raw", "extra",
+            "fingerprint",
+        ]
+        append(text: names.compactMap(\.self).joined(separator: ",") + "\r\n")
+    }
+
+    /// Appends a row's line, with its end.
+    package mutating func append(_ page: MessagePage, _ row: Int) {
+        switch format {
+        case .ndjson:
+            appendObject(page, row)
+            buffer.append("\n")
+        case .csv: appendRecord(page, row)
+        }
+    }
+
+    /// Appends a text as it is.
+    mutating func append(text: String) {
+        var text = text
+        text.withUTF8 { buffer.append(UnsafeRawBufferPointer($0)) }
+    }
+
+    // MARK: JSON
+
+    /// Appends a row as a JSON object without a line's end.
+    mutating func appendObject(_ page: MessagePage, _ row: Int) {
+        let fields = RowFields(page: page, row: row)
+        buffer.append("{\"message_key\":\"")
+        buffer.append(uuid: fields.uuid(.messageKey))
+        buffer.append("\",\"received_at\":\"")
+        buffer.append(time: fields.time)
+        buffer.append("\"")
+        member(",\"sender_id\":\"", fields, .senderID)
+        member(",\"message_id\":\"", fields, .messageID)
+        member(",\"category\":\"", fields, .category)
+        buffer.append(",\"device_key\":\"")
+        buffer.append(uuid: fields.uuid(.deviceKey))
+        buffer.append("\"")
+        if hasTokens { member(",\"registration_token\":\"", fields, .registrationToken) }
+        member(",\"message_type\":\"", fields, .messageType)
+        member(",\"stanza_from\":\"", fields, .stanzaFrom)
+        embed(",\"data\":", verbatim: ",\"data_verbatim\":\"", fields, .data)
+        member(",\"data_raw\":\"", fields, .dataRaw)
+        embed(",\"extra\":", verbatim: ",\"extra_verbatim\":\"", fields, .extra)
+        buffer.append(",\"fingerprint\":\"")
+        buffer.append(uuid: fields.fingerprint)
+        buffer.append("\"}")
+    }
+
+    private mutating func member(_ start: StaticString, _ fields: RowFields, _ column: MessagePage.Column) {
+        guard !fields.isNull(column) else { return }
+        buffer.append(start)
+        fields.withBytes(column) { buffer.append(escaping: $0, strings) }
+        buffer.append("\"")
+    }
+
+    private mutating func embed(
+        _ start: StaticString,
+        verbatim: StaticString,
+        _ fields: RowFields,
+        _ column: MessagePage.Column
+    ) {
+        guard !fields.isNull(column) else { return }
+        buffer.append(start)
+        fields.withBytes(column) { text in
+            guard isForTerminal || text.hasLineEnd else { return buffer.append(text) }
+            guard text.hasLineEnd else { return buffer.append(escaping: text, .jsonForTerminal) }
+            if isForTerminal {
+                buffer.append(escaping: text, .jsonForTerminal)
+            } else {
+                for byte in text { buffer.append(byte == 0x0A || byte == 0x0D ? 0x20 : byte) }
+            }
+            buffer.append(verbatim)
+            buffer.append(escaping: text, strings)
+            buffer.append("\"")
+        }
+    }
+
+    // MARK: CSV
+
+    private mutating func appendRecord(_ page: MessagePage, _ row: Int) {
+        let fields = RowFields(page: page, row: row)
+        buffer.append(uuid: fields.uuid(.messageKey))
+        buffer.append(",")
+        buffer.append(time: fields.time)
+        for column in [MessagePage.Column.senderID, .messageID, .category] { field(fields, column) }
+        buffer.append(",")
+        buffer.append(uuid: fields.uuid(.deviceKey))
+        if hasTokens { field(fields, .registrationToken) }
+        for column in [MessagePage.Column.messageType, .stanzaFrom, .data, .dataRaw, .extra] { field(fields, column) }
+        buffer.append(",")
+        buffer.append(uuid: fields.fingerprint)
+        buffer.append("\r\n")
+    }
+
+    private mutating func field(_ fields: RowFields, _ column: MessagePage.Column) {
+        buffer.append(",")
+        guard !fields.isNull(column) else { return }
+        fields.withBytes(column) { text in
+            guard isForTerminal else { return quote(text) }
+            var shown = TerminalText.escape(String(decoding: text, as: UTF8.self))
+            shown.withUTF8 { quote(UnsafeRawBufferPointer($0)) }
+        }
+    }
+
+    private mutating func quote(_ text: UnsafeRawBufferPointer) {
+        let isPlain = !text.isEmpty && text.allSatisfy { $0 != 0x22 && $0 != 0x2C && $0 != 0x0A && $0 != 0x0D }
+        guard !isPlain else { return buffer.append(text) }
+        buffer.append("\"")
+        for byte in text {
+            if byte == 0x22 { buffer.append(byte) }
+            buffer.append(byte)
+        }
+        buffer.append("\"")
+    }
+}
+
+/// The values of one row, by column.
+struct RowFields {
+    let page: MessagePage
+    let row: Int
+
+    func isNull(_ column: MessagePage.Column) -> Bool { page.result.isNull(row, column.rawValue) }
+
+    func withBytes(_ column: MessagePage.Column, _ body: (UnsafeRawBufferPointer) -> Void) {
+        page.result.withBytes(row, column.rawValue, body)
+    }
+
+    func uuid(_ column: MessagePage.Column) -> Digest128 {
+        page.result.digest(row, column.rawValue) ?? Digest128(high: 0, low: 0)
+    }
+
+    var time: Int64 { page.result.timestamp(row, MessagePage.Column.receivedAt.rawValue) ?? 0 }
+
+    /// Computed from the row: the ledger holds the same, and reading it there would cost a look-up in another large table.
+    var fingerprint: Digest128 {
+        var hash = SHA256()
+        for column in [MessagePage.Column.registrationToken, .category, .messageType] { add(column, to: &hash) }
+        add(isNull(.dataRaw) ? .data : .dataRaw, to: &hash)
+        return hash.finish128()
+    }
+
+    private func add(_ column: MessagePage.Column, to hash: inout SHA256) {
+        if isNull(column) { return hash.update(bigEndian: .max) }
+        withBytes(column) { Fingerprint.add($0, to: &hash) }
+    }
+}

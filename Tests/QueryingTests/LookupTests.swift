@@ -1,0 +1,190 @@
+import Foundation
+import Postgres
+import Querying
+import Testing
+import UpstreamKit
+
+@Suite("one message with what is known of it", .timeLimit(.minutes(2)))
+struct LookupTests {
+    static let uuidLike = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+
+    private func fixture() async throws -> QueryFixture {
+        let fixture = try await QueryFixture([
+            Seed(id: "a"), Seed(id: "a", sender: "2", at: 1), Seed(id: Self.uuidLike, at: 2), Seed(id: "gone", at: 3),
+        ])
+        try await fixture.add(
+            [Seed(id: "a", token: "token-SECRET-other", data: #"{"a":2}"#, at: 10), Seed(id: "a", data: "3", at: 11)],
+            into: "conflicts"
+        )
+        try await fixture.script(
+            """
+            DELETE FROM upstream.messages WHERE message_id = 'gone';
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, attempts, next_attempt_at, last_error)
+            SELECT 'h1', message_key, received_at, 3, '2026-03-02Z', E'status 503\\x1b[31m' FROM upstream.messages
+            WHERE message_id = 'a' AND sender_id = '1234567890';
+            INSERT INTO upstream.dead_letters (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_token, last_error, error_group)
+            SELECT 'h2', message_key, received_at, 20, '2026-03-02Z', 7, 'timeout', 'timeout' FROM upstream.messages
+            WHERE message_id = 'a' AND sender_id = '1234567890'
+            """
+        )
+        return fixture
+    }
+
+    @Test("by key and by id, with deliveries, dead letters and conflicts; a UUID may be either")
+    func find() async throws {
+        let fixture = try await fixture()
+        let lookup = MessageLookup(fixture.reader)
+        let byID = try await lookup.find("a")
+        #expect(byID.count == 2)
+        let detail = try #require(byID.first { !$0.deliveries.isEmpty })
+        #expect(detail.deliveries.map(\.handler) == ["h1"] && detail.deliveries.map(\.attempts) == [3])
+        #expect(detail.deadLetters.map(\.handler) == ["h2"] && detail.deadLetters.map(\.errorGroup) == ["timeout"])
+        #expect(detail.conflicts.count == 2 && detail.conflicts.allSatisfy { $0.timesSeen == 2 })
+        let stored = try #require(detail.row.flatMap { detail.page.message($0) })
+        #expect(detail.ledger?.fingerprint == stored.fingerprint)
+        let byKey = try await lookup.find(detail.messageKey.description)
+        #expect(byKey.map(\.messageKey) == [detail.messageKey] && byKey.first?.conflicts.count == 2)
+        #expect(try await lookup.find(Self.uuidLike).map { $0.page.message(0)?.message.messageID } == [Self.uuidLike])
+        #expect(try await lookup.find("' OR 1=1 --").isEmpty)
+        #expect(try await lookup.find("00000000-0000-0000-0000-000000000000").isEmpty)
+    }
+
+    @Test("a message whose day is gone is still known to the ledger")
+    func bodyGone() async throws {
+        let fixture = try await fixture()
+        let key = try #require(
+            try await fixture.text(
+                "SELECT message_key::text FROM upstream.message_ids EXCEPT SELECT message_key::text FROM upstream.messages"
+            )
+        )
+        let detail = try #require(try await MessageLookup(fixture.reader).find(key).first)
+        #expect(detail.row == nil && detail.ledger != nil)
+        let object = try #require(
+            try JSONSerialization.jsonObject(with: Data(detail.json(tokens: true, isForTerminal: false)))
+                as? [String: Any]
+        )
+        #expect(object["message_key"] as? String == key && object["message_id"] == nil && object["ledger"] != nil)
+    }
+
+    @Test("as JSON it holds all of it, and a token only where it was asked for")
+    func json() async throws {
+        let fixture = try await fixture()
+        let detail = try #require(try await MessageLookup(fixture.reader).find("a").first { !$0.deliveries.isEmpty })
+        let bytes = try detail.json(tokens: true, isForTerminal: true)
+        #expect(String(decoding: bytes, as: UTF8.self).unicodeScalars.allSatisfy { !Danger.isDangerous($0) })
+        let object = try #require(try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: Any])
+        #expect(object["registration_token"] as? String == "token-SECRET-a")
+        let deliveries = try #require(object["deliveries"] as? [[String: Any]])
+        #expect(deliveries[0]["last_error"] as? String == "status 503\u{1B}[31m")
+        #expect((object["dead_letters"] as? [[String: Any]])?.first?["handler"] as? String == "h2")
+        let conflicts = try #require(object["conflicts"] as? [[String: Any]])
+        #expect(Set(conflicts.compactMap { $0["fingerprint"] as? String }).count == 2)
+        #expect(conflicts.allSatisfy { $0["times_seen"] as? Int == 2 && $0["release_key"] is String })
+        let masked = try detail.json(tokens: false, isForTerminal: false)
+        #expect(!String(decoding: masked, as: UTF8.self).contains("SECRET"))
+    }
+
+    @Test("conflicts: filters and pages")
+    func conflicts() async throws {
+        let fixture = try await fixture()
+        let seeds = (0..<9).map { Seed(id: "m", category: "c\($0 % 2)", data: "\($0)", at: 100 + Int64($0 / 3)) }
+        try await fixture.add(seeds, into: "conflicts")
+        var filter = MessageFilter()
+        filter.categories = ["c1"]
+        #expect(try await ConflictQuery(filter: filter, limit: 50).rows(fixture.reader).count == 4)
+        filter = MessageFilter()
+        filter.clauses = [try WhereClause(parsing: "data>=5")]
+        #expect(try await ConflictQuery(filter: filter, limit: 50).rows(fixture.reader).count == 4)
+        var query = ConflictQuery(filter: MessageFilter(), limit: 4)
+        var found: [Digest128] = []
+        while true {
+            let rows = try await query.rows(fixture.reader)
+            found += rows.map(\.fingerprint)
+            guard let last = rows.last else { break }
+            query.cursor = ConflictCursor(last.cursor.description)
+            #expect(query.cursor == last.cursor)
+        }
+        #expect(found.count == 11 && Set(found).count == 11)
+        // The ledger's own fingerprint is computed by the same words.
+        for row in try await ConflictQuery(filter: MessageFilter(), limit: 50).rows(fixture.reader) {
+            #expect(row.copy.fingerprint == row.fingerprint)
+        }
+    }
+}
+
+@Suite("quarantine", .timeLimit(.minutes(2)))
+struct QuarantineTests {
+    @Test(
+        "what looks like a token is masked, in JSON and in JSON that XML has escaped",
+        arguments: [
+            (#"{"from":"SECRET","a":1}"#, #"{"from":"(masked)","a":1}"#),
+            (#"{"from" : "SECRET"}"#, #"{"from" : "(masked)"}"#),
+            (#"{"from":"SE\"CRET","x":"y"}"#, #"{"from":"(masked)","x":"y"}"#),
+            (
+                #"{&quot;from&quot;:&quot;SECRET&quot;,&quot;a&quot;:1}"#,
+                #"{&quot;from&quot;:&quot;(masked)&quot;,&quot;a&quot;:1}"#
+            ),
+            (#"{&#34;from&#34;:&#34;SECRET&#34;}"#, #"{&#34;from&#34;:&#34;(masked)&#34;}"#),
+            (#"{"from":"SECRET"#, #"{"from":"(masked)"#),
+            (#"{"from":"SECRET\"#, #"{"from":"(masked)"#),
+            (#"{"from":"S1","from":"S2"}"#, #"{"from":"(masked)","from":"(masked)"}"#),
+            (#"{"from":5,"from2":"kept"}"#, #"{"from":5,"from2":"kept"}"#),
+            (#"<message from="gcm.googleapis.com"/>"#, #"<message from="gcm.googleapis.com"/>"#),
+            ("", ""), ("\"", "\""), ("\"from", "\"from"), ("\"from\"", "\"from\""), ("&", "&"),
+        ]
+    )
+    func mask(_ stanza: String, _ masked: String) {
+        #expect(String(decoding: StanzaMask.mask(Array(stanza.utf8)), as: UTF8.self) == masked)
+    }
+
+    @Test("filters, pages, and the stanza's bytes as they came")
+    func rows() async throws {
+        let fixture = try await QueryFixture()
+        try await fixture.script(
+            """
+            INSERT INTO upstream.quarantine (
+                sender_id, message_id, reason, detail, stanza, digest, times_seen, received_at, last_seen_at)
+            SELECT 's' || n % 2, 'm' || n, CASE WHEN n % 3 = 0 THEN 'duplicate_key' ELSE 'payload_not_json' END, 'd',
+                '\\x00ff1b5b' || convert_to('{"from":"SECRET' || n || '"}', 'UTF8'), int8send(n), n,
+                timestamptz '2026-03-01Z' + n * interval '1 h', '2026-03-05Z'
+            FROM generate_series(1, 20) AS n
+            """
+        )
+        func ids(_ edit: (inout QuarantineQuery) -> Void) async throws -> [Int64] {
+            var query = QuarantineQuery()
+            edit(&query)
+            let chosen = query
+            return try await chosen.rows(fixture.reader).map(\.id)
+        }
+        #expect(try await ids { _ in } == (1...20).reversed())
+        #expect(try await ids { $0.reason = "duplicate_key" } == [18, 15, 12, 9, 6, 3])
+        #expect(try await ids { $0.senderID = "s0" }.count == 10)
+        #expect(try await ids { $0.messageID = "m7" } == [7])
+        #expect(try await ids { $0.messageID = "' OR 1=1 --" } == [])
+        #expect(try await ids { $0.since = 1_772_323_200_000_000 + 18 * 3_600_000_000 } == [20, 19, 18])
+        #expect(try await ids { $0.until = 1_772_323_200_000_000 + 3 * 3_600_000_000 } == [2, 1])
+        var query = QuarantineQuery()
+        query.limit = 7
+        var found: [Int64] = []
+        while let last = try await query.rows(fixture.reader).map({
+            found.append($0.id)
+            return $0.id
+        }).last {
+            query.cursor = last
+        }
+        #expect(found == (1...20).reversed())
+        var one = QuarantineQuery()
+        one.id = 5
+        one.hasStanzas = true
+        let row = try #require(try await one.rows(fixture.reader).first)
+        #expect(row.stanza == [0, 0xFF, 0x1B, 0x5B] + Array(#"{"from":"SECRET5"}"#.utf8))
+        let masked = String(decoding: row.json(verbatim: false, isForTerminal: false), as: UTF8.self)
+        #expect(!masked.contains("SECRET") && masked.contains("(masked)"))
+        let verbatim = try #require(
+            try JSONSerialization.jsonObject(with: Data(row.json(verbatim: true, isForTerminal: true)))
+                as? [String: Any]
+        )
+        #expect(Data(base64Encoded: verbatim["stanza_base64"] as? String ?? "").map { [UInt8]($0) } == row.stanza)
+    }
+}

@@ -1,0 +1,104 @@
+import Foundation
+import Postgres
+import Querying
+import Testing
+import UpstreamKit
+
+@Suite("pages", .timeLimit(.minutes(3)))
+struct PagingTests {
+    /// Messages over three days, several in each microsecond.
+    static func seeds(_ count: Int, from first: Int = 0) -> [Seed] {
+        (first..<(first + count)).map {
+            Seed(
+                id: "m\($0)",
+                data: #"{"n":\#($0),"pad":"\#(String(repeating: "x", count: 100))"}"#,
+                at: Int64($0 / 4) * 7_200_000_000
+            )
+        }
+    }
+
+    /// All ids, page by page; `meanwhile` is called between pages.
+    static func walk(
+        _ pager: MessagePager,
+        _ fixture: QueryFixture,
+        _ meanwhile: (Int) async throws -> Void = { _ in }
+    ) async throws -> [String] {
+        var pager = pager
+        var ids: [String] = []
+        for number in 0..<1_000 {
+            let page = try await pager.next(fixture.reader)
+            ids += page.messages.map(\.message.messageID)
+            if !page.isFull { return ids }
+            try await meanwhile(number)
+        }
+        Issue.record("the pages have no end")
+        return ids
+    }
+
+    @Test(
+        "together they hold every message once, in order, whatever their size",
+        arguments: [1, 3, 4, 5, 7, 96, 1_000]
+    )
+    func complete(_ limit: Int) async throws {
+        let fixture = try await QueryFixture(Self.seeds(96))
+        let whole = try await fixture.page().messages.map(\.message.messageID)
+        #expect(Set(whole).count == 96)
+        #expect(try await Self.walk(MessagePager(MessageFilter(), .oldestFirst, limit: limit), fixture) == whole)
+        #expect(
+            try await Self.walk(MessagePager(MessageFilter(), .newestFirst, limit: limit), fixture)
+                == Array(whole.reversed())
+        )
+    }
+
+    @Test("pages that go back are the same while newer messages arrive")
+    func stableBackwards() async throws {
+        let fixture = try await QueryFixture(Self.seeds(40))
+        let before = try await Self.walk(MessagePager(MessageFilter(), .newestFirst, limit: 7), fixture)
+        var next = 40
+        let during = try await Self.walk(MessagePager(MessageFilter(), .newestFirst, limit: 7), fixture) { _ in
+            try await fixture.add(Self.seeds(5, from: next))
+            next += 5
+        }
+        #expect(during == before)
+        #expect(next > 40)
+    }
+
+    @Test("pages that go forward meet what arrives ahead of them, and repeat nothing")
+    func stableForwards() async throws {
+        let fixture = try await QueryFixture(Self.seeds(40))
+        let during = try await Self.walk(MessagePager(MessageFilter(), .oldestFirst, limit: 7), fixture) { number in
+            if number < 5 { try await fixture.add(Self.seeds(4, from: 40 + 4 * number)) }
+        }
+        #expect(during.count == 60 && Set(during).count == 60)
+    }
+
+    @Test("a page ends early when it is large enough, and none is lost by that")
+    func byteLimit() async throws {
+        let fixture = try await QueryFixture(Self.seeds(30))
+        let whole = try await fixture.page().messages.map(\.message.messageID)
+        for order in [PageOrder.oldestFirst, .newestFirst] {
+            var pager = MessagePager(MessageFilter(), order, limit: 20)
+            pager.byteLimit = 400
+            var first = pager
+            let page = try await first.next(fixture.reader)
+            #expect((2...5).contains(page.count), "\(page.count)")
+            let expected = order == .oldestFirst ? whole : whole.reversed()
+            #expect(try await Self.walk(pager, fixture) == expected)
+            // A single row is given however large it is.
+            pager.byteLimit = 1
+            #expect(try await Self.walk(pager, fixture) == expected)
+        }
+    }
+
+    @Test("the place in the order prunes the partitions on its far side")
+    func pruning() async throws {
+        let fixture = try await QueryFixture(Self.seeds(4))
+        let cursor = MessageCursor(receivedAt: QueryFixture.start, messageKey: MessageKey(Digest128(high: 0, low: 0)))
+        let (sql, values) = MessagePager(MessageFilter(), .oldestFirst, limit: 10, after: cursor).statement
+        let plan = try await fixture.reader.run { connection throws(PostgresError) in
+            let result = try connection.query("EXPLAIN " + sql, values)
+            return (0..<result.count).compactMap { result.text($0, 0) }.joined(separator: "\n")
+        }
+        #expect(!plan.contains("messages_20260228") && plan.contains("messages_20260301"), "\(plan)")
+    }
+}

@@ -1,0 +1,127 @@
+import Foundation
+import MessageStore
+import Postgres
+import Querying
+import Testing
+import UpstreamKit
+
+/// One cluster for the whole suite, a database of its own for each test.
+enum SharedCluster {
+    static let cluster: LocalCluster = {
+        var options = LocalCluster.Options()
+        options.fsync = false
+        options.isTemporary = true
+        do {
+            return try LocalCluster.start(in: URL(filePath: "/tmp/upstream-query-tests-\(getpid())"), options)
+        } catch {
+            fatalError("\(error)")
+        }
+    }()
+}
+
+/// A message as a test wants it in the tables.
+struct Seed: Sendable {
+    var id: String
+    var category = "com.example.orders"
+    var sender = "1234567890"
+    var token = "token-SECRET-a"
+    var data: String? = #"{"a":1}"#
+    var raw: String?
+    var extra: String?
+    var type: String?
+    var from: String? = "devices@gcm.googleapis.com"
+    /// Microseconds after ``QueryFixture/start``.
+    var at: Int64 = 0
+}
+
+/// A migrated database with messages, and a read-only connection to look into it.
+struct QueryFixture {
+    /// 2026-03-01T12:00:00Z.
+    static let start: Int64 = 1_772_366_400_000_000
+
+    let url: String
+    let settings: PostgresSettings
+    let admin: PostgresConnection
+    let reader: PostgresConnection
+
+    init(_ seeds: [Seed] = []) async throws {
+        let name = "t\(UInt64.random(in: 0...UInt64.max))"
+        let root = try await PostgresConnection.open(PostgresSettings(url: SharedCluster.cluster.url))
+        try await root.run { connection throws(PostgresError) in try connection.script("CREATE DATABASE \(name)") }
+        await root.close()
+        url = SharedCluster.cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(name)?")
+        settings = try PostgresSettings(url: url)
+        admin = try await PostgresConnection.open(settings)
+        _ = try await Migrator().up(admin)
+        try await admin.run { connection throws(PostgresError) in
+            try connection.script("SELECT upstream.ensure_partitions('2026-02-20', '2026-03-10')")
+        }
+        reader = try await PostgresConnection.open(settings)
+        try await reader.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
+        try await add(seeds)
+    }
+
+    func script(_ sql: String) async throws {
+        try await admin.run { connection throws(PostgresError) in try connection.script(sql) }
+    }
+
+    func text(_ sql: String) async throws -> String? {
+        try await admin.run { connection throws(PostgresError) in try connection.query(sql).text(0, 0) }
+    }
+
+    /// Stores messages as a worker would, with keys and fingerprints that PostgreSQL computes by the contract's words.
+    func add(_ seeds: [Seed], by connection: PostgresConnection? = nil, into table: String = "messages") async throws {
+        for seed in seeds {
+            var values = SQLValues()
+            func optional(_ text: String?) -> String { text.map { values.bind($0) } ?? "NULL" }
+            let row = [
+                values.bind(seed.sender), values.bind(seed.id), values.bind(seed.token), values.bind(seed.category),
+                optional(seed.data), optional(seed.raw), optional(seed.extra), optional(seed.type), optional(seed.from),
+                values.bind(time: QueryFixture.start + seed.at),
+            ]
+            let columns = ["sender", "id", "token", "category", "data", "raw", "extra", "type", "stanza", "at"]
+            let list = zip(row, columns).map { "\($0)\($1 == "at" ? "" : "::text") AS \($1)" }.joined(separator: ", ")
+            func part(_ name: String) -> String {
+                "coalesce(int8send(octet_length(\(name))) || convert_to(\(name), 'UTF8'), int8send(-1))"
+            }
+            let made = """
+                made AS (
+                    SELECT *, encode(substring(
+                        sha256(convert_to(sender, 'UTF8') || '\\x00'::bytea || convert_to(id, 'UTF8')), 1, 16
+                    ), 'hex')::uuid AS key, encode(substring(sha256(
+                        \(part("token")) || \(part("category")) || \(part("type")) || \(part("coalesce(raw, data)"))
+                    ), 1, 16), 'hex')::uuid AS print,
+                    encode(substring(sha256(convert_to(token, 'UTF8')), 1, 16), 'hex')::uuid AS device
+                    FROM (SELECT \(list)) AS input
+                )
+                """
+            let body = """
+                INSERT INTO upstream.\(table) (
+                    message_key, sender_id, message_id, registration_token, device_key, category, data, data_raw, extra,
+                    message_type, stanza_from, received_at\(table == "messages" ? "" : ", fingerprint, times_seen, last_seen_at")
+                ) SELECT key, sender, id, token, device, category, data::json, raw, extra, type, stanza, at
+                    \(table == "messages" ? "" : ", print, 2, at + interval '1 hour'") FROM made
+                """
+            let sql =
+                table == "messages"
+                ? """
+                WITH \(made), ledger AS (INSERT INTO upstream.message_ids SELECT key, print, at FROM made) \(body)
+                """ : "WITH \(made) \(body)"
+            let (statement, parameters) = (sql, values)
+            _ = try await (connection ?? admin).run { connection throws(PostgresError) in
+                try connection.query(statement, parameters)
+            }
+        }
+    }
+
+    /// The ids that a filter lets through, the oldest first.
+    func ids(_ filter: MessageFilter) async throws -> [String] {
+        var pager = MessagePager(filter, .oldestFirst, limit: 1_000)
+        return try await pager.next(reader).messages.map(\.message.messageID)
+    }
+
+    func page(_ filter: MessageFilter = MessageFilter()) async throws -> MessagePage {
+        var pager = MessagePager(filter, .oldestFirst, limit: 10_000)
+        return try await pager.next(reader)
+    }
+}
