@@ -2,6 +2,7 @@ import ArgumentParser
 import Glibc
 import MessageStore
 import Postgres
+import Querying
 import Worker
 
 /// Why a command ends without having done its work: the one place where errors become exit codes.
@@ -29,6 +30,8 @@ struct CommandFailure: Error {
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
         case let error as WorkerError: self.init(.configuration, "\(error)")
         case let error as AdminError: self.init(.configuration, "\(error)")
+        case let error as FilterError: self.init(.usage, "\(error)")
+        case let error as ExportError: self.init(ExitStatus(error), error.description)
         default: return nil
         }
     }

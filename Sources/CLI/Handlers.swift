@@ -130,6 +130,11 @@ struct DurationArgument: ExpressibleByArgument {
     /// Whole microseconds, at least 1.
     let microseconds: Int64
 
+    /// A default of so many seconds.
+    init(seconds: Int64) { microseconds = seconds * 1_000_000 }
+
+    var defaultValueDescription: String { "\(microseconds / 1_000_000)s" }
+
     init?(argument: String) {
         let digits = argument.prefix { $0.isASCII && $0.isNumber }
         let units: [String: Int64] = [

@@ -16,8 +16,8 @@ struct RootCommand: AsyncParsableCommand {
             version: Version.current,
             subcommands: [
                 RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self, HandlersCommand.self,
-                DeadCommand.self, PartitionsCommand.self, ForgetCommand.self, StatsCommand.self, EmulateCommand.self,
-                BenchCommand.self,
+                DeadCommand.self, MessagesCommand.self, QuarantineCommand.self, ConflictsCommand.self,
+                PartitionsCommand.self, ForgetCommand.self, StatsCommand.self, EmulateCommand.self, BenchCommand.self,
             ]
         )
     }

@@ -1,0 +1,48 @@
+import ArgumentParser
+import Querying
+import Worker
+
+/// `quarantine export`.
+struct QuarantineExport: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "export",
+        abstract: "Writes quarantined stanzas as NDJSON to stdout, the oldest first.",
+        discussion: """
+            Examples:
+              upstream-worker quarantine export --since 7d > odd.ndjson
+              upstream-worker quarantine export --with-tokens | jq -r .stanza_base64 | head -1 | base64 -d
+
+            Without --with-tokens `stanza_masked` holds the stanza as text in which what looks like a token is masked; with
+            it `stanza_base64` holds the bytes as they came. --after continues behind an id.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var filter: QuarantineCommand.Filter
+    @Flag(help: "The stanzas as they came, registration tokens included.")
+    var withTokens = false
+    @Option(help: ArgumentHelp("Go on after this id.", valueName: "id"))
+    var after: Int64?
+
+    func run() async throws {
+        var query = try filter.make()
+        query.order = .oldestFirst
+        query.hasStanzas = true
+        // A stanza has 256 KiB at most unless limits.stanza says more.
+        query.limit = 100
+        query.cursor = after
+        let first = query
+        try await options.withReader(timeout: nil) { connection in
+            var query = first
+            var output = RowOutput(.ndjson, tokens: withTokens)
+            while true {
+                let rows = try await query.rows(connection)
+                for row in rows {
+                    try output.append(object: row.json(verbatim: withTokens, isForTerminal: Screen.isTerminal))
+                }
+                guard let last = rows.last, rows.count == query.limit else { return }
+                query.cursor = last.id
+            }
+        }
+    }
+}
