@@ -242,14 +242,13 @@ extension DeadCommand {
         try await options.withConnection { connection in
             let letters = DeadLetters(connection)
             let total = try await letters.count(chosen)
-            let isShown = isatty(STDERR_FILENO) == 1 && total > 1_000
+            let bar = ProgressBar(verb)
             var done = 0
-            while true {
-                let count = try await step(letters, chosen)
-                if count == 0 { break }
+            while case let count = try await step(letters, chosen), count > 0 {
                 done += count
-                if isShown { Console.message("\(verb) \(done) of \(total)") }
+                bar.show(Int64(done), of: Int64(total))
             }
+            bar.clear()
             Console.message("\(verb) \(done)")
         }
     }

@@ -15,8 +15,9 @@ struct HandlersCommand: AsyncParsableCommand {
               upstream-worker handlers list
               upstream-worker handlers pause billing --for 30m --reason "billing is being moved"
               upstream-worker handlers resume billing
+              upstream-worker handlers remove legacy       no worker runs it any more; what waits for it is deleted
             """,
-        subcommands: [List.self, Pause.self, Resume.self]
+        subcommands: [List.self, Pause.self, Resume.self, Remove.self]
     )
 
     /// Prints values as one JSON array.
@@ -35,7 +36,14 @@ extension HandlersCommand {
     /// `handlers list`.
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Shows every registered handler; counts stop at 100000."
+            abstract: "Shows every registered handler; counts stop at 100000.",
+            discussion: """
+                Examples:
+                  upstream-worker handlers list
+                  upstream-worker handlers list --json | jq '.[] | select(.is_claimed | not)'
+
+                unclaimed: no worker has run it for two minutes; its messages wait. Configure it, or `handlers remove` it.
+                """
         )
 
         @OptionGroup var options: CommonOptions
@@ -45,6 +53,8 @@ extension HandlersCommand {
         private struct Row: Encodable {
             var handler: String
             var state: String
+            var isClaimed: Bool
+            var seenAt: String
             var pausedUntil: String?
             var pausedReason: String?
             var waiting: Int
@@ -58,7 +68,9 @@ extension HandlersCommand {
                 .map { handler in
                     Row(
                         handler: handler.name,
-                        state: handler.isPaused ? "paused" : "active",
+                        state: handler.isPaused ? "paused" : handler.isClaimed ? "active" : "unclaimed",
+                        isClaimed: handler.isClaimed,
+                        seenAt: HandlersCommand.time(handler.seenAt),
                         pausedUntil: handler.pausedUntil.map(HandlersCommand.time),
                         pausedReason: handler.pausedReason,
                         waiting: handler.depth,

@@ -746,5 +746,14 @@ ALTER TABLE upstream.conflicts DROP COLUMN released_at, DROP COLUMN released_by;
 DROP FUNCTION upstream.release_key(uuid, uuid);
 
 """#),
+        Migration(fileName: "0006_handler_claims.sql", text: #"""
+-- migrate:up
+ALTER TABLE upstream.handlers ADD COLUMN seen_at timestamptz NOT NULL DEFAULT now();
+COMMENT ON COLUMN upstream.handlers.seen_at IS 'When a worker that runs it was last seen, to half a minute.';
+
+-- migrate:down
+ALTER TABLE upstream.handlers DROP COLUMN seen_at;
+
+"""#),
     ]
 }

@@ -79,4 +79,61 @@ struct DeliveriesCommandsTests {
         #expect(try await handlers.pause("unknown", until: nil, reason: nil) == false)
         #expect(try await handlers.resume("unknown") == false)
     }
+
+    @Test("a removed handler leaves nothing behind, and one that a worker runs stays")
+    func remove() async throws {
+        let fixture = try await DeliveriesFixture([.make("orders"), .make("legacy")])
+        try await fixture.receive(1...30)
+        let states = HandlerStates(fixture.store.admin)
+        #expect(try await fixture.deliveries.unclaimed().isEmpty)
+        await #expect(throws: HandlerRemovalError.claimed) { try await states.unsubscribe("legacy") }
+        try await fixture.store.script(
+            """
+            UPDATE upstream.handlers SET seen_at = now() - interval '3 minutes' WHERE name = 'legacy';
+            INSERT INTO upstream.dead_letters (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_token, error_group
+            ) SELECT handler, gen_random_uuid(), received_at, 1, now(), 0, 'x' FROM upstream.deliveries LIMIT 40
+            """
+        )
+        #expect(try await fixture.deliveries.unclaimed() == ["legacy"])
+        #expect(try await states.list().map(\.isClaimed) == [false, true])
+        try await states.unsubscribe("legacy")
+        // Received between the two steps.
+        try await fixture.receive(31...33)
+        var deleted = 0
+        while case let count = try await states.sweep("legacy", limit: 7), count > 0 { deleted += count }
+        #expect(deleted >= 30)
+        #expect(try await fixture.count("handler = 'legacy'") == 0)
+        #expect(try await fixture.count("handler = 'orders'") == 33)
+        let left = "SELECT count(*) FROM upstream.dead_letters WHERE handler = 'legacy'"
+        #expect(try await fixture.store.integer(left) == 0)
+        #expect(try await states.list().map(\.name) == ["orders"])
+        await #expect(throws: HandlerRemovalError.unknown) { try await states.unsubscribe("legacy") }
+        #expect(try await fixture.deliveries.unclaimed().isEmpty)
+    }
+
+    @Test("a batch that is being stored while its handler is removed leaves no delivery behind")
+    func removeDuringBatch() async throws {
+        let fixture = try await DeliveriesFixture([.make("legacy")])
+        try await fixture.store.script("UPDATE upstream.handlers SET seen_at = now() - interval '3 minutes'")
+        let states = HandlerStates(fixture.store.admin)
+        // A batch that has read the subscriptions and not committed: what store_messages does, held open.
+        let batch = try await PostgresConnection.open(fixture.store.settings)
+        try await batch.run { connection throws(PostgresError) in
+            try connection.script(
+                """
+                BEGIN;
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+                SELECT handler, gen_random_uuid(), now(), now() FROM upstream.subscriptions
+                """
+            )
+        }
+        // While it is open the removal can't go on, so it can't miss the batch's rows.
+        await #expect(throws: PostgresError.self) { try await states.unsubscribe("legacy") }
+        try await batch.run { connection throws(PostgresError) in try connection.script("COMMIT") }
+        await batch.close()
+        try await states.unsubscribe("legacy")
+        while try await states.sweep("legacy") > 0 {}
+        #expect(try await fixture.count() == 0)
+    }
 }

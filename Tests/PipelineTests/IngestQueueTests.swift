@@ -93,4 +93,34 @@ struct IngestQueueTests {
         #expect(taken == 8 * 200 * 5)
         #expect(sinks.allSatisfy { $0.calls.joined().count == 1000 })
     }
+
+    @Test("Messages of one device stand in one line, in arrival order, however many lines and connections there are")
+    func linesByDevice() async {
+        let queue = IngestQueue(lines: 3)
+        let sinks = [RecordingSink(), RecordingSink()]
+        var sent: [UInt64: [UInt8]] = [:]
+        for step in 0..<20 as Range<UInt8> {
+            var part = messages(step * 10...step * 10 + 9)
+            for index in part.indices {
+                part[index].deviceKey = Digest128(high: 9, low: UInt64(part[index].bytes[0] % 7))
+                sent[part[index].deviceKey.low, default: []].append(part[index].bytes[0])
+            }
+            queue.submit(part, from: sinks[Int(step % 2)])
+        }
+        queue.finish()
+        var taken: [UInt64: [UInt8]] = [:]
+        var lines: [UInt64: Set<Int>] = [:]
+        for line in 0..<3 {
+            while let batch = await queue.next(limit: 4, line: line) {
+                for message in batch.messages {
+                    taken[message.deviceKey.low, default: []].append(message.bytes[0])
+                    lines[message.deviceKey.low, default: []].insert(line)
+                }
+                batch.settle(0..<batch.messages.count)
+            }
+        }
+        #expect(taken == sent)
+        #expect(lines.values.allSatisfy { $0.count == 1 } && Set(lines.values.joined()).count == 3)
+        #expect(sinks.allSatisfy { $0.calls.joined().count == 100 })
+    }
 }

@@ -8,7 +8,29 @@ enum DeliveryStatements {
     // MARK: Handlers
 
     static let registerHandlers = PostgresStatement(
-        "INSERT INTO upstream.handlers (name) SELECT * FROM unnest($1::text[]) ORDER BY 1 ON CONFLICT DO NOTHING"
+        """
+        INSERT INTO upstream.handlers (name) SELECT * FROM unnest($1::text[]) ORDER BY 1
+        ON CONFLICT (name) DO UPDATE SET seen_at = now()
+        """
+    )
+
+    /// Notes that a worker runs these handlers; twice a minute is enough.
+    static let seen = PostgresStatement(
+        """
+        UPDATE upstream.handlers SET seen_at = now()
+        WHERE name = ANY ($1::text[]) AND seen_at < now() - interval '30 seconds'
+        """
+    )
+
+    /// Handlers that get deliveries though no worker has run them for a while.
+    static let unclaimed = PostgresStatement(
+        """
+        SELECT name FROM upstream.handlers
+        WHERE NOT \(HandlerStates.isClaimed)
+            AND (EXISTS (SELECT FROM upstream.subscriptions WHERE handler = name)
+                OR EXISTS (SELECT FROM upstream.deliveries WHERE handler = name))
+        ORDER BY name
+        """
     )
 
     /// What the handlers no longer want.

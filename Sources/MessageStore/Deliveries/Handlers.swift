@@ -6,6 +6,10 @@ package struct HandlerState: Sendable {
     package var name: String
     /// The categories that it is subscribed to.
     package var categories: [String]
+    /// When a worker that runs it was last seen: microseconds since 1970-01-01 UTC.
+    package var seenAt: Int64
+    /// Whether that was within the last minutes.
+    package var isClaimed: Bool
     /// Whether its deliveries may not be claimed now.
     package var isPaused: Bool
     /// When the pause ends by itself: microseconds since 1970-01-01 UTC.
@@ -22,7 +26,10 @@ package struct HandlerState: Sendable {
 
 /// The table `handlers`, for the commands `handlers …`.
 package struct HandlerStates: Sendable {
-    private let connection: PostgresConnection
+    /// A condition on `handlers`: workers note twice a minute what they run.
+    static let isClaimed = "(seen_at > now() - interval '2 minutes')"
+
+    let connection: PostgresConnection
 
     /// The handlers of the database that the connection leads to.
     package init(_ connection: PostgresConnection) {
@@ -50,7 +57,8 @@ package struct HandlerStates: Sendable {
                     ) AS soonest),
                     (SELECT count(*) FROM (
                         SELECT FROM upstream.dead_letters WHERE handler = name LIMIT 100000
-                    ) AS counted)
+                    ) AS counted),
+                    seen_at, \(Self.isClaimed)
                 FROM upstream.handlers ORDER BY name
                 """
             )
@@ -59,6 +67,8 @@ package struct HandlerStates: Sendable {
                 return HandlerState(
                     name: result.text(row, 0) ?? "",
                     categories: (result.text(row, 1) ?? "").split(separator: ",").map(String.init),
+                    seenAt: result.timestamp(row, 8) ?? 0,
+                    isClaimed: result.bool(row, 9) ?? false,
                     isPaused: isPaused,
                     pausedUntil: isPaused ? result.timestamp(row, 3) : nil,
                     pausedReason: isPaused ? result.text(row, 4) : nil,

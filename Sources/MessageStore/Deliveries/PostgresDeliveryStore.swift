@@ -69,6 +69,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         try await run(settlements) { connection throws(PostgresError) in
             var parameters = PostgresParameters()
             parameters.append(texts: handlers)
+            _ = try connection.execute(DeliveryStatements.seen, parameters)
             parameters.append(Int64(Backlog.depthLimit))
             let result = try connection.execute(DeliveryStatements.backlog, parameters)
             return (0..<result.count).map { row in
@@ -79,6 +80,13 @@ package final class PostgresDeliveryStore: DeliveryStore {
                     deadLetters: Int(result.integer(row, 3) ?? 0)
                 )
             }
+        }
+    }
+
+    package func unclaimed() async throws(StoreError) -> [String] {
+        try await run(settlements) { connection throws(PostgresError) in
+            let result = try connection.execute(DeliveryStatements.unclaimed, PostgresParameters())
+            return (0..<result.count).compactMap { result.text($0, 0) }
         }
     }
 

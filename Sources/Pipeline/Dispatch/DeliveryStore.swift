@@ -46,7 +46,12 @@ package protocol DeliveryStore: Sendable {
     /// - Throws: ``StoreError``
     func pause(_ handler: String, reason: String) async throws(StoreError)
 
-    /// How much waits for each of these handlers, without counting a big table.
+    /// Handlers that still get deliveries, or have some, though no worker has run them for minutes.
+    ///
+    /// - Throws: ``StoreError``
+    func unclaimed() async throws(StoreError) -> [String]
+
+    /// How much waits for each of these handlers, without counting a big table; notes that this worker runs them.
     ///
     /// - Throws: ``StoreError``
     func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog]

@@ -145,6 +145,16 @@ package struct DispatchReport: Sendable {
         handlerMetrics[lane].oldestDeliveryAge.set(backlog.oldestAge)
     }
 
+    /// A handler gets deliveries that no worker takes.
+    func unclaimed(_ handler: String) {
+        logger.event(
+            .warning,
+            .handlerUnclaimed,
+            "no worker runs this handler, and its messages wait: configure it, or take it away with `handlers remove`",
+            [.handler: .string(handler)]
+        )
+    }
+
     // MARK: The database
 
     /// A call to the database failed.

@@ -312,9 +312,11 @@ package final class DispatchService: Sendable {
     }
 
     private func statisticsLoop() async {
+        var told: Set<String> = []
         repeat {
             do throws(StoreError) {
                 for backlog in try await store.backlog(lanes.map(\.settings.name)) { report.backlog(backlog) }
+                for name in try await store.unclaimed() where told.insert(name).inserted { report.unclaimed(name) }
             } catch {
                 report.storeFailed(error, isFirst: false)
             }

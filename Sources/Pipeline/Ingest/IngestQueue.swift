@@ -35,17 +35,25 @@ package struct IngestBatch: Sendable {
 /// What the connections have read and no writer has taken yet.
 ///
 /// Its size is bounded by the connections' in-flight limits, so it needs none of its own. Batches form by themselves:
-/// while the writers are busy, arrivals collect, and whoever is free next takes all of them up to its limit.
+/// while a writer is busy, arrivals collect, and when it is free it takes all of them up to its limit.
+///
+/// Each writer has a line of its own, and all messages of a device stand in the same one: two transactions that commit at
+/// the same time never hold messages of one device, so these become visible in the order of their arrival, which is what
+/// handlers with `ordering: device` are promised.
 package final class IngestQueue: Sendable {
-    private struct State {
+    private struct Line {
         /// Each connection's submissions, oldest first.
         ///
         /// `head` saves moving the rest down at each take.
         var runs: [(sink: any AckSink, messages: [IncomingMessage])] = []
         var head = 0
         var count = 0
-        var isFinished = false
         var waiters: [CheckedContinuation<Void, Never>] = []
+
+        mutating func append(_ messages: [IncomingMessage], from sink: any AckSink) {
+            runs.append((sink, messages))
+            count += messages.count
+        }
 
         mutating func take(_ limit: Int) -> IngestBatch {
             var batch = IngestBatch()
@@ -75,31 +83,61 @@ package final class IngestQueue: Sendable {
         }
     }
 
-    private let state = Mutex(State())
+    private struct State {
+        var lines: [Line]
+        var isFinished = false
+    }
 
-    package init() {}
+    /// How many lines there are.
+    package let lines: Int
+
+    private let state: Mutex<State>
+
+    /// An empty queue.
+    ///
+    /// - Parameter lines: One for each writer.
+    package init(lines: Int = 1) {
+        self.lines = max(1, lines)
+        state = Mutex(State(lines: Array(repeating: Line(), count: self.lines)))
+    }
 
     /// Hands over what one connection has read.
     ///
     /// Never blocks; called once for each socket read.
     package func submit(_ messages: [IncomingMessage], from sink: any AckSink) {
+        if lines == 1 { return append(messages, to: 0, from: sink) }
+        // Mostly one message is read at a time; for more, what stands in line together is handed over together.
+        if messages.count == 1 { return append(messages, to: line(of: messages[0]), from: sink) }
+        var parts: [[IncomingMessage]] = Array(repeating: [], count: lines)
+        for message in messages { parts[line(of: message)].append(message) }
+        for (line, part) in parts.enumerated() where !part.isEmpty { append(part, to: line, from: sink) }
+    }
+
+    private func line(of message: borrowing IncomingMessage) -> Int {
+        // A digest's bits are as good as any: devices spread evenly.
+        Int(truncatingIfNeeded: message.deviceKey.low % UInt64(lines))
+    }
+
+    private func append(_ messages: [IncomingMessage], to line: Int, from sink: any AckSink) {
         let waiter = state.withLock { state -> CheckedContinuation<Void, Never>? in
-            state.runs.append((sink, messages))
-            state.count += messages.count
-            return state.waiters.popLast()
+            state.lines[line].append(messages, from: sink)
+            return state.lines[line].waiters.popLast()
         }
         waiter?.resume()
     }
 
-    /// The next batch: everything that waits, up to `limit` messages; nil once the queue is finished and empty.
-    package func next(limit: Int) async -> IngestBatch? {
+    /// The next batch of a line: everything that waits, up to `limit` messages; nil once the queue is finished and the
+    /// line empty.
+    ///
+    /// Who takes from a line while another batch of it is being committed gives up the order of devices.
+    package func next(limit: Int, line: Int = 0) async -> IngestBatch? {
         while true {
             let (batch, isFinished) = state.withLock { state in
-                (state.count > 0 ? state.take(limit) : nil, state.isFinished)
+                (state.lines[line].count > 0 ? state.lines[line].take(limit) : nil, state.isFinished)
             }
             if let batch { return batch }
             if isFinished { return nil }
-            await waitForMessages()
+            await waitForMessages(line)
         }
     }
 
@@ -107,17 +145,21 @@ package final class IngestQueue: Sendable {
     package func finish() {
         let waiters = state.withLock { state in
             state.isFinished = true
-            defer { state.waiters = [] }
-            return state.waiters
+            var waiters: [CheckedContinuation<Void, Never>] = []
+            for line in state.lines.indices {
+                waiters += state.lines[line].waiters
+                state.lines[line].waiters = []
+            }
+            return waiters
         }
         for waiter in waiters { waiter.resume() }
     }
 
-    private func waitForMessages() async {
+    private func waitForMessages(_ line: Int) async {
         await withCheckedContinuation { continuation in
             let isReady = state.withLock { state in
-                if state.count > 0 || state.isFinished { return true }
-                state.waiters.append(continuation)
+                if state.lines[line].count > 0 || state.isFinished { return true }
+                state.lines[line].waiters.append(continuation)
                 return false
             }
             if isReady { continuation.resume() }

@@ -22,7 +22,7 @@ package struct IngestService: Sendable {
     ///
     /// - Parameters:
     ///   - queue: Where connections submit.
-    ///   - writers: One for each transaction that may run at the same time.
+    ///   - writers: One for each transaction that may run at the same time: as many as the queue has lines.
     ///   - batchLimit: The most messages in one transaction.
     ///   - metrics: Where outcomes, durations and errors are counted.
     ///   - logger: For outages and refused rows.
@@ -49,14 +49,14 @@ package struct IngestService: Sendable {
     /// again.
     package func run() async {
         await withTaskGroup(of: Void.self) { group in
-            for writer in writers {
-                group.addTask { await write(with: writer) }
+            for (index, writer) in writers.enumerated() {
+                group.addTask { await write(with: writer, line: index % queue.lines) }
             }
         }
     }
 
-    private func write(with writer: any MessageWriter) async {
-        while let batch = await queue.next(limit: batchLimit) {
+    private func write(with writer: any MessageWriter, line: Int) async {
+        while let batch = await queue.next(limit: batchLimit, line: line) {
             metrics.batchMessages.observe(Double(batch.messages.count))
             await commit(batch, with: writer)
             if Task.isCancelled { return }

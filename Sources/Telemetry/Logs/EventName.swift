@@ -53,6 +53,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case handlerResumed = "handler.resumed"
     case handlerFailing = "handler.failing"
     case handlerRecovered = "handler.recovered"
+    case handlerUnclaimed = "handler.unclaimed"
     case handlerHanging = "handler.hanging"
     case leaseLost = "delivery.lease_lost"
     case messageHandled = "handler.message"

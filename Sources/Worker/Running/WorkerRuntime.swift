@@ -30,7 +30,7 @@ package final class WorkerRuntime: Sendable {
     package let readiness: Readiness
 
     private let logger: Logger
-    private let ingest = IngestQueue()
+    private let ingest: IngestQueue
     private let group: MultiThreadedEventLoopGroup
     private let services: ServiceGroup
 
@@ -53,6 +53,7 @@ package final class WorkerRuntime: Sendable {
         onListening: @escaping @Sendable (Int) async -> Void = { _ in }
     ) throws(WorkerError) {
         self.logger = logger
+        ingest = IngestQueue(lines: configuration.database.writers)
         let senders = roles.contains(.receive) ? try Self.senders(configuration) : []
         let registrations =
             roles.contains(.dispatch)
