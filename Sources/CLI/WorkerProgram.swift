@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import Synchronization
 package import UpstreamKit
 import Worker
 
@@ -11,17 +12,16 @@ package enum WorkerProgram {
     package static func main(handlers: @escaping OwnHandlers.Source = { [] }) async {
         // A reader that went away (`| head`) is an error of the write, not the end of the process.
         signal(SIGPIPE, SIG_IGN)
-        await OwnHandlers.$source.withValue(handlers) {
-            do {
-                var command = try RootCommand.parseAsRoot()
-                if var command = command as? any AsyncParsableCommand {
-                    try await command.run()
-                } else {
-                    try command.run()
-                }
-            } catch {
-                CommandFailure.exit(error)
+        OwnHandlers.source.withLock { $0 = handlers }
+        do {
+            var command = try RootCommand.parseAsRoot()
+            if var command = command as? any AsyncParsableCommand {
+                try await command.run()
+            } else {
+                try command.run()
             }
+        } catch {
+            CommandFailure.exit(error)
         }
     }
 
@@ -36,12 +36,14 @@ package enum OwnHandlers {
     /// Makes them.
     package typealias Source = @Sendable () async throws -> [HandlerRegistration]
 
-    @TaskLocal static var source: Source = { [] }
+    /// Set once, before any command runs. No task local: in an optimised build `TaskLocal.withValue` crashed here.
+    static let source = Mutex<Source>({ [] })
 
     /// Makes them, for one worker.
     ///
     /// - Throws: ``CommandFailure`` with what the executable's code has thrown.
     static func make() async throws(CommandFailure) -> [HandlerRegistration] {
+        let source = source.withLock(\.self)
         do {
             return try await source()
         } catch {
