@@ -61,7 +61,7 @@ struct PartitionsCommand: AsyncParsableCommand {
         case .ahead: "ahead"
         case .keep: "keep until \(date(UTCDay(microseconds: partition.day.end + policy.keepLength - 1)))"
         case .drop: "drop"
-        case .held: "held: \(needs(partition)) need it"
+        case .held: "held for \(needs(partition))"
         }
     }
 }
@@ -156,7 +156,7 @@ extension PartitionsCommand {
                 case .dropped: Console.message("\(day): dropped, \(Amount.bytes(partition.bytes))")
                 case .pending:
                     Console.message(
-                        "\(day): kept: \(PartitionsCommand.needs(partition)) need it (--force gives them up)"
+                        "\(day): kept for \(PartitionsCommand.needs(partition)) (--force gives them up)"
                     )
                 case .locked:
                     Console.message("\(day): kept: somebody is reading the table all the time; try again later")

@@ -141,6 +141,7 @@ package struct Retention: Sendable {
             }
             switch drop.outcome {
             case .dropped:
+                partition.fate = .drop
                 done.dropped.append(partition)
                 done.deliveries += drop.discarded.waiting
                 done.deadLetters += drop.discarded.deadLetters

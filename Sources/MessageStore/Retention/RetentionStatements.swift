@@ -1,11 +1,17 @@
 /// The statements of retention; what deletes is a function of `migrations/0004_retention.sql`.
 enum RetentionStatements {
-    /// The partitions.
+    /// The rows of a table of `pg_class`, estimated; -1 where nothing is known.
     ///
-    /// Rows are the greater of two estimates: ANALYZE's, which lags behind, and the counters', which a crash of the
-    /// server sets to zero.
+    /// What VACUUM and ANALYZE left, and the counters' word for a table that neither has seen with rows in it: by
+    /// themselves the counters are zero after a crash of the server, and too high where a writer tells them late.
+    static func rows(of table: String) -> String {
+        "(CASE WHEN \(table).reltuples > 0 THEN \(table).reltuples::bigint "
+            + "ELSE greatest(\(table).reltuples::bigint, pg_stat_get_live_tuples(\(table).oid)) END)"
+    }
+
+    /// The partitions.
     static let partitions = """
-        SELECT relname, greatest(reltuples::bigint, pg_stat_get_live_tuples(oid)), pg_total_relation_size(oid)
+        SELECT relname, \(rows(of: "pg_class")), pg_total_relation_size(oid)
         FROM pg_inherits JOIN pg_class ON oid = inhrelid
         WHERE inhparent = 'upstream.messages'::regclass
         ORDER BY relname
@@ -27,7 +33,7 @@ enum RetentionStatements {
     /// The ledger's rows, and those from before $1 by what ANALYZE sampled: the commonest times by their frequency, the
     /// others by the share of the histogram that lies before.
     static let ledger = """
-        SELECT nullif(greatest(reltuples::bigint, pg_stat_get_live_tuples(oid)), -1), (greatest(reltuples, 0) * share)::bigint
+        SELECT nullif(\(rows(of: "pg_class")), -1), (greatest(reltuples, 0) * share)::bigint
         FROM pg_class LEFT JOIN (
             SELECT common.share + (1 - common.whole) * coalesce(rest.share, 0) AS share
             FROM pg_stats

@@ -135,7 +135,7 @@ private enum StatisticsStatements {
     static let tables = """
         SELECT
             coalesce(parent.relname, c.relname)::text,
-            nullif(sum(greatest(c.reltuples::bigint, pg_stat_get_live_tuples(c.oid), 0)), 0)::bigint,
+            sum(nullif(\(RetentionStatements.rows(of: "c")), -1))::bigint,
             sum(pg_total_relation_size(c.oid))::bigint,
             sum(pg_stat_get_tuples_inserted(c.oid))::bigint,
             sum(pg_stat_get_tuples_updated(c.oid))::bigint,
@@ -149,7 +149,7 @@ private enum StatisticsStatements {
 
     /// What ANALYZE found most often in each partition, weighted with the partition's rows.
     static let categories = """
-        SELECT value, sum(frequency * greatest(c.reltuples::bigint, pg_stat_get_live_tuples(c.oid)))::bigint AS rows
+        SELECT value, sum(frequency * greatest(c.reltuples, 0))::bigint AS rows
         FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
         JOIN pg_stats ON schemaname = 'upstream' AND tablename = c.relname AND attname = 'category'
         CROSS JOIN unnest(most_common_vals::text::text[], most_common_freqs) AS common (value, frequency)
