@@ -200,6 +200,29 @@ struct RetentionTests {
         #expect(try await fixture.count("quarantine") == 0)
     }
 
+    @Test("a released conflict stays for as long as its delivery or its dead letter")
+    func released() async throws {
+        let fixture = try await DeliveriesFixture()
+        let known = IncomingMessage.make(1, receivedAt: Self.midnight)
+        let other = known.copy(receivedAt: Self.midnight + 9, fingerprint: 9)
+        _ = try await fixture.writer.commit([known, other, known.copy(receivedAt: Self.midnight + 10, fingerprint: 10)])
+        try await fixture.store.script("DELETE FROM upstream.deliveries")
+        let key = MessageKey(known.messageKey)
+        _ = try await ConflictRelease.release(key, fingerprint: other.fingerprint, fixture.store.admin)
+        let now = Self.midnight + 32 * Self.day
+        #expect(try await run(fixture.store, now).conflicts == 1, "the one that nobody released")
+        let failure = HandlerFailure(group: "g", detail: "d")
+        let claimed = try await fixture.claim()
+        #expect(claimed.count == 1)
+        _ = try await fixture.deliveries.settle(
+            claimed.map { $0.settled(.dead(failure, isCounted: true)) },
+            of: "orders"
+        )
+        #expect(try await run(fixture.store, now).conflicts == 0)
+        #expect(try await DeadLetters(fixture.store.admin).discard(DeadLetterFilter()) == 1)
+        #expect(try await run(fixture.store, now).conflicts == 1)
+    }
+
     @Test("the ledger is read in bounded parts, and what is young stays in every one of them")
     func ledgerParts() async throws {
         let fixture = try await StoreFixture()

@@ -109,14 +109,15 @@ package struct Erasure: Sendable {
         for (index, partition) in partitions.enumerated() {
             let before = counts.messages
             do throws(PostgresError) {
-                while try await eraseBatch(partition, &counts) { try await pause() }
+                while try await eraseBatch(.day(partition), \.messages, &counts) { try await pause() }
             } catch  where error.sqlState == "42P01" {
                 // Retention has dropped the day meanwhile.
             }
             if counts.messages > before { touched.append(partition) }
             report(.partition(index + 1, of: partitions.count, counts))
         }
-        while try await eraseRest(&counts) { try await pause() }
+        while try await eraseBatch(.conflicts, \.conflicts, &counts) { try await pause() }
+        try await eraseRest(&counts)
         try await eraseQuarantine(&counts, report)
         if counts.deliveries > 0 { touched.append("deliveries") }
         if counts.deadLetters > 0 { touched.append("dead_letters") }
@@ -129,56 +130,55 @@ package struct Erasure: Sendable {
         return counts
     }
 
-    /// One transaction: some bodies of a day with their deliveries and dead letters; false once there are none.
-    private func eraseBatch(_ partition: String, _ counts: inout ErasureCounts) async throws(PostgresError) -> Bool {
+    /// One transaction: some bodies with their deliveries and dead letters; false once there are none.
+    private func eraseBatch(
+        _ bodies: ErasureStatements.Bodies,
+        _ field: WritableKeyPath<ErasureCounts, Int>,
+        _ counts: inout ErasureCounts
+    ) async throws(PostgresError) -> Bool {
         let (device, batch) = (device, batch)
         let gone = try await connection.run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) -> ErasureCounts in
-                var gone = ErasureCounts()
+            try connection.transaction { connection throws(PostgresError) -> (bodies: Int, queued: ErasureCounts) in
+                var queued = ErasureCounts()
                 var chosen = PostgresParameters()
                 chosen.append(uuidHigh: device.high, low: device.low)
                 chosen.append(batch)
-                let rows = try connection.query(ErasureStatements.choose(partition), chosen)
-                let keys = (0..<rows.count).compactMap { rows.digest($0, 0) }
-                guard !keys.isEmpty else { return gone }
-                var parameters = PostgresParameters()
-                parameters.append(uuids: keys)
+                let rows = try connection.query(bodies.choose, chosen)
+                guard rows.count > 0 else { return (0, queued) }
+                var keys = PostgresParameters()
+                keys.append(uuids: (0..<rows.count).compactMap { rows.digest($0, 0) })
                 // A delivery may become a dead letter, or the other way round, while a statement runs; the next one sees
                 // it where it went.
                 while true {
-                    let queue = try connection.query(ErasureStatements.queues, parameters)
+                    let queue = try connection.query(ErasureStatements.queues, keys)
                     let (deliveries, dead) = (Int(queue.integer(0, 0) ?? 0), Int(queue.integer(0, 1) ?? 0))
-                    gone.deliveries += deliveries
-                    gone.deadLetters += dead
+                    queued.deliveries += deliveries
+                    queued.deadLetters += dead
                     if deliveries + dead == 0 { break }
                 }
                 // The rows are locked, so they are where they were.
                 var places = PostgresParameters()
                 places.append(texts: (0..<rows.count).compactMap { rows.text($0, 1) })
-                gone.messages = try connection.query(ErasureStatements.bodies(partition), places).affectedRows
-                return gone
+                return (try connection.query(bodies.delete, places).affectedRows, queued)
             }
         }
-        counts.messages += gone.messages
-        counts.deliveries += gone.deliveries
-        counts.deadLetters += gone.deadLetters
-        return gone.messages > 0
+        counts[keyPath: field] += gone.bodies
+        counts.deliveries += gone.queued.deliveries
+        counts.deadLetters += gone.queued.deadLetters
+        return gone.bodies > 0
     }
 
-    /// One transaction: some conflicts, and what names the device without having a body any more.
-    private func eraseRest(_ counts: inout ErasureCounts) async throws(PostgresError) -> Bool {
-        let (device, batch) = (device, batch)
+    /// What names the device without having a body any more.
+    private func eraseRest(_ counts: inout ErasureCounts) async throws(PostgresError) {
+        let device = device
         let gone = try await connection.run { connection throws(PostgresError) in
             var parameters = PostgresParameters()
             parameters.append(uuidHigh: device.high, low: device.low)
-            parameters.append(batch)
             let result = try connection.query(ErasureStatements.rest, parameters)
-            return (0..<3).map { Int(result.integer(0, $0) ?? 0) }
+            return (deliveries: Int(result.integer(0, 0) ?? 0), dead: Int(result.integer(0, 1) ?? 0))
         }
-        counts.conflicts += gone[0]
-        counts.deliveries += gone[1]
-        counts.deadLetters += gone[2]
-        return gone.reduce(0, +) > 0
+        counts.deliveries += gone.deliveries
+        counts.deadLetters += gone.dead
     }
 
     private func eraseQuarantine(
@@ -260,19 +260,46 @@ private enum ErasureStatements {
 
     static let count = """
         WITH body AS MATERIALIZED (
-            SELECT message_key FROM upstream.messages WHERE device_key = $1
+            SELECT message_key AS key FROM upstream.messages WHERE device_key = $1
+        ), content AS MATERIALIZED (
+            SELECT upstream.release_key(message_key, fingerprint) AS key FROM upstream.conflicts WHERE device_key = $1
+        ), known AS MATERIALIZED (
+            SELECT key FROM body UNION ALL SELECT key FROM content
         )
         SELECT
             (SELECT count(*) FROM body),
-            (SELECT count(*) FROM upstream.deliveries
-            WHERE device_key = $1 OR message_key IN (SELECT message_key FROM body)),
-            (SELECT count(*) FROM upstream.dead_letters
-            WHERE device_key = $1 OR message_key IN (SELECT message_key FROM body)),
-            (SELECT count(*) FROM upstream.conflicts WHERE device_key = $1)
+            (SELECT count(*) FROM upstream.deliveries WHERE device_key = $1 OR message_key IN (SELECT key FROM known)),
+            (SELECT count(*) FROM upstream.dead_letters WHERE device_key = $1 OR message_key IN (SELECT key FROM known)),
+            (SELECT count(*) FROM content)
         """
 
-    static func choose(_ partition: String) -> String {
-        "SELECT message_key, ctid::text FROM upstream.\(partition) WHERE device_key = $1 LIMIT $2 FOR UPDATE"
+    /// Where content is kept.
+    enum Bodies: Sendable {
+        /// A partition of `messages`.
+        case day(String)
+        /// `conflicts`; a released one has deliveries under a key of its own.
+        case conflicts
+
+        var choose: String {
+            switch self {
+            case .day(let partition):
+                "SELECT message_key, ctid::text FROM upstream.\(partition) WHERE device_key = $1 LIMIT $2 FOR UPDATE"
+            case .conflicts:
+                """
+                SELECT upstream.release_key(message_key, fingerprint), ctid::text FROM upstream.conflicts
+                WHERE device_key = $1 LIMIT $2 FOR UPDATE
+                """
+            }
+        }
+
+        var delete: String {
+            let table =
+                switch self {
+                case .day(let partition): partition
+                case .conflicts: "conflicts"
+                }
+            return "DELETE FROM upstream.\(table) WHERE ctid = ANY ($1::text[]::tid[])"
+        }
     }
 
     static let queues = """
@@ -284,22 +311,13 @@ private enum ErasureStatements {
         SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM dead)
         """
 
-    static func bodies(_ partition: String) -> String {
-        "DELETE FROM upstream.\(partition) WHERE ctid = ANY ($1::text[]::tid[])"
-    }
-
     static let rest = """
-        WITH conflict AS (
-            DELETE FROM upstream.conflicts
-            WHERE ctid IN (SELECT ctid FROM upstream.conflicts WHERE device_key = $1 LIMIT $2) RETURNING 1
-        ), waiting AS (
-            DELETE FROM upstream.deliveries
-            WHERE ctid IN (SELECT ctid FROM upstream.deliveries WHERE device_key = $1 LIMIT $2) RETURNING 1
+        WITH waiting AS (
+            DELETE FROM upstream.deliveries WHERE device_key = $1 RETURNING 1
         ), dead AS (
-            DELETE FROM upstream.dead_letters
-            WHERE ctid IN (SELECT ctid FROM upstream.dead_letters WHERE device_key = $1 LIMIT $2) RETURNING 1
+            DELETE FROM upstream.dead_letters WHERE device_key = $1 RETURNING 1
         )
-        SELECT (SELECT count(*) FROM conflict), (SELECT count(*) FROM waiting), (SELECT count(*) FROM dead)
+        SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM dead)
         """
 
     static let lastQuarantined = "SELECT max(id) FROM upstream.quarantine"
