@@ -236,13 +236,13 @@ extension PartitionsCommand {
         let missing = plan.missing.map { [date($0), "-", "-", "create"] }
         Console.data(Console.table([["DAY", "ROWS", "SIZE", "FATE"]] + cells + missing))
         let freed = plan.partitions(.drop).reduce(0) { $0 + $1.bytes }
-        let ledger = plan.ledgerRows.map { "~" + Amount.count($0) } ?? "an unknown number of"
-        let expired = plan.ledgerExpired.map { "~" + Amount.count($0) } ?? "an unknown number"
+        let ledger = plan.ledgerRows.map { "~" + Amount.count($0) } ?? "?"
+        let expired = plan.ledgerExpired.map { "~" + Amount.count($0) } ?? "?"
         Console.message(
             """
-            run would drop \(plan.partitions(.drop).count) partitions (\(Amount.bytes(freed))), \
-            delete \(Amount.count(plan.conflicts)) conflicts and \(Amount.count(plan.quarantine)) quarantined stanzas,
-            and forget \(expired) of \(ledger) ids in the ledger. "~" marks estimates from the catalog.
+            run would drop \(plan.partitions(.drop).count) partitions, \(Amount.bytes(freed)); conflicts to delete: \
+            \(Amount.count(plan.conflicts)), quarantined stanzas: \(Amount.count(plan.quarantine)),
+            ids to forget: \(expired) of \(ledger). "~" marks estimates from the catalog.
             """
         )
     }
