@@ -33,6 +33,16 @@ import UpstreamKit
         #expect(try await fixture.count("messages") == 400)
         let known = IncomingMessage.make(1)
         #expect(try await left.commit([known, known.copy(fingerprint: 4)]) == [.duplicate, .conflict])
+        // Retention and erasure, too.
+        let old = IncomingMessage.make(900, receivedAt: IncomingMessage.now() - 50 * 86_400_000_000)
+        #expect(try await left.commit([old]) == [.stored])
+        let policy = RetentionPolicy(messages: .seconds(30 * 86_400), dedupeWindow: .seconds(35 * 86_400))
+        let report = try await Retention(connection, policy).run(now: IncomingMessage.now(), force: true)
+        #expect(report.dropped.count == 1 && report.ledger == 1 && report.isComplete)
+        try await fixture.script(
+            "UPDATE upstream.messages SET device_key = left(encode(sha256('token-SECRET'), 'hex'), 32)::uuid"
+        )
+        #expect(try await Erasure(connection, token: [UInt8]("token-SECRET".utf8)).run().messages == 400)
         // Nothing of ours stays behind in the session that others get.
         let leftBehind = try await connection.run { connection throws(PostgresError) in
             try connection.query("SELECT count(*) FROM pg_prepared_statements").integer(0, 0)
