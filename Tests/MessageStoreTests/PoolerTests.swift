@@ -48,6 +48,10 @@ import UpstreamKit
             try connection.query("SELECT count(*) FROM pg_prepared_statements").integer(0, 0)
         }
         #expect(leftBehind == 0)
+        // LISTEN would never hear anything: it ends, for the dispatcher to say so, where it waits for ever elsewhere.
+        let deliveries = PostgresDeliveryStore(settings)
+        try await deliveries.listen { Issue.record("a notification through a pooler in transaction mode") }
+        await deliveries.close()
     }
 }
 

@@ -13,6 +13,7 @@ struct BenchCommand: AsyncParsableCommand {
               upstream-worker bench                        everything, a few minutes
               upstream-worker bench --quick                a short look
               upstream-worker bench --only throughput --connections 10 --messages 400000
+              upstream-worker bench --only handlers
               upstream-worker bench --json > bench.json
 
             A private PostgreSQL (fsync on) in a temporary folder, the emulated server in this process and the worker as \
@@ -32,6 +33,8 @@ struct BenchCommand: AsyncParsableCommand {
         case idle
         /// Memory while the database is locked and the server pushes.
         case stalled
+        /// What handlers cost the receive path, and how fast a backlog is handed over.
+        case handlers
     }
 
     @Option(help: "Connections to measure throughput with, separated by commas.")
@@ -46,7 +49,7 @@ struct BenchCommand: AsyncParsableCommand {
     var writers = 2
     @Option(help: "How many times throughput and limit are measured; the run with the median ratio is shown.")
     var repeats = 1
-    @Option(help: ArgumentHelp("Parts to run: throughput,single,idle,stalled.", valueName: "parts"))
+    @Option(help: ArgumentHelp("Parts to run: throughput,single,idle,stalled,handlers.", valueName: "parts"))
     var only = Part.allCases.map(\.rawValue).joined(separator: ",")
     @Flag(help: "A short run with less exact figures.")
     var quick = false
@@ -74,7 +77,7 @@ struct BenchCommand: AsyncParsableCommand {
         }
         let parts = try only.split(separator: ",").map { text in
             guard let part = Part(rawValue: String(text)) else {
-                throw ValidationError("--only \(text): there are throughput, single, idle and stalled")
+                throw ValidationError("--only \(text): there are throughput, single, idle, stalled and handlers")
             }
             return part
         }

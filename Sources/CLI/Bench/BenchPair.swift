@@ -30,6 +30,7 @@ final class BenchPair: Sendable {
         _ settings: EmulatorConfiguration,
         database: String,
         connections: Int,
+        handlers: String = "",
         _ plan: BenchPlan
     ) async throws {
         let emulator = try await Emulator.start(settings)
@@ -39,7 +40,8 @@ final class BenchPair: Sendable {
                 database: database,
                 connections: connections,
                 window: plan.window,
-                writers: plan.writers
+                writers: plan.writers,
+                handlers: handlers
             )
         } catch {
             await emulator.stop()

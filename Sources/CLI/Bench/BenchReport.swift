@@ -49,10 +49,34 @@ struct BenchReport: Codable, Sendable {
         var recovered: Bool
     }
 
+    /// Handlers beside the receive path.
+    struct Handlers: Codable, Sendable {
+        var messages: Int
+        var plainMessagesPerSecond: Double
+        var handledMessagesPerSecond: Double
+        var ratio: Double
+        /// Deliveries that were still waiting when the last message was acked.
+        var deliveriesLeft: Int
+        var backlog: Int
+        var drainedPerSecond: Double
+        /// `deliveries` with its indexes: full, empty, and vacuumed.
+        var tableFullMegabytes: Double
+        var tableEmptyMegabytes: Double
+        var tableVacuumedMegabytes: Double
+        var failingRate: Double
+        var failingMessages: Int
+        var plainP50Milliseconds: Double
+        var plainP99Milliseconds: Double
+        var failingP50Milliseconds: Double
+        var failingP99Milliseconds: Double
+        var load: Double
+    }
+
     var throughput: [Throughput] = []
     var single: Single?
     var idle: Idle?
     var stalled: Stalled?
+    var handlers: Handlers?
     /// What was not as it must be: messages lost or acked twice.
     var problems: [String] = []
 
@@ -128,7 +152,27 @@ struct BenchReport: Codable, Sendable {
             rows.append(["RSS at the lock's end, MB", Self.text(stalled.memoryLateMegabytes, 1), "bounded"])
             rows.append(["everything acked afterwards", stalled.recovered ? "yes" : "NO", "yes"])
         }
+        if let handlers { rows += Self.rows(handlers) }
         return rows
+    }
+
+    private static func rows(_ run: Handlers) -> [[String]] {
+        let failing = "\(text(run.failingRate, 0)) msg/s"
+        return [
+            ["without handlers, msg/s", text(run.plainMessagesPerSecond, 0), ""],
+            ["each message to a log handler, msg/s", text(run.handledMessagesPerSecond, 0), ""],
+            ["ratio of the two", text(run.ratio, 2), "≥ 0.6"],
+            ["waiting at the last ack", "\(run.deliveriesLeft)", ""],
+            ["backlog of \(run.backlog), deliveries/s", text(run.drainedPerSecond, 0), "≥ 10000"],
+            ["deliveries with the backlog, MB", text(run.tableFullMegabytes, 1), ""],
+            ["deliveries when drained, MB", text(run.tableEmptyMegabytes, 1), ""],
+            ["deliveries when vacuumed, MB", text(run.tableVacuumedMegabytes, 1), "small"],
+            ["\(failing), no handlers: ack p50, ms", text(run.plainP50Milliseconds, 2), ""],
+            ["\(failing), no handlers: ack p99, ms", text(run.plainP99Milliseconds, 2), ""],
+            ["\(failing), handler always fails: ack p50, ms", text(run.failingP50Milliseconds, 2), "the same"],
+            ["\(failing), handler always fails: ack p99, ms", text(run.failingP99Milliseconds, 2), "the same"],
+            ["load average", text(run.load, 2), ""],
+        ]
     }
 
     private static func text(_ number: Double, _ digits: Int) -> String { String(format: "%.\(digits)f", number) }

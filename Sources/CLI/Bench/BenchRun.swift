@@ -37,6 +37,9 @@ struct BenchRun: Sendable {
             note("a locked database")
             report.stalled = try await stalled(site, &report)
         }
+        if plan.parts.contains(.handlers) {
+            report.handlers = try await BenchHandlers(plan: plan, site: site).run(&report.problems)
+        }
         return report
     }
 

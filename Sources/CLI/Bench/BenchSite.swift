@@ -60,13 +60,40 @@ final class BenchSite: Sendable {
         await connection.close()
     }
 
+    /// Writes a file of the run, and gives its path.
+    func write(_ text: String, to name: String) throws -> String { try folder.write(text.utf8, to: name) }
+
+    /// Starts a worker that only hands over what is stored.
+    ///
+    /// - Parameters:
+    ///   - database: The database's URL.
+    ///   - handlers: The list of handlers in YAML.
+    /// - Throws: Where the program can't be started.
+    /// - Returns: The worker's process.
+    func startDispatcher(database: String, handlers: String) throws -> WorkerProcess {
+        let yaml = """
+            database: {url: "\(database)"}
+            handlers:
+            \(handlers)
+            admin: {listen: "off"}
+            log: {format: json}
+
+            """
+        return try WorkerProcess(
+            configuration: try folder.write(yaml.utf8, to: "dispatcher.yaml"),
+            log: folder.url.appending(path: "dispatcher.log"),
+            ["--roles", "dispatch"]
+        )
+    }
+
     /// Starts a worker for an emulator.
     func startWorker(
         _ emulator: Emulator,
         database: String,
         connections: Int,
         window: Int,
-        writers: Int
+        writers: Int,
+        handlers: String
     ) throws -> WorkerProcess {
         let secret = try folder.write("secret".utf8, to: "secret")
         let authority = try folder.write(emulator.authorityPEM ?? [], to: "ca.pem")
@@ -81,6 +108,7 @@ final class BenchSite: Sendable {
                 window: \(window)
                 secret_file: \(secret)
                 tls: {ca_file: \(authority)}
+            \(handlers.isEmpty ? "" : "handlers:\n" + handlers)
             admin: {listen: "off"}
             log: {format: json}
 
@@ -98,10 +126,10 @@ final class WorkerProcess: Sendable {
     /// Its process id.
     var id: Int32 { process.processIdentifier }
 
-    init(configuration: String, log: URL) throws {
+    init(configuration: String, log: URL, _ arguments: [String] = []) throws {
         self.log = log
         process.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
-        process.arguments = ["run", "--config", configuration]
+        process.arguments = ["run", "--config", configuration] + arguments
         // What is set for another worker is not meant for this one.
         process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("UPSTREAM_") }
         _ = FileManager.default.createFile(atPath: log.path, contents: nil)

@@ -18,6 +18,9 @@ package struct ExecOutputLog: Sendable {
     /// The most lines of one process that are logged in a second; the rest is counted.
     static let linesPerSecond = 50
 
+    /// The most bytes that are read from one process in a second: a program that writes faster waits.
+    static let bytesPerSecond = 1 << 20
+
     /// Logs one line.
     func write(_ line: [UInt8]) {
         logger.event(
@@ -125,6 +128,7 @@ enum ExecPipes {
         typealias InboundIn = ByteBuffer
 
         private var sampler = LineSampler()
+        private var bytesThisSecond = 0
         private let log: ExecOutputLog
 
         init(_ log: ExecOutputLog) {
@@ -133,7 +137,20 @@ enum ExecPipes {
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
             let second = Int64(NIODeadline.now().uptimeNanoseconds / 1_000_000_000)
-            write(sampler.take(Array(unwrapInboundIn(data).readableBytesView), second: second))
+            let bytes = unwrapInboundIn(data)
+            write(sampler.take(Array(bytes.readableBytesView), second: second))
+            let before = bytesThisSecond
+            bytesThisSecond += bytes.readableBytes
+            if before == 0 {
+                context.eventLoop.assumeIsolated().scheduleTask(in: .seconds(1)) {
+                    self.bytesThisSecond = 0
+                    try? context.channel.syncOptions?.setOption(.autoRead, value: true)
+                }
+            }
+            // Reading as fast as a program can write would cost a core, which acks may need.
+            if before <= ExecOutputLog.bytesPerSecond, bytesThisSecond > ExecOutputLog.bytesPerSecond {
+                try? context.channel.syncOptions?.setOption(.autoRead, value: false)
+            }
         }
 
         func channelInactive(context: ChannelHandlerContext) {

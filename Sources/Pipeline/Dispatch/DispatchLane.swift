@@ -93,7 +93,8 @@ final class DispatchLane: Sendable {
                 } else {
                     settler.submit(action.released, lane: index)
                 }
-                if action.wantsClaim { claims.set() }
+                // A handler that settled the row itself tells no settler: the device's next message can be claimed now.
+                if action.wantsClaim || settings.isOrdered && action.settlement == nil { claims.set() }
                 if let failure = action.pause { await pause(failure) }
             }
         }

@@ -1,0 +1,229 @@
+import CCSEmulator
+import Foundation
+import NIOCore
+import Postgres
+import Worker
+
+/// What handlers cost the receive path, how fast a backlog is handed over, and what a failing handler does to acks.
+struct BenchHandlers: Sendable {
+    let plan: BenchPlan
+    let site: BenchSite
+
+    private static let connections = 10
+    private static let logHandler = #"  - {name: everything, categories: ["*"], concurrency: 8, log: {}}"#
+
+    private func note(_ text: String) { Console.message("bench: \(text)") }
+
+    /// Runs all three; what is compared alternates, so that a machine that changes its pace changes it for both.
+    func run(_ problems: inout [String]) async throws -> BenchReport.Handlers {
+        let rounds = plan.isQuick ? 1 : 2
+        var plain: [Double] = []
+        var handled: [Double] = []
+        var left = 0
+        for round in 1...rounds {
+            note("throughput without and with a handler, \(round) of \(rounds)")
+            plain.append(try await throughput("", &problems).rate)
+            let run = try await throughput(Self.logHandler, &problems)
+            handled.append(run.rate)
+            left = max(left, run.left)
+        }
+        note("a backlog")
+        let drain = try await drain()
+        var calm = Latencies()
+        var failing = Latencies()
+        for round in 1...rounds {
+            note("ack latency without handlers and with one that fails, \(round) of \(rounds)")
+            calm.samples += try await latencies("", &problems)
+            failing.samples += try await latencies(try failingHandler(), &problems)
+        }
+        let (plainRate, handledRate) = (plain.reduce(0, +), handled.reduce(0, +))
+        return BenchReport.Handlers(
+            messages: plan.messages,
+            plainMessagesPerSecond: plainRate / Double(rounds),
+            handledMessagesPerSecond: handledRate / Double(rounds),
+            ratio: handledRate / plainRate,
+            deliveriesLeft: left,
+            backlog: backlog,
+            drainedPerSecond: drain.rate,
+            tableFullMegabytes: drain.full,
+            tableEmptyMegabytes: drain.empty,
+            tableVacuumedMegabytes: drain.vacuumed,
+            failingRate: rate,
+            failingMessages: latencyMessages,
+            plainP50Milliseconds: calm.milliseconds(0.5),
+            plainP99Milliseconds: calm.milliseconds(0.99),
+            failingP50Milliseconds: failing.milliseconds(0.5),
+            failingP99Milliseconds: failing.milliseconds(0.99),
+            load: ProcessUsage.load
+        )
+    }
+
+    private struct Latencies {
+        var samples: [Double] = []
+
+        func milliseconds(_ share: Double) -> Double { (samples.quantile(share) ?? 0) * 1000 }
+    }
+
+    // MARK: Throughput
+
+    private func throughput(
+        _ handlers: String,
+        _ problems: inout [String]
+    ) async throws -> (rate: Double, left: Int) {
+        let count = plan.messages
+        let database = try await site.makeDatabase("bench")
+        let settings = BenchLoad.emulator(
+            count: count,
+            connections: Self.connections,
+            size: plan.size,
+            window: plan.window,
+            sampling: nil
+        )
+        let pair = try await BenchPair(
+            site,
+            settings,
+            database: database,
+            connections: Self.connections,
+            handlers: handlers,
+            plan
+        )
+        let result = try await pair.stopping {
+            try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
+            let before = (time: ContinuousClock.now, acked: await pair.emulator.tally().acked)
+            try await pair.wait("every ack") { $0.isComplete }
+            let seconds = (ContinuousClock.now - before.time) / .seconds(1)
+            let left = try await Self.number(database, "SELECT count(*) FROM upstream.deliveries")
+            // What is left is handed over as well, or it would not count as handled.
+            while try await Self.number(database, "SELECT count(*) FROM upstream.deliveries") > 0 {
+                try pair.worker.check()
+                try await Task.sleep(for: .milliseconds(200))
+            }
+            return (rate: Double(count - before.acked) / seconds, left: left)
+        }
+        problems += pair.problems
+        try await site.dropDatabase("bench")
+        return result
+    }
+
+    // MARK: Backlog
+
+    private var backlog: Int { plan.isQuick ? 50_000 : 200_000 }
+
+    private struct Drain {
+        var rate: Double
+        var full: Double
+        var empty: Double
+        var vacuumed: Double
+    }
+
+    private func drain() async throws -> Drain {
+        let database = try await site.makeDatabase("bench")
+        try await BenchSite.run(database, Self.backlogSQL(backlog))
+        try await BenchSite.run(site.cluster.url, "CHECKPOINT")
+        let full = try await size(database)
+        let worker = try site.startDispatcher(database: database, handlers: Self.logHandler)
+        defer { worker.stop() }
+        var first: (left: Int, time: ContinuousClock.Instant)?
+        var end = ContinuousClock.now
+        while true {
+            try worker.check()
+            let left = try await Self.number(database, "SELECT count(*) FROM upstream.deliveries")
+            end = .now
+            if first == nil, left < backlog { first = (left, end) }
+            if left == 0 { break }
+            try await Task.sleep(for: .milliseconds(50))
+        }
+        let empty = try await size(database)
+        worker.stop()
+        try await BenchSite.run(database, "VACUUM upstream.deliveries")
+        let vacuumed = try await size(database)
+        try await site.dropDatabase("bench")
+        let seconds = first.map { (end - $0.time) / .seconds(1) } ?? 0
+        return Drain(
+            rate: Double(first?.left ?? 0) / max(seconds, 0.001),
+            full: full,
+            empty: empty,
+            vacuumed: vacuumed
+        )
+    }
+
+    /// A handler that is subscribed, and messages that wait for it.
+    private static func backlogSQL(_ count: Int) -> String {
+        """
+        INSERT INTO upstream.handlers (name) VALUES ('everything');
+        INSERT INTO upstream.subscriptions (handler, category) VALUES ('everything', '*');
+        CREATE TEMP TABLE made AS
+            SELECT gen_random_uuid() AS key, now() + n * interval '1 microsecond' AS at, n
+            FROM generate_series(1, \(count)) AS n;
+        INSERT INTO upstream.messages (
+            message_key, received_at, sender_id, message_id, registration_token, device_key, category, data
+        ) SELECT key, at, '\(BenchSite.senderID)', 'bench-' || n, 'FAKE', gen_random_uuid(), 'com.example.app',
+            json_build_object('n', n, 'body', repeat('x', 300)) FROM made;
+        INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+            SELECT 'everything', key, at, now() FROM made;
+        """
+    }
+
+    private func size(_ database: String) async throws -> Double {
+        Double(try await Self.number(database, "SELECT pg_total_relation_size('upstream.deliveries')")) / 1e6
+    }
+
+    private static func number(_ database: String, _ sql: String) async throws -> Int {
+        let connection = try await PostgresConnection.open(PostgresSettings(url: database))
+        let number = try await connection.run { connection throws(PostgresError) in
+            try connection.query(sql).integer(0, 0)
+        }
+        await connection.close()
+        return Int(number ?? 0)
+    }
+
+    // MARK: A failing handler
+
+    private var latencyMessages: Int { plan.isQuick ? 5_000 : 20_000 }
+    private let rate = 2_000.0
+
+    /// An endpoint that nobody listens at: every attempt fails.
+    private func failingHandler() throws -> String {
+        let secret = try site.write("whsec_" + String(repeating: "QUJD", count: 10) + "\n", to: "webhook-secret")
+        let url = "http://127.0.0.1:\(try FreePort.find())/"
+        return """
+              - name: failing
+                categories: ["*"]
+                webhook: {url: "\(url)", secret_file: \(secret), allow_networks: ["127.0.0.0/8"]}
+            """
+    }
+
+    private func latencies(_ handlers: String, _ problems: inout [String]) async throws -> [Double] {
+        let count = latencyMessages
+        let database = try await site.makeDatabase("bench")
+        var settings = BenchLoad.emulator(
+            count: count,
+            connections: Self.connections,
+            size: plan.size,
+            window: plan.window,
+            sampling: 1
+        )
+        settings.load.rate = rate
+        let pair = try await BenchPair(
+            site,
+            settings,
+            database: database,
+            connections: Self.connections,
+            handlers: handlers,
+            plan
+        )
+        let latencies = try await pair.stopping {
+            try await pair.wait("the warm-up") { $0.tally.acked >= count / 10 }
+            _ = try await pair.reading()
+            try await pair.wait("every ack") { $0.isComplete }
+            return try await pair.reading().latencies
+        }
+        if !handlers.isEmpty {
+            let left = try await Self.number(database, "SELECT count(*) FROM upstream.deliveries")
+            if left != count { problems.append("\(count - left) deliveries of a handler that always fails are gone") }
+        }
+        problems += pair.problems
+        try await site.dropDatabase("bench")
+        return latencies
+    }
+}
