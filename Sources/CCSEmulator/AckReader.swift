@@ -144,6 +144,33 @@ package struct JSONCursor {
         return nil
     }
 
+    /// Steps over the value that stands here, and the white space behind it, without judging what it holds.
+    ///
+    /// - Returns: False where the text ends inside of it.
+    package mutating func skipValue() -> Bool {
+        var depth = 0
+        var isInString = false
+        while position < text.count {
+            let byte = text[position]
+            if isInString {
+                if byte == UInt8(ascii: "\\") { position += 1 }
+                if byte == UInt8(ascii: "\"") { isInString = false }
+            } else {
+                switch byte {
+                case UInt8(ascii: "\""): isInString = true
+                case UInt8(ascii: "{"), UInt8(ascii: "["): depth += 1
+                case UInt8(ascii: "}"), UInt8(ascii: "]"):
+                    if depth == 0 { return true }
+                    depth -= 1
+                case UInt8(ascii: ",") where depth == 0: return true
+                default: break
+                }
+            }
+            position += 1
+        }
+        return false
+    }
+
     private mutating func escape(into output: inout [UInt8]) -> Bool {
         guard let kind = peek else { return false }
         position += 1

@@ -36,6 +36,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     var negotiationFaults: [Fault]
     /// Neither reads nor writes.
     var isStalled = false
+    /// Sends messages itself, for the workers of its account.
+    var isSource = false
     /// Went silent for good.
     var isSilent = false
     /// Whether an end of the connection or an error of the peer was called for.
@@ -56,7 +58,9 @@ final class ConnectionHandler: ChannelInboundHandler {
 
     /// Whether a message may be written now.
     var canDeliver: Bool {
-        guard let context, held == nil, !isStalled, !isSilent, context.channel.isWritable else { return false }
+        guard let context, held == nil, !isStalled, !isSilent, !isSource, context.channel.isWritable else {
+            return false
+        }
         return switch phase {
         case .bound: true
         case .draining(let messages): messages > 0

@@ -8,13 +8,22 @@ extension EmulatorCore {
             guard let payload = stanza.child("gcm", in: "google:mobile:data"),
                 stanza.elements[payload].end == payload + 1
             else { return unexpected("a message without a gcm element, or with elements in it", connection) }
-            judge(stanza, stanza.elements[payload].text, on: connection)
+            let text = stanza.elements[payload].text
+            if isForOwnAccount(stanza, on: connection), !isAck(stanza, text) {
+                relay(text, of: stanza, from: connection)
+            } else {
+                judge(stanza, text, on: connection)
+            }
         } else if stanza.element(0, is: "iq", in: "jabber:client") {
             answer(stanza, on: connection)
         } else if !stanza.element(0, is: "presence", in: "jabber:client") {
             // The hosted service took presences without a word, and some clients send one.
             unexpected("an unknown stanza", connection)
         }
+    }
+
+    private func isAck(_ stanza: Stanza, _ text: Range<Int>) -> Bool {
+        stanza.bytes.withUnsafeBufferPointer { reader.read(UnsafeBufferPointer(rebasing: $0[text])) } == .ack
     }
 
     private func answer(_ stanza: Stanza, on connection: ConnectionHandler) {
@@ -45,6 +54,9 @@ extension EmulatorCore {
             return
         }
         let (sequence, isSender) = reader.withFields { id, to -> (Int?, Bool) in
+            if let relayed = pool.book.special(withID: id), pool.book.isOutstanding(relayed, on: connection.slot) {
+                return (relayed, pool.book.special(relayed).to.elementsEqual(to))
+            }
             if let sequence = pool.generator.sequence(ofID: id), pool.book.isKnown(sequence) {
                 return (sequence, pool.generator.isSender(to, of: sequence))
             }
@@ -60,6 +72,7 @@ extension EmulatorCore {
         switch pool.book.ack(sequence, on: connection.slot) {
         case .accepted:
             latency?.acked(sequence)
+            if sequence < 0 { relayAck(range, of: stanza, for: sequence, in: pool) }
             return changed()
         case .double:
             counts.doubleAcks += 1

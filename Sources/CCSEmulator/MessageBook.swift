@@ -18,6 +18,8 @@ struct MessageBook {
         var expectsAck: Bool
         /// Whether it was acked.
         var isAcked = false
+        /// Whether it waits for its first delivery.
+        var isNew = false
     }
 
     /// What an ack was worth.
@@ -142,10 +144,34 @@ struct MessageBook {
         return sequence
     }
 
+    /// Takes in a client's message that waits for a connection; one that was acked before is sent again all the same.
+    mutating func relay(_ special: Special) -> Int {
+        guard let known = specialByID[special.id] else {
+            let sequence = add(special)
+            specials[specials.count - 1].isNew = true
+            pending.append(sequence)
+            return sequence
+        }
+        let index = -known - 1
+        guard !isOutstanding(known) else { return known }
+        if specials[index].isAcked {
+            specials[index].isAcked = false
+            ackedSpecials -= 1
+        }
+        specials[index].stanza = special.stanza
+        specials[index].to = special.to
+        pending.append(known)
+        return known
+    }
+
     /// A copy was written to the connection.
     mutating func delivered(_ sequence: Int, on slot: Int, isFirst: Bool) {
         deliveries += 1
         if isFirst { distinct += 1 }
+        if sequence < 0, special(sequence).isNew {
+            distinct += 1
+            specials[-sequence - 1].isNew = false
+        }
         if sequence < 0, !special(sequence).expectsAck { return }
         ledgers[slot].copies[sequence, default: 0] += 1
         ledgers[slot].unacked += 1
@@ -201,6 +227,9 @@ struct MessageBook {
     private func isAcked(_ sequence: Int) -> Bool {
         sequence < 0 ? special(sequence).isAcked : acked.contains(sequence)
     }
+
+    /// Whether the connection delivered a copy that was not acked.
+    func isOutstanding(_ sequence: Int, on slot: Int) -> Bool { ledgers[slot].copies[sequence] != nil }
 
     private func isOutstanding(_ sequence: Int) -> Bool {
         ledgers.contains { $0.copies[sequence] != nil }

@@ -12,6 +12,8 @@ final class SenderPool {
     var book: MessageBook
     /// Connections bound for it.
     var connections: [ConnectionHandler] = []
+    /// By relayed message that waits for its ack: the connection of the client that sent it.
+    var sources: [Int: Int] = [:]
     /// How many new messages the rate allows now; infinite where there is no rate.
     var permits = 0.0
     /// Whether enough connections have come for new messages to begin.

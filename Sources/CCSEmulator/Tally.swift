@@ -36,6 +36,8 @@ package struct Tally: Sendable, Equatable, Codable {
     package var streamErrors = 0
     /// Credentials refused.
     package var refusals = 0
+    /// Messages that clients sent to the workers of their own account.
+    package var relayed = 0
     /// XEP-0199 pings that peers sent.
     package var pings = 0
     /// The first violations in words, 20 at most; without ids, tokens or payload.
