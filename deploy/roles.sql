@@ -16,11 +16,15 @@ $$;
 -- What `upstream-worker run` does, and nothing else: it can't change a stored message, and deletes none but by the
 -- functions of retention, which take nothing that is young.
 GRANT USAGE ON SCHEMA upstream TO upstream_worker;
-GRANT SELECT ON upstream.schema_migrations, upstream.replays TO upstream_worker;
+GRANT SELECT ON upstream.schema_migrations TO upstream_worker;
 GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE
     ON upstream.handlers, upstream.subscriptions, upstream.deliveries, upstream.dead_letters TO upstream_worker;
+-- Replays are planned and run with the same rights; they change no message.
+GRANT SELECT, INSERT, UPDATE ON upstream.replays TO upstream_worker;
+GRANT SELECT, INSERT, DELETE ON upstream.replay_messages TO upstream_worker;
+GRANT SELECT, INSERT ON upstream.replay_events TO upstream_worker;
 GRANT USAGE ON SEQUENCE upstream.lease_tokens TO upstream_worker;
 GRANT EXECUTE ON FUNCTION
     upstream.ensure_partitions(date, date),

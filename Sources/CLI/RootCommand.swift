@@ -17,7 +17,8 @@ struct RootCommand: AsyncParsableCommand {
             subcommands: [
                 RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self, HandlersCommand.self,
                 DeadCommand.self, MessagesCommand.self, QuarantineCommand.self, ConflictsCommand.self,
-                PartitionsCommand.self, ForgetCommand.self, StatsCommand.self, EmulateCommand.self, BenchCommand.self,
+                ReplayCommand.self, PartitionsCommand.self, ForgetCommand.self, StatsCommand.self,
+                EmulateCommand.self, BenchCommand.self,
             ]
         )
     }

@@ -4,8 +4,8 @@ package import UpstreamKit
 
 /// One writer of messages: commits batches over a connection of its own.
 package final class MessageStore: MessageWriter {
-    private let client: PostgresClient
-    private let senders: [[UInt8]]
+    let client: PostgresClient
+    let senders: [[UInt8]]
 
     /// A writer that connects when it is first needed.
     ///
@@ -45,7 +45,7 @@ package final class MessageStore: MessageWriter {
 ///
 /// Each statement is a transaction of its own, and each is idempotent: whichever of them fails, the whole commit may
 /// run again.
-private struct BatchCommit {
+struct BatchCommit {
     let batch: [IncomingMessage]
     let plan: BatchPlan
     let offer: LeaseOffer
@@ -107,7 +107,7 @@ private struct BatchCommit {
         )
     }
 
-    private func readLedger(
+    func readLedger(
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) -> [Digest128: BatchPlan.LedgerRow] {
         let result = try connection.execute(StoreStatements.ledger, encoder(plan.firsts).keys())

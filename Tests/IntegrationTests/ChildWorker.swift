@@ -13,14 +13,21 @@ final class ChildWorker: @unchecked Sendable {
     ///   - yaml: The configuration.
     ///   - folder: Where it and the log are put.
     ///   - program: Another executable than `upstream-worker`.
-    ///   - arguments: What comes after `run`.
+    ///   - command: Another command than `run`.
+    ///   - arguments: What comes after it.
     /// - Throws: Where the program isn't built.
-    init(yaml: String, in folder: TemporaryFolder, program: URL? = nil, _ arguments: [String] = []) throws {
+    init(
+        yaml: String,
+        in folder: TemporaryFolder,
+        program: URL? = nil,
+        command: [String] = ["run"],
+        _ arguments: [String] = []
+    ) throws {
         let tag = UInt32.random(in: 0...UInt32.max)
         let configuration = try folder.write(yaml.utf8, as: "worker-\(tag).yaml")
         log = URL(filePath: try folder.write([], as: "worker-\(tag).log"))
         process.executableURL = if let program { program } else { try ChildWorker.program() }
-        process.arguments = ["run", "--config", configuration] + arguments
+        process.arguments = command + ["--config", configuration] + arguments
         process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"]
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = FileHandle.nullDevice

@@ -77,7 +77,9 @@ struct RoleTests {
                 purge_message_ids: execute
                 purge_quarantine: execute
                 quarantine: insert select update
-                replays: select
+                replay_events: insert select
+                replay_messages: delete insert select
+                replays: insert select update
                 schema: usage
                 schema_migrations: select
                 subscriptions: delete insert select update

@@ -1,6 +1,6 @@
 import Pipeline
-import Postgres
-import UpstreamKit
+package import Postgres
+package import UpstreamKit
 
 extension PostgresParameters {
     /// The five parameters of ``StoreStatements/insert`` that say which deliveries are leased.
@@ -13,38 +13,38 @@ extension PostgresParameters {
     }
 
     /// A `text` or null.
-    mutating func append(optional text: String?) {
+    package mutating func append(optional text: String?) {
         if let text { append(text) } else { appendNull(.text) }
     }
 
     /// A `timestamptz` or null, in microseconds since 1970-01-01 UTC.
-    mutating func append(optionalTime time: Int64?) {
+    package mutating func append(optionalTime time: Int64?) {
         if let time { append(timestamp: time) } else { appendNull(.timestamptz) }
     }
 
     /// A `text[]`.
-    mutating func append(texts: [String]) {
+    package mutating func append(texts: [String]) {
         beginArray(of: .text, count: texts.count)
         for var text in texts { text.withUTF8 { element(UnsafeRawBufferPointer($0)) } }
         endArray()
     }
 
     /// A `bigint[]`.
-    mutating func append(integers: [Int64]) {
+    package mutating func append(integers: [Int64]) {
         beginArray(of: .int8, count: integers.count)
         for integer in integers { withUnsafeBytes(of: integer.bigEndian) { element($0) } }
         endArray()
     }
 
     /// A `boolean[]`.
-    mutating func append(flags: [Bool]) {
+    package mutating func append(flags: [Bool]) {
         beginArray(of: .bool, count: flags.count)
         for flag in flags { withUnsafeBytes(of: flag ? 1 as UInt8 : 0) { element($0) } }
         endArray()
     }
 
     /// A `uuid[]`.
-    mutating func append(uuids: [Digest128]) {
+    package mutating func append(uuids: [Digest128]) {
         beginArray(of: .uuid, count: uuids.count)
         for uuid in uuids { element(uuidHigh: uuid.high, low: uuid.low) }
         endArray()
@@ -60,7 +60,7 @@ extension PostgresResult {
 
 extension Duration {
     /// Whole microseconds.
-    var microseconds: Int64 { components.seconds * 1_000_000 + components.attoseconds / 1_000_000_000_000 }
+    package var microseconds: Int64 { components.seconds * 1_000_000 + components.attoseconds / 1_000_000_000_000 }
 }
 
 extension StoreError {

@@ -8,6 +8,12 @@ package struct MessagePage: Sendable {
     /// Whether there may be more behind it; false for the last page.
     package let isFull: Bool
 
+    /// Rows of a query that selected ``columns(alias:)`` first.
+    package init(result: PostgresResult, isFull: Bool) {
+        self.result = result
+        self.isFull = isFull
+    }
+
     /// The columns of every query for messages, in their order.
     package enum Column: Int, CaseIterable, Sendable {
         case messageKey

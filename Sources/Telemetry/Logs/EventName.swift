@@ -61,6 +61,11 @@ package enum EventName: String, CaseIterable, Sendable {
     case handlerProcessEnded = "handler.process_ended"
     case notificationsUnavailable = "database.notifications_unavailable"
 
+    // Replays.
+    case replayTaken = "replay.taken"
+    case replayEnded = "replay.ended"
+    case replayEndpoint = "replay.endpoint"
+
     // The admin endpoints.
     case adminListening = "admin.listening"
     case adminFailed = "admin.failed"

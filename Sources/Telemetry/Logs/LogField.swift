@@ -28,6 +28,8 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case sqlstate = "sqlstate"
     /// How long it took or will take, in seconds.
     case durationSeconds = "duration_seconds"
+    /// A replay's id, a UUID.
+    case replay
     /// Why, from a closed set.
     case reason
     /// How many.

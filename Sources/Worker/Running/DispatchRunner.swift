@@ -80,7 +80,8 @@ struct DispatchRunner: Service {
         await store.close()
     }
 
-    private static var hostName: String {
+    /// This machine's name.
+    static var hostName: String {
         var name = [CChar](repeating: 0, count: 256)
         guard gethostname(&name, name.count - 1) == 0 else { return "worker" }
         return String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)

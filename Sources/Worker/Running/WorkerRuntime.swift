@@ -95,6 +95,9 @@ package final class WorkerRuntime: Sendable {
             RetentionService(settings, policy: configuration.retention, monitor: monitor, logger: logger)
         )
         if let dispatch { list.append(dispatch) }
+        if roles.contains(.dispatch) {
+            list.append(ReplayService(settings: settings, monitor: monitor, lease: configuration.lease, logger: logger))
+        }
         if roles.contains(.receive) {
             let stores = (0..<configuration.database.writers).map { _ in
                 MessageStore(settings, senders: configuration.senders.map(\.senderID))

@@ -1,0 +1,50 @@
+package import Pipeline
+import Postgres
+package import UpstreamKit
+
+extension MessageStore {
+    /// Stores messages that another database has had: the rules of ``commit(_:leasing:)``, in one transaction.
+    ///
+    /// Unlike a device's copies, a file's come again with the same `received_at`; so what the ledger knows is looked up
+    /// before, and one load at a time keeps that look true. Partitions for old days are made at need.
+    ///
+    /// - Parameters:
+    ///   - batch: The messages; none of them may be bound for `quarantine`.
+    ///   - isDelivered: Whether the handlers subscribed to new ones get them.
+    /// - Throws: ``StoreError``
+    /// - Returns: What became of each, in the batch's order.
+    package func load(
+        _ batch: [IncomingMessage],
+        isDelivered: Bool
+    ) async throws(StoreError) -> [StoreOutcome] {
+        guard !batch.isEmpty else { return [] }
+        let plan = BatchPlan(batch)
+        let commit = BatchCommit(batch: batch, plan: plan, offer: .none, senders: senders)
+        do throws(PostgresError) {
+            return try await client.run { connection throws(PostgresError) in
+                try connection.transaction { connection throws(PostgresError) in
+                    try connection.script("SELECT pg_advisory_xact_lock(hashtextextended('upstream.load', 0))")
+                    let known = try Set(commit.readLedger(connection).keys)
+                    var outcomes = try commit.run(connection)
+                    for index in batch.indices
+                    where outcomes[index] == .stored && known.contains(batch[index].messageKey) {
+                        outcomes[index] = .duplicate
+                    }
+                    if !isDelivered {
+                        // Ours alone: nobody sees them before this transaction commits.
+                        let new = batch.indices.filter { outcomes[$0] == .stored }.map { batch[$0].messageKey }
+                        var parameters = PostgresParameters()
+                        parameters.append(uuids: new)
+                        _ = try connection.query(
+                            "DELETE FROM upstream.deliveries WHERE message_key = ANY ($1::uuid[])",
+                            parameters
+                        )
+                    }
+                    return outcomes
+                }
+            }
+        } catch {
+            throw StoreError(error)
+        }
+    }
+}

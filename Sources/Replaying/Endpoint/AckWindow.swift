@@ -1,0 +1,104 @@
+/// Which messages of a replay wait for their ack, as a pure value.
+///
+/// What is done is the run of acked messages from the first one on: a run that goes on begins behind it, and sends again
+/// what was acked beyond it, which the peer knows as duplicates.
+package struct AckWindow: Sendable {
+    /// What an ack names: the message's id, and the device that it came from.
+    package struct Key: Hashable, Sendable {
+        private var bytes: [UInt8]
+
+        /// The key of a message with this id, from this registration token; both UTF-8.
+        package init(id: some Sequence<UInt8>, token: some Sequence<UInt8>) {
+            bytes = Array(id)
+            bytes.append(0)
+            bytes += token
+        }
+    }
+
+    private enum Entry {
+        case waiting(stanza: [UInt8])
+        case acked
+        case skipped
+    }
+
+    private let limit: Int
+    /// Behind `done`, in order.
+    private var entries: [Entry] = []
+    /// How many of the first entries are done and only wait to be taken away.
+    private var settled = 0
+    private var waiting: [Key: [Int64]] = [:]
+    /// All messages before this place are done.
+    package private(set) var done: Int64
+    /// Messages that wait for their ack.
+    package private(set) var inFlight = 0
+    /// Those of the done ones that were passed over.
+    package private(set) var skipped: Int64 = 0
+
+    /// A window that begins at a place.
+    ///
+    /// - Parameters:
+    ///   - done: Messages before this place are done.
+    ///   - limit: The most that may wait for their ack; above 0.
+    package init(from done: Int64, limit: Int) {
+        self.done = done
+        self.limit = limit
+    }
+
+    /// Whether one more message may be sent.
+    ///
+    /// One that is never acked holds up the others in the end, so that what is kept stays bounded.
+    package var hasRoom: Bool { inFlight < limit && entries.count - settled < 10 * limit }
+
+    /// The next message is sent.
+    package mutating func add(_ key: Key, stanza: [UInt8]) {
+        waiting[key, default: []].append(done + Int64(entries.count - settled))
+        entries.append(.waiting(stanza: stanza))
+        inFlight += 1
+    }
+
+    /// The next message is passed over.
+    package mutating func skip() {
+        entries.append(.skipped)
+        advance()
+    }
+
+    /// An ack came.
+    ///
+    /// - Returns: Whether a message waited for it.
+    package mutating func acked(_ key: Key) -> Bool {
+        guard var places = waiting[key], let place = places.first else { return false }
+        places.removeFirst()
+        waiting[key] = places.isEmpty ? nil : places
+        entries[settled + Int(place - done)] = .acked
+        inFlight -= 1
+        advance()
+        return true
+    }
+
+    /// The stanzas that wait for their ack, in order: what a new connection sends first.
+    package var unacked: [[UInt8]] {
+        entries[settled...].compactMap { entry in
+            if case .waiting(let stanza) = entry { stanza } else { nil }
+        }
+    }
+
+    private mutating func advance() {
+        while settled < entries.count {
+            switch entries[settled] {
+            case .waiting: return tidy()
+            case .acked: break
+            case .skipped: skipped += 1
+            }
+            settled += 1
+            done += 1
+        }
+        tidy()
+    }
+
+    private mutating func tidy() {
+        if settled >= 4 * limit || settled == entries.count {
+            entries.removeFirst(settled)
+            settled = 0
+        }
+    }
+}

@@ -1,0 +1,18 @@
+package import XMPPSession
+
+/// How to reach an XMPP server, and as whom.
+package struct EndpointSettings: Sendable {
+    /// Host, port, TLS, account and secret.
+    ///
+    /// The stream is bound without presence, so that a standard server delivers nothing to it.
+    package var connection: SenderSettings
+    /// How long unacked messages may wait for any ack before they are sent again over another connection.
+    package var ackTimeout = Duration.seconds(60)
+    /// How many connections in a row may come to nothing, not one ack, before the target counts as down.
+    package var attempts = 8
+
+    package init(_ connection: SenderSettings) { self.connection = connection }
+
+    /// The account's bare address: where the messages go, and the worker is.
+    package var address: String { "\(connection.senderID)@\(connection.domain)" }
+}

@@ -1,0 +1,191 @@
+import Logging
+import MessageStore
+import NIOCore
+import NIOPosix
+import Querying
+import Telemetry
+import UpstreamKit
+import XMPP
+import XMPPSession
+
+/// An XMPP endpoint as a target: a message is done when the worker behind it has acked it.
+///
+/// What is unacked when a connection ends is sent again over the next one; the worker behind it knows a message that it
+/// has by its id.
+actor EndpointSink: ReplaySink {
+    private let settings: EndpointSettings
+    private let progress: ReplayProgress
+    private let logger: Logger
+    private let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+    private var window: AckWindow
+    private let skippedBefore: Int64
+    private var channel: (any Channel)?
+    private var failure: ReplayError?
+    private var isFinishing = false
+    private var lastAck = ContinuousClock.now
+    /// Connections in a row that brought no ack.
+    private var fruitless = 0
+    private var waiters: [CheckedContinuation<Void, Never>] = []
+
+    init(
+        _ settings: EndpointSettings,
+        from start: ReplayLease.Position,
+        window: Int,
+        progress: ReplayProgress,
+        logger: Logger
+    ) {
+        self.settings = settings
+        self.progress = progress
+        self.logger = logger
+        self.window = AckWindow(from: start.done, limit: max(1, window))
+        skippedBefore = start.skipped
+    }
+
+    // MARK: Messages
+
+    func send(_ items: [ReplayItem]) async throws {
+        var unsent: [UInt8] = []
+        for item in items {
+            while !window.hasRoom {
+                write(unsent)
+                unsent = []
+                try await waitForChange()
+            }
+            guard let message = item.page.message(item.row)?.message else {
+                window.skip()
+                continue
+            }
+            let stanza = ReplayStanza.stanza(message, to: settings.address, id: "r\(item.position)")
+            if window.inFlight == 0 { lastAck = .now }
+            window.add(
+                AckWindow.Key(id: message.messageID.utf8, token: message.registrationToken.rawValue.utf8),
+                stanza: stanza
+            )
+            // Without a channel, the next one begins with what is unacked.
+            if channel != nil { unsent += stanza }
+            if unsent.count >= 1 << 16 {
+                write(unsent)
+                unsent = []
+            }
+        }
+        write(unsent)
+        if let failure { throw failure }
+    }
+
+    func finish() async throws {
+        while window.inFlight > 0 { try await waitForChange() }
+    }
+
+    func position() throws -> ReplayLease.Position {
+        if window.inFlight > 0, channel != nil, ContinuousClock.now - lastAck > settings.ackTimeout {
+            lastAck = .now
+            note("no ack came for \(settings.ackTimeout): sending again over another connection")
+            channel?.close(promise: nil)
+        }
+        return ReplayLease.Position(done: window.done, skipped: skippedBefore + window.skipped, bytes: 0)
+    }
+
+    private func write(_ bytes: [UInt8]) {
+        guard !bytes.isEmpty, let channel else { return }
+        channel.writeAndFlush(channel.allocator.buffer(bytes: bytes), promise: nil)
+    }
+
+    // MARK: Connections
+
+    func run() async {
+        var policy = ReconnectPolicy()
+        while !Task.isCancelled, failure == nil, !isFinishing {
+            let acked = window.done
+            var ending = EndpointEvent.Ending(message: "the connection was given up", ending: .failed)
+            await withTaskCancellationHandler {
+                for await event in EndpointHandler.connect(settings.connection, on: group) {
+                    if let end = handle(event) { ending = end }
+                }
+            } onCancel: {
+                Task { await self.hangUp() }
+            }
+            channel = nil
+            guard !Task.isCancelled, !isFinishing else { break }
+            fruitless = window.done > acked ? 0 : fruitless + 1
+            note(ending.message)
+            if ending.isFinal || fruitless >= settings.attempts {
+                failure = ReplayError(ending.isFinal ? .denied : .unavailable, ending.message)
+                changed()
+                break
+            }
+            let delay = policy.delay(after: ending.ending, random: .random(in: 0..<1))
+            try? await Task.sleep(for: delay)
+        }
+        changed()
+    }
+
+    private func handle(_ event: EndpointEvent) -> EndpointEvent.Ending? {
+        switch event {
+        case .bound(let bound):
+            // Asked to hang up while it was being made.
+            guard !isFinishing, !Task.isCancelled else {
+                bound.close(promise: nil)
+                return nil
+            }
+            channel = bound
+            lastAck = .now
+            progress.set { $0.waiting = nil }
+            logger.event(.info, .replayEndpoint, "bound to the replay's target")
+            write(window.unacked.reduce(into: []) { $0 += $1 })
+        case .acks(let keys):
+            var isNew = false
+            for key in keys where window.acked(key) { isNew = true }
+            if isNew {
+                lastAck = .now
+                changed()
+            }
+        case .ended(let ending):
+            channel = nil
+            return ending
+        }
+        return nil
+    }
+
+    private func note(_ message: String) {
+        progress.set { $0.waiting = message }
+        logger.event(
+            .warning,
+            .replayEndpoint,
+            "the connection to the replay's target ended",
+            [.error: .string(message)]
+        )
+    }
+
+    private func hangUp() { channel?.close(promise: nil) }
+
+    func close() async {
+        isFinishing = true
+        changed()
+        if let channel {
+            EndpointHandler.finish(channel)
+            try? await channel.closeFuture.get()
+        }
+        try? await group.shutdownGracefully()
+    }
+
+    // MARK: Waiting
+
+    private func changed() {
+        let waiters = waiters
+        self.waiters = []
+        for waiter in waiters { waiter.resume() }
+    }
+
+    /// Waits for an ack or for the end of all hope.
+    private func waitForChange() async throws {
+        if let failure { throw failure }
+        try Task.checkCancellation()
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { waiters.append($0) }
+        } onCancel: {
+            Task { await self.changed() }
+        }
+        if let failure { throw failure }
+        try Task.checkCancellation()
+    }
+}

@@ -1,0 +1,185 @@
+import Querying
+import UpstreamKit
+import XMLWire
+import XMPP
+
+/// Makes messages of the lines that `messages export --with-tokens` writes.
+///
+/// A line becomes the payload that the device sent, and goes through the codec of the receive path: key, fingerprint and
+/// every rule about odd content are the same as if the message came over a connection.
+struct ImportReader {
+    /// Why a line can't be taken.
+    struct Refusal: Error {
+        /// What is wrong; never content of the message.
+        var message: String
+
+        init(_ message: String) { self.message = message }
+    }
+
+    /// The senders that have occurred, in the order of ``IncomingMessage/sender``.
+    private(set) var senders: [String] = []
+    private var codecs: [(sender: UpstreamCodec, device: UpstreamCodec)] = []
+    private var indices: [String: Int] = [:]
+    private var scanner = JSONScanner()
+    private var stanza = Stanza()
+    private let now: Int64
+
+    /// A reader that gives lines without a time this one: microseconds since 1970-01-01 UTC.
+    init(now: Int64) { self.now = now }
+
+    /// Reads a line, without its end.
+    mutating func read(_ line: UnsafeBufferPointer<UInt8>) throws(Refusal) -> IncomingMessage {
+        let fields = try Fields(line, &scanner)
+        guard fields.members["registration_token"] != nil else {
+            throw Refusal("no registration_token: export with --with-tokens")
+        }
+        guard let sender = try fields.text("sender_id"), !sender.isEmpty else { throw Refusal("no sender_id") }
+        var receivedAt = now
+        if let text = try fields.text("received_at") {
+            do throws(FilterError) {
+                receivedAt = try TimeExpression.moment(text)
+            } catch {
+                throw Refusal("received_at is no time")
+            }
+        }
+        wrap(try fields.payload())
+        var message = try decode(sender, key: try fields.digest("message_key"))
+        if let fingerprint = try fields.digest("fingerprint"), fingerprint != message.fingerprint {
+            throw Refusal("the content is not what its fingerprint says: it was changed, or damaged")
+        }
+        message.receivedAt = receivedAt
+        if let from = try fields.text("stanza_from") {
+            message.stanzaFrom = ByteSpan(start: message.bytes.count, count: from.utf8.count)
+            message.bytes += from.utf8
+        }
+        return message
+    }
+
+    /// Puts the payload into the stanza that would have carried it.
+    private mutating func wrap(_ payload: [UInt8]) {
+        stanza.reset()
+        func add(_ text: some Collection<UInt8>) -> Range<Int> {
+            let start = stanza.bytes.count
+            stanza.bytes += text
+            return start..<stanza.bytes.count
+        }
+        let none = 0..<0
+        let message = (add("message".utf8), add("jabber:client".utf8))
+        let gcm = (add("gcm".utf8), add("google:mobile:data".utf8), add(payload))
+        stanza.elements = [
+            .init(depth: 0, parent: -1, name: message.0, namespace: message.1, attributes: none, text: none, end: 2),
+            .init(depth: 1, parent: 0, name: gcm.0, namespace: gcm.1, attributes: none, text: gcm.2, end: 2),
+        ]
+    }
+
+    private mutating func decode(_ sender: String, key: Digest128?) throws(Refusal) -> IncomingMessage {
+        let index = try index(of: sender)
+        let message = try decode(&codecs[index].sender)
+        guard let key, message.messageKey != key else { return message }
+        // The other database may take ids for unique per device.
+        let other = try decode(&codecs[index].device)
+        guard other.messageKey == key else {
+            throw Refusal("message_key is not that of this sender_id and message_id")
+        }
+        return other
+    }
+
+    private mutating func index(of sender: String) throws(Refusal) -> Int {
+        if let index = indices[sender] { return index }
+        guard let number = UInt16(exactly: senders.count) else { throw Refusal("more than 65,536 senders") }
+        func codec(_ scope: IDScope) -> UpstreamCodec {
+            UpstreamCodec(
+                configuration: CodecConfiguration(
+                    sender: number,
+                    senderID: sender,
+                    domain: "import.invalid",
+                    idScope: scope
+                )
+            )
+        }
+        codecs.append((codec(.sender), codec(.device)))
+        indices[sender] = senders.count
+        senders.append(sender)
+        return senders.count - 1
+    }
+
+    private func decode(_ codec: inout UpstreamCodec) throws(Refusal) -> IncomingMessage {
+        guard case .message(let message) = codec.decode(stanza, receivedAt: 0, parsedAt: 0) else {
+            throw Refusal("no message: message_type is that of an ack, a nack or a control message")
+        }
+        if let reason = message.quarantine { throw Refusal("\(reason.rawValue): \(message.quarantineDetail)") }
+        return message
+    }
+
+    /// The members of a line.
+    private struct Fields {
+        let line: UnsafeBufferPointer<UInt8>
+        var members: [String: JSONMember] = [:]
+
+        init(_ line: UnsafeBufferPointer<UInt8>, _ scanner: inout JSONScanner) throws(Refusal) {
+            self.line = line
+            do throws(JSONSyntaxError) {
+                guard try scanner.scan(line) == .object else { throw JSONSyntaxError(.unexpectedByte, at: 0) }
+            } catch {
+                throw Refusal("not a JSON object (at byte \(error.offset + 1))")
+            }
+            for member in scanner.members {
+                let name = String(decoding: JSONScanner.text(of: member.key, in: line), as: UTF8.self)
+                guard members.updateValue(member, forKey: name) == nil else { throw Refusal("a member stands twice") }
+            }
+        }
+
+        func text(_ name: String) throws(Refusal) -> String? {
+            guard let member = members[name], member.kind != .null else { return nil }
+            guard member.kind == .string else { throw Refusal("\(name) is not a string") }
+            return String(decoding: JSONScanner.text(of: member.body, in: line), as: UTF8.self)
+        }
+
+        func digest(_ name: String) throws(Refusal) -> Digest128? {
+            guard let text = try text(name) else { return nil }
+            guard let key = MessageKey(text) else { throw Refusal("\(name) is no UUID") }
+            return key.digest
+        }
+
+        /// The payload that the device sent.
+        func payload() throws(Refusal) -> [UInt8] {
+            var payload: [UInt8] = []
+            func append(_ name: String, _ value: some Sequence<UInt8>) {
+                payload.append(payload.isEmpty ? UInt8(ascii: "{") : UInt8(ascii: ","))
+                payload += "\"\(name)\":".utf8
+                payload.append(contentsOf: value)
+            }
+            let literals = [
+                ("message_id", "message_id"), ("from", "registration_token"), ("category", "category"),
+                ("message_type", "message_type"),
+            ]
+            for (name, source) in literals {
+                if let member = members[source], member.kind != .null { append(name, line[member.value.range]) }
+            }
+            // A string where a line can't hold the exact text, or jsonb would refuse it.
+            if let member = members["data_verbatim"] ?? members["data_raw"], member.kind == .string {
+                append("data", JSONScanner.text(of: member.body, in: line))
+            } else if let member = members["data"] {
+                append("data", line[member.value.range])
+            }
+            let extra = try extra()
+            if let open = extra.firstIndex(of: UInt8(ascii: "{")), let close = extra.lastIndex(of: UInt8(ascii: "}")),
+                open + 1 < close
+            {
+                payload.append(payload.isEmpty ? UInt8(ascii: "{") : UInt8(ascii: ","))
+                payload += extra[(open + 1)..<close]
+            }
+            payload.append(UInt8(ascii: "}"))
+            return payload
+        }
+
+        private func extra() throws(Refusal) -> [UInt8] {
+            if let member = members["extra_verbatim"], member.kind == .string {
+                return JSONScanner.text(of: member.body, in: line)
+            }
+            guard let member = members["extra"], member.kind != .null else { return [] }
+            guard member.kind == .object else { throw Refusal("extra is not an object") }
+            return Array(line[member.value.range])
+        }
+    }
+}

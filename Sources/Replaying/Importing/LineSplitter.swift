@@ -1,0 +1,53 @@
+/// Cuts what is read into lines.
+struct LineSplitter {
+    /// One line without its end.
+    struct Line: Equatable {
+        /// Its bytes.
+        var bytes: [UInt8]
+        /// Whether it was over the limit and was dropped.
+        var isTooLong = false
+    }
+
+    private let limit: Int
+    private var rest: [UInt8] = []
+    private var isDropping = false
+
+    /// A splitter that drops lines over a number of bytes.
+    init(limit: Int) { self.limit = limit }
+
+    /// The lines that end in what has been read now.
+    mutating func add(_ bytes: ArraySlice<UInt8>) -> [Line] {
+        var lines: [Line] = []
+        var start = bytes.startIndex
+        while let end = bytes[start...].firstIndex(of: UInt8(ascii: "\n")) {
+            lines.append(line(bytes[start..<end]))
+            start = end + 1
+        }
+        keep(bytes[start...])
+        return lines
+    }
+
+    /// What follows the last line's end, as a line.
+    mutating func finish() -> [Line] {
+        rest.isEmpty && !isDropping ? [] : [line([])]
+    }
+
+    private mutating func keep(_ bytes: ArraySlice<UInt8>) {
+        if isDropping || rest.count + bytes.count > limit {
+            isDropping = true
+            rest = []
+        } else {
+            rest += bytes
+        }
+    }
+
+    private mutating func line(_ bytes: ArraySlice<UInt8>) -> Line {
+        keep(bytes)
+        defer {
+            rest = []
+            isDropping = false
+        }
+        if rest.last == UInt8(ascii: "\r") { rest.removeLast() }
+        return Line(bytes: rest, isTooLong: isDropping)
+    }
+}

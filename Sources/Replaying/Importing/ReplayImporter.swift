@@ -1,0 +1,193 @@
+import Glibc
+import MessageStore
+import Pipeline
+package import Postgres
+import UpstreamKit
+
+/// Why a line of an import can't be taken.
+package struct ImportProblem: Error, Sendable, Equatable {
+    /// The line, from 1.
+    package var line: Int
+    /// What is wrong with it; never content of the message.
+    package var message: String
+}
+
+/// Loads what `messages export --with-tokens` wrote into a database, by the rules that received messages are stored by.
+///
+/// Idempotent: what is there already is counted as a duplicate, so a file may be loaded again, or to its end after it was
+/// cut off.
+package struct ReplayImporter: Sendable {
+    /// What has come of a file so far.
+    package struct Report: Sendable, Equatable {
+        /// Lines read; empty ones are not counted.
+        package var lines = 0
+        /// Messages that were new.
+        package var stored = 0
+        /// Messages that were there, with the same content.
+        package var duplicates = 0
+        /// Messages that were there with other content; they are in `conflicts`.
+        package var conflicts = 0
+        /// Lines that could not be taken.
+        package var refused = 0
+        /// Bytes read.
+        package var bytes: Int64 = 0
+
+        package init() {}
+    }
+
+    private let settings: PostgresSettings
+    private let isDelivered: Bool
+    private let isStrict: Bool
+    private let isDryRun: Bool
+
+    private static let batchLimit = 500
+    private static let batchBytes = 4 << 20
+    /// A stanza has 8 MiB at most, and a line that holds it as a string a few times as much.
+    private static let lineLimit = 24 << 20
+
+    /// An importer into a database.
+    ///
+    /// - Parameters:
+    ///   - settings: The database.
+    ///   - isDelivered: Whether subscribed handlers get what is new.
+    ///   - isStrict: Whether the first bad line ends it.
+    ///   - isDryRun: Whether to judge the lines only; each good one counts as stored.
+    package init(_ settings: PostgresSettings, isDelivered: Bool, isStrict: Bool, isDryRun: Bool = false) {
+        self.settings = settings
+        self.isDelivered = isDelivered
+        self.isStrict = isStrict
+        self.isDryRun = isDryRun
+    }
+
+    /// Reads and stores to the end.
+    ///
+    /// - Parameters:
+    ///   - descriptor: Where the lines come from; it stays open.
+    ///   - onProblem: Is told each line that can't be taken.
+    ///   - onProgress: Is told now and then how far it is.
+    /// - Throws: ``ImportProblem`` for the first bad line where that ends it; `StoreError` where the database can't be had;
+    ///   ``ReplayError`` where the file can't be read.
+    /// - Returns: What has come of the whole file.
+    package func run(
+        from descriptor: Int32,
+        onProblem: (ImportProblem) -> Void = { _ in },
+        onProgress: (Report) -> Void = { _ in }
+    ) async throws -> Report {
+        var state = State(now: Int64(time(nil)) * 1_000_000)
+        var lines = LineSplitter(limit: Self.lineLimit)
+        var buffer = [UInt8](repeating: 0, count: 1 << 18)
+        var isAtEnd = false
+        while !isAtEnd {
+            try Task.checkCancellation()
+            let count = buffer.withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else {
+                throw ReplayError(.invalid, "the file can't be read: \(String(cString: strerror(errno)))")
+            }
+            isAtEnd = count == 0
+            state.report.bytes += Int64(count)
+            for line in isAtEnd ? lines.finish() : lines.add(buffer[..<count]) {
+                try await take(line, &state, onProblem)
+            }
+            onProgress(state.report)
+        }
+        try await flush(&state, onProblem)
+        await state.store?.close()
+        onProgress(state.report)
+        return state.report
+    }
+
+    private struct State {
+        var report = Report()
+        var reader: ImportReader
+        var batch: [IncomingMessage] = []
+        /// The lines of the batch.
+        var places: [Int] = []
+        var size = 0
+        var line = 0
+        var store: MessageStore?
+        /// How many senders the store knows.
+        var senders = 0
+
+        init(now: Int64) { reader = ImportReader(now: now) }
+    }
+
+    private func take(
+        _ line: LineSplitter.Line,
+        _ state: inout State,
+        _ onProblem: (ImportProblem) -> Void
+    ) async throws {
+        state.line += 1
+        guard !line.bytes.isEmpty || line.isTooLong else { return }
+        state.report.lines += 1
+        do throws(ImportReader.Refusal) {
+            guard !line.isTooLong else { throw ImportReader.Refusal("the line is longer than 24 MiB") }
+            let message = try line.bytes.withUnsafeBufferPointer { bytes throws(ImportReader.Refusal) in
+                try state.reader.read(bytes)
+            }
+            state.batch.append(message)
+            state.places.append(state.line)
+            state.size += message.bytes.count
+        } catch {
+            return try await refuse(ImportProblem(line: state.line, message: error.message), &state, onProblem)
+        }
+        if state.batch.count >= Self.batchLimit || state.size >= Self.batchBytes {
+            try await flush(&state, onProblem)
+        }
+    }
+
+    private func refuse(
+        _ problem: ImportProblem,
+        _ state: inout State,
+        _ onProblem: (ImportProblem) -> Void
+    ) async throws {
+        guard !isStrict else {
+            await state.store?.close()
+            throw problem
+        }
+        state.report.refused += 1
+        onProblem(problem)
+    }
+
+    private func flush(_ state: inout State, _ onProblem: (ImportProblem) -> Void) async throws {
+        guard !state.batch.isEmpty else { return }
+        let (batch, places) = (state.batch, state.places)
+        state.batch.removeAll(keepingCapacity: true)
+        state.places.removeAll(keepingCapacity: true)
+        state.size = 0
+        guard !isDryRun else { return count(batch.map { _ in .stored }, &state) }
+        // A writer knows its senders from the beginning.
+        if state.senders != state.reader.senders.count {
+            await state.store?.close()
+            state.store = nil
+        }
+        let store = state.store ?? MessageStore(settings, senders: state.reader.senders)
+        state.store = store
+        state.senders = state.reader.senders.count
+        do throws(StoreError) {
+            count(try await store.load(batch, isDelivered: isDelivered), &state)
+        } catch {
+            guard error.kind == .refused else { throw error }
+            // PostgreSQL refuses one of them: it is found by itself, and costs no other.
+            for (message, place) in zip(batch, places) {
+                do throws(StoreError) {
+                    count(try await store.load([message], isDelivered: isDelivered), &state)
+                } catch {
+                    guard error.kind == .refused else { throw error }
+                    try await refuse(ImportProblem(line: place, message: error.message), &state, onProblem)
+                }
+            }
+        }
+    }
+
+    private func count(_ outcomes: [StoreOutcome], _ state: inout State) {
+        for outcome in outcomes {
+            switch outcome {
+            case .stored: state.report.stored += 1
+            case .duplicate: state.report.duplicates += 1
+            case .conflict: state.report.conflicts += 1
+            case .quarantined: state.report.refused += 1
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+import Synchronization
+
+/// How far a run is, for whoever shows it.
+package final class ReplayProgress: Sendable {
+    /// A look at it.
+    package struct View: Sendable, Equatable {
+        /// How many there are.
+        package var planned: Int64 = 0
+        /// How many are done.
+        package var done: Int64 = 0
+        /// How many of those were passed over.
+        package var skipped: Int64 = 0
+        /// What the run waits for; nil while it sends.
+        package var waiting: String?
+    }
+
+    private let state = Mutex(View())
+
+    package init() {}
+
+    /// How far it is now.
+    package var view: View { state.withLock { $0 } }
+
+    /// Says what the run waits for.
+    package func note(_ waiting: String) { set { $0.waiting = waiting } }
+
+    func set(_ change: (inout View) -> Void) {
+        state.withLock { change(&$0) }
+    }
+}

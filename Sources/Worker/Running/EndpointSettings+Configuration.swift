@@ -1,0 +1,90 @@
+package import Replaying
+import TLSWire
+import XMLWire
+import XMPP
+import XMPPSession
+
+extension EndpointSettings {
+    /// How to reach an XMPP endpoint, as people say it.
+    package struct Wish: Sendable {
+        /// Where to connect to.
+        package var host: String
+        /// TCP port.
+        package var port: Int
+        /// The account's name: the part before the `@`.
+        package var account: String
+        /// The XMPP domain.
+        package var domain: String
+        /// Where the account's secret stands.
+        package var secret: SecretFile
+        /// The certificates to trust, PEM; nil for the system's.
+        package var caFile: String?
+        /// The name that the certificate must be for.
+        package var serverName: String
+        /// Whether TLS begins within the stream.
+        package var isStartTLS: Bool
+        /// Whether SASL gets the account's name alone.
+        package var isLocalpart: Bool
+
+        package init(
+            host: String,
+            port: Int,
+            account: String,
+            domain: String,
+            secret: SecretFile,
+            caFile: String?,
+            serverName: String,
+            isStartTLS: Bool,
+            isLocalpart: Bool
+        ) {
+            self.host = host
+            self.port = port
+            self.account = account
+            self.domain = domain
+            self.secret = secret
+            self.caFile = caFile
+            self.serverName = serverName
+            self.isStartTLS = isStartTLS
+            self.isLocalpart = isLocalpart
+        }
+    }
+
+    /// The settings for such an endpoint.
+    ///
+    /// - Throws: ``WorkerError/unusable(_:)`` where the certificates or the name can't be used.
+    package static func make(
+        _ wish: Wish,
+        _ configuration: WorkerConfiguration
+    ) throws(WorkerError) -> EndpointSettings {
+        let context: TLSContext
+        do throws(TLSError) {
+            context = try TLSContext.client(TLSClientConfiguration(serverName: wish.serverName, caFile: wish.caFile))
+        } catch {
+            throw .unusable(["the endpoint's TLS: \(error.message)"])
+        }
+        let secret = wish.secret
+        return EndpointSettings(
+            SenderSettings(
+                index: 0,
+                senderID: wish.account,
+                host: wish.host,
+                port: wish.port,
+                domain: wish.domain,
+                connections: 1,
+                security: wish.isStartTLS ? .startTLS(context) : .direct(context),
+                dialect: .ccs,
+                username: wish.isLocalpart ? wish.account : "\(wish.account)@\(wish.domain)",
+                window: 100,
+                idScope: .sender,
+                trustedFrom: [],
+                keepaliveInterval: .seconds(30),
+                keepaliveTimeout: .seconds(15),
+                limits: StreamLimits(configuration),
+                secret: {
+                    guard let line = try secret.lines().first else { throw WorkerError.failed("the file is empty") }
+                    return line
+                }
+            )
+        )
+    }
+}

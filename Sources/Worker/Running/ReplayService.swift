@@ -1,0 +1,96 @@
+import Logging
+import Postgres
+import Replaying
+import ServiceLifecycle
+import Telemetry
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Darwin
+#endif
+
+/// Runs replays to handlers that somebody has started, beside the handlers: one of the workers does each of them.
+struct ReplayService: Service {
+    let settings: PostgresSettings
+    let monitor: DatabaseMonitor
+    /// How long a replay lies still after its worker has died.
+    let lease: Duration
+    let logger: Logger
+
+    /// How often it is looked for replays that nobody runs.
+    private static let interval = Duration.seconds(2)
+    /// How many this worker runs at the same time.
+    private static let limit = 4
+
+    func run() async throws {
+        try await cancelWhenGracefulShutdown {
+            do {
+                try await monitor.waitUntilReady()
+            } catch is CancellationError {
+                return
+            }
+            let client = PostgresClient(settings)
+            await look(client)
+            await client.close()
+        }
+    }
+
+    private func look(_ client: PostgresClient) async {
+        var isWarned = false
+        let running = RunningReplays()
+        await withDiscardingTaskGroup { group in
+            while !Task.isCancelled {
+                do throws(PostgresError) {
+                    let found = try await client.run { connection throws(PostgresError) in
+                        try ReplayTable.abandoned(connection)
+                    }
+                    isWarned = false
+                    for replay in found where await running.begin(replay.id, limit: Self.limit) {
+                        group.addTask {
+                            await self.run(replay)
+                            await running.end(replay.id)
+                        }
+                    }
+                } catch {
+                    if !isWarned, !Task.isCancelled {
+                        logger.event(
+                            .warning,
+                            .databaseUnavailable,
+                            "it can't be looked for replays to run",
+                            [.error: .string(error.description)]
+                        )
+                    }
+                    isWarned = true
+                }
+                try? await Task.sleep(for: Self.interval)
+            }
+        }
+    }
+
+    private func run(_ replay: Replay) async {
+        let client = PostgresClient(settings)
+        var options = ReplayRunner.Settings(owner: "worker \(DispatchRunner.hostName):\(getpid())")
+        options.lease = min(options.lease, lease)
+        let runner = ReplayRunner(client, settings: options, logger: logger)
+        let ended: LogValue
+        do {
+            ended = .string("\(try await runner.run(replay))")
+        } catch {
+            ended = .string("\(error)")
+        }
+        logger.event(.info, .replayEnded, "a replay's run has ended", [.replay: .string(replay.id), .state: ended])
+        await client.close()
+    }
+}
+
+/// The replays that this worker runs.
+private actor RunningReplays {
+    private var ids: Set<String> = []
+
+    func begin(_ id: String, limit: Int) -> Bool {
+        ids.count < limit && ids.insert(id).inserted
+    }
+
+    func end(_ id: String) { ids.remove(id) }
+}

@@ -1,0 +1,106 @@
+import Postgres
+import Querying
+import Testing
+
+@testable import Replaying
+
+extension ReplayDatabaseTests {
+    @Test("a plan is frozen: what is stored later never joins in")
+    func frozen() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(2_500)
+        let plan = try await fixture.plan(fixture.request("r", .other(.output(path: "/tmp/x", format: .ndjson))))
+        #expect(plan.planned == 2_500 && plan.selected == 2_500 && plan.sample.count == 4)
+        try await fixture.seed(100, startingAt: 3_000)
+        #expect(
+            try await fixture.integer("SELECT sum(cardinality(message_key)) FROM upstream.replay_messages") == 2_500
+        )
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.replay_messages") == 3)
+        let isOrdered = try await fixture.integer(
+            """
+            SELECT count(*) FROM (
+                SELECT t.at, lag(t.at) OVER (ORDER BY r.chunk, t.n) AS before FROM upstream.replay_messages AS r,
+                    unnest(received_at) WITH ORDINALITY AS t (at, n)
+            ) AS pairs WHERE at < before
+            """
+        )
+        #expect(isOrdered == 0)
+    }
+
+    @Test("what a handler has had, lacks, gave up on and waits for is told apart")
+    func standings() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(300)
+        // 10 dead letters and 5 that wait, at a handler that has been there for long.
+        try await fixture.script(
+            """
+            INSERT INTO upstream.dead_letters (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_token, error_group
+            ) SELECT 'audit', message_key, received_at, 3, now(), 1, 'g' FROM upstream.messages ORDER BY received_at LIMIT 10;
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+            SELECT 'audit', message_key, received_at, now() FROM upstream.messages ORDER BY received_at DESC LIMIT 5
+            """
+        )
+        let plan = try await fixture.plan(fixture.request("a", .handlers([], .notHandled)))
+        let audit = ReplayPlan.HandlerCounts(
+            handler: "audit",
+            dead: 10,
+            new: 0,
+            pending: 5,
+            handled: 285,
+            planned: 10
+        )
+        let orders = ReplayPlan.HandlerCounts(
+            handler: "orders",
+            dead: 0,
+            new: 100,
+            pending: 0,
+            handled: 0,
+            planned: 100
+        )
+        #expect(plan.handlers == [audit, orders] && plan.planned == 110)
+        let all = try await fixture.plan(fixture.request("b", .handlers(["audit"], .all)))
+        #expect(all.planned == 295)
+        let failed = try await fixture.plan(fixture.request("c", .handlers(["audit"], .onlyFailed)))
+        #expect(failed.planned == 10)
+        let named = try await fixture.plan(fixture.request("d", .handlers(["orders"], .all)))
+        #expect(named.planned == 300, "a named handler gets what is selected, whatever it is subscribed to")
+    }
+
+    @Test("a dry run leaves nothing, a name is taken once, strangers are refused")
+    func refusals() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(10)
+        let dry = try await fixture.plan(fixture.request(), isDryRun: true)
+        #expect(dry.planned == 13 && dry.id == nil)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.replays") == 0)
+        try await fixture.plan(fixture.request())
+        await #expect(throws: ReplayError.self) { try await fixture.plan(fixture.request()) }
+        await #expect(throws: ReplayError.self) {
+            try await fixture.plan(fixture.request("s", .handlers(["stranger"], .all)))
+        }
+        var request = fixture.request("none")
+        request.filter.categories = ["nobody"]
+        let none = try await fixture.plan(request)
+        #expect(none.planned == 0 && none.id == nil)
+        try await fixture.apply(.cancel)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.replay_messages") == 0)
+        try await fixture.plan(fixture.request())
+    }
+
+    @Test("one replay at a time to a target, also where two share one handler only")
+    func targets() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(10)
+        try await fixture.plan(fixture.request("both", .handlers([], .all)))
+        try await fixture.plan(fixture.request("one", .handlers(["audit"], .all)))
+        try await fixture.plan(fixture.request("file", .other(.output(path: "/tmp/x", format: .ndjson))))
+        try await fixture.apply(.start, "both")
+        await #expect(throws: ReplayError.self) { try await fixture.apply(.start, "one") }
+        try await fixture.apply(.pause, "both")
+        await #expect(throws: ReplayError.self) { try await fixture.apply(.start, "one") }
+        try await fixture.apply(.start, "file")
+        try await fixture.apply(.cancel, "both")
+        try await fixture.apply(.start, "one")
+    }
+}

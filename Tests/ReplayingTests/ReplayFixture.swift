@@ -1,0 +1,151 @@
+import Foundation
+import Logging
+import MessageStore
+import Postgres
+import Querying
+import Testing
+
+@testable import Replaying
+
+/// One cluster for the whole suite, a database of its own for each test.
+enum SharedCluster {
+    static let cluster: LocalCluster = {
+        var options = LocalCluster.Options()
+        options.fsync = false
+        options.isTemporary = true
+        let folder = URL(filePath: "/tmp/upstream-replay-tests-\(getpid())")
+        do {
+            return try LocalCluster.start(in: folder, options)
+        } catch {
+            fatalError("\(error)")
+        }
+    }()
+}
+
+/// A database with messages and handlers, and shorthands for what the tests do to it.
+struct ReplayFixture {
+    let settings: PostgresSettings
+    let admin: PostgresConnection
+
+    init() async throws {
+        let name = "t\(UInt64.random(in: 0...UInt64.max))"
+        let cluster = SharedCluster.cluster
+        let root = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
+        try await root.run { connection throws(PostgresError) in try connection.script("CREATE DATABASE \(name)") }
+        await root.run { connection in connection.close() }
+        settings = try PostgresSettings(url: cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(name)?"))
+        admin = try await PostgresConnection.open(settings)
+        _ = try await Migrator().up(admin)
+        try await script(
+            """
+            SELECT upstream.ensure_partitions((now() - interval '2 days')::date, (now() + interval '1 day')::date);
+            INSERT INTO upstream.handlers (name, registered_at)
+            VALUES ('orders', now()), ('audit', now() - interval '10 days');
+            INSERT INTO upstream.subscriptions VALUES ('orders', 'com.example.orders', false), ('audit', '*', true);
+            """
+        )
+    }
+
+    /// Stores so many messages, one a second up to now; every third one is an order.
+    func seed(_ count: Int, startingAt first: Int = 1) async throws {
+        try await script(
+            """
+            INSERT INTO upstream.messages
+            SELECT
+                encode(substr(sha256(convert_to('1', 'UTF8') || '\\x00'::bytea || convert_to('m-' || n, 'UTF8')), 1, 16),
+                    'hex')::uuid,
+                '1', 'm-' || n, 'token-SECRET-' || n % 10,
+                encode(substr(sha256(convert_to('token-SECRET-' || n % 10, 'UTF8')), 1, 16), 'hex')::uuid,
+                CASE WHEN n % 3 = 0 THEN 'com.example.orders' ELSE 'com.example.chat' END,
+                ('{"n":' || n || '}')::json, NULL, NULL, NULL, NULL, now() - (n || ' seconds')::interval
+            FROM generate_series(\(first), \(first + count - 1)) AS n
+            """
+        )
+    }
+
+    func script(_ sql: String) async throws {
+        try await admin.run { connection throws(PostgresError) in try connection.script(sql) }
+    }
+
+    func integer(_ sql: String) async throws -> Int {
+        try await admin.run { connection throws(PostgresError) in
+            Int(try connection.query("SELECT (\(sql))::bigint").integer(0, 0) ?? -1)
+        }
+    }
+
+    func texts(_ sql: String) async throws -> [String] {
+        try await admin.run { connection throws(PostgresError) in
+            let result = try connection.query(sql)
+            return (0..<result.count).map { result.text($0, 0) ?? "NULL" }
+        }
+    }
+
+    func request(
+        _ name: String = "r",
+        _ target: ReplayRequest.Wish = .handlers([], .all),
+        _ change: (inout ReplayRequest) -> Void = { _ in }
+    ) -> ReplayRequest {
+        var request = ReplayRequest(name: name, filter: MessageFilter(), target: target, who: "tester@test")
+        change(&request)
+        return request
+    }
+
+    @discardableResult
+    func plan(_ request: ReplayRequest, isDryRun: Bool = false) async throws -> ReplayPlan {
+        try await ReplayPlanner(admin).plan(request, isDryRun: isDryRun)
+    }
+
+    @discardableResult
+    func apply(_ event: ReplayEvent, _ name: String = "r") async throws -> Replay {
+        try await ReplayTable.apply(event, to: name, who: "tester@test", over: admin).replay
+    }
+
+    func replay(_ name: String = "r") async throws -> Replay {
+        let found = try await admin.run { connection throws(PostgresError) in try ReplayTable.find(connection, name) }
+        return try #require(found)
+    }
+
+    /// A runner in this process.
+    func runner(_ owner: String = "a", lease: Duration = .seconds(15), deliveries: Int = 1_000_000) -> ReplayRunner {
+        var settings = ReplayRunner.Settings(owner: owner)
+        settings.lease = lease
+        settings.checkpoint = .milliseconds(20)
+        settings.deliveries = deliveries
+        return ReplayRunner(
+            PostgresClient(self.settings),
+            settings: settings,
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        )
+    }
+
+    func take(_ name: String = "r", owner: String, length: Duration = .seconds(15)) async throws -> ReplayLease {
+        let id = try await replay(name).id
+        let taking = try await admin.run { connection throws(PostgresError) in
+            try ReplayLease.take(connection, id, owner: owner, length: length)
+        }
+        guard case .taken(let lease, _) = taking else { throw NotTaken(taking: "\(taking)") }
+        return lease
+    }
+
+    struct NotTaken: Error {
+        var taking: String
+    }
+
+    func step(_ lease: ReplayLease, from position: Int64, count: Int64) async throws -> HandlerFeed.Step {
+        try await admin.run { connection throws(PostgresError) in
+            try HandlerFeed.step(connection, lease, from: position, count: count)
+        }
+    }
+
+    /// Writes down every delivery that is ever queued, whatever becomes of it.
+    func logDeliveries() async throws {
+        try await script(
+            """
+            CREATE TABLE public.queued (message_key uuid, handler text, replay_id uuid);
+            CREATE FUNCTION public.log_queued() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN INSERT INTO public.queued VALUES (NEW.message_key, NEW.handler, NEW.replay_id); RETURN NEW; END $$;
+            CREATE TRIGGER log_queued AFTER INSERT ON upstream.deliveries FOR EACH ROW EXECUTE FUNCTION public.log_queued();
+            """
+        )
+    }
+}

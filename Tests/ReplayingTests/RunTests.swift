@@ -1,0 +1,302 @@
+import Foundation
+import Postgres
+import Querying
+import Testing
+
+@testable import Replaying
+
+@Suite("Replays: with a database", .serialized, .timeLimit(.minutes(3)))
+struct ReplayDatabaseTests {
+    // MARK: Steps to handlers
+
+    @Test("a step moves the position and queues the deliveries together; handlers see the replay")
+    func step() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(30)
+        try await fixture.plan(fixture.request())
+        try await fixture.apply(.start)
+        let lease = try await fixture.take(owner: "a")
+        let step = try await fixture.step(lease, from: 0, count: 25)
+        #expect(step == HandlerFeed.Step(standing: .held, done: 25, skipped: 0))
+        let id = try await fixture.replay().id
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries WHERE replay_id = '\(id)'") == 25)
+        // By device where the handler goes by device.
+        let marked = "SELECT count(*) FROM upstream.deliveries WHERE (device_key IS NOT NULL) <> (handler = 'audit')"
+        #expect(try await fixture.integer(marked) == 0)
+        // The same step again, as after a lost reply: done is done.
+        #expect(try await fixture.step(lease, from: 0, count: 25) == step)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries") == 25)
+    }
+
+    @Test("a runner whose lease another has taken changes nothing, wherever it stopped")
+    func fencing() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(30)
+        try await fixture.logDeliveries()
+        try await fixture.plan(fixture.request())
+        try await fixture.apply(.start)
+        let old = try await fixture.take(owner: "old")
+        _ = try await fixture.step(old, from: 0, count: 10)
+        try await fixture.script("UPDATE upstream.replays SET lease_until = now() - interval '1 s'")
+        let new = try await fixture.take(owner: "new")
+        // The old one wakes up at the very place where the new one is; handlers have been quick meanwhile.
+        try await fixture.script("DELETE FROM upstream.deliveries")
+        #expect(try await fixture.step(old, from: 10, count: 10).standing == .lost)
+        #expect(try await fixture.step(new, from: 10, count: 10).done == 20)
+        try await fixture.script("DELETE FROM upstream.deliveries")
+        #expect(try await fixture.step(old, from: 20, count: 10).standing == .lost)
+        let renewed = try await fixture.admin.run { connection throws(PostgresError) in
+            try old.renew(connection, .init(done: 30, skipped: 0, bytes: 0))
+        }
+        #expect(renewed == .lost)
+        let hasEnded = try await fixture.admin.run { connection throws(PostgresError) in
+            try old.end(connection, error: "no")
+        }
+        #expect(!hasEnded)
+        #expect(try await fixture.replay().done == 20)
+        #expect(try await fixture.integer("SELECT count(*) FROM public.queued") == 20)
+        let doubled =
+            "SELECT count(*) FROM (SELECT FROM public.queued GROUP BY message_key, handler HAVING count(*) > 1) d"
+        #expect(try await fixture.integer(doubled) == 0)
+    }
+
+    @Test("dead letters come back to life, what waits is left alone, what is gone is passed over")
+    func conflicts() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(30)
+        try await fixture.plan(fixture.request("r", .handlers(["audit"], .all)))
+        try await fixture.script(
+            """
+            INSERT INTO upstream.dead_letters (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_token, error_group
+            ) SELECT 'audit', message_key, received_at, 3, now(), 1, 'g' FROM upstream.messages ORDER BY received_at LIMIT 4;
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, attempts)
+            SELECT 'audit', message_key, received_at, now(), 2 FROM upstream.messages ORDER BY received_at DESC LIMIT 5;
+            DELETE FROM upstream.messages WHERE message_id IN ('m-10', 'm-11');
+            """
+        )
+        try await fixture.apply(.start)
+        #expect(try await fixture.runner().run(fixture.replay()) == .finished)
+        let replay = try await fixture.replay()
+        #expect(replay.done == 30 && replay.skipped == 7)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.dead_letters") == 0)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries") == 28)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries WHERE replay_id IS NULL") == 5)
+    }
+
+    @Test("only failed: a dead letter that somebody has retried since is passed over")
+    func onlyFailed() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(10)
+        try await fixture.script(
+            """
+            INSERT INTO upstream.dead_letters (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_token, error_group
+            ) SELECT 'audit', message_key, received_at, 3, now(), 1, 'g' FROM upstream.messages
+            """
+        )
+        try await fixture.plan(fixture.request("r", .handlers(["audit"], .onlyFailed)))
+        try await fixture.script(
+            "DELETE FROM upstream.dead_letters WHERE message_key IN (SELECT message_key FROM upstream.messages LIMIT 4)"
+        )
+        try await fixture.apply(.start)
+        #expect(try await fixture.runner().run(fixture.replay()) == .finished)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries") == 6)
+        #expect(try await fixture.replay().skipped == 4)
+    }
+
+    // MARK: Runs
+
+    @Test("a finished replay sends nothing again unless told to, and then all of it")
+    func again() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(1_200)
+        try await fixture.plan(fixture.request())
+        try await fixture.apply(.start)
+        #expect(try await fixture.runner().run(fixture.replay()) == .finished)
+        try await fixture.script("DELETE FROM upstream.deliveries")
+        #expect(try await fixture.apply(.start).state == .finished)
+        #expect(try await fixture.runner().run(fixture.replay()) == .stopped(.finished))
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries") == 0)
+        try await fixture.apply(.startAgain)
+        #expect(try await fixture.runner().run(fixture.replay()) == .finished)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries") == 1_600)
+        let events = try await fixture.texts("SELECT event FROM upstream.replay_events ORDER BY at")
+        #expect(events == ["planned", "started", "taken", "finished", "restarted", "taken", "finished"])
+    }
+
+    @Test("two runners, and a lease that is torn from one to the other all the time, double nothing and skip nothing")
+    func rivals() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(3_000)
+        try await fixture.logDeliveries()
+        try await fixture.plan(fixture.request("r", .handlers([], .all)) { $0.pace.concurrency = 60 })
+        try await fixture.apply(.start)
+        let replay = try await fixture.replay()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for owner in ["a", "b", "c"] {
+                let runner = fixture.runner(owner, lease: .milliseconds(200))
+                group.addTask {
+                    while true {
+                        let ending = try await runner.run(replay)
+                        if ending == .finished || ending == .stopped(.finished) { return }
+                        try await Task.sleep(for: .milliseconds(5))
+                    }
+                }
+            }
+            // Handlers that are quick, and a thief.
+            group.addTask {
+                var round = 0
+                while try await fixture.replay().state == .running {
+                    round += 1
+                    try await fixture.script("DELETE FROM upstream.deliveries")
+                    if round % 4 == 0 {
+                        try await fixture.script(
+                            "UPDATE upstream.replays SET lease_until = now() - interval '1 s' WHERE lease_until IS NOT NULL"
+                        )
+                    }
+                    try await Task.sleep(for: .milliseconds(20))
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(try await fixture.integer("SELECT count(*) FROM public.queued") == 4_000)
+        #expect(try await fixture.integer("SELECT count(DISTINCT (message_key, handler)) FROM public.queued") == 4_000)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.replay_events WHERE event = 'taken'") > 5)
+    }
+
+    @Test("deliveries that wait hold the replay up: no more of them than --concurrency")
+    func backPressure() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(500)
+        try await fixture.plan(fixture.request("r", .handlers(["audit"], .all)) { $0.pace.concurrency = 40 })
+        try await fixture.apply(.start)
+        let replay = try await fixture.replay()
+        let runner = fixture.runner()
+        async let ending = runner.run(replay)
+        var most = 0
+        while try await fixture.replay().state == .running {
+            most = max(most, try await fixture.integer("SELECT count(*) FROM upstream.deliveries"))
+            try await fixture.script(
+                "DELETE FROM upstream.deliveries WHERE ctid IN (SELECT ctid FROM upstream.deliveries LIMIT 25)"
+            )
+        }
+        #expect(try await ending == .finished)
+        #expect(most <= 40 && most > 0)
+    }
+
+    @Test("pause stops a run, resume goes on where it was, cancel ends it")
+    func pauses() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(1_000)
+        try await fixture.plan(fixture.request("r", .handlers(["audit"], .all)) { $0.pace.rate = 200 })
+        try await fixture.apply(.start)
+        async let first = fixture.runner().run(fixture.replay())
+        while try await fixture.replay().done < 20 { try await Task.sleep(for: .milliseconds(5)) }
+        try await fixture.apply(.pause)
+        #expect(try await first == .stopped(.paused))
+        let paused = try await fixture.replay()
+        #expect(paused.owner == nil && paused.done < 1_000)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries") == Int(paused.done))
+        try await fixture.apply(.resume)
+        async let second = fixture.runner("b").run(fixture.replay())
+        while try await fixture.replay().done <= paused.done { try await Task.sleep(for: .milliseconds(5)) }
+        try await fixture.apply(.cancel)
+        #expect(try await second == .stopped(.cancelled))
+        let cancelled = try await fixture.replay()
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries") == Int(cancelled.done))
+        #expect(cancelled.state == .cancelled && cancelled.owner == nil)
+    }
+
+    // MARK: Files
+
+    @Test("a file holds each message once, whatever a killed run left in it")
+    func file() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(2_000)
+        let path = "/tmp/upstream-replay-\(UInt64.random(in: 0...UInt64.max)).ndjson"
+        defer { for name in [path, path + ".partial"] { try? FileManager.default.removeItem(atPath: name) } }
+        try await fixture.plan(
+            fixture.request("r", .other(.output(path: path, format: .ndjson))) { $0.pace.rate = 3_000 }
+        )
+        try await fixture.apply(.start)
+        let replay = try await fixture.replay()
+        // A run that stops somewhere and, as after a kill, leaves more in the file than it has told the database.
+        let task = Task { try await fixture.runner(lease: .milliseconds(50)).run(replay) }
+        while try await fixture.replay().done < 300 { try await Task.sleep(for: .milliseconds(2)) }
+        task.cancel()
+        _ = try await task.value
+        let position = try await fixture.replay()
+        #expect(position.done > 0 && position.done < 2_000 && position.bytes > 0)
+        let handle = try #require(FileHandle(forWritingAtPath: path + ".partial"))
+        try handle.seekToEnd()
+        try handle.write(contentsOf: Data(#"{"message_key":"half of a li"#.utf8))
+        try handle.close()
+        #expect(!FileManager.default.fileExists(atPath: path))
+        #expect(try await fixture.runner("b").run(replay) == .finished)
+        let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
+        #expect(lines.count == 2_000 && Set(lines).count == 2_000)
+        let keys = try await fixture.texts("SELECT message_key::text FROM upstream.messages ORDER BY received_at")
+        #expect(lines.map { String($0.dropFirst(16).prefix(36)) } == keys)
+        // A file that is there already is nobody's to overwrite.
+        try await fixture.plan(fixture.request("s", .other(.output(path: path, format: .ndjson))))
+        try await fixture.apply(.start, "s")
+        guard case .failed = try await fixture.runner().run(fixture.replay("s")) else {
+            Issue.record("the file was overwritten")
+            return
+        }
+    }
+
+    // MARK: Import
+
+    @Test("an export goes into another database once, however often it is loaded")
+    func importing() async throws {
+        let source = try await ReplayFixture()
+        try await source.seed(1_500)
+        let path = "/tmp/upstream-replay-\(UInt64.random(in: 0...UInt64.max)).ndjson"
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        try await source.plan(source.request("r", .other(.output(path: path, format: .ndjson))))
+        try await source.apply(.start)
+        #expect(try await source.runner().run(source.replay()) == .finished)
+
+        let target = try await ReplayFixture()
+        // From long ago as well: the partition is made.
+        let text = try String(contentsOfFile: path, encoding: .utf8)
+        let year = text.prefix(4_000).firstRange(of: #""received_at":"2"#)
+        #expect(year != nil)
+        func load(_ text: String, isDelivered: Bool = false) async throws -> (ReplayImporter.Report, [ImportProblem]) {
+            let file = "/tmp/upstream-replay-\(UInt64.random(in: 0...UInt64.max)).in"
+            try text.write(toFile: file, atomically: true, encoding: .utf8)
+            defer { try? FileManager.default.removeItem(atPath: file) }
+            let handle = try #require(FileHandle(forReadingAtPath: file))
+            var problems: [ImportProblem] = []
+            let importer = ReplayImporter(target.settings, isDelivered: isDelivered, isStrict: false)
+            let report = try await importer.run(from: handle.fileDescriptor, onProblem: { problems.append($0) })
+            return (report, problems)
+        }
+        let first = try await load(text).0
+        #expect(first.stored == 1_500 && first.duplicates == 0 && first.refused == 0)
+        #expect(try await target.integer("SELECT count(*) FROM upstream.deliveries") == 0)
+        let second = try await load(text).0
+        #expect(second.stored == 0 && second.duplicates == 1_500)
+        let columns =
+            "message_key, sender_id, message_id, registration_token, device_key, category, data::text, received_at"
+        let dump =
+            "SELECT md5(string_agg(t::text, '|' ORDER BY received_at)) FROM (SELECT \(columns) FROM upstream.messages) t"
+        #expect(try await source.texts(dump) == target.texts(dump))
+        // Other content for a known id, a bad line, and an old day.
+        let changed = text.split(separator: "\n")[0]
+            .replacing(#/"data":{"n":\d+}/#, with: #""data":{"n":-1}"#).replacing(#/,"fingerprint":"[^"]*"/#, with: "")
+        let old =
+            #"{"sender_id":"9","message_id":"o","registration_token":"t","category":"com.example.orders","#
+            + #""received_at":"2020-02-29T23:59:59Z","data":{}}"#
+        let (third, problems) = try await load("\(changed)\nnot json\n\(old)\n", isDelivered: true)
+        #expect(third.conflicts == 1 && third.refused == 1 && third.stored == 1)
+        #expect(problems.map(\.line) == [2])
+        #expect(try await target.integer("SELECT count(*) FROM upstream.messages_20200229") == 1)
+        #expect(try await target.integer("SELECT count(*) FROM upstream.deliveries") == 2)
+        let again = try await load("\(changed)\n").0
+        #expect(again.conflicts == 1)
+        #expect(try await target.integer("SELECT sum(times_seen) FROM upstream.conflicts") == 1)
+    }
+}
