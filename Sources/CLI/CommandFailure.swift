@@ -31,7 +31,9 @@ struct CommandFailure: Error {
         case let error as WorkerError: self.init(.configuration, "\(error)")
         case let error as AdminError: self.init(.configuration, "\(error)")
         case let error as FilterError: self.init(.usage, "\(error)")
-        case let error as ExportError: self.init(ExitStatus(error), error.description)
+        case let error as ExportError:
+            // Nobody has to be told what they did themselves.
+            self.init(ExitStatus(error), error.kind == .readerGone ? "" : error.description)
         default: return nil
         }
     }

@@ -36,7 +36,9 @@ package enum OwnHandlers {
     /// Makes them.
     package typealias Source = @Sendable () async throws -> [HandlerRegistration]
 
-    /// Set once, before any command runs. No task local: in an optimised build `TaskLocal.withValue` crashed here.
+    /// Set once, before any command runs.
+    ///
+    /// No task local: in an optimised build `TaskLocal.withValue` around the commands crashed (Swift 6.3.1).
     static let source = Mutex<Source>({ [] })
 
     /// Makes them, for one worker.

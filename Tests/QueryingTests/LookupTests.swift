@@ -85,6 +85,21 @@ struct LookupTests {
         #expect(!String(decoding: masked, as: UTF8.self).contains("SECRET"))
     }
 
+    @Test("the release key of a conflict, which dead letters name, leads to the conflict's content")
+    func releaseKey() async throws {
+        let fixture = try await fixture()
+        let conflict = try #require(
+            try await ConflictQuery(filter: MessageFilter(), limit: 1).rows(fixture.reader).first
+        )
+        let lookup = MessageLookup(fixture.reader)
+        #expect(try await lookup.find(conflict.releaseKey.description).isEmpty)
+        try await fixture.script("UPDATE upstream.conflicts SET released_at = now(), released_by = 'somebody'")
+        let detail = try #require(try await lookup.find(conflict.releaseKey.description).first)
+        #expect(detail.conflictsWith == conflict.copy.message.messageKey)
+        let stored = try #require(detail.row.flatMap { detail.page.message($0) })
+        #expect(stored.message.messageKey == conflict.releaseKey && stored.message.data == conflict.copy.message.data)
+    }
+
     @Test("conflicts: filters and pages")
     func conflicts() async throws {
         let fixture = try await fixture()

@@ -84,6 +84,11 @@ struct PagingTests {
             #expect((2...5).contains(page.count), "\(page.count)")
             let expected = order == .oldestFirst ? whole : whole.reversed()
             #expect(try await Self.walk(pager, fixture) == expected)
+            #expect(page.isFull)
+            // The last page knows that it is the last: another look could read everything there is.
+            var all = MessagePager(MessageFilter(), order, limit: 31)
+            all.byteLimit = 1 << 20
+            #expect(try await all.next(fixture.reader).isFull == false)
             // A single row is given however large it is.
             pager.byteLimit = 1
             #expect(try await Self.walk(pager, fixture) == expected)

@@ -95,7 +95,7 @@ extension ExitStatus {
             switch error.kind {
             case .refused: .usage
             case .mismatch: .badData
-            case .output: .temporaryFailure
+            case .output, .readerGone: .temporaryFailure
             }
     }
 }

@@ -95,8 +95,12 @@ struct DetailText {
             pairs.append(("body", "gone: its day is past retention.messages"))
             if let ledger = detail.ledger { pairs.append(("received_at", ShownTime.full(ledger.receivedAt))) }
         }
-        let ledger = detail.ledger.map { $0.fingerprint.description } ?? "not in the ledger any more"
-        pairs.append(("fingerprint", ledger))
+        if let other = detail.conflictsWith {
+            pairs.append(("released", "a conflict with \(other)"))
+        } else {
+            let ledger = detail.ledger.map { $0.fingerprint.description } ?? "not in the ledger any more"
+            pairs.append(("fingerprint", ledger))
+        }
         return pairs.map { Self.pair($0, $1) }
     }
 

@@ -6,8 +6,10 @@ package struct ExportError: Error, Sendable, CustomStringConvertible {
         case refused
         /// The file is not what this export would have written.
         case mismatch
-        /// The system could not write: disk full, reader gone.
+        /// The system could not write: disk full, for example.
         case output
+        /// Whoever read the output has gone, as `head` does.
+        case readerGone
     }
 
     /// What kind of failure.

@@ -7,6 +7,8 @@ package final class ExportFile: @unchecked Sendable {
     // Used by one task at a time.
     private let descriptor: Int32
     private let path: String?
+    // Anything but a file has no end to go on from and nothing to sync: a device, a named pipe.
+    private let isFile: Bool
 
     /// Where the file ended when it was opened, after a torn last line was cut; 0 for a new one.
     package private(set) var size: Int = 0
@@ -16,6 +18,8 @@ package final class ExportFile: @unchecked Sendable {
 
     private init(descriptor: Int32, path: String?) {
         (self.descriptor, self.path) = (descriptor, path)
+        var status = stat()
+        isFile = path != nil && fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
     }
 
     deinit { if path != nil { close(descriptor) } }
@@ -28,7 +32,9 @@ package final class ExportFile: @unchecked Sendable {
     /// - Throws: ``ExportError``
     /// - Returns: The file, empty or as it was found.
     package static func open(_ path: String, isResumed: Bool) throws(ExportError) -> ExportFile {
-        let flags = O_RDWR | O_CREAT | O_CLOEXEC | (isResumed ? 0 : O_EXCL)
+        var status = stat()
+        let isOther = stat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFREG
+        let flags = isOther ? O_WRONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC | (isResumed ? 0 : O_EXCL)
         let descriptor = Glibc.open(path, flags, 0o600)
         guard descriptor >= 0 else {
             let cause = errno
@@ -37,7 +43,7 @@ package final class ExportFile: @unchecked Sendable {
         }
         let file = ExportFile(descriptor: descriptor, path: path)
         // Two exports that write the same file would mix their lines.
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+        guard isOther || flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             throw ExportError(.refused, "another export is writing \(path)")
         }
         return file
@@ -49,6 +55,7 @@ package final class ExportFile: @unchecked Sendable {
     /// - Throws: ``ExportError``
     /// - Returns: The last complete line without its end, and whether it is the file's first; nil for an empty file.
     package func cutTornLine(_ format: MessageLines.Format) throws(ExportError) -> (line: [UInt8], isFirst: Bool)? {
+        guard isFile else { return nil }
         var scanner = LineScanner(hasQuotes: format == .csv)
         var block = [UInt8](repeating: 0, count: 1 << 20)
         var offset: Int = 0
@@ -102,7 +109,7 @@ package final class ExportFile: @unchecked Sendable {
     ///
     /// - Throws: ``ExportError``
     package func sync() throws(ExportError) {
-        guard let path else { return }
+        guard isFile, let path else { return }
         guard fsync(descriptor) == 0 else { throw failure("save") }
         let parent = path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
         let folder = Glibc.open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -113,7 +120,10 @@ package final class ExportFile: @unchecked Sendable {
 
     private func failure(_ verb: String) -> ExportError {
         let cause = errno
-        return ExportError(.output, "can't \(verb) \(path ?? "the output"): \(Self.describe(cause))")
+        return ExportError(
+            cause == EPIPE ? .readerGone : .output,
+            "can't \(verb) \(path ?? "the output"): \(Self.describe(cause))"
+        )
     }
 
     private static func describe(_ number: Int32) -> String { String(cString: strerror(number)) }

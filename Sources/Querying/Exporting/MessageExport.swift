@@ -72,8 +72,8 @@ package struct MessageExport: Sendable {
         pager.byteLimit = pageBytes
         if file.size == 0 { lines.appendHead() }
         var page = try await pager.next(connection)
-        while page.isFull {
-            let following = pager
+        while page.count > 0 {
+            let following = page.isFull ? pager : nil
             async let next = Self.read(following, connection)
             for row in 0..<page.count { lines.append(page, row) }
             progress.rows += Int64(page.count)
@@ -82,18 +82,20 @@ package struct MessageExport: Sendable {
             try file.write(lines.take())
             report(progress)
             try Task.checkCancellation()
-            (page, pager) = try await next
+            guard let (newPage, newPager) = try await next else { break }
+            (page, pager) = (newPage, newPager)
         }
         try file.write(lines.take())
         try file.sync()
         return progress
     }
 
+    /// The next page; nil where there is none to read.
     private static func read(
-        _ pager: MessagePager,
+        _ pager: MessagePager?,
         _ connection: PostgresConnection
-    ) async throws(PostgresError) -> (MessagePage, MessagePager) {
-        var pager = pager
+    ) async throws(PostgresError) -> (MessagePage, MessagePager)? {
+        guard var pager else { return nil }
         let page = try await pager.next(connection)
         return (page, pager)
     }

@@ -79,7 +79,11 @@ struct WhereParser {
         for comparison in WhereClause.Comparison.allCases.sorted(by: { $0.rawValue.count > $1.rawValue.count })
         where isAt(comparison.rawValue) {
             position += comparison.rawValue.count
-            if comparison == .equal, peek == "=" { throw error("equality is one '='") }
+            if comparison == .equal, let next = peek, "=<>~".contains(next) {
+                throw error(
+                    "'=\(next)' is no comparison: = != < <= > >= ~ are; a value that begins so is put in quotes"
+                )
+            }
             return comparison
         }
         let isBare = position == characters.count

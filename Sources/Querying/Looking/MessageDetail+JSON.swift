@@ -27,7 +27,8 @@ extension MessageDetail {
                     Known.Ledger(fingerprint: $0.fingerprint.description, receivedAt: TimeText.rfc3339($0.receivedAt))
                 },
                 deliveries: deliveries.map(Known.Delivery.init),
-                deadLetters: deadLetters.map(Known.Delivery.init)
+                deadLetters: deadLetters.map(Known.Delivery.init),
+                conflictsWith: conflictsWith?.description
             )
         )
         object.append(UInt8(ascii: ","))
@@ -80,5 +81,6 @@ extension MessageDetail {
         var ledger: Ledger?
         var deliveries: [Delivery]
         var deadLetters: [Delivery]
+        var conflictsWith: String?
     }
 }

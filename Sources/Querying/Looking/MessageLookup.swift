@@ -17,6 +17,8 @@ package struct MessageDetail: Sendable {
     package var deadLetters: [DeliveryRow]
     /// Copies with other content.
     package var conflicts: [ConflictRow]
+    /// Where the key is the release key of a conflict: the key of the message that it conflicts with.
+    package var conflictsWith: MessageKey?
 
     /// A row of `message_ids`.
     package struct LedgerRow: Sendable {
@@ -78,7 +80,7 @@ package struct MessageLookup: Sendable {
         return found
     }
 
-    /// Everything about the message of a key; nil where the ledger does not know it.
+    /// Everything about the message of a key, or of the release key of a conflict; nil where there is none.
     ///
     /// The ledger's `received_at` leads to the one partition.
     ///
@@ -89,7 +91,29 @@ package struct MessageLookup: Sendable {
         var pager = MessagePager(filter, .newestFirst, limit: 1)
         let page = try await pager.next(connection)
         let detail = try await detail(key, page, page.count > 0 ? 0 : nil)
-        return detail.row == nil && detail.ledger == nil ? nil : detail
+        return detail.row == nil && detail.ledger == nil ? try await released(key) : detail
+    }
+
+    /// What handlers and their dead letters know by a release key.
+    private func released(_ key: MessageKey) async throws(PostgresError) -> MessageDetail? {
+        var values = SQLValues()
+        let place = values.bind(key.digest)
+        let (sql, parameters) = (
+            """
+            SELECT \(MessagePage.columns()), c.message_key
+            FROM upstream.conflicts AS c, upstream.message_of(\(place), 'epoch') AS m
+            WHERE upstream.release_key(c.message_key, c.fingerprint) = \(place) AND c.released_at IS NOT NULL
+            """, values
+        )
+        let result = try await connection.run { connection throws(PostgresError) in
+            try connection.query(sql, parameters)
+        }
+        guard let other = result.count > 0 ? result.digest(0, MessagePage.Column.allCases.count) : nil else {
+            return nil
+        }
+        var detail = try await detail(key, MessagePage(result: result, isFull: false), 0)
+        detail.conflictsWith = MessageKey(other)
+        return detail
     }
 
     private func detail(

@@ -52,17 +52,17 @@ package struct MessagePager: Sendable {
         }
         // pg_column_size reads no value that is stored apart.
         let sql = """
-            SELECT \(MessagePage.columns()) FROM (
-                SELECT m.*, sum(
-                    pg_column_size(m.message_id) + pg_column_size(m.registration_token) + coalesce(
-                        pg_column_size(m.data), pg_column_size(m.data_raw), 0
-                    ) + coalesce(pg_column_size(m.extra), 0)
-                ) OVER (ORDER BY \(order) ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+            SELECT \(MessagePage.columns()), m.bytes_through FROM (
+                SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through
                 FROM (
-                    SELECT * FROM upstream.messages AS m WHERE \(condition) ORDER BY \(order) LIMIT \(limit)
+                    SELECT *,
+                        pg_column_size(message_id) + pg_column_size(registration_token)
+                            + coalesce(pg_column_size(data), pg_column_size(data_raw), 0)
+                            + coalesce(pg_column_size(extra), 0) AS bytes
+                    FROM upstream.messages AS m WHERE \(condition) ORDER BY \(order) LIMIT \(limit)
                 ) AS m
             ) AS m
-            WHERE coalesce(m.bytes_before, 0) < \(values.bind(Int64(byteLimit))) ORDER BY \(order)
+            WHERE m.bytes_through - m.bytes < \(values.bind(Int64(byteLimit))) ORDER BY \(order)
             """
         return (sql, values)
     }
@@ -74,7 +74,11 @@ package struct MessagePager: Sendable {
     package mutating func next(_ connection: PostgresConnection) async throws(PostgresError) -> MessagePage {
         let (sql, values) = statement
         let result = try await connection.run { connection throws(PostgresError) in try connection.query(sql, values) }
-        let isFull = byteLimit == nil ? result.count >= limit : result.count > 0
+        // A page that bytes have ended may be of any length.
+        let isHeavy = byteLimit.map { limit in
+            result.count > 0 && (result.integer(result.count - 1, MessagePage.Column.allCases.count) ?? 0) >= limit
+        }
+        let isFull = result.count >= limit || isHeavy ?? false
         let page = MessagePage(result: result, isFull: isFull)
         if let end = page.end { cursor = end }
         return page

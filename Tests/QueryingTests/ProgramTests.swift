@@ -1,0 +1,260 @@
+import Foundation
+import Glibc
+import Testing
+
+/// The program itself: what scripts and people meet.
+@Suite("the commands as a process", .timeLimit(.minutes(4)))
+struct ProgramTests {
+    /// A database, a configuration that names it, and the program.
+    private struct Stage {
+        let fixture: QueryFixture
+        let folder: ExportTests.Folder
+        let configuration: String
+
+        init(_ seeds: [Seed] = []) async throws {
+            fixture = try await QueryFixture(seeds)
+            folder = try ExportTests.Folder()
+            configuration = folder["worker.yaml"]
+            try write("database: {url: \"\(fixture.url)\"}\n", to: "worker.yaml")
+        }
+
+        func write(_ text: String, to name: String) throws {
+            try Data(text.utf8).write(to: URL(filePath: folder[name]))
+        }
+
+        func start(_ arguments: [String]) throws -> Child {
+            try Child(arguments + ["--config", configuration], in: folder)
+        }
+
+        func run(_ arguments: String...) throws -> Child.End { try start(arguments).wait() }
+    }
+
+    /// A run of the program, its output in files so that no pipe can fill up.
+    private final class Child {
+        struct End {
+            var status: Int32
+            var output: String
+            var messages: String
+
+            func objects() throws -> [[String: Any]] {
+                try output.utf8.split(separator: 0x0A).map {
+                    try #require(try JSONSerialization.jsonObject(with: Data($0)) as? [String: Any])
+                }
+            }
+        }
+
+        let process = Process()
+        private let files: [String]
+
+        init(_ arguments: [String], in folder: ExportTests.Folder) throws {
+            let tag = UInt32.random(in: 0...UInt32.max)
+            files = ["out", "err"].map { folder["\(tag).\($0)"] }
+            for file in files { try Data().write(to: URL(filePath: file)) }
+            process.executableURL = try Child.program()
+            process.arguments = arguments
+            process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"]
+            process.standardInput = FileHandle.nullDevice
+            process.standardOutput = try FileHandle(forWritingTo: URL(filePath: files[0]))
+            process.standardError = try FileHandle(forWritingTo: URL(filePath: files[1]))
+            try process.run()
+        }
+
+        deinit { if process.isRunning { kill(process.processIdentifier, SIGKILL) } }
+
+        /// Its output so far.
+        func peek() throws -> String {
+            String(decoding: try Data(contentsOf: URL(filePath: files[0])), as: UTF8.self)
+        }
+
+        func wait() throws -> End {
+            process.waitUntilExit()
+            let texts = try files.map { String(decoding: try Data(contentsOf: URL(filePath: $0)), as: UTF8.self) }
+            let isExit = process.terminationReason == .exit
+            return End(
+                status: isExit ? process.terminationStatus : -process.terminationStatus,
+                output: texts[0],
+                messages: texts[1]
+            )
+        }
+
+        static func program() throws -> URL {
+            let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+            let folders = [own, CommandLine.arguments.first ?? own].map {
+                URL(filePath: $0).deletingLastPathComponent()
+            }
+            let candidates = (folders + [URL(filePath: ".build/debug")]).map { $0.appending(path: "upstream-worker") }
+            return try #require(
+                candidates.first { FileManager.default.isExecutableFile(atPath: $0.path) },
+                "upstream-worker is not built"
+            )
+        }
+    }
+
+    @Test("list: NDJSON where stdout is no terminal, --json, --csv, --after to the end")
+    func list() async throws {
+        let stage = try await Stage(Awkward.seeds)
+        let count = Awkward.seeds.count
+        let all = try stage.run("messages", "list")
+        #expect(all.status == 0 && all.messages.isEmpty)
+        #expect(try all.objects().map { $0["message_id"] as? String } == Awkward.seeds.reversed().map(\.id))
+        #expect(!all.output.contains("SECRET"))
+        let array = try stage.run("messages", "list", "--json", "--reveal").output
+        let rows = try #require(try JSONSerialization.jsonObject(with: Data(array.utf8)) as? [[String: Any]])
+        #expect(rows.count == count && rows.allSatisfy { $0["registration_token"] is String })
+        #expect(CSV.read(Array(try stage.run("messages", "list", "--csv").output.utf8))?.count == count + 1)
+        let none = try stage.run("messages", "list", "--json", "--category", "none")
+        #expect(none.output == "[]\n" && none.status == 0)
+        var ids: [String?] = []
+        var cursor: [String] = []
+        while true {
+            let page = try stage.start(["messages", "list", "--limit", "5"] + cursor).wait()
+            ids += try page.objects().map { $0["message_id"] as? String }
+            guard let next = page.messages.split(separator: " ").last, page.messages.hasPrefix("more: ") else { break }
+            cursor = ["--after", next.trimmingCharacters(in: .whitespacesAndNewlines)]
+        }
+        #expect(ids == Awkward.seeds.reversed().map(\.id))
+    }
+
+    @Test("a table has no character that a terminal could act on")
+    func table() async throws {
+        let stage = try await Stage(Awkward.seeds)
+        for arguments in [["list", "--table", "--reveal"], ["tail", "--table", "--limit", "50"], ["show", "lines"]] {
+            let shown = try stage.start(["messages"] + arguments).wait()
+            #expect(shown.status == 0 && !shown.output.isEmpty)
+            #expect(shown.output.unicodeScalars.allSatisfy { $0 == "\n" || !Danger.isDangerous($0) }, "\(arguments)")
+        }
+    }
+
+    @Test("a token comes from a file, and only from there")
+    func tokenFile() async throws {
+        let stage = try await Stage([
+            Seed(id: "a", token: "token-SECRET-a"), Seed(id: "b", token: "token-SECRET-b", at: 1),
+        ])
+        func ids(_ text: String) throws -> [String?] {
+            try stage.write(text, to: "token")
+            let end = try stage.run("messages", "list", "--from-token-file", stage.folder["token"])
+            #expect(end.status == 0 && !end.messages.contains("SECRET"))
+            return try end.objects().map { $0["message_id"] as? String }
+        }
+        #expect(try ids("token-SECRET-b") == ["b"])
+        #expect(try ids("token-SECRET-b\r\n") == ["b"])
+        #expect(try ids("token-SECRET-c\n") == [])
+        for text in ["", "\n", "a\nb\n", String(repeating: "x", count: 5_000)] {
+            try stage.write(text, to: "token")
+            #expect(try stage.run("messages", "list", "--from-token-file", stage.folder["token"]).status == 65)
+        }
+        #expect(try stage.run("messages", "list", "--from-token-file", stage.folder["none"]).status == 66)
+    }
+
+    @Test("exit codes")
+    func exitCodes() async throws {
+        let stage = try await Stage([Seed(id: "a")])
+        let key = "00000000-0000-0000-0000-000000000000"
+        let cases: [(Int32, [String])] = [
+            (0, ["messages", "show", "a"]), (1, ["messages", "show", "none"]), (1, ["messages", "show", key]),
+            (1, ["quarantine", "show", "7"]), (1, ["conflicts", "show", key]), (1, ["conflicts", "release", key]),
+            (64, ["conflicts", "show", "none"]), (64, ["messages", "list", "--where", "a=b"]),
+            (64, ["messages", "list", "--where", "data.a~("]), (64, ["messages", "list", "--since", "soon"]),
+            (64, ["messages", "list", "--device", "token"]), (64, ["messages", "list", "--limit", "0"]),
+            (64, ["messages", "list", "--after", "x"]), (64, ["messages", "list", "--json", "--csv"]),
+            (64, ["messages", "list", "--since", "today", "--until", "yesterday"]),
+            (64, ["messages", "tail", "--json"]),
+            (64, ["messages", "export", "--resume"]), (64, ["quarantine", "list", "--reason", "odd"]),
+            (64, ["messages", "export", "--output", stage.configuration]),
+            (65, ["messages", "export", "--resume", "--output", stage.configuration]),
+            (75, ["messages", "export", "--output", "/dev/full", "--resume"]),
+            (0, ["quarantine", "list"]), (0, ["quarantine", "export"]), (0, ["conflicts", "list"]),
+        ]
+        for (status, arguments) in cases {
+            let end = try stage.start(arguments).wait()
+            #expect(end.status == status, "\(arguments): \(end.messages)")
+            #expect(status == 0 || !end.messages.isEmpty, "\(arguments)")
+        }
+        try stage.write("database: {url: \"postgresql:///x?host=/nonexistent\"}\n", to: "worker.yaml")
+        #expect(try stage.run("messages", "list").status == 69)
+    }
+
+    @Test("a query that takes too long ends with 75 and says how to narrow it")
+    func timeout() async throws {
+        let stage = try await Stage()
+        try await stage.fixture.script(
+            """
+            INSERT INTO upstream.messages (
+                message_key, sender_id, message_id, registration_token, device_key, category, data, received_at)
+            SELECT gen_random_uuid(), 's', n::text, 't', gen_random_uuid(), 'c', json_build_object('n', n),
+                timestamptz '2026-03-01 00:00Z' + n * interval '1 ms'
+            FROM generate_series(1, 150000) AS n;
+            ANALYZE upstream.messages
+            """
+        )
+        let end = try stage.run("messages", "list", "--where", "data.n=-1", "--timeout", "20ms")
+        #expect(end.status == 75 && end.messages.contains("--category") && end.messages.contains("--timeout"))
+        #expect(end.messages.contains("one by one"))
+    }
+
+    @Test("kill -9 in the middle of an export: --resume completes it to the same bytes", arguments: ["--csv", ""])
+    func killed(_ format: String) async throws {
+        let stage = try await Stage()
+        try await stage.fixture.script(
+            """
+            INSERT INTO upstream.messages (
+                message_key, sender_id, message_id, registration_token, device_key, category, data, received_at)
+            SELECT md5(n::text)::uuid, 's', E'id "' || n || E'"\\n', 't', gen_random_uuid(), 'c',
+                json_build_object('n', n, 'text', repeat('x', n % 300)), timestamptz '2026-03-01 00:00Z' + n / 3 * interval '1 ms'
+            FROM generate_series(1, 60000) AS n
+            """
+        )
+        let options = format.isEmpty ? [] : [format]
+        let whole = stage.folder["whole"]
+        #expect(try stage.start(["messages", "export", "--output", whole] + options).wait().status == 0)
+        let expected = try Data(contentsOf: URL(filePath: whole))
+        let path = stage.folder["part"]
+        var kills = 0
+        for share in [0.1, 0.4, 0.7] {
+            let child = try stage.start(["messages", "export", "--resume", "--output", path] + options)
+            while child.process.isRunning {
+                let size =
+                    try FileManager.default.fileExists(atPath: path)
+                    ? FileManager.default.attributesOfItem(atPath: path)[.size] as? Int ?? 0 : 0
+                if Double(size) > Double(expected.count) * share { break }
+                usleep(1_000)
+            }
+            kill(child.process.processIdentifier, SIGKILL)
+            if try child.wait().status == -SIGKILL { kills += 1 }
+        }
+        #expect(kills > 0)
+        // Where a kill came between two writes no line is torn; this one is.
+        truncate(path, try #require(FileManager.default.attributesOfItem(atPath: path)[.size] as? Int) - 3)
+        let end = try stage.start(["messages", "export", "--resume", "--output", path] + options).wait()
+        #expect(end.status == 0 && end.messages.contains("resuming after"))
+        #expect(try Data(contentsOf: URL(filePath: path)) == expected)
+    }
+
+    @Test("tail -f shows what comes, and ends with 0 when it is interrupted")
+    func tail() async throws {
+        let stage = try await Stage([Seed(id: "old")])
+        try await stage.fixture.script("SELECT upstream.ensure_partitions(current_date - 2, current_date + 2)")
+        let child = try stage.start(["messages", "tail", "-f"])
+        func wait(for text: String) async throws {
+            let deadline = ContinuousClock.now + .seconds(30)
+            while ContinuousClock.now < deadline {
+                if try child.peek().contains(text) { return }
+                try await Task.sleep(for: .milliseconds(20))
+            }
+            Issue.record("\(text) is not shown")
+        }
+        try await wait(for: #""message_id":"old""#)
+        try await stage.fixture.script(
+            """
+            INSERT INTO upstream.messages (
+                message_key, sender_id, message_id, registration_token, device_key, category, received_at)
+            VALUES (gen_random_uuid(), 's', 'new', 't', gen_random_uuid(), 'c', now())
+            """
+        )
+        try await wait(for: #""message_id":"new""#)
+        kill(child.process.processIdentifier, SIGINT)
+        let end = try child.wait()
+        #expect(end.status == 0)
+        #expect(try end.objects().map { $0["message_id"] as? String } == ["old", "new"])
+    }
+}
