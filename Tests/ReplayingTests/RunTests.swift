@@ -60,6 +60,26 @@ struct ReplayDatabaseTests {
         #expect(try await fixture.integer(doubled) == 0)
     }
 
+    @Test("a step that fails moves nothing: the position and the deliveries are one")
+    func atomicity() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(30)
+        try await fixture.plan(fixture.request())
+        try await fixture.apply(.start)
+        let lease = try await fixture.take(owner: "a")
+        try await fixture.script(
+            """
+            CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN RAISE EXCEPTION 'as if killed here'; END $$;
+            CREATE TRIGGER refuse BEFORE INSERT ON upstream.deliveries FOR EACH ROW EXECUTE FUNCTION public.refuse()
+            """
+        )
+        await #expect(throws: PostgresError.self) { try await fixture.step(lease, from: 0, count: 10) }
+        #expect(try await fixture.replay().done == 0)
+        try await fixture.script("DROP TRIGGER refuse ON upstream.deliveries")
+        #expect(try await fixture.step(lease, from: 0, count: 10).done == 10)
+    }
+
     @Test("dead letters come back to life, what waits is left alone, what is gone is passed over")
     func conflicts() async throws {
         let fixture = try await ReplayFixture()

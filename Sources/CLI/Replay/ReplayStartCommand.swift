@@ -103,11 +103,11 @@ extension ReplayCommand {
             case .held(let owner, _): throw CommandFailure(.negative, "'\(replay.name)' is run by \(owner) already")
             case .lost: throw CommandFailure(.temporaryFailure, "another process has taken over '\(replay.name)'")
             case .released: throw CommandFailure(.temporaryFailure, "stopped at \(progress)")
-            case .failed(let message):
-                throw CommandFailure(
-                    .unavailable,
-                    "\(message)\nstopped at \(progress); go on with: \(WorkerProgram.name) replay start \(replay.name)"
-                )
+            case .failed(let kind, let message):
+                var failure = CommandFailure(ReplayError(kind, message))
+                let command = "\(WorkerProgram.name) replay start \(replay.name)"
+                failure.message += "\nstopped at \(progress); go on with: \(command)"
+                throw failure
             }
         }
     }

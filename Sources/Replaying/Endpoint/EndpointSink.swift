@@ -74,6 +74,11 @@ actor EndpointSink: ReplaySink {
 
     func finish() async throws {
         while window.inFlight > 0 { try await waitForChange() }
+        isFinishing = true
+        guard let channel else { return }
+        // Within the session's own limit.
+        EndpointHandler.finish(channel)
+        try? await channel.closeFuture.get()
     }
 
     func position() throws -> ReplayLease.Position {

@@ -47,15 +47,7 @@ private struct Planning {
     let isDryRun: Bool
 
     func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> Result<ReplayPlan, ReplayError> {
-        try connection.script("SELECT pg_advisory_xact_lock(hashtextextended('upstream.replays', 0))")
-        if try isTaken(connection) {
-            return .failure(
-                ReplayError(
-                    .refused,
-                    "there is a replay '\(request.name)' that has not ended: choose another name, or cancel it"
-                )
-            )
-        }
+        if try isTaken(connection) { return .failure(taken) }
         let target: ReplayTarget
         switch try resolve(connection) {
         case .failure(let error): return .failure(error)
@@ -65,8 +57,20 @@ private struct Planning {
         var plan = try counts(connection, target)
         plan.sample = try sample(connection)
         (plan.estimate, plan.isMeasured) = try estimate(connection, plan)
-        if !isDryRun, plan.planned > 0 { plan.id = try freeze(connection, plan) }
+        guard !isDryRun, plan.planned > 0 else { return .success(plan) }
+        do throws(PostgresError) {
+            plan.id = try freeze(connection, plan)
+        } catch  where error.constraint == "replays_name_key" {
+            return .failure(taken)
+        }
         return .success(plan)
+    }
+
+    private var taken: ReplayError {
+        ReplayError(
+            .refused,
+            "there is a replay '\(request.name)' that has not ended: choose another name, or cancel it"
+        )
     }
 
     private func isTaken(_ connection: isolated PostgresConnection) throws(PostgresError) -> Bool {

@@ -17,7 +17,7 @@ package struct ReplayRunner: Sendable {
         /// Another process has taken it over.
         case lost
         /// The target can't be had.
-        case failed(String)
+        case failed(ReplayError.Kind, String)
         /// This process was asked to stop; another may go on.
         case released
     }
@@ -97,7 +97,7 @@ package struct ReplayRunner: Sendable {
         } catch is CancellationError {
             ending = .released
         } catch let error as ReplayError {
-            ending = .failed(error.message)
+            ending = .failed(error.kind, error.message)
         } catch let error as PostgresError where Task.isCancelled || error.sqlState == "57014" {
             ending = .released
         }
@@ -110,7 +110,7 @@ package struct ReplayRunner: Sendable {
             try await client.run { connection throws(PostgresError) in
                 switch ending {
                 case .finished: return try lease.end(connection, error: nil) ? ending : .lost
-                case .failed(let error): return try lease.end(connection, error: error) ? ending : .lost
+                case .failed(_, let error): return try lease.end(connection, error: error) ? ending : .lost
                 case .stopped, .released: try lease.release(connection)
                 case .lost, .held: break
                 }
