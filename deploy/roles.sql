@@ -17,7 +17,7 @@ $$;
 -- functions of retention, which take nothing that is young.
 GRANT USAGE ON SCHEMA upstream TO upstream_worker;
 GRANT SELECT ON upstream.schema_migrations TO upstream_worker;
-GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages TO upstream_worker;
+GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages, upstream.retention_runs TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE
     ON upstream.handlers, upstream.subscriptions, upstream.deliveries, upstream.dead_letters TO upstream_worker;

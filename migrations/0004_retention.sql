@@ -17,6 +17,27 @@ ALTER TABLE upstream.quarantine ALTER COLUMN stanza SET STATISTICS 0;
 ALTER TABLE upstream.deliveries ALTER COLUMN last_error SET STATISTICS 0;
 ALTER TABLE upstream.dead_letters ALTER COLUMN last_error SET STATISTICS 0;
 
+CREATE TABLE upstream.retention_runs (
+    finished_at timestamptz NOT NULL,
+    started_at timestamptz NOT NULL,
+    run_by text NOT NULL DEFAULT session_user,
+    partitions_dropped integer NOT NULL,
+    partitions_held integer NOT NULL,
+    ids_deleted bigint NOT NULL,
+    conflicts_deleted bigint NOT NULL,
+    quarantine_deleted bigint NOT NULL
+);
+CREATE INDEX retention_runs_finished_at_idx ON upstream.retention_runs (finished_at);
+COMMENT ON TABLE upstream.retention_runs IS 'The runs of retention that left nothing for want of a lock: workers make one each UTC day.';
+COMMENT ON COLUMN upstream.retention_runs.finished_at IS 'When it had ended.';
+COMMENT ON COLUMN upstream.retention_runs.started_at IS 'When it began, by the clock of whoever ran it: what was too old is judged by it.';
+COMMENT ON COLUMN upstream.retention_runs.run_by IS 'The role that ran it.';
+COMMENT ON COLUMN upstream.retention_runs.partitions_dropped IS 'Days of messages that it dropped.';
+COMMENT ON COLUMN upstream.retention_runs.partitions_held IS 'Days that are too old and that it kept, for deliveries or dead letters need them.';
+COMMENT ON COLUMN upstream.retention_runs.ids_deleted IS 'Rows of the ledger that it deleted.';
+COMMENT ON COLUMN upstream.retention_runs.conflicts_deleted IS 'Conflicts that it deleted.';
+COMMENT ON COLUMN upstream.retention_runs.quarantine_deleted IS 'Quarantined stanzas that it deleted.';
+
 COMMENT ON SEQUENCE upstream.quarantine_id_seq IS 'Where quarantine.id comes from.';
 
 -- Makes the partitions of the days from first_day to last_day that are missing, and tells how many it made.
@@ -200,6 +221,7 @@ DROP FUNCTION upstream.purge_quarantine(timestamptz, integer);
 DROP FUNCTION upstream.purge_conflicts(timestamptz, integer);
 DROP FUNCTION upstream.purge_message_ids(timestamptz, bigint, integer);
 DROP FUNCTION upstream.drop_partition(date);
+DROP TABLE upstream.retention_runs;
 -- Makes the partitions of the days from first_day to last_day that are missing, and tells how many it made.
 -- SECURITY DEFINER: the worker's role inserts and selects, and owns nothing.
 -- ATTACH takes a lock that lets inserts into the other days go on; CREATE TABLE … PARTITION OF would stop them.

@@ -177,6 +177,31 @@ struct RetentionTests {
         #expect(done.isComplete && done.dropped.count == 1 && done.ledger == 1)
     }
 
+    @Test("a complete run is written down, and makes the next one due on the next day")
+    func due() async throws {
+        let fixture = try await StoreFixture()
+        let retention = Retention(fixture.admin, Self.policy, pace: Self.pace)
+        let now = Self.midnight + 40 * Self.day
+        #expect(try await retention.isDue(now: now))
+        let other = try await PostgresConnection.open(fixture.settings)
+        try await other.run { connection throws(PostgresError) in
+            try connection.script("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))")
+        }
+        _ = try await fixture.store().commit([.make(1, receivedAt: Self.midnight)])
+        _ = try await retention.run(now: now)
+        #expect(try await retention.isDue(now: now), "it was not complete")
+        await other.close()
+        _ = try await retention.run(now: now)
+        #expect(try await retention.isDue(now: now + Self.day - 1) == false)
+        #expect(try await retention.isDue(now: now + Self.day))
+        #expect(
+            try await fixture.text(
+                "SELECT concat_ws(' ', partitions_dropped, ids_deleted) FROM upstream.retention_runs"
+            )
+                == "1 1"
+        )
+    }
+
     @Test("conflicts and quarantined stanzas go with the bodies, unless they were seen again")
     func odd() async throws {
         let fixture = try await StoreFixture()

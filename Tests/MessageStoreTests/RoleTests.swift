@@ -80,6 +80,7 @@ struct RoleTests {
                 replay_events: insert select
                 replay_messages: delete insert select
                 replays: insert select update
+                retention_runs: insert select
                 schema: usage
                 schema_migrations: select
                 subscriptions: delete insert select update
@@ -135,6 +136,7 @@ struct RoleTests {
             "UPDATE upstream.message_ids SET received_at = now()", "DELETE FROM upstream.conflicts",
             "DELETE FROM upstream.quarantine", "TRUNCATE upstream.quarantine", "CREATE TABLE upstream.x ()",
             "INSERT INTO upstream.schema_migrations VALUES ('9', '')", "DELETE FROM upstream.replays",
+            "DELETE FROM upstream.retention_runs",
             "ALTER TABLE upstream.deliveries ADD x int", "CREATE ROLE x",
         ] {
             await refuses(worker, sql)

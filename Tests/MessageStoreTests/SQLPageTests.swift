@@ -97,6 +97,10 @@ struct SQLPageTests {
             rows: "payload_not_json|333|999\ncategory_unusable|167|167",
             indexed: "quarantine"
         ),
+        "retention-runs": Expectation(
+            compared: "took, partitions_dropped, partitions_held, ids_deleted",
+            rows: "00:00:04|2|0|40"
+        ),
         "quarantine-latest": Expectation(
             compared: "reason, stanza",
             rows:
@@ -178,6 +182,9 @@ struct SQLPageTests {
             SELECT 'billing', message_key, received_at, 20, now(), 1, 'e',
                 CASE WHEN n < 300 THEN 'status 503' ELSE 'timeout' END, received_at
             FROM seed WHERE n < 400;
+            INSERT INTO upstream.retention_runs VALUES
+                (now() - interval '1 day', now() - interval '1 day 4 s', 'worker', 2, 0, 40, 0, 0),
+                (now() - interval '8 days', now() - interval '8 days', 'worker', 1, 0, 1, 0, 0);
             ANALYZE upstream.messages, upstream.message_ids, upstream.conflicts, upstream.quarantine, upstream.deliveries,
                 upstream.dead_letters
             """

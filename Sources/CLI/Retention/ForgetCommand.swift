@@ -102,8 +102,8 @@ struct ForgetCommand: AsyncParsableCommand {
             bar.show(Int64(done), of: Int64(all), "days; \(Amount.count(Int64(counts.messages))) messages")
         case .quarantine(let id, let last, let counts):
             bar.show(id, of: last, "quarantine; \(Amount.count(Int64(counts.quarantine))) stanzas")
-        case .vacuum(let table):
-            bar.show(1, of: 1, "VACUUM \(table)")
+        case .vacuum(let table, let done, let all):
+            bar.show(Int64(done), of: Int64(all), "VACUUM \(table)")
         }
     }
 

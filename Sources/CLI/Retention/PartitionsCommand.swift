@@ -225,8 +225,10 @@ extension PartitionsCommand {
 
     /// Prints the plan.
     fileprivate static func show(_ connection: PostgresConnection, _ policy: RetentionPolicy, json: Bool) async throws {
-        let plan = try await Retention(connection, policy).plan(now: UTCTime.now.microseconds)
-        if json { return try JSONOutput.print(PlanDocument(plan)) }
+        let retention = Retention(connection, policy)
+        let plan = try await retention.plan(now: UTCTime.now.microseconds)
+        let last = try await retention.lastRun().map { UTCTime(microseconds: $0).rfc3339 }
+        if json { return try JSONOutput.print(PlanDocument(plan, lastRun: last)) }
         let cells = plan.partitions.map { partition in
             [
                 date(partition.day), partition.rows.map { "~" + Amount.count($0) } ?? "?",
@@ -242,7 +244,7 @@ extension PartitionsCommand {
             """
             run would drop \(plan.partitions(.drop).count) partitions, \(Amount.bytes(freed)); conflicts to delete: \
             \(Amount.count(plan.conflicts)), quarantined stanzas: \(Amount.count(plan.quarantine)),
-            ids to forget: \(expired) of \(ledger). "~" marks estimates from the catalog.
+            ids to forget: \(expired) of \(ledger). "~" marks estimates from the catalog. Last run: \(last ?? "none yet").
             """
         )
     }
@@ -254,8 +256,10 @@ extension PartitionsCommand {
         var ledgerExpiredEstimate: Int64?
         var conflictsExpired: Int64
         var quarantineExpired: Int64
+        var lastRun: String?
 
-        init(_ plan: RetentionPlan) {
+        init(_ plan: RetentionPlan, lastRun: String?) {
+            self.lastRun = lastRun
             partitions = plan.partitions.map(Row.init)
             missing = plan.missing.map(date)
             ledgerRowsEstimate = plan.ledgerRows

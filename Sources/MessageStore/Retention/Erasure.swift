@@ -27,8 +27,8 @@ package enum ErasureProgress: Sendable {
     case partition(Int, of: Int, ErasureCounts)
     /// Stanzas of the quarantine were looked through, up to this id.
     case quarantine(id: Int64, of: Int64, ErasureCounts)
-    /// A table is being vacuumed.
-    case vacuum(table: String)
+    /// A table is being vacuumed, after so many others.
+    case vacuum(table: String, Int, of: Int)
 }
 
 /// Erases what is kept of one device, except for the hashes in the ledger.
@@ -123,8 +123,8 @@ package struct Erasure: Sendable {
         if counts.deadLetters > 0 { touched.append("dead_letters") }
         if counts.conflicts > 0 { touched.append("conflicts") }
         if counts.quarantine > 0 { touched.append("quarantine") }
-        for table in touched {
-            report(.vacuum(table: table))
+        for (index, table) in touched.enumerated() {
+            report(.vacuum(table: table, index, of: touched.count))
             try await vacuum(table)
         }
         return counts

@@ -118,7 +118,39 @@ package struct Retention: Sendable {
         try await purgeLedger(before: policy.ledgerEnd(now), &done, report)
         try await purge(RetentionStatements.purgeConflicts, before: policy.bodiesEnd(now), \.conflicts, &done, report)
         try await purge(RetentionStatements.purgeQuarantine, before: policy.bodiesEnd(now), \.quarantine, &done, report)
+        if done.isComplete { try await record(done, now) }
         return done
+    }
+
+    /// Whether nobody has run it to its end on this UTC day, or later.
+    ///
+    /// - Parameter now: Microseconds since 1970-01-01 UTC.
+    /// - Returns: True where a run is due.
+    /// - Throws: ``PostgresError``
+    package func isDue(now: Int64) async throws(PostgresError) -> Bool {
+        guard let last = try await lastRun() else { return true }
+        return last < UTCDay(microseconds: now).start
+    }
+
+    /// When the last complete run began: microseconds since 1970-01-01 UTC; nil where there was none.
+    ///
+    /// - Throws: ``PostgresError``
+    package func lastRun() async throws(PostgresError) -> Int64? {
+        try await connection.run { connection throws(PostgresError) in
+            try connection.query(RetentionStatements.lastRun).timestamp(0, 0)
+        }
+    }
+
+    private func record(_ report: RetentionReport, _ now: Int64) async throws(PostgresError) {
+        try await connection.run { connection throws(PostgresError) in
+            var parameters = Self.time(now)
+            for count in [
+                report.dropped.count, report.held.count, report.ledger, report.conflicts, report.quarantine,
+            ] {
+                parameters.append(Int64(count))
+            }
+            _ = try connection.query(RetentionStatements.record, parameters)
+        }
     }
 
     private func drop(

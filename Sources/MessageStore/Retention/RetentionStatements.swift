@@ -76,6 +76,15 @@ enum RetentionStatements {
         SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM dead)
         """
 
+    static let lastRun = "SELECT max(started_at) FROM upstream.retention_runs"
+
+    static let record = """
+        INSERT INTO upstream.retention_runs (
+            finished_at, started_at, partitions_dropped, partitions_held, ids_deleted, conflicts_deleted, quarantine_deleted
+        )
+        VALUES (clock_timestamp(), $1, $2, $3, $4, $5, $6)
+        """
+
     static let purgeLedger = "SELECT upstream.purge_message_ids($1, $2, $3::int8::int4)"
     static let purgeConflicts = "SELECT upstream.purge_conflicts($1, $2::int8::int4)"
     static let purgeQuarantine = "SELECT upstream.purge_quarantine($1, $2::int8::int4)"

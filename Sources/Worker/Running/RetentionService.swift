@@ -31,7 +31,8 @@ package struct RetentionSchedule: Sendable {
 
 /// Retention as a part of the worker.
 ///
-/// Every worker runs it. One lock in the database lets one at a time delete, and whoever comes later finds nothing to do.
+/// Every worker tries. One lock in the database lets one at a time delete, and whoever comes later on the same day finds that
+/// it was done.
 package struct RetentionService: Service {
     private let monitor: DatabaseMonitor
     private let client: PostgresClient
@@ -78,19 +79,22 @@ package struct RetentionService: Service {
         await client.close()
     }
 
-    /// One run.
+    /// One run, unless somebody has made today's.
     ///
     /// - Returns: Whether nothing was left for later.
     package func runOnce() async -> Bool {
         let start = ContinuousClock.now
         let time = now()
         do {
-            let report = try await client.withConnection { connection in
-                try await Retention(connection, policy).run(now: time) { progress in
+            let report = try await client.withConnection { connection -> RetentionReport? in
+                let retention = Retention(connection, policy)
+                guard try await retention.isDue(now: time) else { return nil }
+                return try await retention.run(now: time) { progress in
                     guard case .partition(let partition, let outcome) = progress else { return }
                     log(partition, outcome)
                 }
             }
+            guard let report else { return true }
             let deleted = report.ledger + report.conflicts + report.quarantine
             if deleted > 0 || !report.dropped.isEmpty {
                 logger.event(
