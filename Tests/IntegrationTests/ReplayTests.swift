@@ -123,6 +123,42 @@ extension Integration {
             }
         }
 
+        @Test("what is sent and not acked is not done, and no more than the window is sent")
+        func unacked() async throws {
+            let source = try await Database()
+            try await source.seed(500)
+            try await Stage.run {
+                $0.load = LoadProfile(count: 0)
+            } _: { stage in
+                let yaml = "database: {url: \"\(source.url)\"}\nadmin: {listen: \"off\"}\n"
+                let target = [
+                    "--to", "127.0.0.1:\(stage.emulator.port)", "--account", "\(Stage.sender)@gcm.googleapis.com",
+                ]
+                try await run(yaml, stage.folder, ["replay", "plan", "copy", "--concurrency", "40"] + target)
+                let secret = try stage.folder.write(Stage.secret.utf8, as: "replay-key")
+                let authority = try stage.folder.write(stage.emulator.authorityPEM ?? [], as: "replay-ca.pem")
+                let start = [
+                    "replay", "start", "copy", "--secret-file", secret, "--ca-file", authority, "--lease", "1s",
+                ]
+                let runner = try ChildWorker(yaml: yaml, in: stage.folder, command: start)
+                // Nobody is there who would ack.
+                try await stage.wait(for: "a full window") { $0.tally.relayed >= 40 }
+                let lease = "SELECT (extract(epoch FROM lease_until) * 1000)::bigint FROM upstream.replays"
+                let first = try await source.integer(lease)
+                try await waitUntil("several checkpoints") { try await source.integer(lease) > first + 1_500 }
+                #expect(try await source.integer("SELECT done FROM upstream.replays") == 0)
+                #expect(await stage.emulator.tally().relayed == 40)
+                // SIGTERM pauses it, and it goes on once a worker is there.
+                runner.send(SIGTERM)
+                #expect(try await runner.exitCode() == 75)
+                #expect(try await source.texts("SELECT state FROM upstream.replays") == ["paused"])
+                try await stage.withWorker { _ in
+                    try await run(yaml, stage.folder, start)
+                    #expect(try await stage.database.count("messages") == 500)
+                }
+            }
+        }
+
         @Test("to a file: killed ten times, it holds each message once, in order")
         func file() async throws {
             let database = try await Database()
