@@ -75,7 +75,11 @@ struct ConfigurationTests {
     @Test("the standard dialect has its own defaults")
     func standardDialect() throws {
         let sender = try read(minimal, ["UPSTREAM_SENDERS__0__DIALECT": "xmpp"]).senders[0]
-        #expect(sender.username == .localpart && sender.trustedFrom.isEmpty)
+        #expect(sender.username == .localpart && sender.trustedFrom.isEmpty && sender.connections == 1)
+        let two = try ConfigurationLoader(environment: ["UPSTREAM_SENDERS__0__DIALECT": "xmpp"])
+            .read(yaml: minimal.replacing("SECRET}", with: "\(folder.secret), connections: 2}"), path: "worker.yaml")
+        #expect(two.configuration.senders[0].connections == 2)
+        #expect(two.warnings.map(\.key) == ["senders.0.connections"])
     }
 
     @Test("every key of the contract's example is understood")

@@ -74,7 +74,12 @@ package struct SenderConfiguration: Sendable, Equatable {
         self.host = scope.required("host", host, "Where to connect to: a name or an IP address.")
         port = scope.value("port", .number(1...65_535), default: "5235", "TCP port.")
         domain = scope.optional("domain", host, "the host", "XMPP domain.") ?? self.host
-        connections = scope.value("connections", .number(1...1000), default: "2", "Streams kept open at the same time.")
+        let connections: Int? = scope.optional(
+            "connections",
+            .number(1...1000),
+            "`2` for ccs, `1` for xmpp",
+            "Streams kept open at the same time; a standard server gives each of them a copy of every message."
+        )
         secretFile = scope.secretFile("secret_file", "File with the server key, or the name of a systemd credential.")
         let tls = scope.section("tls")
         tlsMode = tls.value("mode", .word(TLSMode.direct), default: "direct", "How TLS begins.")
@@ -83,6 +88,14 @@ package struct SenderConfiguration: Sendable, Equatable {
             tls.optional("server_name", host, "the host", "Name or IP address the certificate must be for.")
             ?? self.host
         dialect = scope.value("dialect", .word(Dialect.ccs), default: "ccs", "What the peer speaks beyond XMPP.")
+        self.connections = connections ?? (dialect == .ccs ? 2 : 1)
+        if dialect == .xmpp, self.connections > 1 {
+            scope.warning(
+                "connections",
+                "a standard server gives each connection of an account a copy of every message, and returns what one that "
+                    + "dies has not answered for to its sender: 1 is right here"
+            )
+        }
         username =
             scope.optional("username", .word(Username.jid), "`jid` for ccs, `localpart` for xmpp", "SASL user name.")
             ?? (dialect == .ccs ? .jid : .localpart)
