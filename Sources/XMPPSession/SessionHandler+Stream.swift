@@ -180,7 +180,11 @@ extension SessionHandler {
 
     /// The window has filled or emptied.
     private func readingChanged(paused: Bool) {
-        session?.readingPaused(paused, now: ReceiptClock.monotonicNanoseconds())
+        switch session?.readingPaused(paused, now: ReceiptClock.monotonicNanoseconds()) {
+        case .wait(let timer)?: setTimer(timer)
+        case .send(let bytes)?: write(bytes)
+        case .none?, nil: break
+        }
         updateReading()
     }
 
@@ -200,6 +204,10 @@ extension SessionHandler {
         case .wait(let timer)?:
             setTimer(timer)
         case .ping(let bytes, let timer)?:
+            write(bytes)
+            setTimer(timer)
+        case .withdraw(let bytes, let timer)?:
+            logger.event(.notice, .streamWithdrawn, "reading has been paused for long: the server is to store messages")
             write(bytes)
             setTimer(timer)
         case .dead?:

@@ -208,14 +208,14 @@ import XMLWire
         guard case .ping(_, let answer) = session.timerFired(first.id, now: 30 * SessionTests.second) else {
             throw Unexpected("no ping")
         }
-        session.readingPaused(true, now: 31 * SessionTests.second)
+        #expect(session.readingPaused(true, now: 31 * SessionTests.second) == .none)
         guard case .wait(let paused) = session.timerFired(answer.id, now: 45 * SessionTests.second) else {
             throw Unexpected("given up while paused")
         }
         guard case .wait(let more) = session.timerFired(paused.id, now: 500 * SessionTests.second) else {
             throw Unexpected("given up while paused")
         }
-        session.readingPaused(false, now: 501 * SessionTests.second)
+        #expect(session.readingPaused(false, now: 501 * SessionTests.second) == .none)
         guard case .wait(let after) = session.timerFired(more.id, now: 530 * SessionTests.second) else {
             throw Unexpected("no time after the pause")
         }

@@ -276,7 +276,7 @@ final class EndpointHandler: ChannelInboundHandler {
         timer = context?.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(next.delay)) {
             switch self.session?.timerFired(next.id, now: ReceiptClock.monotonicNanoseconds()) {
             case .wait(let timer)?: self.setTimer(timer)
-            case .ping(let bytes, let timer)?:
+            case .ping(let bytes, let timer)?, .withdraw(let bytes, let timer)?:
                 self.write(bytes)
                 self.setTimer(timer)
             case .dead?:

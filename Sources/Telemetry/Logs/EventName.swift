@@ -24,6 +24,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case streamError = "stream.error"
     case pingTimeout = "stream.ping_timeout"
     case streamUnmanaged = "stream.unmanaged"
+    case streamWithdrawn = "stream.withdrawn"
     case reconnectScheduled = "stream.reconnect_scheduled"
     case stanzaIgnored = "stanza.ignored"
 

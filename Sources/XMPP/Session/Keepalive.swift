@@ -32,7 +32,7 @@ struct Keepalive: Sendable {
     private let timeout: UInt64
     private var state = State.idle
     private var heardAt: UInt64
-    private var isPaused = false
+    private var pausedSince: UInt64?
 
     /// A watch over a stream that is bound at this instant.
     ///
@@ -51,15 +51,21 @@ struct Keepalive: Sendable {
 
     /// Reading was paused or resumed by us.
     mutating func paused(_ paused: Bool, now: UInt64) {
-        guard paused != isPaused else { return }
-        isPaused = paused
+        guard paused != (pausedSince != nil) else { return }
+        pausedSince = paused ? now : nil
         state = .idle
         heard(now: now)
     }
 
+    /// Whether reading has been paused for at least so long.
+    func isPaused(for duration: Duration, now: UInt64) -> Bool {
+        guard let pausedSince else { return false }
+        return now >= pausedSince && now - pausedSince >= duration.nanoseconds
+    }
+
     /// The timer fired.
     mutating func timerFired(now: UInt64) -> Action {
-        if isPaused {
+        if pausedSince != nil {
             heard(now: now)
             return .wait(.nanoseconds(Int64(clamping: interval)))
         }

@@ -59,6 +59,7 @@ package struct Session: ~Copyable {
     private let configuration: SessionConfiguration
     private var keepalive: Keepalive
     private var management: StreamManagement
+    private var attendance: Attendance
     private var state = State.open
     private var timerID: UInt64 = 0
     private var pings: UInt64 = 0
@@ -82,6 +83,7 @@ package struct Session: ~Copyable {
         self.codec = codec
         self.codec.bound(to: stream.address)
         management = StreamManagement(stream.management)
+        attendance = Attendance(stream.management)
         keepalive = Keepalive(
             interval: configuration.keepaliveInterval,
             timeout: configuration.keepaliveTimeout,
@@ -109,8 +111,23 @@ package struct Session: ~Copyable {
     /// Bytes came from the peer: whitespace counts as well.
     package mutating func received(now: UInt64) { keepalive.heard(now: now) }
 
-    /// Reading was paused or resumed, so that silence is not taken for death.
-    package mutating func readingPaused(_ paused: Bool, now: UInt64) { keepalive.paused(paused, now: now) }
+    /// What to do when reading was paused or resumed.
+    package enum PauseAction: Sendable, Equatable {
+        /// Nothing.
+        case none
+        /// Set the timer.
+        case wait(SessionTimer)
+        /// Send these bytes.
+        case send([UInt8])
+    }
+
+    /// Reading was paused or resumed: silence is not taken for death, and a standard server is told of a long pause.
+    package mutating func readingPaused(_ paused: Bool, now: UInt64) -> PauseAction {
+        keepalive.paused(paused, now: now)
+        guard case .open = state, !management.isRequested else { return .none }
+        if paused { return attendance.isPresent ? .wait(timer(after: Attendance.patience)) : .none }
+        return attendance.come() ? .send(Session.presence) : .none
+    }
 
     /// What to do about a stanza.
     package enum StanzaAction: Sendable {
@@ -179,7 +196,8 @@ package struct Session: ~Copyable {
         case .ignore: return .note(.other)
         case .send(let bytes): return .answer(bytes)
         // Presence has the server send what waits for us: now it keeps account of it, or never will.
-        case .decided(let outcome): return .managed(outcome, Session.presence)
+        case .decided(let outcome):
+            return .managed(outcome, attendance.come() ? Session.presence : [])
         }
         return QueryResponder.reply(to: stanza).map { .reply($0) } ?? .note(.other)
     }
@@ -199,6 +217,8 @@ package struct Session: ~Copyable {
         case wait(SessionTimer)
         /// Send a ping and set the timer for its answer.
         case ping([UInt8], SessionTimer)
+        /// Reading has been paused for long: send these bytes, which have the server store messages, and set the timer.
+        case withdraw([UInt8], SessionTimer)
         /// The peer does not answer: close the transport without ceremony and reconnect.
         case dead
         /// Waiting is over: send these bytes, if any, and close the transport.
@@ -219,6 +239,9 @@ package struct Session: ~Copyable {
         case .open where management.isRequested:
             return .unmanaged(violation(.undefinedCondition))
         case .open:
+            if keepalive.isPaused(for: Attendance.patience, now: now), attendance.leave() {
+                return .withdraw(Session.absence, timer(after: configuration.keepaliveInterval))
+            }
             switch keepalive.timerFired(now: now) {
             case .wait(let delay): return .wait(timer(after: delay))
             case .ping(let delay):
@@ -256,6 +279,9 @@ package struct Session: ~Copyable {
 
     /// What tells a standard server that we take messages.
     static var presence: [UInt8] { Array("<presence/>".utf8) }
+
+    /// What has it store them instead.
+    static var absence: [UInt8] { Array("<presence type=\"unavailable\"/>".utf8) }
 
     /// The end of our stream, and how far we answer for the peer's.
     private mutating func goodbye() -> [UInt8] { management.last() + Array("</stream:stream>".utf8) }
