@@ -139,6 +139,7 @@ final class Prosody: Sendable {
     func yaml(
         _ database: Database,
         mode: String = "direct",
+        window: Int = 100,
         keepalive: String = "{interval: 30s, timeout: 15s}",
         secret: String = Prosody.secret
     ) throws -> String {
@@ -150,7 +151,7 @@ final class Prosody: Sendable {
                 host: 127.0.0.1
                 port: \(mode == "direct" ? directPort : startTLSPort)
                 domain: \(Prosody.domain)
-                connections: 1
+                window: \(window)
                 dialect: xmpp
                 secret_file: \(secretFile)
                 tls: {mode: \(mode), ca_file: \(authorityFile), server_name: \(Prosody.domain)}

@@ -115,6 +115,8 @@ extension Integration {
                     #expect(try await database.count("messages") == 1)
                     #expect(sender.acks == ["last"])
                 }
+                // Nor does the server tell the sender of any loss.
+                #expect(sender.errors.isEmpty)
                 second.send(SIGTERM)
                 #expect(try await second.exitCode() == 0)
             }
@@ -143,6 +145,35 @@ extension Integration {
                 #expect(try await database.count("messages") == ids.count)
                 second.send(SIGTERM)
                 #expect(try await second.exitCode() == 0)
+            }
+        }
+
+        @Test(
+            "a database that can't commit for long: the server stores what comes, and sends it when all is well again"
+        )
+        func withdrawal() async throws {
+            try await Prosody.run { server, sender, database in
+                try await Self.withWorker(try server.yaml(database, window: 8)) { worker in
+                    try await Self.waitUntilBound(worker)
+                    let ids = Self.ids(1...60)
+                    try await database.withLockedLedger {
+                        try sender.send(ids.prefix(30))
+                        try await waitUntil("reading is paused and the server knows") {
+                            server.log.split(separator: "\n").contains {
+                                $0.contains("Received[c2s]: <presence ") && $0.contains("type='unavailable'")
+                            }
+                        }
+                        try sender.send(ids.suffix(30))
+                        try await waitUntil("the server has stored the rest") {
+                            server.log.split(separator: "\n").count { $0.contains("Saved to offline storage") } >= 30
+                        }
+                        #expect(sender.acks.isEmpty)
+                    }
+                    try await waitUntil("every message is acked") { sender.acks.count >= ids.count }
+                    #expect(sender.acks.sorted() == ids.sorted() && sender.errors.isEmpty)
+                    #expect(worker.settled(.stored) == ids.count && worker.settled(.duplicate) == 0)
+                    #expect(ReconnectReason.allCases.allSatisfy { worker.metrics.reconnects[$0].value == 0 })
+                }
             }
         }
 

@@ -3,7 +3,7 @@
 Usage: xmpp_sender.py PORT CA_FILE JID TO        with the password on the first line of stdin
 
 Each further line of stdin is a JSON object, sent as the payload of one message to TO. Each line of stdout is an event:
-{"event": "ready"}, {"event": "ack", "id": …}, {"event": "error", "id": …}. The end of stdin ends it.
+{"event": "ready"}, {"event": "ack", "id": …}, {"event": "error", "id": …, "condition": …}. The end of stdin ends it.
 """
 
 import asyncio
@@ -33,19 +33,24 @@ class Sender(slixmpp.ClientXMPP):
         self.register_handler(
             Callback("payload", MatchXPath("{jabber:client}message/" + PAYLOAD), self.on_payload)
         )
+        # The server's own error replies hold nothing of what they answer but its id.
+        self.register_handler(
+            Callback("error", MatchXPath("{jabber:client}message/{jabber:client}error"), self.on_error)
+        )
 
     def on_payload(self, message):
-        text = message.xml.find(PAYLOAD).text or "{}"
-        payload = json.loads(text)
-        if message["type"] == "error":
-            say(event="error", id=payload.get("message_id", ""))
-        else:
-            say(event=payload.get("message_type", "?"), id=payload.get("message_id", ""), to=payload.get("to", ""))
+        if message["type"] != "error":
+            payload = json.loads(message.xml.find(PAYLOAD).text or "{}")
+            say(event=payload.get("message_type", "?"), id=payload.get("message_id", ""))
+
+    def on_error(self, message):
+        say(event="error", id=message["id"], condition=message["error"]["condition"])
 
     async def serve(self):
         say(event="ready")
         while line := await self.loop.run_in_executor(None, sys.stdin.readline):
             message = self.make_message(mto=self.to, mtype="normal")
+            message["id"] = json.loads(line)["message_id"]
             payload = ET.SubElement(message.xml, PAYLOAD)
             payload.text = line.strip()
             message.send()
