@@ -159,6 +159,33 @@ extension Integration {
             }
         }
 
+        @Test("through a standard server: the worker of the same account has every message once")
+        func standardServer() async throws {
+            let source = try await Database()
+            try await source.seed(300)
+            try await Prosody.run { server, _, database in
+                let account = "\(Prosody.worker)@\(Prosody.domain)"
+                let worker = try ChildWorker(
+                    yaml: try server.yaml(database).replacing("\(Prosody.peer)@\(Prosody.domain)", with: account),
+                    in: server.scratch
+                )
+                try await worker.waitForEvent("stream.bound")
+                let yaml = "database: {url: \"\(source.url)\"}\nadmin: {listen: \"off\"}\n"
+                let target = ["--to", "127.0.0.1:\(server.directPort)", "--account", account]
+                try await run(yaml, server.scratch, ["replay", "plan", "copy"] + target)
+                let secret = try server.scratch.write(Prosody.secret.utf8, as: "replay-key")
+                let way = [
+                    "--secret-file", secret, "--ca-file", server.authorityFile, "--server-name", Prosody.domain,
+                    "--username", "localpart",
+                ]
+                try await run(yaml, server.scratch, ["replay", "start", "copy"] + way)
+                #expect(try await database.count("messages") == 300)
+                #expect(try await database.count("conflicts") + database.count("quarantine") == 0)
+                worker.send(SIGTERM)
+                #expect(try await worker.exitCode() == 0)
+            }
+        }
+
         @Test("to a file: killed ten times, it holds each message once, in order")
         func file() async throws {
             let database = try await Database()
