@@ -24,7 +24,7 @@ extension HandlersCommand {
         var handler: String
         @Flag(help: "Do it without asking.")
         var yes = false
-        @Flag(help: "One JSON object with what was deleted.")
+        @Flag(help: "One JSON array with the handler and how many rows were deleted.")
         var json = false
 
         private struct Report: Encodable {

@@ -47,7 +47,10 @@ struct BenchCommand: AsyncParsableCommand {
     var window = 100
     @Option(help: "Writers of the worker and of the limit.")
     var writers = 2
-    @Option(help: "How many times throughput and limit are measured; the run with the median ratio is shown.")
+    @Option(
+        help:
+            "How many times throughput and limit are measured; the run with the median ratio is shown. Handlers: the mean."
+    )
     var repeats = 1
     @Option(help: ArgumentHelp("Parts to run: throughput,single,idle,stalled,handlers.", valueName: "parts"))
     var only = Part.allCases.map(\.rawValue).joined(separator: ",")

@@ -16,7 +16,7 @@ struct BenchHandlers: Sendable {
 
     /// Runs all three; what is compared alternates, so that a machine that changes its pace changes it for both.
     func run(_ problems: inout [String]) async throws -> BenchReport.Handlers {
-        let rounds = plan.isQuick ? 1 : 2
+        let rounds = max(plan.repeats, plan.isQuick ? 1 : 2)
         var plain: [Double] = []
         var handled: [Double] = []
         var left = 0
