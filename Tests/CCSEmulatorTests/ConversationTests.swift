@@ -261,6 +261,8 @@ struct MessageTests {
                 $0.load = LoadProfile(count: 40)
                 $0.load.rate = 2000
                 $0.load.connections = 2
+                // However the load's clock ticks, one connection can't take them all.
+                $0.window = 30
                 $0.security = .none
             }
         ) { emulator in
@@ -270,7 +272,9 @@ struct MessageTests {
             let friend = try await TestClient.bound(to: emulator, sender: "7", tls: false)
             try await emulator.wait(for: "all sent") { $0.tally.sent == 80 }
             let unacked = try await emulator.snapshot().connections.map(\.unacked)
-            #expect(unacked[0] > 5 && unacked[1] > 5 && unacked[0] + unacked[1] == 40 && unacked[2] + unacked[3] == 40)
+            #expect(
+                unacked[0] >= 10 && unacked[1] >= 10 && unacked[0] + unacked[1] == 40 && unacked[2] + unacked[3] == 40
+            )
             for (client, count) in zip([one, other, stranger, friend], unacked) {
                 for message in try await client.messages(count) { try await client.ack(message) }
             }
