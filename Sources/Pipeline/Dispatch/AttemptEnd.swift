@@ -1,0 +1,34 @@
+package import UpstreamKit
+
+/// How an attempt ended.
+package enum AttemptEnd: Sendable {
+    /// The handler's verdict, to be settled.
+    case verdict(HandlerVerdict)
+    /// Done, and its row deleted in the handler's own transaction.
+    case settled
+    /// The row turned out to be another worker's.
+    case lost
+}
+
+extension HandlerFailure {
+    /// The attempt took longer than the handler's `timeout`.
+    package static let timedOut = HandlerFailure(
+        group: "timeout",
+        detail: "the attempt took longer than the handler's timeout"
+    )
+
+    /// There is no message any more.
+    package static let missing = HandlerFailure(
+        group: "message gone",
+        detail: "the message is past retention, or its device was forgotten"
+    )
+
+    /// Workers keep dying over it.
+    package static func crashed(times: Int) -> HandlerFailure {
+        HandlerFailure(
+            group: "worker crashed",
+            detail:
+                "\(times) workers in a row stopped working while they held it; it is set aside instead of tried again"
+        )
+    }
+}
