@@ -358,6 +358,23 @@ struct DeliveriesDispatchTests {
         }
     }
 
+    /// With the poll out of the way: waiting for one between any two, a few kills would hold messages up for minutes.
+    @Test("deliveries over which workers keep dying follow one after the other, without a poll in between")
+    func suspects() async throws {
+        let seen = Seen()
+        let handler = HandlerRegistration.make("orders") { message, _ in
+            seen.add(message)
+            return .done
+        }
+        let fixture = try await DeliveriesFixture([handler])
+        try await fixture.receive(1...20)
+        try await fixture.store.script("UPDATE upstream.deliveries SET crashes = 2")
+        try await fixture.run(fixture.dispatcher([handler]) { $0.poll = .seconds(3600) }) {
+            try await waitUntil { try await fixture.count() == 0 }
+        }
+        #expect(seen.all.count == 20)
+    }
+
     @Test("an attempt beyond the handler's time is cancelled and counted")
     func timeout() async throws {
         let attempts = Mutex(0)

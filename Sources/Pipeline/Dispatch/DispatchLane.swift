@@ -93,8 +93,10 @@ final class DispatchLane: Sendable {
                 } else {
                     settler.submit(action.released, lane: index)
                 }
-                // A handler that settled the row itself tells no settler: the device's next message can be claimed now.
-                if action.wantsClaim || settings.isOrdered && action.settlement == nil { claims.set() }
+                // A handler that settled the row itself tells no settler: the device's next message can be claimed now. And of
+                // what may bring the worker down only one at a time is claimed: the next one may be now.
+                let isNextOfDevice = settings.isOrdered && action.settlement == nil
+                if action.wantsClaim || isNextOfDevice || delivery.isSuspect { claims.set() }
                 if let failure = action.pause { await pause(failure) }
             }
         }
