@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 
 /// The terminal: data goes to stdout, everything for people to stderr.
@@ -50,5 +51,15 @@ enum Console {
                 }
             }
         }
+    }
+}
+
+extension Console {
+    /// Prints a value as one line of JSON, its keys in snake case and sorted.
+    static func json(_ value: some Encodable) throws {
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        data(String(decoding: try encoder.encode(value), as: UTF8.self))
     }
 }

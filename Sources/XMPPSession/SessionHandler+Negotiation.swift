@@ -1,16 +1,9 @@
 import Logging
 import NIOCore
-import NIOPosix
 import TLSWire
 import Telemetry
 import XMLWire
 import XMPP
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Darwin
-#endif
 
 // From TCP connect to the bound stream.
 extension SessionHandler {
@@ -33,19 +26,7 @@ extension SessionHandler {
 
     /// TCP could not connect.
     func connectFailed(_ error: any Error) {
-        end(.connectFailed, "cannot connect to \(settings.host) port \(settings.port): \(Self.reason(error))")
-    }
-
-    /// What stands behind NIO's nested error, in a few words.
-    private static func reason(_ error: any Error) -> String {
-        switch error {
-        case let error as NIOConnectionError:
-            if error.dnsAError != nil, error.dnsAAAAError != nil { return "the host name cannot be resolved" }
-            return error.connectionErrors.map { reason($0.error) }.joined(separator: "; ")
-        case let error as IOError: return String(cString: strerror(error.errnoCode))
-        case ChannelError.connectTimeout: return "no answer in time"
-        default: return "\(error)"
-        }
+        end(.connectFailed, "cannot connect to \(settings.host) port \(settings.port): \(ConnectFailure.reason(error))")
     }
 
     private func negotiationTimedOut() {

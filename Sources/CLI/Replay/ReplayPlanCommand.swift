@@ -273,13 +273,3 @@ enum ReplayText {
         String(text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : Character($0) })
     }
 }
-
-extension Console {
-    /// Prints a value as one JSON object.
-    static func json(_ value: some Encodable) throws {
-        let encoder = JSONEncoder()
-        encoder.keyEncodingStrategy = .convertToSnakeCase
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        data(String(decoding: try encoder.encode(value), as: UTF8.self))
-    }
-}

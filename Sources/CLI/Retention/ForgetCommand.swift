@@ -109,7 +109,7 @@ struct ForgetCommand: AsyncParsableCommand {
 
     private func print(_ counts: ErasureCounts, _ erasure: Erasure) throws {
         if json {
-            return try JSONOutput.print(
+            return try Console.json(
                 Summary(
                     deviceKey: erasure.deviceKey.description,
                     dryRun: dryRun,

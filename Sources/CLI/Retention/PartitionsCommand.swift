@@ -194,7 +194,7 @@ extension PartitionsCommand {
                 quarantineDeleted: report.quarantine,
                 complete: report.isComplete
             )
-            if json { return try JSONOutput.print(summary) }
+            if json { return try Console.json(summary) }
             func number(_ count: Int) -> String { Amount.count(Int64(count)) }
             Console.data(
                 Console.table([
@@ -228,7 +228,7 @@ extension PartitionsCommand {
         let retention = Retention(connection, policy)
         let plan = try await retention.plan(now: UTCTime.now.microseconds)
         let last = try await retention.lastRun().map { UTCTime(microseconds: $0).rfc3339 }
-        if json { return try JSONOutput.print(PlanDocument(plan, lastRun: last)) }
+        if json { return try Console.json(PlanDocument(plan, lastRun: last)) }
         let cells = plan.partitions.map { partition in
             [
                 date(partition.day), partition.rows.map { "~" + Amount.count($0) } ?? "?",

@@ -42,7 +42,7 @@ struct StatsCommand: AsyncParsableCommand {
                 let now = try await StoreStatistics.take(connection, categories: categories)
                 let rates = StoreRates(from: before, to: now)
                 if json {
-                    try JSONOutput.print(StatsDocument(now, rates))
+                    try Console.json(StatsDocument(now, rates))
                 } else {
                     screen.show(StatsDocument(now, rates).lines)
                 }

@@ -97,19 +97,10 @@ final class EndpointHandler: ChannelInboundHandler {
                 }
             }
             .connect(host: settings.host, port: settings.port)
-            .whenFailure { error in end("cannot connect to \(settings.host) port \(settings.port): \(reason(error))") }
+            .whenFailure { error in
+                end("cannot connect to \(settings.host) port \(settings.port): \(ConnectFailure.reason(error))")
+            }
         return stream
-    }
-
-    private static func reason(_ error: any Error) -> String {
-        switch error {
-        case let error as NIOConnectionError:
-            if error.dnsAError != nil, error.dnsAAAAError != nil { return "the host name cannot be resolved" }
-            return error.connectionErrors.map { reason($0.error) }.joined(separator: "; ")
-        case let error as IOError: return String(cString: strerror(error.errnoCode))
-        case ChannelError.connectTimeout: return "no answer in time"
-        default: return "\(error)"
-        }
     }
 
     // MARK: Channel events

@@ -173,18 +173,14 @@ private struct ServerFirst {
     }
 }
 
-/// SCRAM-SHA-256 (RFC 7677).
-package struct ScramSHA256Mechanism: SASLMechanism {
-    /// The registered name.
-    package static let name = "SCRAM-SHA-256"
-    /// Never: what is sent would let a listener search for the secret.
-    package static let isSafeWithoutEncryption = false
-    private var exchange: SCRAM
+/// What the SCRAM mechanisms share: all but their name and hash.
+protocol ScramMechanism: SASLMechanism {
+    var exchange: SCRAM { get set }
+}
 
-    /// An exchange that has not begun.
-    package init(credentials: SASLCredentials, nonce: [UInt8]) {
-        exchange = SCRAM(.sha256, credentials: credentials, nonce: Base64.encode(nonce))
-    }
+extension ScramMechanism {
+    /// Never: what is sent would let a listener search for the secret.
+    package static var isSafeWithoutEncryption: Bool { false }
 
     /// The user and our nonce.
     package mutating func initialResponse() -> [UInt8]? { exchange.begin() }
@@ -200,29 +196,26 @@ package struct ScramSHA256Mechanism: SASLMechanism {
     }
 }
 
+/// SCRAM-SHA-256 (RFC 7677).
+package struct ScramSHA256Mechanism: ScramMechanism {
+    /// The registered name.
+    package static let name = "SCRAM-SHA-256"
+    var exchange: SCRAM
+
+    /// An exchange that has not begun.
+    package init(credentials: SASLCredentials, nonce: [UInt8]) {
+        exchange = SCRAM(.sha256, credentials: credentials, nonce: Base64.encode(nonce))
+    }
+}
+
 /// SCRAM-SHA-1 (RFC 5802), for servers that store no other form.
-package struct ScramSHA1Mechanism: SASLMechanism {
+package struct ScramSHA1Mechanism: ScramMechanism {
     /// The registered name.
     package static let name = "SCRAM-SHA-1"
-    /// Never: what is sent would let a listener search for the secret.
-    package static let isSafeWithoutEncryption = false
-    private var exchange: SCRAM
+    var exchange: SCRAM
 
     /// An exchange that has not begun.
     package init(credentials: SASLCredentials, nonce: [UInt8]) {
         exchange = SCRAM(.sha1, credentials: credentials, nonce: Base64.encode(nonce))
-    }
-
-    /// The user and our nonce.
-    package mutating func initialResponse() -> [UInt8]? { exchange.begin() }
-
-    /// Our proof, or, after the server's, nothing.
-    package mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8] {
-        try exchange.respond(to: challenge)
-    }
-
-    /// Checks the server's proof.
-    package mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {
-        try exchange.finish(with: additionalData)
     }
 }

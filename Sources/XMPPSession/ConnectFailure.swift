@@ -1,0 +1,18 @@
+import Glibc
+import NIOCore
+import NIOPosix
+
+/// Why a TCP connection could not be made.
+package enum ConnectFailure {
+    /// What stands behind NIO's nested error, in a few words.
+    package static func reason(_ error: any Error) -> String {
+        switch error {
+        case let error as NIOConnectionError:
+            if error.dnsAError != nil, error.dnsAAAAError != nil { return "the host name cannot be resolved" }
+            return error.connectionErrors.map { reason($0.error) }.joined(separator: "; ")
+        case let error as IOError: return String(cString: strerror(error.errnoCode))
+        case ChannelError.connectTimeout: return "no answer in time"
+        default: return "\(error)"
+        }
+    }
+}
