@@ -17,6 +17,9 @@ package final class MessageStore: MessageWriter {
         self.senders = senders.map { [UInt8]($0.utf8) }
     }
 
+    /// The connection's thread: a batch then changes threads when it comes and when its acks go, and not in between.
+    package var executor: (any TaskExecutor)? { client.taskExecutor }
+
     /// Ends the session; a later commit makes another.
     package func close() async { await client.close() }
 

@@ -57,6 +57,9 @@ package struct StoreError: Error, Sendable {
 ///
 /// One value is one writer with a connection of its own.
 package protocol MessageWriter: Sendable {
+    /// Where the task that calls ``commit(_:leasing:)`` runs best; nil for anywhere.
+    var executor: (any TaskExecutor)? { get }
+
     /// Commits a batch and tells what became of each copy, in the batch's order.
     ///
     /// New messages' deliveries to the handlers that `offer` names are inserted under its lease; the others wait in the
@@ -73,6 +76,8 @@ package protocol MessageWriter: Sendable {
 }
 
 extension MessageWriter {
+    package var executor: (any TaskExecutor)? { nil }
+
     /// Commits a batch whose deliveries all wait in the table.
     ///
     /// - Throws: ``StoreError``

@@ -1,15 +1,25 @@
 /// A connection that is made when it is needed, given up when it fails, and made again.
 ///
 /// A failed statement is not repeated here: whether that is right, only the caller knows.
+///
+/// Client and connection run on one thread, so that going from one to the other costs nothing.
 package actor PostgresClient {
     /// What to connect to.
     nonisolated package let settings: PostgresSettings
 
+    nonisolated private let thread = PostgresThread()
     private var connection: PostgresConnection?
     private var backoff = ReconnectBackoff()
     private var notBefore = ContinuousClock.now
 
     package init(_ settings: PostgresSettings) { self.settings = settings }
+
+    package nonisolated var unownedExecutor: UnownedSerialExecutor { thread.executor.asUnownedSerialExecutor() }
+
+    /// The client's thread, for a task that does little but run statements of this client.
+    ///
+    /// A statement blocks it, so nothing else belongs there. Whoever runs a task on it keeps the client for as long.
+    nonisolated package var taskExecutor: any TaskExecutor { thread.executor }
 
     /// Runs statements on the connection's thread, connecting first where that is needed.
     ///
@@ -62,7 +72,7 @@ package actor PostgresClient {
             }
         }
         do throws(PostgresError) {
-            let opened = try await PostgresConnection.open(settings)
+            let opened = try await PostgresConnection.open(settings, on: thread)
             backoff.succeeded()
             connection = opened
             return opened

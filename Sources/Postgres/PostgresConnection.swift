@@ -6,7 +6,7 @@ import Glibc
 /// Everything goes through ``run(_:)``: its body runs on that thread, where the calls are synchronous, so nothing can
 /// come between the statements of a transaction. Cancelling the task that called ``run(_:)`` cancels the statement.
 package actor PostgresConnection {
-    nonisolated private let executor: ThreadExecutor
+    nonisolated private let thread: PostgresThread
     nonisolated private let waker: Waker
     nonisolated package let settings: PostgresSettings
 
@@ -19,27 +19,33 @@ package actor PostgresConnection {
     /// Then no session state is kept: no prepared statements, no `SET`, no LISTEN.
     package private(set) var isPooled = false
 
-    package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+    package nonisolated var unownedExecutor: UnownedSerialExecutor { thread.executor.asUnownedSerialExecutor() }
 
     /// Connects.
     ///
     /// - Throws: ``PostgresError``: no server, refused, or a server whose encoding is not UTF-8.
     package static func open(_ settings: PostgresSettings) async throws(PostgresError) -> PostgresConnection {
+        try await open(settings, on: PostgresThread())
+    }
+
+    /// Connects, on a thread that this connection shares with its client.
+    static func open(
+        _ settings: PostgresSettings,
+        on thread: PostgresThread
+    ) async throws(PostgresError) -> PostgresConnection {
         guard let waker = Waker() else {
             throw PostgresError(.resources, "no file descriptor left for the database connection")
         }
-        let connection = PostgresConnection(settings, waker)
+        let connection = PostgresConnection(settings, waker, thread)
         try await connection.connect()
         return connection
     }
 
-    private init(_ settings: PostgresSettings, _ waker: Waker) {
+    private init(_ settings: PostgresSettings, _ waker: Waker, _ thread: PostgresThread) {
         self.settings = settings
         self.waker = waker
-        executor = ThreadExecutor(name: "postgres")
+        self.thread = thread
     }
-
-    deinit { executor.stop() }
 
     /// Whether the session stands, as far as we know.
     package var isOpen: Bool { handle.map { !$0.isBad } ?? false }

@@ -1,11 +1,12 @@
 import CLibPQ
 import Glibc
 
-/// A serial executor with one thread of its own, for an actor that makes blocking C calls.
+/// An executor with one thread of its own, for an actor that makes blocking C calls.
 ///
-/// libpq blocks while it waits for the server; on the cooperative pool that would stall everybody else's tasks.
+/// libpq blocks while it waits for the server; on the cooperative pool that would stall everybody else's tasks. As a task
+/// executor it also runs a task that does little but call that actor: then no statement costs a change of threads.
 /// ``stop()`` lets the thread end once the queue is empty.
-final class ThreadExecutor: SerialExecutor, @unchecked Sendable {
+final class ThreadExecutor: SerialExecutor, TaskExecutor, @unchecked Sendable {
     // One lock guards the queue and the flag; the condition says that one of them changed.
     private let lock: UnsafeMutablePointer<pthread_mutex_t>
     private let changed: UnsafeMutablePointer<pthread_cond_t>
@@ -41,7 +42,9 @@ final class ThreadExecutor: SerialExecutor, @unchecked Sendable {
 
     func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
 
-    /// Ends the thread after the jobs that wait; called once, by the owner's `deinit`.
+    func asUnownedTaskExecutor() -> UnownedTaskExecutor { UnownedTaskExecutor(ordinary: self) }
+
+    /// Ends the thread after the jobs that wait; called once, by ``PostgresThread``.
     func stop() {
         pthread_mutex_lock(lock)
         isStopped = true
@@ -50,17 +53,32 @@ final class ThreadExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     private func work() {
+        var jobs: [UnownedJob] = []
         while true {
+            jobs.removeAll(keepingCapacity: true)
             pthread_mutex_lock(lock)
             while queue.isEmpty && !isStopped { pthread_cond_wait(changed, lock) }
-            let jobs = queue
-            queue.removeAll(keepingCapacity: true)
+            swap(&jobs, &queue)
             let ends = jobs.isEmpty
             pthread_mutex_unlock(lock)
             if ends { return }
-            for job in jobs { job.runSynchronously(on: asUnownedSerialExecutor()) }
+            for job in jobs {
+                job.runSynchronously(
+                    isolatedTo: asUnownedSerialExecutor(),
+                    taskExecutor: asUnownedTaskExecutor()
+                )
+            }
         }
     }
+}
+
+/// The thread of a client and of the connections that it makes, one after the other.
+///
+/// It ends when the last of them is gone.
+final class PostgresThread: Sendable {
+    let executor = ThreadExecutor(name: "postgres")
+
+    deinit { executor.stop() }
 }
 
 private final class ThreadBody {

@@ -67,16 +67,15 @@ extension SessionHandler {
     /// Counts the copies of the read in hand and hands them over.
     func submitPending() {
         guard !pending.isEmpty, let sink else { return }
-        let messages = pending
-        pending = []
-        pending.reserveCapacity(messages.count)
         environment.metrics.messages.received(
             upstream: pendingKinds.upstream,
             receipt: pendingKinds.receipt,
             malformed: pendingKinds.malformed
         )
         pendingKinds = (0, 0, 0)
-        environment.ingest.submit(messages, from: sink)
+        environment.ingest.submit(pending, from: sink)
+        // Storage for the next read, where it is small: connections are idle for most of their time.
+        pending.removeAll(keepingCapacity: pending.capacity <= 32)
     }
 
     private func note(_ kind: XMPP.StanzaKind) {
@@ -136,11 +135,12 @@ extension SessionHandler {
         var bytes = 0
         var size = 0
         var acked = 0
-        for message in messages {
-            bytes += message.bytes.count
-            guard message.isAcked else { continue }
+        // By index: a message is never copied here, which would retain its bytes.
+        for index in messages.indices {
+            bytes += messages[index].bytes.count
+            guard messages[index].isAcked else { continue }
             acked += 1
-            size += encoder.size(of: message)
+            size += encoder.size(of: messages[index])
         }
         if acked > 0 { ack(messages, count: acked, size: size) }
         // After the acks: what the server has been told of as handled, it can't bring an ack back for. The last word of an
@@ -159,9 +159,9 @@ extension SessionHandler {
             return
         }
         var buffer = context.channel.allocator.buffer(capacity: size)
-        for message in messages where message.isAcked {
-            let size = encoder.size(of: message)
-            buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: size) { encoder.encode(message, into: $0) }
+        for index in messages.indices where messages[index].isAcked {
+            // There is room: it was made for all of them.
+            buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: 0) { encoder.encode(messages[index], into: $0) }
         }
         let written = context.eventLoop.makePromise(of: Void.self)
         written.futureResult.whenComplete { result in

@@ -25,14 +25,15 @@ func messages(_ tags: ClosedRange<UInt8>) -> [IncomingMessage] {
 struct IngestQueueTests {
     @Test("A batch takes all that waits, in arrival order, up to the limit, and splits a submission where it must")
     func takesUpToLimit() async throws {
-        let queue = IngestQueue()
+        let queue = IngestQueue(batchLimit: 5)
         let sink = RecordingSink()
         queue.submit(messages(1...3), from: sink)
         queue.submit(messages(4...9), from: sink)
-        let first = try #require(await queue.next(limit: 5))
-        let second = try #require(await queue.next(limit: 500))
+        let first = try #require(await queue.next())
+        let second = try #require(queue.take())
         #expect(first.messages.map { $0.bytes[0] } == [1, 2, 3, 4, 5])
         #expect(second.messages.map { $0.bytes[0] } == [6, 7, 8, 9])
+        #expect(queue.take() == nil)
     }
 
     @Test("Each connection gets its own copies back, in one call, whatever part of the batch has committed")
@@ -43,7 +44,7 @@ struct IngestQueueTests {
         queue.submit(messages(1...2), from: one)
         queue.submit(messages(3...5), from: two)
         queue.submit(messages(6...7), from: one)
-        let batch = try #require(await queue.next(limit: 100))
+        let batch = try #require(await queue.next())
         batch.settle(1..<4)
         #expect(one.calls == [[2]])
         #expect(two.calls == [[3, 4]])
@@ -56,24 +57,24 @@ struct IngestQueueTests {
     func waitsAndFinishes() async {
         let queue = IngestQueue()
         let sink = RecordingSink()
-        async let taken = queue.next(limit: 10)
+        async let taken = queue.next()
         queue.submit(messages(1...1), from: sink)
         #expect(await taken?.messages.count == 1)
         queue.submit(messages(2...2), from: sink)
         queue.finish()
-        #expect(await queue.next(limit: 10)?.messages.count == 1)
-        #expect(await queue.next(limit: 10) == nil)
+        #expect(await queue.next()?.messages.count == 1)
+        #expect(await queue.next() == nil)
     }
 
     @Test("Many connections and writers at once: every message is taken and settled exactly once")
     func concurrent() async {
-        let queue = IngestQueue()
+        let queue = IngestQueue(batchLimit: 7)
         let sinks = (0..<8).map { _ in RecordingSink() }
         let taken = await withTaskGroup(of: Int.self) { group in
             for _ in 0..<3 {
                 group.addTask {
                     var count = 0
-                    while let batch = await queue.next(limit: 7) {
+                    while let batch = await queue.next() {
                         count += batch.messages.count
                         batch.settle(0..<batch.messages.count)
                     }
@@ -96,7 +97,7 @@ struct IngestQueueTests {
 
     @Test("Messages of one device stand in one line, in arrival order, however many lines and connections there are")
     func linesByDevice() async {
-        let queue = IngestQueue(lines: 3)
+        let queue = IngestQueue(lines: 3, batchLimit: 4)
         let sinks = [RecordingSink(), RecordingSink()]
         var sent: [UInt64: [UInt8]] = [:]
         for step in 0..<20 as Range<UInt8> {
@@ -111,7 +112,7 @@ struct IngestQueueTests {
         var taken: [UInt64: [UInt8]] = [:]
         var lines: [UInt64: Set<Int>] = [:]
         for line in 0..<3 {
-            while let batch = await queue.next(limit: 4, line: line) {
+            while let batch = await queue.next(line: line) {
                 for message in batch.messages {
                     taken[message.deviceKey.low, default: []].append(message.bytes[0])
                     lines[message.deviceKey.low, default: []].insert(line)

@@ -78,7 +78,7 @@ private final class AuditingSink: AckSink {
 
 @Suite("From the queue to the database and back to the connection", .timeLimit(.minutes(1)))
 struct IngestServiceTests {
-    private let queue = IngestQueue()
+    private let queue = IngestQueue(batchLimit: 7)
     private let metrics = Metrics(senders: [], categories: [], handlers: [], version: "test")
 
     private func submit(_ tags: ClosedRange<UInt8>, _ sink: any AckSink) {
@@ -86,11 +86,10 @@ struct IngestServiceTests {
         queue.submit(messages(tags), from: sink)
     }
 
-    private func service(_ writers: [any MessageWriter], limit: Int = 500) -> IngestService {
+    private func service(_ writers: [any MessageWriter]) -> IngestService {
         IngestService(
             queue: queue,
             writers: writers,
-            batchLimit: limit,
             metrics: metrics,
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
         )
@@ -114,7 +113,7 @@ struct IngestServiceTests {
         let sink = AuditingSink(metrics)
         for start in stride(from: UInt8(1), to: 200, by: 10) { submit(start...start + 9, sink) }
         queue.finish()
-        await service([ScriptedWriter(), ScriptedWriter()], limit: 7).run()
+        await service([ScriptedWriter(), ScriptedWriter()]).run()
         #expect(sink.tags.count == 200)
         #expect(sink.lead >= 0)
         #expect(metrics.messages.snapshot().inFlight == 0)
@@ -158,7 +157,7 @@ struct IngestServiceTests {
     func finishDrains() async {
         let sinks = (0..<4).map { _ in RecordingSink() }
         let writers = (0..<3).map { _ in ScriptedWriter { await Task.yield() } }
-        let running = Task { [service = service(writers, limit: 3)] in await service.run() }
+        let running = Task { [service = service(writers)] in await service.run() }
         for sink in sinks {
             for _ in 0..<50 { submit(1...5, sink) }
         }

@@ -12,10 +12,10 @@ import XMPP
 @MainActor @Suite("How a bound stream ends")
 struct EndingTests {
     @Test("In order: reading stops, what was read settles and is acked, the closing tags cross, the channel closes")
-    func orderlyShutdown() async throws {
+    func orderlyShutdown() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
-        let messages = try await bench.deliver("1", "2")
+        let messages = try bench.deliver("1", "2")
         bench.handler.shutDown()
         #expect(!bench.isReading)
         #expect(try bench.writes() == [])
@@ -55,11 +55,11 @@ struct EndingTests {
     }
 
     @Test("A peer that closes first still gets the acks, then our closing tag")
-    func peerClosesFirst() async throws {
+    func peerClosesFirst() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
         try bench.read(Bench.message("1"), Bench.closingTag)
-        let messages = await bench.submitted()
+        let messages = bench.submitted()
         #expect(messages.map(Bench.id) == ["1"])
         #expect(try bench.writes() == [])
         #expect(bench.channel.isActive)
@@ -73,11 +73,11 @@ struct EndingTests {
     }
 
     @Test("A peer that closes first is not kept waiting for longer than two seconds; later acks count as gone")
-    func peerClosesFirstAndNothingSettles() async throws {
+    func peerClosesFirstAndNothingSettles() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
         try bench.read(Bench.message("1"), Bench.closingTag)
-        let messages = await bench.submitted()
+        let messages = bench.submitted()
         bench.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
         #expect(try bench.written() == Bench.closingTag)
         #expect(!bench.channel.isActive)
@@ -86,7 +86,7 @@ struct EndingTests {
     }
 
     @Test("A stream error is answered with the closing tag and reported with its condition")
-    func streamError() async throws {
+    func streamError() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
         try bench.read(
@@ -102,14 +102,14 @@ struct EndingTests {
             return
         }
         // What came before it is kept all the same.
-        #expect(await bench.submitted().map(Bench.id) == ["1"])
+        #expect(bench.submitted().map(Bench.id) == ["1"])
     }
 
     @Test(
         "Bad XML gets a stream error for an answer and counts as a failure however long the session was",
         arguments: ["<!-- x -->", "<!DOCTYPE a>", "<?pi x?>", "<message></presence>", "&undefined;"]
     )
-    func violation(_ bad: String) async throws {
+    func violation(_ bad: String) throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
         try bench.read(Bench.message("1"), bad, Bench.message("2"))
@@ -122,7 +122,7 @@ struct EndingTests {
             Issue.record("\(String(describing: bench.end?.ending))")
             return
         }
-        #expect(await bench.submitted().map(Bench.id) == ["1"])
+        #expect(bench.submitted().map(Bench.id) == ["1"])
     }
 
     @Test("A stanza beyond the limits ends the stream the same way")

@@ -56,23 +56,23 @@ struct ManagementTests {
         return bench
     }
 
-    private static func deliver(_ bench: Bench, _ ids: String...) async throws -> [IncomingMessage] {
+    private static func deliver(_ bench: Bench, _ ids: String...) throws -> [IncomingMessage] {
         try bench.channel.writeInbound(ByteBuffer(string: ids.map { message($0) }.joined()))
-        let messages = await bench.submitted()
+        let messages = bench.submitted()
         #expect(messages.map(Bench.id) == ids)
         return messages
     }
 
     @Test("Presence waits for the server's account; with it comes what was stored offline")
-    func presenceAfterEnabled() async throws {
+    func presenceAfterEnabled() throws {
         let bench = try ManagementTests.binding()
         defer { bench.finish() }
         try bench.read(Bench.bindResult, ManagementTests.message("early"))
         #expect(try bench.written() == ManagementTests.request)
-        let early = await bench.submitted()
+        let early = bench.submitted()
         try bench.read(ManagementTests.enabled)
         #expect(try bench.written() == "<presence/>")
-        let counted = try await ManagementTests.deliver(bench, "1")
+        let counted = try ManagementTests.deliver(bench, "1")
         bench.handler.settled(early)
         #expect(try bench.written().contains("urn:xmpp:sm") == false)
         bench.handler.settled(counted)
@@ -80,12 +80,12 @@ struct ManagementTests {
     }
 
     @Test("Acks go to the stanza's sender, then one <a/> for all of a batch; a question is answered at once")
-    func onePerFlush() async throws {
+    func onePerFlush() throws {
         let bench = try ManagementTests.managed()
         defer { bench.finish() }
         try bench.read("<presence from='42@fcm.example.org/r'/>", ManagementTests.question)
         #expect(try bench.written() == ManagementTests.ack(1))
-        let messages = try await ManagementTests.deliver(bench, "1", "2", "3")
+        let messages = try ManagementTests.deliver(bench, "1", "2", "3")
         try bench.read(ManagementTests.question)
         #expect(try bench.written() == ManagementTests.ack(1))
         bench.handler.settled([messages[1]])
@@ -103,10 +103,10 @@ struct ManagementTests {
     }
 
     @Test("The last word before the goodbye answers for everything, once")
-    func orderlyShutdown() async throws {
+    func orderlyShutdown() throws {
         let bench = try ManagementTests.managed()
         defer { bench.finish() }
-        let messages = try await ManagementTests.deliver(bench, "1", "2")
+        let messages = try ManagementTests.deliver(bench, "1", "2")
         bench.handler.shutDown()
         try bench.read(ManagementTests.message("3"))
         bench.handler.settled(messages)
@@ -118,10 +118,10 @@ struct ManagementTests {
     }
 
     @Test("A stream that breaks off in the middle answers for what has committed and no more")
-    func violation() async throws {
+    func violation() throws {
         let bench = try ManagementTests.managed()
         defer { bench.finish() }
-        let messages = try await ManagementTests.deliver(bench, "1", "2")
+        let messages = try ManagementTests.deliver(bench, "1", "2")
         bench.handler.settled([messages[0]])
         _ = try bench.writes()
         try bench.read("<!-- x -->")
@@ -129,7 +129,7 @@ struct ManagementTests {
     }
 
     @Test("Byte by byte it is the same conversation")
-    func byteByByte() async throws {
+    func byteByByte() throws {
         let bench = try ManagementTests.binding()
         defer { bench.finish() }
         let conversation =
@@ -141,14 +141,14 @@ struct ManagementTests {
         let pong = "<iq type=\"result\" id=\"p\"/>"
         let first = ManagementTests.ack(1)
         #expect(sent == ManagementTests.request + "<presence/>" + first + pong + first)
-        let messages = await bench.submitted()
+        let messages = bench.submitted()
         #expect(messages.map(Bench.id) == ["1", "2"])
         bench.handler.settled(messages)
         #expect(try bench.written().hasSuffix(ManagementTests.ack(4)))
     }
 
     @Test("A server without stream management is warned of once, and used all the same")
-    func withoutManagement() async throws {
+    func withoutManagement() throws {
         let output = MemoryLogOutput()
         let logger = Logger(label: "test") { LineLogHandler(label: $0, level: .info, format: .json, output: output) }
         let settings = try ManagementTests.settings()
@@ -158,7 +158,7 @@ struct ManagementTests {
             let bench = try ManagementTests.binding(features, settings, logger: logger)
             try bench.read(Bench.bindResult, answer)
             #expect(try bench.written().hasSuffix("<presence/>"))
-            let messages = try await ManagementTests.deliver(bench, "1")
+            let messages = try ManagementTests.deliver(bench, "1")
             bench.handler.settled(messages)
             #expect(try bench.written().contains("urn:xmpp:sm") == false)
             bench.finish()
@@ -196,12 +196,12 @@ struct ManagementTests {
     }
 
     @Test("A CCS that offers stream management is not asked for it: not a byte is other than before")
-    func aCCSIsNotAsked() async throws {
+    func aCCSIsNotAsked() throws {
         let bench = try ManagementTests.binding(ManagementTests.features, try Bench.settings())
         defer { bench.finish() }
         try bench.read(Bench.bindResult, ManagementTests.question)
         #expect(try bench.writes() == [])
-        let messages = try await bench.deliver("1")
+        let messages = try bench.deliver("1")
         bench.handler.settled(messages)
         #expect(try bench.written().hasPrefix("<message id=\"\"><gcm"))
         bench.handler.shutDown()

@@ -10,7 +10,7 @@ import XMPP
 @MainActor @Suite("A bound stream: copies in, acks out")
 struct ReceivingTests {
     @Test("What one socket read brings is handed over in one piece, at its end")
-    func onePieceForARead() async throws {
+    func onePieceForARead() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
         bench.channel.pipeline.fireChannelRead(ByteBuffer(string: Bench.message("1") + Bench.message("2")))
@@ -18,17 +18,17 @@ struct ReceivingTests {
         #expect(bench.inFlight == 0)
         bench.channel.pipeline.fireChannelReadComplete()
         #expect(bench.inFlight == 3)
-        let messages = await bench.submitted()
+        let messages = bench.submitted()
         #expect(messages.map(Bench.id) == ["1", "2", "3"])
         #expect(Set(messages.map(\.receivedAt)).count == 3)
         #expect(bench.metrics.messages.snapshot().received(.upstream) == 3)
     }
 
     @Test("No ack before the copy is settled; then all of a batch in one write")
-    func acksAfterSettling() async throws {
+    func acksAfterSettling() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
-        let messages = try await bench.deliver("1", "2", "3")
+        let messages = try bench.deliver("1", "2", "3")
         bench.channel.embeddedEventLoop.advanceTime(by: .seconds(5))
         #expect(try bench.writes() == [])
         #expect(bench.acksSent == 0)
@@ -42,11 +42,11 @@ struct ReceivingTests {
     }
 
     @Test("Copies without a usable id are settled without an ack")
-    func malformedCopiesAreNotAcked() async throws {
+    func malformedCopiesAreNotAcked() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
         try bench.read(Bench.gcm(#"{"from":"token","category":"c"}"#), Bench.message("1"))
-        let messages = await bench.submitted()
+        let messages = bench.submitted()
         #expect(messages.map(\.isAcked) == [false, true])
         bench.handler.settled(messages)
         #expect(try bench.written().occurrences(of: "message_id") == 1)
@@ -56,10 +56,10 @@ struct ReceivingTests {
     }
 
     @Test("What settles after the end counts as gone, and nothing is written")
-    func settledAfterTheEnd() async throws {
+    func settledAfterTheEnd() throws {
         let bench = try Bench.bound()
         try bench.read(Bench.message("1"), Bench.message("2"), Bench.gcm(#"{"from":"token"}"#))
-        let messages = await bench.submitted()
+        let messages = bench.submitted()
         bench.finish()
         #expect(bench.end?.reason == .connectionLost)
         bench.handler.settled(messages)
@@ -69,10 +69,10 @@ struct ReceivingTests {
     }
 
     @Test("An ack whose write fails counts as gone, not as sent")
-    func failedWrite() async throws {
+    func failedWrite() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
-        let messages = try await bench.deliver("1")
+        let messages = try bench.deliver("1")
         try bench.channel.pipeline.syncOperations.addHandler(RefusingWrites(), position: .first)
         bench.handler.settled(messages)
         #expect(bench.acksGone == 1)
@@ -80,7 +80,7 @@ struct ReceivingTests {
     }
 
     @Test("At the window's limit reading stops; with half of it free it goes on")
-    func window() async throws {
+    func window() throws {
         let bench = try Bench.bound(try Bench.settings(window: 8))
         defer { bench.finish() }
         let limit = bench.handler.window.messageLimit
@@ -89,7 +89,7 @@ struct ReceivingTests {
         #expect(bench.isReading)
         try bench.read(Bench.message("last"))
         #expect(!bench.isReading)
-        let messages = await bench.submitted()
+        let messages = bench.submitted()
         #expect(messages.count == limit)
         bench.handler.settled(Array(messages.prefix(limit - limit / 2 - 1)))
         #expect(!bench.isReading)
@@ -99,7 +99,7 @@ struct ReceivingTests {
     }
 
     @Test("A peer that takes no acks is not read from, until it does")
-    func peerThatTakesNothing() async throws {
+    func peerThatTakesNothing() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
         bench.channel.isWritable = false
@@ -111,10 +111,10 @@ struct ReceivingTests {
     }
 
     @Test("A draining stream asks once for a replacement and goes on receiving and acking until the peer closes it")
-    func draining() async throws {
+    func draining() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
-        let before = try await bench.deliver("1")
+        let before = try bench.deliver("1")
         try bench.read(Bench.drainingControl)
         guard case .draining? = bench.turn else {
             Issue.record("no replacement was asked for: \(String(describing: bench.turn))")
@@ -124,7 +124,7 @@ struct ReceivingTests {
         try bench.read(Bench.drainingControl)
         #expect(bench.metrics.stanzas[.control].value == 2)
         #expect(bench.isReading)
-        let after = try await bench.deliver("2")
+        let after = try bench.deliver("2")
         bench.handler.settled(before + after)
         #expect(bench.acksSent == 2)
         #expect(try bench.writes().count == 1)
@@ -134,7 +134,7 @@ struct ReceivingTests {
     }
 
     @Test("What is not the server's is counted and goes nowhere; a ping is answered")
-    func otherStanzas() async throws {
+    func otherStanzas() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
         try bench.read(

@@ -13,7 +13,6 @@ package struct IngestService: Sendable {
 
     private let queue: IngestQueue
     private let writers: [any MessageWriter]
-    private let batchLimit: Int
     private let metrics: Metrics
     private let logger: Logger
     private let intake: (any DeliveryIntake)?
@@ -23,21 +22,18 @@ package struct IngestService: Sendable {
     /// - Parameters:
     ///   - queue: Where connections submit.
     ///   - writers: One for each transaction that may run at the same time: as many as the queue has lines.
-    ///   - batchLimit: The most messages in one transaction.
     ///   - metrics: Where outcomes, durations and errors are counted.
     ///   - logger: For outages and refused rows.
     ///   - intake: The dispatcher of this process; nil where messages only wait in the table for others.
     package init(
         queue: IngestQueue,
         writers: [any MessageWriter],
-        batchLimit: Int,
         metrics: Metrics,
         logger: Logger,
         intake: (any DeliveryIntake)? = nil
     ) {
         self.queue = queue
         self.writers = writers
-        self.batchLimit = batchLimit
         self.metrics = metrics
         self.logger = logger
         self.intake = intake
@@ -50,13 +46,15 @@ package struct IngestService: Sendable {
     package func run() async {
         await withTaskGroup(of: Void.self) { group in
             for (index, writer) in writers.enumerated() {
-                group.addTask { await write(with: writer, line: index % queue.lines) }
+                group.addTask(executorPreference: writer.executor) {
+                    await write(with: writer, line: index % queue.lines)
+                }
             }
         }
     }
 
     private func write(with writer: any MessageWriter, line: Int) async {
-        while let batch = await queue.next(limit: batchLimit, line: line) {
+        while let batch = await queue.next(line: line) {
             metrics.batchMessages.observe(Double(batch.messages.count))
             await commit(batch, with: writer)
             if Task.isCancelled { return }

@@ -53,7 +53,10 @@ package final class WorkerRuntime: Sendable {
         onListening: @escaping @Sendable (Int) async -> Void = { _ in }
     ) throws(WorkerError) {
         self.logger = logger
-        ingest = IngestQueue(lines: configuration.database.writers)
+        ingest = IngestQueue(
+            lines: configuration.database.writers,
+            batchLimit: configuration.database.batchLimit
+        )
         let senders = roles.contains(.receive) ? try Self.senders(configuration) : []
         let registrations =
             roles.contains(.dispatch)
@@ -105,7 +108,6 @@ package final class WorkerRuntime: Sendable {
             let service = IngestService(
                 queue: ingest,
                 writers: stores,
-                batchLimit: configuration.database.batchLimit,
                 metrics: metrics,
                 logger: logger,
                 intake: dispatch?.intake
