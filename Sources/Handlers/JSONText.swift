@@ -1,3 +1,5 @@
+import Telemetry
+
 /// A JSON object text that is put together member by member.
 ///
 /// Parts that are JSON already go in verbatim, so that what a device sent reaches a handler as it was.
@@ -14,7 +16,7 @@ struct JSONText {
     mutating func member(_ name: StaticString, _ value: String?) {
         begin(name)
         guard let value else { return append("null") }
-        appendString(value)
+        bytes.append(jsonString: value)
     }
 
     /// Adds a member with a number.
@@ -49,27 +51,5 @@ struct JSONText {
 
     private mutating func append(_ text: StaticString) {
         text.withUTF8Buffer { bytes.append(contentsOf: $0) }
-    }
-
-    /// Writes a string literal: quotes, backslashes and control characters escaped (RFC 8259 §7), also the two
-    /// separators that some line readers take for a line's end.
-    private mutating func appendString(_ value: String) {
-        bytes.append(UInt8(ascii: "\""))
-        for scalar in value.unicodeScalars {
-            switch scalar {
-            case "\"": append("\\\"")
-            case "\\": append("\\\\")
-            case "\n": append("\\n")
-            case "\r": append("\\r")
-            case "\t": append("\\t")
-            case "\u{0}"..."\u{1F}", "\u{7F}"..."\u{9F}", "\u{2028}", "\u{2029}":
-                let digits = String(scalar.value, radix: 16)
-                append("\\u")
-                bytes.append(contentsOf: repeatElement(UInt8(ascii: "0"), count: 4 - digits.utf8.count))
-                bytes.append(contentsOf: digits.utf8)
-            default: UTF8.encode(scalar).map { bytes.append(contentsOf: $0) } ?? ()
-            }
-        }
-        bytes.append(UInt8(ascii: "\""))
     }
 }

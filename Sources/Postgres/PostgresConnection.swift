@@ -150,8 +150,8 @@ package actor PostgresConnection {
     package func transaction<T>(
         _ body: (isolated PostgresConnection) throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
-        // Behind a pooler the limits can't be set for the session, so they go with each transaction.
-        try script(isPooled ? "BEGIN; " + limits("SET LOCAL") : "BEGIN")
+        // Behind a pooler the parameters can't be set for the session, so they go with each transaction.
+        try script(isPooled ? "BEGIN; " + parameters("SET LOCAL") : "BEGIN")
         let value: T
         do throws(PostgresError) {
             value = try body(self)
@@ -163,6 +163,13 @@ package actor PostgresConnection {
         }
         try script("COMMIT")
         return value
+    }
+
+    /// Runs one statement with the parameters that ``settings`` ask for, which behind a pooler come with a transaction.
+    package func withParameters<T>(
+        _ body: (isolated PostgresConnection) throws(PostgresError) -> T
+    ) throws(PostgresError) -> T {
+        isPooled ? try transaction(body) : try body(self)
     }
 
     // MARK: Inside
@@ -209,15 +216,20 @@ package actor PostgresConnection {
     private func prepareSession(_ connection: ConnectionHandle) throws(PostgresError) {
         let result = try query("SELECT pg_backend_pid()")
         isPooled = result.integer(0, 0) != Int64(PQbackendPID(connection.pointer))
-        if !isPooled { try script(limits("SET SESSION")) }
+        if !isPooled { try script(parameters("SET SESSION")) }
     }
 
-    private func limits(_ command: String) -> String {
-        """
-        \(command) statement_timeout = \(settings.statementTimeout);
-        \(command) lock_timeout = \(settings.lockTimeout);
-        \(command) idle_in_transaction_session_timeout = \(settings.idleInTransactionTimeout)
-        """
+    /// Sets what ``settings`` ask of the server.
+    private func parameters(_ command: String) -> String {
+        var values = [
+            ("statement_timeout", "\(settings.statementTimeout)"),
+            ("lock_timeout", "\(settings.lockTimeout)"),
+            ("idle_in_transaction_session_timeout", "\(settings.idleInTransactionTimeout)"),
+        ]
+        if settings.findsRowsByIndex {
+            values += ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }
+        }
+        return values.map { "\(command) \($0) = \($1)" }.joined(separator: "; ")
     }
 
     private func prepare(

@@ -17,6 +17,12 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     package var idleInTransactionTimeout = 60_000
     /// How long the server may take to answer a cancel request before the connection is given up, in milliseconds.
     package var cancelGrace = 5_000
+    /// Whether every statement finds its rows by an index, row by row.
+    ///
+    /// For tables that fill and empty all the time: the planner, which knows them as they were when they were vacuumed
+    /// last, would take the look-up of a few rows for a scan of what it believes to be as few, and walk over everything
+    /// that was deleted since. Measured: 100,000 dead entries read for 300 rows.
+    package var findsRowsByIndex = false
     /// What `pg_stat_activity` shows, unless the URL or `PGAPPNAME` names another.
     package var applicationName = "upstream-worker"
 

@@ -34,6 +34,22 @@ struct DeliveriesFixture {
         try await store.integer("SELECT count(*) FROM upstream.deliveries WHERE \(condition)")
     }
 
+    /// How many rows and index entries of the table were read by all sessions but the given number.
+    ///
+    /// A session tells what it has read when it ends.
+    func rowsRead(sessionsLeft count: Int) async throws -> Int64 {
+        try await store.waitUntil(
+            "SELECT count(*) = \(count) FROM pg_stat_activity WHERE datname = current_database() AND backend_type LIKE 'client%'"
+        )
+        return try await store.integer(
+            """
+            SELECT (seq_tup_read + entries)::bigint FROM pg_stat_user_tables JOIN (
+                SELECT relid, sum(idx_tup_read) AS entries FROM pg_stat_user_indexes GROUP BY relid
+            ) AS indexes USING (relid) WHERE relname = 'deliveries'
+            """
+        ) ?? 0
+    }
+
     /// Lets time pass for the table: leases end and retries come due.
     func pass(_ interval: String) async throws {
         try await store.script(

@@ -188,12 +188,19 @@ enum DeliveryStatements {
         ORDER BY leased.next_attempt_at, leased.received_at
         """
 
+    /// The row of `input` (key, token) where its lease is still ours.
+    ///
+    /// Found by its key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` see to: with the handler as it is,
+    /// the planner may walk over all of the handler's deliveries, which it believes to be few.
+    private static let isHeld =
+        "message_key = key AND handler || '' = $1 AND lease_token = token AND lease_owner IS NOT NULL"
+
     /// Extends leases that are still ours.
     static let extend = PostgresStatement(
         """
         UPDATE upstream.deliveries SET lease_until = now() + $4 * interval '1 microsecond'
         FROM unnest($2::uuid[], $3::bigint[]) AS input (key, token)
-        WHERE message_key = key AND handler = $1 AND lease_token = token AND lease_owner IS NOT NULL
+        WHERE \(isHeld)
         RETURNING message_key, lease_token
         """
     )
@@ -210,7 +217,7 @@ enum DeliveryStatements {
         )
         DELETE FROM upstream.deliveries
         USING unnest($2::uuid[], $3::bigint[]) AS input (key, token), quick
-        WHERE message_key = key AND handler = $1 AND lease_token = token AND lease_owner IS NOT NULL
+        WHERE \(isHeld)
         """
     )
 
@@ -220,7 +227,7 @@ enum DeliveryStatements {
         SET attempts = attempts + 1, crashes = 0, last_error = error,
             next_attempt_at = now() + delay * interval '1 microsecond', lease_owner = NULL, lease_until = NULL
         FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::text[]) AS input (key, token, delay, error)
-        WHERE message_key = key AND handler = $1 AND lease_token = token AND lease_owner IS NOT NULL
+        WHERE \(isHeld)
         """
     )
 
@@ -229,7 +236,7 @@ enum DeliveryStatements {
         UPDATE upstream.deliveries
         SET next_attempt_at = now() + delay * interval '1 microsecond', lease_owner = NULL, lease_until = NULL
         FROM unnest($2::uuid[], $3::bigint[], $4::bigint[]) AS input (key, token, delay)
-        WHERE message_key = key AND handler = $1 AND lease_token = token AND lease_owner IS NOT NULL
+        WHERE \(isHeld)
         """
     )
 
@@ -239,7 +246,7 @@ enum DeliveryStatements {
             DELETE FROM upstream.deliveries
             USING unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::text[], $6::text[])
                 AS input (key, token, counted, failure, failure_group)
-            WHERE message_key = key AND handler = $1 AND lease_token = token AND lease_owner IS NOT NULL
+            WHERE \(isHeld)
             RETURNING deliveries.*, counted, failure, failure_group
         )
         INSERT INTO upstream.dead_letters (

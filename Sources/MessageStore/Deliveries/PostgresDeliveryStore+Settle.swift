@@ -8,7 +8,9 @@ extension PostgresDeliveryStore {
         return try await settle { connection throws(PostgresError) in
             var held = 0
             for (statement, rows) in groups.statements {
-                held += try connection.execute(statement, rows.parameters(handler)).affectedRows
+                held += try connection.withParameters { connection throws(PostgresError) in
+                    try connection.execute(statement, rows.parameters(handler)).affectedRows
+                }
             }
             return held
         }

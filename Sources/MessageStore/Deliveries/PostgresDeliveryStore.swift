@@ -14,6 +14,8 @@ package final class PostgresDeliveryStore: DeliveryStore {
     private let devices = Mutex<[String: Digest128]>([:])
 
     package init(_ settings: PostgresSettings) {
+        var settings = settings
+        settings.findsRowsByIndex = true
         self.settings = settings
         claims = PostgresClient(settings)
         settlements = PostgresClient(settings)
@@ -191,7 +193,9 @@ package final class PostgresDeliveryStore: DeliveryStore {
             parameters.append(uuids: leases.map(\.messageKey))
             parameters.append(integers: leases.map(\.token))
             parameters.append(duration.microseconds)
-            let result = try connection.execute(DeliveryStatements.extend, parameters)
+            let result = try connection.withParameters { connection throws(PostgresError) in
+                try connection.execute(DeliveryStatements.extend, parameters)
+            }
             return Set(
                 (0..<result.count).compactMap { row in
                     guard let key = result.digest(row, 0), let token = result.integer(row, 1) else { return nil }

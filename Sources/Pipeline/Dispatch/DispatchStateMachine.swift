@@ -210,13 +210,13 @@ package struct DispatchStateMachine: Sendable {
     ///   - id: Which one.
     ///   - end: What the handler said, or that it has settled the row itself.
     ///   - now: The current time.
-    ///   - random: A number in 0...1 for delays.
+    ///   - random: A number in 0...1 for delays; asked for where there is one.
     /// - Returns: What the table, the breaker and the other slots are to be told.
     package mutating func finished(
         _ id: RunID,
         _ end: AttemptEnd,
         now: ContinuousClock.Instant,
-        random: Double
+        random: @autoclosure () -> Double
     ) -> FinishAction {
         guard let run = running.removeValue(forKey: id) else { return FinishAction(ending: .lost) }
         finishedSinceTick += 1
@@ -244,15 +244,15 @@ package struct DispatchStateMachine: Sendable {
                 settle(.rejected, .dead(failure, isCounted: true))
                 action.transition = breaker.succeeded()
             case .retry(let after, let failure):
-                switch settings.retry.decide(failures: run.attempts + 1, requested: after, random: random) {
+                switch settings.retry.decide(failures: run.attempts + 1, requested: after, random: random()) {
                 case .again(let delay): settle(.retry, .retry(after: delay, failure))
                 case .giveUp: settle(.exhausted, .dead(failure, isCounted: true))
                 }
-                action.transition = breaker.failed(isProbe: run.isProbe, now: now, random: random)
+                action.transition = breaker.failed(isProbe: run.isProbe, now: now, random: random())
             case .unavailable(let after, _):
-                let delay = Backoff(initial: .seconds(1), maximum: .seconds(60)).delay(attempt: 3, random: random)
+                let delay = Backoff(initial: .seconds(1), maximum: .seconds(60)).delay(attempt: 3, random: random())
                 settle(.released, .release(after: min(after ?? delay, settings.retry.maximum)))
-                action.transition = breaker.failed(isProbe: run.isProbe, now: now, random: random)
+                action.transition = breaker.failed(isProbe: run.isProbe, now: now, random: random())
             case .pause(let failure):
                 settle(.released, .release(after: .zero))
                 action.pause = failure

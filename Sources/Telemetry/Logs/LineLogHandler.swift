@@ -35,9 +35,10 @@ package struct LineLogHandler: LogHandler {
     }
 
     package func log(event: LogEvent) {
-        var fields = metadata
-        if let provided = metadataProvider?.get() { fields.merge(provided) { $1 } }
-        if let own = event.metadata { fields.merge(own) { $1 } }
+        // The event's own come first: mostly there are no others, and nothing has to be merged.
+        var fields = event.metadata ?? [:]
+        if let provided = metadataProvider?.get() { fields.merge(provided) { own, _ in own } }
+        if !metadata.isEmpty { fields.merge(metadata) { own, _ in own } }
         if let error = event.error { fields[LogField.error.rawValue] = .string("\(error)") }
         if fields[LogField.event.rawValue] == nil {
             fields[LogField.event.rawValue] = .string(EventName.library.rawValue)

@@ -10,14 +10,26 @@ struct LogLine {
     var message: String
     var fields: Logger.Metadata
 
-    /// The fields in the order of ``LogField``, then the others by name; those of every line are left out.
-    var ordered: [(name: String, value: Logger.MetadataValue)] {
-        let head: Set<String> = [LogField.time.rawValue, LogField.level.rawValue, LogField.message.rawValue]
-        let known = LogField.allCases.map(\.rawValue)
-        let others = fields.keys.filter { !known.contains($0) }.sorted()
-        return (known + others).filter { !head.contains($0) }.compactMap { name in
-            fields[name].map { (name, $0) }
+    /// The place of each field in a line.
+    private static let places = Dictionary(
+        uniqueKeysWithValues: LogField.allCases.enumerated().map { ($0.element.rawValue, $0.offset) }
+    )
+    /// The fields up to this place come from the event itself.
+    private static let lastOfHead = places[LogField.message.rawValue] ?? 0
+
+    /// Where the fields are, in the order of ``LogField``, then the others by name; those of every line are left out.
+    private var ordered: [Logger.Metadata.Index] {
+        var placed: [(place: Int, index: Logger.Metadata.Index)] = []
+        placed.reserveCapacity(fields.count)
+        for index in fields.indices {
+            let place = Self.places[fields[index].key] ?? .max
+            if place > Self.lastOfHead { placed.append((place, index)) }
         }
+        placed.sort { left, right in
+            left.place == right.place
+                ? fields[left.index].key < fields[right.index].key : left.place < right.place
+        }
+        return placed.map(\.index)
     }
 
     /// A JSON object and a newline.
@@ -26,7 +38,7 @@ struct LogLine {
         writer.member(LogField.time.rawValue, .string(time.rfc3339))
         writer.member(LogField.level.rawValue, .string(level.rawValue))
         writer.member(LogField.message.rawValue, .string(message))
-        for field in ordered { writer.member(field.name, field.value) }
+        for index in ordered { writer.member(fields[index].key, fields[index].value) }
         return writer.finish()
     }
 
@@ -37,9 +49,10 @@ struct LogLine {
         let padded = name + String(repeating: " ", count: max(0, 8 - name.count))
         line += colours ? "\u{1B}[\(colour)m\(padded)\u{1B}[0m " : padded + " "
         line += Self.printable(message)
-        for field in ordered where field.name != LogField.event.rawValue {
-            let value = Self.quoted(Self.printable(Self.cut("\(field.value)")))
-            line += colours ? "  \u{1B}[2m\(Self.printable(field.name))=\u{1B}[0m\(value)" : "  \(field.name)=\(value)"
+        for index in ordered where fields[index].key != LogField.event.rawValue {
+            let name = Self.printable(fields[index].key)
+            let value = Self.quoted(Self.printable(Self.cut("\(fields[index].value)")))
+            line += colours ? "  \u{1B}[2m\(name)=\u{1B}[0m\(value)" : "  \(name)=\(value)"
         }
         return Array((line + "\n").utf8)
     }

@@ -17,8 +17,10 @@ extension Logger {
         _ fields: @autoclosure () -> [LogField: LogValue] = [:]
     ) {
         guard level >= logLevel else { return }
-        var metadata: Logger.Metadata = [LogField.event.rawValue: .string(event.rawValue)]
-        for (field, value) in fields() {
+        let fields = fields()
+        var metadata = Logger.Metadata(minimumCapacity: fields.count + 1)
+        metadata[LogField.event.rawValue] = .string(event.rawValue)
+        for (field, value) in fields {
             metadata[field.rawValue] = value.metadata
         }
         log(level: level, "\(message)", metadata: metadata, source: "upstream")
