@@ -2,6 +2,7 @@
 # make test     builds and runs every test
 # make lint     checks the format; make format mends it
 # make examples builds the example of a worker with handlers of its own (Examples/swift)
+# make docs     the documentation of UpstreamKit, for authors of handlers, as a web site in .build/docs
 # make release  the optimised binary
 # make fuzz     fuzzes the parsers, FUZZ_SECONDS each
 # make sanitize unit tests under the thread sanitizer, then under the address sanitizer
@@ -14,7 +15,7 @@ BUILD_FLAGS := --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test packages test-tools build examples release lint format fuzz sanitize clean
+.PHONY: help run test packages test-tools build examples docs release lint format fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -38,6 +39,9 @@ build: packages
 examples: build
 	cp Package.resolved Examples/swift/Package.resolved
 	$(SWIFT) build --package-path Examples/swift --scratch-path .build/example $(BUILD_FLAGS)
+
+docs: build
+	scripts/build-docs
 
 release: packages
 	$(SWIFT) build -c release --product upstream-worker

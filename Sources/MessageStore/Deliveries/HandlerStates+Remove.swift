@@ -54,9 +54,19 @@ extension HandlerStates {
                 ).affectedRows
                 if count > 0 { return count }
             }
-            var last = PostgresParameters()
-            last.append(name)
-            _ = try connection.query("DELETE FROM upstream.handlers WHERE name = $1", last)
+            try connection.transaction { connection throws(PostgresError) in
+                var handler = PostgresParameters()
+                handler.append(name)
+                // Waits for a replay's step that is about to queue more, and then takes that, too; dead letters first, for
+                // one that is retried at this moment becomes a delivery.
+                for statement in [
+                    "DELETE FROM upstream.handlers WHERE name = $1",
+                    "DELETE FROM upstream.dead_letters WHERE handler = $1",
+                    "DELETE FROM upstream.deliveries WHERE handler = $1",
+                ] {
+                    _ = try connection.query(statement, handler)
+                }
+            }
             return 0
         }
     }

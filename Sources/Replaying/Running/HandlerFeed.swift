@@ -107,7 +107,8 @@ enum HandlerFeed {
     /// A dead letter comes back to life with its delivery.
     ///
     /// A delivery that waits already is the delivery: it stays as it is, and no second one joins it. A message whose
-    /// body is gone is passed over: there is nothing to hand over.
+    /// body is gone is passed over: there is nothing to hand over. So is one for a handler that was removed since; its row
+    /// is locked, so that a removal under way waits for this step and takes what it has queued.
     private static let queue = PostgresStatement(
         """
         WITH picked AS MATERIALIZED (
@@ -119,9 +120,12 @@ enum HandlerFeed {
                 WITH ORDINALITY AS t (received_at, message_key, handler, number)
             WHERE p.replay_id = $1::text::uuid
                 AND r.chunk::int8 * $4 + t.number - 1 >= $2 AND r.chunk::int8 * $4 + t.number - 1 < $2 + $3
+        ), known AS MATERIALIZED (
+            SELECT name FROM upstream.handlers WHERE name IN (SELECT handler FROM picked) FOR KEY SHARE
         ), revived AS (
             DELETE FROM upstream.dead_letters AS dead USING picked
             WHERE dead.message_key = picked.message_key AND dead.handler = picked.handler
+                AND picked.handler IN (SELECT name FROM known)
             RETURNING dead.message_key, dead.handler
         ), queued AS (
             INSERT INTO upstream.deliveries (
@@ -139,8 +143,10 @@ enum HandlerFeed {
                 WHERE m.received_at = picked.received_at AND m.message_key = picked.message_key
                 OFFSET 0
             ) AS m
-            WHERE NOT picked.only_failed
+            WHERE picked.handler IN (SELECT name FROM known) AND (
+                NOT picked.only_failed
                 OR (picked.message_key, picked.handler) IN (SELECT message_key, handler FROM revived)
+            )
             ORDER BY picked.message_key, picked.handler
             ON CONFLICT (message_key, handler) DO NOTHING
             RETURNING 1
