@@ -19,6 +19,9 @@ extension DeliveriesFixture {
     func dispatcher(
         _ handlers: [HandlerRegistration],
         owner: String = "a",
+        over store: PostgresDeliveryStore? = nil,
+        logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+        time: DispatchTime = .system,
         _ change: (inout DispatchSettings) -> Void = { _ in }
     ) -> DispatchService {
         var settings = DispatchSettings()
@@ -27,12 +30,13 @@ extension DeliveriesFixture {
         settings.drain = .milliseconds(100)
         change(&settings)
         return DispatchService(
-            store: another(),
+            store: store ?? another(),
             registrations: handlers,
             senderIDs: StoreFixture.senders,
             settings: settings,
             metrics: Metrics(senders: [], categories: [], handlers: handlers.map(\.name), version: "test"),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            logger: logger,
+            time: time,
             execute: { registration, _, message, context in
                 guard case .handler(let handler) = registration.body else { return .lost }
                 return .verdict(await HandlerVerdict.of(handler, message, context))

@@ -1,7 +1,10 @@
 import Foundation
+import Logging
 import MessageStore
 import Pipeline
 import Postgres
+import Synchronization
+import Telemetry
 import Testing
 import UpstreamKit
 
@@ -11,11 +14,7 @@ import UpstreamKit
         let fixture = try await StoreFixture(migrated: false)
         let pooler = try Pgbouncer(before: SharedCluster.cluster)
         defer { pooler.stop() }
-        let url = fixture.url.replacingOccurrences(
-            of: SharedCluster.cluster.socketFolder.path,
-            with: pooler.folder.path
-        )
-        let settings = try PostgresSettings(url: url + "&port=6432")
+        let settings = try pooler.settings(fixture)
         let connection = try await pooler.connect(settings)
         #expect(await connection.isPooled)
         #expect(await fixture.admin.isPooled == false)
@@ -52,6 +51,50 @@ import UpstreamKit
         let deliveries = PostgresDeliveryStore(settings)
         try await deliveries.listen { Issue.record("a notification through a pooler in transaction mode") }
         await deliveries.close()
+    }
+
+    @Test("a dispatcher behind a pooler finds everything by polling, and says once that it has to", .timeLimit(.minutes(1)))
+    func dispatch() async throws {
+        let seen = Seen()
+        let handlers = [
+            HandlerRegistration.make("orders") { message, _ in
+                seen.add(message)
+                return .done
+            }
+        ]
+        let fixture = try await DeliveriesFixture(handlers)
+        let pooler = try Pgbouncer(before: SharedCluster.cluster)
+        defer { pooler.stop() }
+        let settings = try pooler.settings(fixture.store)
+        await (try await pooler.connect(settings)).close()
+        let output = MemoryLogOutput()
+        let attempts = Mutex(0)
+        var time = DispatchTime.system
+        // The pause between two attempts to listen, which is of minutes, is over at once.
+        time.sleep = { duration in
+            if duration >= .seconds(600) {
+                attempts.withLock { $0 += 1 }
+                try await Task.sleep(for: .milliseconds(1))
+            } else {
+                try await Task.sleep(for: duration)
+            }
+        }
+        let store = PostgresDeliveryStore(settings)
+        let service = fixture.dispatcher(
+            handlers,
+            over: store,
+            logger: .lines(label: "test", level: .info, format: .json, output: output),
+            time: time
+        )
+        try await fixture.run(service) {
+            // By another worker, so that nothing is handed over.
+            try await fixture.receive(1...300)
+            try await waitUntil { seen.all.count >= 300 && attempts.withLock { $0 >= 5 } }
+            try await waitUntil { try await fixture.count() == 0 }
+        }
+        await store.close()
+        #expect(seen.all.sorted() == Array(1...300))
+        #expect(output.lines.count { $0.contains("database.notifications_unavailable") } == 1)
     }
 }
 
@@ -90,6 +133,14 @@ private struct Pgbouncer {
         process.standardOutput = FileHandle.nullDevice
         process.standardError = FileHandle.nullDevice
         try process.run()
+    }
+
+    /// The way to a fixture's database through the pooler.
+    func settings(_ fixture: StoreFixture) throws -> PostgresSettings {
+        let folder = SharedCluster.cluster.socketFolder.path
+        return try PostgresSettings(
+            url: fixture.url.replacingOccurrences(of: folder, with: self.folder.path) + "&port=6432"
+        )
     }
 
     /// Connects as soon as the pooler listens.
