@@ -58,18 +58,52 @@ package final class Stanza {
         }
     }
 
+    /// What a stanza holds.
+    ///
+    /// Behind a pointer, so that no look at it pays for a check of exclusive access: there are dozens for each message.
+    @usableFromInline
+    struct Contents {
+        @usableFromInline var bytes: [UInt8] = []
+        @usableFromInline var elements: [Element] = []
+        @usableFromInline var attributes: [Attribute] = []
+        @usableFromInline var raw: [UInt8] = []
+    }
+
+    /// Owned, freed in `deinit`.
+    @usableFromInline let contents: UnsafeMutablePointer<Contents>
+
     /// Storage of all names, values and texts.
-    package var bytes: [UInt8] = []
+    @inlinable package var bytes: [UInt8] {
+        get { contents.pointee.bytes }
+        _modify { yield &contents.pointee.bytes }
+    }
     /// The elements in document order; index 0 is the stanza itself.
-    package var elements: [Element] = []
+    @inlinable package var elements: [Element] {
+        get { contents.pointee.elements }
+        _modify { yield &contents.pointee.elements }
+    }
     /// The attributes of all elements.
-    package var attributes: [Attribute] = []
+    @inlinable package var attributes: [Attribute] {
+        get { contents.pointee.attributes }
+        _modify { yield &contents.pointee.attributes }
+    }
     /// The stanza's bytes exactly as they came, from `<` to `>`.
     ///
     /// Empty for a stream header.
-    package var raw: [UInt8] = []
+    @inlinable package var raw: [UInt8] {
+        get { contents.pointee.raw }
+        _modify { yield &contents.pointee.raw }
+    }
 
-    package init() {}
+    package init() {
+        contents = .allocate(capacity: 1)
+        contents.initialize(to: Contents())
+    }
+
+    deinit {
+        contents.deinitialize(count: 1)
+        contents.deallocate()
+    }
 
     /// Forgets the contents and keeps the storage.
     package func reset() {

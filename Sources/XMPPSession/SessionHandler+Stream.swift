@@ -21,14 +21,7 @@ extension SessionHandler {
         let clock = environment.clock
         let time = readTime ?? (clock.now(), ReceiptClock.monotonicNanoseconds())
         readTime = time
-        guard
-            let action = session?.stanza(
-                stanza,
-                receivedAt: clock.unique(near: time.wall),
-                parsedAt: time.monotonic
-            )
-        else { return }
-        switch action {
+        switch session?.stanza(stanza, receivedAt: clock.unique(near: time.wall), parsedAt: time.monotonic) {
         case .deliver(let message):
             collect(message)
         case .note(let kind):
@@ -48,12 +41,12 @@ extension SessionHandler {
             write(bytes)
             end(.streamError, "stream error \(error.condition.rawValue): \(error.text)", error: error.condition)
             closeChannel()
-        case .none:
+        case .some(.none), nil:
             break
         }
     }
 
-    private func collect(_ message: IncomingMessage) {
+    private func collect(_ message: consuming IncomingMessage) {
         switch message.kind {
         case .upstream: pendingKinds.upstream += 1
         case .receipt: pendingKinds.receipt += 1

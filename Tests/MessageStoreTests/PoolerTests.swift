@@ -53,7 +53,10 @@ import UpstreamKit
         await deliveries.close()
     }
 
-    @Test("a dispatcher behind a pooler finds everything by polling, and says once that it has to", .timeLimit(.minutes(1)))
+    @Test(
+        "a dispatcher behind a pooler finds everything by polling, and says once that it has to",
+        .timeLimit(.minutes(1))
+    )
     func dispatch() async throws {
         let seen = Seen()
         let handlers = [

@@ -48,12 +48,14 @@ extension UpstreamCodec {
         _ envelope: Envelope,
         _ text: UnsafeBufferPointer<UInt8>,
         from: Slice<UnsafeBufferPointer<UInt8>>?,
-        raw: [UInt8]
+        raw: [UInt8],
+        _ arrival: Arrival
     ) -> IncomingMessage {
         var capacity = text.count + envelope.extraCount + raw.count + (from?.count ?? 0)
         capacity += UpstreamCodec.room(envelope.messageID) + UpstreamCodec.room(envelope.from)
         capacity += UpstreamCodec.room(envelope.category) + UpstreamCodec.room(envelope.typeMember)
         var message = IncomingMessage(kind: .upstream, bytes: [], stanza: ByteSpan(start: 0, count: 0))
+        note(arrival, in: &message)
         message.bytes = [UInt8](unsafeUninitializedCapacity: capacity) { storage, count in
             guard let base = storage.baseAddress else { return }
             var writer = SpanWriter(base: base)
@@ -172,28 +174,29 @@ extension UpstreamCodec {
         var key = keyPrefix
         var device = SHA256()
         var content = SHA256()
-        let idScope = configuration.idScope
         message.bytes.withUnsafeBytes { bytes in
-            func part(_ span: ByteSpan?) {
-                guard let span else { return content.update(bigEndian: .max) }
-                content.update(bigEndian: UInt64(span.count))
-                content.update(UnsafeRawBufferPointer(rebasing: bytes[span.range]))
-            }
             let tokenBytes = UnsafeRawBufferPointer(rebasing: bytes[token.range])
-            if idScope == .device {
+            if configuration.idScope == .device {
                 key.update(tokenBytes)
                 key.update(0)
             }
             key.update(UnsafeRawBufferPointer(rebasing: bytes[id.range]))
             device.update(tokenBytes)
-            part(token)
-            part(message.category)
-            part(message.messageType)
-            part(message.data)
+            UpstreamCodec.add(token, of: bytes, to: &content)
+            UpstreamCodec.add(message.category, of: bytes, to: &content)
+            UpstreamCodec.add(message.messageType, of: bytes, to: &content)
+            UpstreamCodec.add(message.data, of: bytes, to: &content)
         }
         message.messageKey = key.finish128()
         message.deviceKey = device.finish128()
         message.fingerprint = content.finish128()
+    }
+
+    /// Adds a part to a fingerprint: its length, then its bytes; a part that is missing has the longest of all lengths.
+    private static func add(_ part: ByteSpan?, of bytes: UnsafeRawBufferPointer, to content: inout SHA256) {
+        guard let part else { return content.update(bigEndian: .max) }
+        content.update(bigEndian: UInt64(part.count))
+        content.update(UnsafeRawBufferPointer(rebasing: bytes[part.range]))
     }
 }
 

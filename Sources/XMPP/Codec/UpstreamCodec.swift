@@ -57,12 +57,20 @@ package struct UpstreamCodec: Sendable {
         guard let payload = stanza.child("gcm", in: XMLNamespace.payload) else { return .other }
         let from = stanza.attribute("from", of: 0)
         if let from, !isTrusted(from, in: stanza) { return .untrusted }
-        let result = read(payload, from: from, of: stanza)
-        guard case .message(var message) = result else { return result }
+        return read(payload, from: from, of: stanza, Arrival(receivedAt: receivedAt, parsedAt: parsedAt))
+    }
+
+    /// When a stanza came, on both clocks.
+    struct Arrival {
+        var receivedAt: Int64
+        var parsedAt: UInt64
+    }
+
+    /// Notes whose stanza it was and when it came.
+    func note(_ arrival: Arrival, in message: inout IncomingMessage) {
         message.sender = configuration.sender
-        message.receivedAt = receivedAt
-        message.parsedAt = parsedAt
-        return .message(message)
+        message.receivedAt = arrival.receivedAt
+        message.parsedAt = arrival.parsedAt
     }
 
     private func isTrusted(_ from: Range<Int>, in stanza: Stanza) -> Bool {
@@ -75,10 +83,20 @@ package struct UpstreamCodec: Sendable {
         return trusted.isOwn(UnsafeBufferPointer(rebasing: bytes[from]))
     }
 
-    private mutating func read(_ payload: Int, from: Range<Int>?, of stanza: Stanza) -> StanzaKind {
+    private mutating func read(
+        _ payload: Int,
+        from: Range<Int>?,
+        of stanza: Stanza,
+        _ arrival: Arrival
+    ) -> StanzaKind {
         let element = stanza.elements[payload]
+        func unreadable(_ reason: QuarantineReason, _ detail: StaticString) -> StanzaKind {
+            var message = IncomingMessage.unreadable(reason, detail, from: from, of: stanza)
+            note(arrival, in: &message)
+            return .message(message)
+        }
         if let detail = misplacement(of: element, at: payload, in: stanza) {
-            return .message(.unreadable(.payloadMisplaced, detail, from: from, of: stanza))
+            return unreadable(.payloadMisplaced, detail)
         }
         return stanza.bytes.withUnsafeBufferPointer { bytes -> StanzaKind in
             let text = UnsafeBufferPointer(rebasing: bytes[element.text])
@@ -86,15 +104,13 @@ package struct UpstreamCodec: Sendable {
             do throws(JSONSyntaxError) {
                 envelope = try reader.read(text)
             } catch {
-                return .message(.unreadable(.payloadNotJSON, error.detail, from: from, of: stanza))
+                return unreadable(.payloadNotJSON, error.detail)
             }
-            guard let envelope else {
-                return .message(.unreadable(.payloadNotJSON, "not an object", from: from, of: stanza))
-            }
+            guard let envelope else { return unreadable(.payloadNotJSON, "not an object") }
             if envelope.isSignal {
                 return isEcho(from, in: bytes) ? .untrusted : signal(envelope.type, in: text)
             }
-            return .message(assemble(envelope, text, from: from.map { bytes[$0] }, raw: stanza.raw))
+            return .message(assemble(envelope, text, from: from.map { bytes[$0] }, raw: stanza.raw, arrival))
         }
     }
 

@@ -164,21 +164,18 @@ package struct Session: ~Copyable {
         case .finishing, .closing: return late(stanza)
         case .ended: return .none
         }
-        let kind = codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt)
-        switch kind {
-        case .message(let message):
-            return .deliver(management.isActive ? management.numbered(message) : message)
-        case .nack, .control:
-            management.noted()
-            guard kind.announcesDraining else { return .note(kind) }
-            defer { isDraining = true }
-            return .drain(kind, isFirst: !isDraining)
-        case .other:
-            return other(stanza)
-        case .ack, .error, .untrusted:
-            management.noted()
-            return .note(kind)
+        switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt) {
+        case .message(let message): return .deliver(management.isActive ? management.numbered(message) : message)
+        case .other: return other(stanza)
+        case let kind: return note(kind)
         }
+    }
+
+    private mutating func note(_ kind: StanzaKind) -> StanzaAction {
+        management.noted()
+        guard kind.announcesDraining else { return .note(kind) }
+        defer { isDraining = true }
+        return .drain(kind, isFirst: !isDraining)
     }
 
     /// Nothing is taken any more, but for the end, and for a question that can still be answered.
