@@ -1,4 +1,5 @@
 import CLibPQ
+import Dispatch
 import Glibc
 
 /// The one owner of a `PGconn`.
@@ -31,6 +32,8 @@ final class ConnectionHandle {
 /// The one owner of a `PGcancel`, which may be used from any thread while the connection works.
 final class CancelHandle: @unchecked Sendable {
     private let pointer: OpaquePointer
+    /// The requests under way.
+    private let requests = DispatchGroup()
 
     /// Copies from the connection what a cancel request needs; nil when libpq is out of memory.
     init?(_ connection: ConnectionHandle) {
@@ -43,11 +46,22 @@ final class CancelHandle: @unchecked Sendable {
 
     /// Asks the server to cancel what the connection runs; on a thread of its own, since it connects and waits.
     func requestCancel() {
+        requests.enter()
         startThread(name: "pg-cancel") { [self] in
             var text = [CChar](repeating: 0, count: 256)
             // A failure needs no handling: the caller gives the connection up when the cancel shows no effect.
             _ = PQcancel(pointer, &text, Int32(text.count))
+            requests.leave()
         }
+    }
+
+    /// Waits until the server has dealt with every request, which would cancel the next statement otherwise.
+    ///
+    /// - Returns: Whether it has, within the time.
+    func waitForRequests(milliseconds: Int) -> Bool {
+        // libpq returns once the server has closed the request's connection, which it does after signalling the session; and
+        // a session that has nothing to do ignores the signal.
+        requests.wait(timeout: .now() + .milliseconds(milliseconds)) == .success
     }
 }
 

@@ -16,7 +16,8 @@ struct Patience {
 
     private let grace: Int64
     private var deadline: Int64
-    private var hasCancelled = false
+    /// Whether the server was asked to cancel.
+    private(set) var hasCancelled = false
     private let now: () -> Int64
 
     /// Starts now; `now` is the monotonic clock in milliseconds.

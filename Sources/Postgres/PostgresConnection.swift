@@ -275,6 +275,10 @@ extension PostgresConnection {
             if let error = result.error, failure == nil { failure = error }
             last = result
         }
+        if wait.hasCancelled, cancelHandle?.waitForRequests(milliseconds: settings.cancelGrace) == false {
+            close()
+            throw failure ?? PostgresError(.connection, "the server does not deal with a request to cancel")
+        }
         if connection.isBad {
             let message = connection.errorMessage
             close()

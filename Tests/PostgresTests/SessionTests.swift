@@ -56,6 +56,24 @@ enum SharedCluster {
         }
     }
 
+    /// The request to cancel comes over a connection of its own, and so at any time.
+    @Test(.timeLimit(.minutes(1))) func aLateCancelHitsNoOtherStatement() async throws {
+        let connection = try await SharedCluster.open()
+        for round in 0..<400 {
+            let first = Task {
+                try await connection.run { connection throws(PostgresError) in
+                    try connection.script("SELECT pg_sleep(0.0000\(round % 40 + 10))")
+                }
+            }
+            await Task.yield()
+            first.cancel()
+            _ = await first.result
+            try await connection.run { connection throws(PostgresError) in
+                try connection.script("SELECT pg_sleep(0.0005)")
+            }
+        }
+    }
+
     @Test func aTransactionIsAllOrNothing() async throws {
         let connection = try await SharedCluster.open()
         let error = await #expect(throws: PostgresError.self) {
