@@ -61,7 +61,7 @@ extension SessionHandler {
 
     /// The channel is closed.
     func transportClosed() {
-        if case .negotiating = phase, let error = negotiation.transportClosed() {
+        if case .negotiating = phase, let error = opening?.transportClosed() {
             end(.negotiationFailed, error.message, negotiation: error)
         }
         session?.transportClosed()

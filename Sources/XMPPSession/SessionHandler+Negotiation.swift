@@ -14,7 +14,13 @@ extension SessionHandler {
         count(as: .connecting)
         do {
             let secret = try settings.secret()
-            negotiation = Negotiation(configuration: .init(settings, secret: secret, idPrefix: idPrefix))
+            opening = StreamOpening(
+                settings,
+                dialect: settings.dialect,
+                secret: secret,
+                idPrefix: idPrefix,
+                stream: stream
+            )
         } catch {
             end(.authenticationFailed, "the sender's secret cannot be read: \(error)")
             return false
@@ -31,53 +37,25 @@ extension SessionHandler {
 
     private func negotiationTimedOut() {
         guard case .negotiating = phase else { return }
-        if let error = negotiation.timedOut() { fail(error) }
+        if let error = opening?.timedOut() { fail(error) }
     }
 
-    /// TCP is connected, or TLS is established.
-    func transportReady(encrypted: Bool) {
+    /// Does what the opening asks for.
+    func proceed(_ step: StreamOpening.Step) {
         guard case .negotiating = phase else { return }
-        switch negotiation.transportReady(encrypted: encrypted) {
-        case .send(let bytes): write(bytes)
+        switch step {
         case .none: break
-        case .fail(let error): fail(error)
+        case .send(let bytes): write(bytes)
+        case .bound(let bound): becomeBound(bound)
+        case .failed(let error): fail(error)
+        case .broken(let error): failed(error)
         }
         flush()
     }
 
-    /// Hands an event of the stream to the negotiation.
-    func negotiate(_ event: XMLStreamEvent) {
-        switch event {
-        case .opened(let header):
-            if case .fail(let error) = negotiation.opened(header) { fail(error) }
-        case .stanza(let stanza):
-            switch negotiation.stanza(stanza, trailingBytes: stream.unreadBytes) {
-            case .none: break
-            case .send(let bytes): write(bytes)
-            case .startTLS: startTLS()
-            case .restart(let bytes):
-                stream.reset()
-                write(bytes)
-            case .bound(let bound): becomeBound(bound)
-            case .fail(let error): fail(error)
-            }
-        case .closed:
-            if let error = negotiation.closed() { fail(error) }
-        }
-    }
-
-    private func startTLS() {
-        stream.reset()
-        guard case .startTLS(let tls) = settings.security, let context else { return }
-        do {
-            try context.pipeline.syncOperations.addHandler(TLSHandler(context: tls), position: .first)
-        } catch {
-            failed(error)
-        }
-    }
-
     private func becomeBound(_ bound: BoundStream) {
         timer?.cancel()
+        opening = nil
         let codec = UpstreamCodec(
             configuration: CodecConfiguration(
                 sender: UInt16(settings.index),

@@ -38,7 +38,8 @@ final class SessionHandler: ChannelInboundHandler {
     var logger: Logger
 
     var phase = Phase.negotiating
-    var negotiation: Negotiation
+    /// Made once the secret has been read.
+    var opening: StreamOpening?
     var session: Session?
     var window: InFlightWindow
     var channel: (any Channel)?
@@ -82,7 +83,6 @@ final class SessionHandler: ChannelInboundHandler {
         encoder = AckEncoder(dialect: settings.dialect)
         window = InFlightWindow(window: settings.window)
         idPrefix = String(UInt64.random(in: .min ... .max), radix: 36)
-        negotiation = Negotiation(configuration: .init(settings, secret: [], idPrefix: idPrefix))
     }
 
     // MARK: Channel events
@@ -99,7 +99,7 @@ final class SessionHandler: ChannelInboundHandler {
     }
 
     func channelActive(context: ChannelHandlerContext) {
-        if case .startTLS = settings.security { transportReady(encrypted: false) }
+        if let opening { proceed(opening.connected()) }
         context.fireChannelActive()
     }
 
@@ -111,7 +111,7 @@ final class SessionHandler: ChannelInboundHandler {
                 "TLS is established",
                 [.version: .string(version), .state: .string(cipher)]
             )
-            transportReady(encrypted: true)
+            if let opening { proceed(opening.encrypted()) }
         }
         context.fireUserInboundEventTriggered(event)
     }
@@ -119,7 +119,7 @@ final class SessionHandler: ChannelInboundHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let event = unwrapInboundIn(data)
         switch phase {
-        case .negotiating: negotiate(event)
+        case .negotiating: if let opening { proceed(opening.read(event, context)) }
         case .bound: receive(event)
         case .ended: break
         }
@@ -191,21 +191,5 @@ final class SessionHandler: ChannelInboundHandler {
         if let gauge { metrics.connections(sender: settings.index, state: gauge).add(-1) }
         if let state { metrics.connections(sender: settings.index, state: state).add(1) }
         gauge = state
-    }
-}
-
-extension NegotiationConfiguration {
-    /// What the settings say about a negotiation.
-    init(_ settings: SenderSettings, secret: [UInt8], idPrefix: String) {
-        let isDirect = if case .direct = settings.security { true } else { false }
-        self.init(
-            domain: settings.domain,
-            localpart: settings.senderID,
-            credentials: SASLCredentials(username: settings.username, secret: Secret(secret)),
-            tlsMode: isDirect ? .direct : .starttls,
-            dialect: settings.dialect,
-            idPrefix: idPrefix,
-            nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
-        )
     }
 }

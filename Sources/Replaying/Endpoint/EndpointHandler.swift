@@ -39,7 +39,7 @@ final class EndpointHandler: ChannelInboundHandler {
     private let events: AsyncStream<EndpointEvent>.Continuation
     private let idPrefix = String(UInt64.random(in: .min ... .max), radix: 36)
     private let stream: XMLStreamHandler
-    private var negotiation: Negotiation
+    private let opening: StreamOpening
     private var session: Session?
     private var reader = AckReader()
     private var acks: [AckWindow.Key] = []
@@ -53,19 +53,8 @@ final class EndpointHandler: ChannelInboundHandler {
         self.settings = settings
         self.events = events
         stream = XMLStreamHandler(limits: settings.limits)
-        let isDirect = if case .direct = settings.security { true } else { false }
-        negotiation = Negotiation(
-            configuration: NegotiationConfiguration(
-                domain: settings.domain,
-                localpart: settings.senderID,
-                credentials: SASLCredentials(username: settings.username, secret: Secret(secret)),
-                tlsMode: isDirect ? .direct : .starttls,
-                // No presence: a standard server then sends us nothing that is meant for the worker.
-                dialect: .ccs,
-                idPrefix: idPrefix,
-                nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
-            )
-        )
+        // The dialect: without presence a standard server sends us nothing that is meant for the worker.
+        opening = StreamOpening(settings, dialect: .ccs, secret: secret, idPrefix: idPrefix, stream: stream)
     }
 
     /// Opens a connection; the events end with ``EndpointEvent/ended(_:)``.
@@ -108,26 +97,26 @@ final class EndpointHandler: ChannelInboundHandler {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
         timer = context.eventLoop.assumeIsolated().scheduleTask(in: settings.negotiationTimeout) {
-            if self.session == nil, let error = self.negotiation.timedOut() { self.fail(error) }
+            if self.session == nil, let error = self.opening.timedOut() { self.fail(error) }
         }
     }
 
     func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
 
     func channelActive(context: ChannelHandlerContext) {
-        if case .startTLS = settings.security { transportReady(encrypted: false) }
+        proceed(opening.connected())
         context.fireChannelActive()
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case .established? = event as? TLSEvent { transportReady(encrypted: true) }
+        if case .established? = event as? TLSEvent { proceed(opening.encrypted()) }
         context.fireUserInboundEventTriggered(event)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard !hasEnded else { return }
         let event = unwrapInboundIn(data)
-        if session == nil { negotiate(event) } else { receive(event) }
+        if session == nil { proceed(opening.read(event, context)) } else { receive(event) }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
@@ -143,7 +132,7 @@ final class EndpointHandler: ChannelInboundHandler {
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        if session == nil, let error = negotiation.transportClosed() { fail(error) }
+        if session == nil, let error = opening.transportClosed() { fail(error) }
         session?.transportClosed()
         end("the connection was lost")
     }
@@ -161,45 +150,18 @@ final class EndpointHandler: ChannelInboundHandler {
 
     // MARK: The stream
 
-    private func transportReady(encrypted: Bool) {
+    private func proceed(_ step: StreamOpening.Step) {
         guard session == nil, !hasEnded else { return }
-        switch negotiation.transportReady(encrypted: encrypted) {
-        case .send(let bytes): write(bytes)
+        switch step {
         case .none: break
-        case .fail(let error): fail(error)
+        case .send(let bytes): write(bytes)
+        case .bound(let bound): becomeBound(bound)
+        case .failed(let error): fail(error)
+        case .broken(let error):
+            end("TLS can't begin: \(error)")
+            context?.close(promise: nil)
         }
         context?.flush()
-    }
-
-    private func negotiate(_ event: XMLStreamEvent) {
-        switch event {
-        case .opened(let header):
-            if case .fail(let error) = negotiation.opened(header) { fail(error) }
-        case .stanza(let stanza):
-            switch negotiation.stanza(stanza, trailingBytes: stream.unreadBytes) {
-            case .none: break
-            case .send(let bytes): write(bytes)
-            case .startTLS: startTLS()
-            case .restart(let bytes):
-                stream.reset()
-                write(bytes)
-            case .bound(let bound): becomeBound(bound)
-            case .fail(let error): fail(error)
-            }
-        case .closed:
-            if let error = negotiation.closed() { fail(error) }
-        }
-    }
-
-    private func startTLS() {
-        stream.reset()
-        guard case .startTLS(let tls) = settings.security, let context else { return }
-        do {
-            try context.pipeline.syncOperations.addHandler(TLSHandler(context: tls), position: .first)
-        } catch {
-            end("TLS can't begin: \(error)")
-            context.close(promise: nil)
-        }
     }
 
     private func becomeBound(_ bound: BoundStream) {

@@ -1,0 +1,116 @@
+package import NIOCore
+import TLSWire
+package import XMLWire
+package import XMPP
+
+/// Takes a connection from TCP to the bound stream: hands the channel's events to a ``XMPP/Negotiation`` and does with the
+/// pipeline what it says.
+///
+/// What a worker's connections and those of a replay have in common. Confined to the connection's event loop.
+package final class StreamOpening {
+    /// What is left to the handler.
+    package enum Step {
+        /// Nothing.
+        case none
+        /// Send these bytes.
+        case send([UInt8])
+        /// The stream is bound; the opening is over.
+        case bound(BoundStream)
+        /// The opening has failed, and is over.
+        case failed(NegotiationError)
+        /// TLS could not be put into the pipeline.
+        case broken(any Error)
+    }
+
+    private var negotiation: Negotiation
+    private let security: SenderSettings.Security
+    private let stream: XMLStreamHandler
+
+    /// An opening that waits for its transport.
+    ///
+    /// - Parameters:
+    ///   - settings: How to reach the server.
+    ///   - dialect: What kind of server it is: with ``XMPP/Dialect/xmpp`` the greeting says that we are present.
+    ///   - secret: The password.
+    ///   - idPrefix: The beginning of the ids of our IQs.
+    ///   - stream: The handler of this channel that cuts the stream into stanzas.
+    package init(
+        _ settings: SenderSettings,
+        dialect: Dialect,
+        secret: [UInt8],
+        idPrefix: String,
+        stream: XMLStreamHandler
+    ) {
+        security = settings.security
+        self.stream = stream
+        let isDirect = if case .direct = settings.security { true } else { false }
+        negotiation = Negotiation(
+            configuration: NegotiationConfiguration(
+                domain: settings.domain,
+                localpart: settings.senderID,
+                credentials: SASLCredentials(username: settings.username, secret: Secret(secret)),
+                tlsMode: isDirect ? .direct : .starttls,
+                dialect: dialect,
+                idPrefix: idPrefix,
+                nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
+            )
+        )
+    }
+
+    /// TCP is connected: with STARTTLS the stream begins now, with direct TLS after the handshake.
+    package func connected() -> Step {
+        if case .startTLS = security { return transportReady(encrypted: false) }
+        return .none
+    }
+
+    /// TLS is established.
+    package func encrypted() -> Step { transportReady(encrypted: true) }
+
+    private func transportReady(encrypted: Bool) -> Step {
+        switch negotiation.transportReady(encrypted: encrypted) {
+        case .send(let bytes): .send(bytes)
+        case .none: .none
+        case .fail(let error): .failed(error)
+        }
+    }
+
+    /// An event of the stream.
+    package func read(_ event: XMLStreamEvent, _ context: ChannelHandlerContext) -> Step {
+        switch event {
+        case .opened(let header):
+            if case .fail(let error) = negotiation.opened(header) { return .failed(error) }
+            return .none
+        case .closed:
+            return negotiation.closed().map { .failed($0) } ?? .none
+        case .stanza(let stanza):
+            switch negotiation.stanza(stanza, trailingBytes: stream.unreadBytes) {
+            case .none: return .none
+            case .send(let bytes): return .send(bytes)
+            case .bound(let bound): return .bound(bound)
+            case .fail(let error): return .failed(error)
+            case .restart(let bytes):
+                stream.reset()
+                return .send(bytes)
+            case .startTLS:
+                stream.reset()
+                return startTLS(context)
+            }
+        }
+    }
+
+    private func startTLS(_ context: ChannelHandlerContext) -> Step {
+        guard case .startTLS(let tls) = security else { return .none }
+        do {
+            try context.pipeline.syncOperations.addHandler(TLSHandler(context: tls), position: .first)
+            return .none
+        } catch {
+            return .broken(error)
+        }
+    }
+
+    /// The opening has taken too long; nil where it is over.
+    package func timedOut() -> NegotiationError? { negotiation.timedOut() }
+
+    /// The transport is gone; nil where the opening is over.
+    package func transportClosed() -> NegotiationError? { negotiation.transportClosed() }
+}
