@@ -1,3 +1,5 @@
+import Glibc
+
 /// One top-level child of the stream (or the stream's own start tag), held in flat storage that the framer reuses.
 ///
 /// Elements stand in document order; a parent always stands before its children. All text is UTF-8 with references
@@ -121,9 +123,13 @@ package final class Stanza {
     /// Whether the stored bytes are exactly this text.
     package func equals(_ range: Range<Int>, _ text: StaticString) -> Bool {
         guard range.count == text.utf8CodeUnitCount else { return false }
-        return bytes.withUnsafeBufferPointer { storage in
+        return bytes.withUnsafeBytes { storage in
             text.withUTF8Buffer { wanted in
-                UnsafeBufferPointer(rebasing: storage[range]).elementsEqual(wanted)
+                // Only what is empty can be without an address.
+                guard let stored = UnsafeRawBufferPointer(rebasing: storage[range]).baseAddress,
+                    let wanted = wanted.baseAddress
+                else { return true }
+                return memcmp(stored, wanted, range.count) == 0
             }
         }
     }

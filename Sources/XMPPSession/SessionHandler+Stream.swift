@@ -128,12 +128,13 @@ extension SessionHandler {
         var bytes = 0
         var size = 0
         var acked = 0
-        // By index: a message is never copied here, which would retain its bytes.
-        for index in messages.indices {
-            bytes += messages[index].bytes.count
-            guard messages[index].isAcked else { continue }
+        // In place: a copy of a message would retain its bytes.
+        let settled = messages.span
+        for index in settled.indices {
+            bytes += settled[index].bytes.count
+            guard settled[index].isAcked else { continue }
             acked += 1
-            size += encoder.size(of: messages[index])
+            size += encoder.size(of: settled[index])
         }
         if acked > 0 { ack(messages, count: acked, size: size) }
         // After the acks: what the server has been told of as handled, it can't bring an ack back for. The last word of an
@@ -152,9 +153,15 @@ extension SessionHandler {
             return
         }
         var buffer = context.channel.allocator.buffer(capacity: size)
-        for index in messages.indices where messages[index].isAcked {
-            // There is room: it was made for all of them.
-            buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: 0) { encoder.encode(messages[index], into: $0) }
+        // There is room: it was made for all of them.
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: 0) { room in
+            let settled = messages.span
+            var count = 0
+            for index in settled.indices {
+                let rest = UnsafeMutableRawBufferPointer(rebasing: room[count...])
+                count += encoder.encode(settled[index], into: rest)
+            }
+            return count
         }
         let written = context.eventLoop.makePromise(of: Void.self)
         written.futureResult.whenComplete { result in

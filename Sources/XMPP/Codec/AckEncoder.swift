@@ -16,7 +16,7 @@ package struct AckEncoder: Sendable {
     package init(dialect: Dialect) { addressed = dialect == .xmpp }
 
     /// The exact number of bytes of a message's ack; 0 for one that is not acked.
-    package func size(of message: IncomingMessage) -> Int {
+    package func size(of message: borrowing IncomingMessage) -> Int {
         message.bytes.withUnsafeBufferPointer { bytes in
             guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
             var size = AckEncoder.constantSize + escapedSize(bytes, id) + escapedSize(bytes, token)
@@ -34,7 +34,7 @@ package struct AckEncoder: Sendable {
     ///   - buffer: Takes at least ``size(of:)`` bytes.
     /// - Returns: The number of bytes written; 0 for a message that is not acked.
     /// - Precondition: `buffer` is large enough.
-    package func encode(_ message: IncomingMessage, into buffer: UnsafeMutableRawBufferPointer) -> Int {
+    package func encode(_ message: borrowing IncomingMessage, into buffer: UnsafeMutableRawBufferPointer) -> Int {
         message.bytes.withUnsafeBufferPointer { bytes in
             guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
             var output = Output(buffer: buffer)
@@ -73,7 +73,7 @@ package struct AckEncoder: Sendable {
     }
 
     /// The escaped stanza `to`; nil where the ack has none.
-    private func address(of message: IncomingMessage, in bytes: UnsafeBufferPointer<UInt8>) -> [UInt8]? {
+    private func address(of message: borrowing IncomingMessage, in bytes: UnsafeBufferPointer<UInt8>) -> [UInt8]? {
         guard addressed, let from = message.stanzaFrom else { return nil }
         var escaped: [UInt8] = []
         escaped.append(escaping: bytes[from.range])

@@ -1,3 +1,5 @@
+import Glibc
+
 /// What the codec of one connection needs to know of its sender.
 package struct CodecConfiguration: Sendable {
     /// Index of the sender among the configured ones; goes into each message.
@@ -38,22 +40,29 @@ package struct CodecConfiguration: Sendable {
 ///
 /// The stanza's `from` is set by the server and can be relied on; the JSON's `from` can't.
 struct TrustedSenders: Sendable {
+    /// The texts of ``exact``: how a server writes them in nearly every stanza.
+    private var texts: [[UInt8]] = []
     private var exact: [JID] = []
     private var withAnyResource: [JID] = []
     private var own: JID?
 
     /// The domain itself and the configured addresses.
     init(domain: String, trustedFrom: [String]) {
-        if let domain = JID(domain), domain.local == nil { exact.append(domain.bare) }
+        if let domain = JID(domain), domain.local == nil { add(exact: domain.bare) }
         for address in trustedFrom.compactMap({ JID($0) }) {
-            if address.resource == nil { withAnyResource.append(address) } else { exact.append(address) }
+            if address.resource == nil { withAnyResource.append(address) } else { add(exact: address) }
         }
+    }
+
+    private mutating func add(exact address: JID) {
+        exact.append(address)
+        texts.append(Array(address.description.utf8))
     }
 
     /// Trusts our own bare address, on whose behalf the server speaks (RFC 6120 section 8.1.2.1).
     mutating func insert(own address: JID) {
         own = address.bare
-        exact.append(address.bare)
+        add(exact: address.bare)
     }
 
     /// Whether a `from` attribute is our own address, with any resource or none.
@@ -61,6 +70,9 @@ struct TrustedSenders: Sendable {
 
     /// Whether a `from` attribute is one of them.
     func contains(_ from: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard let start = from.baseAddress else { return false }
+        // Both borrowed for the call.
+        for text in texts where text.count == from.count && memcmp(text, start, text.count) == 0 { return true }
         for address in exact where address.matches(from) { return true }
         for address in withAnyResource where address.matches(from, anyResource: true) { return true }
         return false
