@@ -127,8 +127,9 @@ package struct IngestService: Sendable {
     private func count(_ messages: [IncomingMessage], _ outcomes: [StoreOutcome]) {
         let categories = metrics.messages.categories
         metrics.messages.settled(count: messages.count) { index in
-            // Not by a copy of the message, which would retain its bytes.
-            let category = messages[index].category.map { categories.index(of: messages[index].bytes, $0.range) }
+            // In place: a copy of a message would retain its bytes.
+            let settled = messages.span
+            let category = settled[index].category.map { categories.index(of: settled[index].bytes, $0.range) }
             return (category ?? CategoryLabels.other, MessageOutcome(outcomes[index]))
         }
     }
