@@ -134,7 +134,7 @@ extension SessionHandler {
             bytes += settled[index].bytes.count
             guard settled[index].isAcked else { continue }
             acked += 1
-            size += encoder.size(of: settled[index])
+            size += encoder.usualSize(of: settled[index])
         }
         if acked > 0 { ack(messages, count: acked, size: size) }
         // After the acks: what the server has been told of as handled, it can't bring an ack back for. The last word of an
@@ -152,16 +152,14 @@ extension SessionHandler {
             acks[.connectionGone].increment(by: count)
             return
         }
-        var buffer = context.channel.allocator.buffer(capacity: size)
-        // There is room: it was made for all of them.
-        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: 0) { room in
-            let settled = messages.span
-            var count = 0
-            for index in settled.indices {
-                let rest = UnsafeMutableRawBufferPointer(rebasing: room[count...])
-                count += encoder.encode(settled[index], into: rest)
+        let settled = messages.span
+        // With room for the last one, too, whatever it may hold: the buffer grows for ids that need escapes alone.
+        let last = encoder.sizeLimit(of: settled[messages.count - 1])
+        var buffer = context.channel.allocator.buffer(capacity: size + last)
+        for index in settled.indices {
+            buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: encoder.sizeLimit(of: settled[index])) { room in
+                encoder.encode(settled[index], into: room)
             }
-            return count
         }
         let written = context.eventLoop.makePromise(of: Void.self)
         written.futureResult.whenComplete { result in

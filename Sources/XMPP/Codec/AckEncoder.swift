@@ -4,8 +4,8 @@ package import UpstreamKit
 ///
 /// The JSON is ASCII and free of what XML could read as markup: the literals that came are echoed with the escapes they
 /// have; every other byte outside printable ASCII, and `<`, `>`, `&`, `'` and DEL, becomes `\uXXXX`. So the text means the
-/// same before and after any number of XML passes, and nothing in an id can end the element. The size is counted first and
-/// the bytes written once, straight into the caller's buffer.
+/// same before and after any number of XML passes, and nothing in an id can end the element. The bytes are written once,
+/// straight into the caller's buffer.
 package struct AckEncoder: Sendable {
     private let addressed: Bool
 
@@ -15,23 +15,28 @@ package struct AckEncoder: Sendable {
     ///   stanza that is acked. Without it the server would deliver the ack to our own account.
     package init(dialect: Dialect) { addressed = dialect == .xmpp }
 
-    /// The exact number of bytes of a message's ack; 0 for one that is not acked.
-    package func size(of message: borrowing IncomingMessage) -> Int {
-        message.bytes.withUnsafeBufferPointer { bytes in
-            guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
-            var size = AckEncoder.constantSize + escapedSize(bytes, id) + escapedSize(bytes, token)
-            if let to = address(of: message, in: bytes) {
-                size += AckEncoder.addressStart.utf8CodeUnitCount + 1 + to.count
-            }
-            return size
-        }
+    /// The number of bytes of a message's ack as long as nothing in it needs an escape, which is how servers and devices
+    /// name things; 0 for one that is not acked.
+    package func usualSize(of message: borrowing IncomingMessage) -> Int { size(of: message, escape: 1) }
+
+    /// The most bytes that a message's ack can take; 0 for one that is not acked.
+    package func sizeLimit(of message: borrowing IncomingMessage) -> Int {
+        // `\uXXXX` and `&quot;` stand for a byte each; what UTF-8 writes in more bytes has no more than 6 for each of them.
+        size(of: message, escape: 6)
+    }
+
+    private func size(of message: borrowing IncomingMessage, escape: Int) -> Int {
+        guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
+        let size = AckEncoder.constantSize + escape * Int(id.count + token.count)
+        guard addressed, let from = message.stanzaFrom else { return size }
+        return size + AckEncoder.addressStart.utf8CodeUnitCount + 1 + escape * Int(from.count)
     }
 
     /// Writes a message's ack, if it is to be acked.
     ///
     /// - Parameters:
     ///   - message: The copy, its transaction committed.
-    ///   - buffer: Takes at least ``size(of:)`` bytes.
+    ///   - buffer: Takes at least ``sizeLimit(of:)`` bytes.
     /// - Returns: The number of bytes written; 0 for a message that is not acked.
     /// - Precondition: `buffer` is large enough.
     package func encode(_ message: borrowing IncomingMessage, into buffer: UnsafeMutableRawBufferPointer) -> Int {
@@ -55,12 +60,10 @@ package struct AckEncoder: Sendable {
 
     /// Appends a message's ack, if it is to be acked.
     package func encode(_ message: IncomingMessage, into output: inout [UInt8]) {
-        let size = size(of: message)
-        guard size > 0 else { return }
-        let start = output.count
-        output.append(contentsOf: repeatElement(0, count: size))
-        output.withUnsafeMutableBytes { storage in
-            _ = encode(message, into: UnsafeMutableRawBufferPointer(rebasing: storage[start...]))
+        let limit = sizeLimit(of: message)
+        guard limit > 0 else { return }
+        output += [UInt8](unsafeUninitializedCapacity: limit) { storage, count in
+            count = encode(message, into: UnsafeMutableRawBufferPointer(storage))
         }
     }
 
@@ -80,24 +83,6 @@ package struct AckEncoder: Sendable {
         return escaped
     }
 
-    private func escapedSize(_ bytes: UnsafeBufferPointer<UInt8>, _ span: ByteSpan) -> Int {
-        guard let base = bytes.baseAddress else { return 0 }
-        var at = Int(span.start)
-        let end = at + Int(span.count)
-        var size = 0
-        while at < end {
-            let plain = ASCIIRun.length(base + at, end - at)
-            size += plain
-            at += plain
-            guard at < end else { break }
-            // An escape of 6 bytes for each UTF-16 unit.
-            let length = ASCIIRun.sequenceLength(base[at])
-            size += length == 4 ? 12 : 6
-            at += length
-        }
-        return size
-    }
-
     /// The caller's buffer, filled from the front.
     private struct Output {
         let buffer: UnsafeMutableRawBufferPointer
@@ -110,7 +95,7 @@ package struct AckEncoder: Sendable {
         }
 
         mutating func write(_ bytes: UnsafeBufferPointer<UInt8>) {
-            precondition(buffer.count - count >= bytes.count, "the buffer is smaller than size(of:)")
+            precondition(buffer.count - count >= bytes.count, "the buffer is smaller than sizeLimit(of:)")
             guard let base = buffer.baseAddress, let source = bytes.baseAddress else { return }
             (base + count).copyMemory(from: source, byteCount: bytes.count)
             count += bytes.count
@@ -139,7 +124,7 @@ package struct AckEncoder: Sendable {
         }
 
         private mutating func write(unit: UInt32) {
-            precondition(buffer.count - count >= 6, "the buffer is smaller than size(of:)")
+            precondition(buffer.count - count >= 6, "the buffer is smaller than sizeLimit(of:)")
             buffer[count] = UInt8(ascii: "\\")
             buffer[count + 1] = UInt8(ascii: "u")
             for digit in 0..<4 {
