@@ -1,6 +1,5 @@
 package import Logging
 package import NIOCore
-import NIOPosix
 package import Pipeline
 import Synchronization
 import TLSWire
@@ -89,7 +88,10 @@ package final class Connection: AckSink {
             )
             handler.value = session
             guard session.begin(on: eventLoop) else { return }
-            connect().whenFailure { [handler] error in handler.value?.connectFailed(error) }
+            StreamOpening.connect(settings, on: eventLoop) { [handler] in
+                handler.value.map { ($0.stream, $0) }
+            }
+            .whenFailure { [handler] error in handler.value?.connectFailed(error) }
         }
     }
 
@@ -103,6 +105,22 @@ package final class Connection: AckSink {
         get async { await Self.value(of: endPromise.futureResult) }
     }
 
+    /// Waits until nothing that came over this connection is under way any more, or the task is cancelled.
+    ///
+    /// To be asked once it has ended, and once.
+    package func emptied() async {
+        let promise = eventLoop.makePromise(of: Void.self)
+        eventLoop.execute { [handler] in
+            guard let session = handler.value, !session.window.isEmpty else { return promise.succeed() }
+            session.emptied = promise
+        }
+        await withTaskCancellationHandler {
+            await Self.value(of: promise.futureResult)
+        } onCancel: {
+            promise.succeed()
+        }
+    }
+
     /// Ends the connection in order: no more reading, acks for what has committed, `</stream:stream>`, close_notify.
     package func shutDown() {
         eventLoop.execute { [handler] in handler.value?.shutDown() }
@@ -110,25 +128,6 @@ package final class Connection: AckSink {
 
     package func settled(_ messages: [IncomingMessage]) {
         eventLoop.execute { [handler] in handler.value?.settled(messages) }
-    }
-
-    private func connect() -> EventLoopFuture<any Channel> {
-        ClientBootstrap(group: eventLoop)
-            .connectTimeout(settings.connectTimeout)
-            .channelOption(.socketOption(.so_keepalive), value: 1)
-            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .channelInitializer { [settings, handler] channel in
-                channel.eventLoop.makeCompletedFuture {
-                    guard let session = handler.value else { return }
-                    let pipeline = channel.pipeline.syncOperations
-                    if case .direct(let context) = settings.security {
-                        try pipeline.addHandler(TLSHandler(context: context))
-                    }
-                    try pipeline.addHandler(session.stream)
-                    try pipeline.addHandler(session)
-                }
-            }
-            .connect(host: settings.host, port: settings.port)
     }
 
     /// The value of a future whose promise is only ever fulfilled.

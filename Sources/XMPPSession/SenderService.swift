@@ -55,18 +55,22 @@ package struct SenderService: Sendable {
                 )
                 connection.open()
                 let turn = await untilCancelled(connection) { await $0.turn }
-                guard !Task.isCancelled else { continue }
                 let ending: ReconnectPolicy.Ending
                 let reason: ReconnectReason
                 switch turn {
                 case .draining(let bound):
+                    // Also where we are to end by now: it still has acks to write, and its goodbye to say.
                     draining.addTask { _ = await untilCancelled(connection) { await $0.ended } }
                     ending = .draining(bound: bound)
                     reason = .draining
                 case .ended(let end):
+                    // What it brought is still in memory where the database can't commit, and the next one would bring all
+                    // of it again: an outage must not add a window with every connection that a server gives up on.
+                    await connection.emptied()
                     ending = end.ending
                     reason = end.reason
                 }
+                guard !Task.isCancelled else { continue }
                 let delay = policy.delay(after: ending, random: .random(in: 0..<1))
                 environment.metrics.reconnects[reason].increment()
                 logger.event(

@@ -1,4 +1,5 @@
 package import NIOCore
+package import NIOPosix
 import Synchronization
 package import TLSWire
 package import XMLWire
@@ -52,6 +53,8 @@ package struct SenderSettings: Sendable {
     package var negotiationTimeout = TimeAmount.seconds(30)
     /// Reads the secret, each time it is needed, so that a rotated file takes effect at the next connection.
     package var secret: @Sendable () throws -> [UInt8]
+    /// Finds the host's addresses; nil for the system's resolver, another one for tests.
+    package var resolver: (any Resolver & Sendable)?
     /// Whether the operator has been told already that the server keeps no account of what we received.
     let managementWarning = OnceFlag()
 

@@ -43,6 +43,10 @@ extension SessionHandler {
 
     /// Nothing is under way any more, and the session may say goodbye.
     func everythingSettled() {
+        if let refusal {
+            self.refusal = nil
+            return violated(refusal, "; it is answered for, so that the server does not send it again")
+        }
         switch session?.settled() {
         case .send(let bytes, let timer)?:
             write(bytes)
@@ -72,12 +76,10 @@ extension SessionHandler {
     func failed(_ error: any Error) {
         switch error {
         case let error as XMLStreamError:
-            let condition = StreamErrorCondition(rawValue: "\(error.condition)") ?? .notWellFormed
-            if session != nil {
-                write(session?.violation(condition) ?? [])
-            }
-            // Whoever breaks the rules does it again at once: always a failure, however long the session was.
-            end(.policyViolation, error.message, error: .policyViolation)
+            guard case .limit = error.code, session?.refusedStanza() == true else { return violated(error) }
+            environment.metrics.stanzas[.other].increment()
+            refusal = error
+            return finishReading()
         case let error as TLSError:
             if case .bound = phase {
                 end(.connectionLost, error.message)
@@ -87,6 +89,17 @@ extension SessionHandler {
         default:
             end(.connectionLost, "the connection failed: \(error)")
         }
+        closeChannel()
+    }
+
+    /// The peer has broken the rules.
+    private func violated(_ error: XMLStreamError, _ remark: String = "") {
+        let condition = StreamErrorCondition(rawValue: "\(error.condition)") ?? .notWellFormed
+        if session != nil {
+            write(session?.violation(condition) ?? [])
+        }
+        // Whoever breaks the rules does it again at once: always a failure, however long the session was.
+        end(.policyViolation, error.message + remark, error: .policyViolation)
         closeChannel()
     }
 

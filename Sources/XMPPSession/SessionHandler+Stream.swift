@@ -143,6 +143,7 @@ extension SessionHandler {
         if let told, !isClosing { write(told) }
         if window.settled(messages: messages.count, bytes: bytes) == .resume { readingChanged(paused: false) }
         if window.isEmpty, isClosing { everythingSettled() }
+        if window.isEmpty { emptied?.succeed() }
         flush()
     }
 

@@ -58,6 +58,10 @@ final class SessionHandler: ChannelInboundHandler {
     var bytesSeen: UInt64 = 0
     /// Whether reading has ended for good, but for the peer's closing tag.
     var isClosing = false
+    /// Why the stream ends once everything is settled, other than by our will.
+    var refusal: XMLStreamError?
+    /// Told when nothing is under way any more.
+    var emptied: EventLoopPromise<Void>?
     /// Whether the channel is told to read by itself.
     var isReading = true
     /// Whether a write waits for its flush.
@@ -91,7 +95,8 @@ final class SessionHandler: ChannelInboundHandler {
         self.context = context
         channel = context.channel
         // Ended while TCP was still connecting.
-        if case .ended = phase { context.close(promise: nil) }
+        if case .ended = phase { return context.close(promise: nil) }
+        if context.channel.isActive, let opening { proceed(opening.connected()) }
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {

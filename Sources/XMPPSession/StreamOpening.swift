@@ -1,4 +1,5 @@
 package import NIOCore
+import NIOPosix
 import TLSWire
 package import XMLWire
 package import XMPP
@@ -25,6 +26,7 @@ package final class StreamOpening {
     private var negotiation: Negotiation
     private let security: SenderSettings.Security
     private let stream: XMLStreamHandler
+    private var isConnected = false
 
     /// An opening that waits for its transport.
     ///
@@ -58,7 +60,12 @@ package final class StreamOpening {
     }
 
     /// TCP is connected: with STARTTLS the stream begins now, with direct TLS after the handshake.
+    ///
+    /// May be told more than once: handlers that come to a channel while it becomes active can't know whether they are going
+    /// to hear of it.
     package func connected() -> Step {
+        guard !isConnected else { return .none }
+        isConnected = true
         if case .startTLS = security { return transportReady(encrypted: false) }
         return .none
     }
@@ -113,4 +120,45 @@ package final class StreamOpening {
 
     /// The transport is gone; nil where the opening is over.
     package func transportClosed() -> NegotiationError? { negotiation.transportClosed() }
+}
+
+extension StreamOpening {
+    /// The handlers of a connection behind TLS.
+    package typealias Handlers = (stream: XMLStreamHandler, session: any ChannelHandler)
+
+    /// Connects to a sender's server, then puts TLS and these handlers into the pipeline.
+    ///
+    /// Not before: a host with several addresses is tried with a channel for each, side by side, and what the handlers keep
+    /// belongs to one channel alone. Nothing is missed meanwhile, since with TLS as with XMPP the client speaks first.
+    ///
+    /// - Parameters:
+    ///   - settings: The host, and how to speak with it.
+    ///   - group: Where the channel is to run.
+    ///   - handlers: Makes the handlers, or gives nil where nobody wants the connection any more; called on the channel's
+    ///     event loop, once.
+    /// - Returns: Fails where no address could be connected to.
+    package static func connect(
+        _ settings: SenderSettings,
+        on group: any EventLoopGroup,
+        _ handlers: @escaping @Sendable () -> Handlers?
+    ) -> EventLoopFuture<Void> {
+        var bootstrap = ClientBootstrap(group: group)
+            .connectTimeout(settings.connectTimeout)
+            .channelOption(.socketOption(.so_keepalive), value: 1)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+        if let resolver = settings.resolver { bootstrap = bootstrap.resolver(resolver) }
+        return bootstrap.connect(host: settings.host, port: settings.port).flatMapThrowing { channel in
+            guard let handlers = handlers() else { return channel.close(promise: nil) }
+            do {
+                let pipeline = channel.pipeline.syncOperations
+                if case .direct(let context) = settings.security {
+                    try pipeline.addHandler(TLSHandler(context: context))
+                }
+                try pipeline.addHandlers([handlers.stream, handlers.session])
+            } catch {
+                channel.close(promise: nil)
+                throw error
+            }
+        }
+    }
 }

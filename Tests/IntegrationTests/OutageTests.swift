@@ -51,6 +51,35 @@ extension Integration {
             }
         }
 
+        @Test("in an outage a lost connection is not replaced until what it brought is stored: memory stays bounded")
+        func lostConnections() async throws {
+            let count = 1000
+            try await Stage.run {
+                $0.load = LoadProfile(count: count)
+                $0.load.rate = 500
+                $0.window = 100
+            } _: { stage in
+                try await stage.withWorker(WorkerOptions(connections: 1, window: 100)) { worker in
+                    let failures = worker.metrics.databaseErrors[.lock]
+                    try await stage.database.withLockedLedger {
+                        try await waitUntil("the window is full") { worker.inFlight >= 100 }
+                        let connection = try #require(try await stage.emulator.snapshot().bound.first)
+                        try await stage.emulator.kill(connection.number, reset: true)
+                        try await waitUntil("the worker has noticed") {
+                            worker.metrics.connections(sender: 0, state: .bound).value == 0
+                        }
+                        let before = failures.value
+                        try await waitUntil("commits fail on") { failures.value >= before + 2 }
+                        #expect(try await stage.emulator.snapshot().connections.isEmpty)
+                        #expect(worker.inFlight == 100)
+                    }
+                    try await stage.waitUntilComplete()
+                    #expect(worker.settled(.stored) == count && worker.settled(.duplicate) == 100)
+                }
+                try await expectNothingLost(stage, count)
+            }
+        }
+
         @Test("a cut way to the database loses nothing, and neither does a reply lost behind a COMMIT")
         func cutProxy() async throws {
             let count = 4000

@@ -2,6 +2,7 @@ import Logging
 import NIOCore
 import NIOPosix
 import Pipeline
+import Synchronization
 import Telemetry
 import Testing
 import XMPP
@@ -10,6 +11,32 @@ import XMPP
 
 private struct NoSecret: Error, CustomStringConvertible {
     var description: String { "no such file" }
+}
+
+/// Knows one host, with these addresses.
+private struct FixedResolver: Resolver, Sendable {
+    let addresses: [SocketAddress]
+
+    func initiateAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
+        MultiThreadedEventLoopGroup.singleton.next().makeSucceededFuture(addresses)
+    }
+
+    func initiateAAAAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
+        MultiThreadedEventLoopGroup.singleton.next().makeSucceededFuture([])
+    }
+
+    func cancelQueries() {}
+}
+
+/// Keeps the first bytes that come, and hangs up.
+private final class FirstWords: ChannelInboundHandler, Sendable {
+    typealias InboundIn = ByteBuffer
+    let text = Mutex("")
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        text.withLock { $0 += String(buffer: unwrapInboundIn(data)) }
+        context.close(promise: nil)
+    }
 }
 
 @Suite("Connections and the service that keeps them open", .timeLimit(.minutes(1)))
@@ -62,6 +89,28 @@ struct ConnectionTests {
         #expect(end.reason == .connectFailed)
         #expect(end.message.contains("127.0.0.1 port \(settings.port)"))
         #expect(gauges == [0, 0, 0])
+    }
+
+    @Test("Where a host's first address does not answer, the next one is taken", arguments: [true, false])
+    func severalAddresses(startTLS: Bool) async throws {
+        let words = FirstWords()
+        let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .childChannelInitializer { $0.pipeline.addHandler(words) }
+            .bind(host: "127.0.0.1", port: 0).get()
+        var settings = try await Bench.settings(startTLS: startTLS)
+        settings.negotiationTimeout = .seconds(5)
+        settings.resolver = FixedResolver(addresses: [
+            try SocketAddress(ipAddress: "127.0.0.1", port: try await freePort()),
+            try #require(server.localAddress),
+        ])
+        let connection = connection(settings)
+        connection.open()
+        let end = await connection.ended
+        #expect(end.reason == (startTLS ? .negotiationFailed : .tlsFailed), "\(end.message)")
+        #expect(!end.message.contains("no answer"), "\(end.message)")
+        #expect(words.text.withLock { startTLS ? $0.contains("<stream:stream") : $0.utf8.first == 0x16 })
+        #expect(gauges == [0, 0, 0])
+        try await server.close().get()
     }
 
     @Test("An ended connection is let go of")

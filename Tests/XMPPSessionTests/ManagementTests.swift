@@ -128,6 +128,29 @@ struct ManagementTests {
         #expect(try bench.written().hasPrefix(ManagementTests.ack(1) + "<stream:error>"))
     }
 
+    @Test("A stanza over the limits is answered for after what came before it, so that it does not come again")
+    func refusedStanza() throws {
+        let bench = try ManagementTests.managed()
+        defer { bench.finish() }
+        let attributes = (0...64).map { " a\($0)=''" }.joined()
+        let messages = try ManagementTests.deliver(bench, "1", "2")
+        try bench.read("<message\(attributes)/>" + ManagementTests.message("3"))
+        #expect(try bench.written() == "" && bench.end == nil)
+        bench.handler.settled([messages[1]])
+        #expect(try bench.written().contains("stream:error") == false)
+        bench.handler.settled([messages[0]])
+        #expect(try bench.written().contains("</message>" + ManagementTests.ack(3) + "<stream:error>"))
+        #expect(bench.end?.reason == .policyViolation)
+        #expect(bench.end?.message.contains("too many attributes") == true)
+        #expect(bench.submitted().isEmpty)
+        #expect(bench.metrics.stanzas[.other].value == 1)
+
+        let quiet = try ManagementTests.managed()
+        defer { quiet.finish() }
+        try quiet.read("<message\(attributes)/>")
+        #expect(try quiet.written().hasPrefix(ManagementTests.ack(1) + "<stream:error>"))
+    }
+
     @Test("Byte by byte it is the same conversation")
     func byteByByte() throws {
         let bench = try ManagementTests.binding()

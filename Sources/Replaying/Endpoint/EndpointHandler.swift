@@ -71,24 +71,13 @@ final class EndpointHandler: ChannelInboundHandler {
             end("the secret can't be read: \(error)", isFinal: true)
             return stream
         }
-        ClientBootstrap(group: group)
-            .connectTimeout(settings.connectTimeout)
-            .channelOption(.socketOption(.so_keepalive), value: 1)
-            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .channelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    let handler = EndpointHandler(settings, secret: secret, events: events)
-                    let pipeline = channel.pipeline.syncOperations
-                    if case .direct(let context) = settings.security {
-                        try pipeline.addHandler(TLSHandler(context: context))
-                    }
-                    try pipeline.addHandlers([handler.stream, handler])
-                }
-            }
-            .connect(host: settings.host, port: settings.port)
-            .whenFailure { error in
-                end("cannot connect to \(settings.host) port \(settings.port): \(ConnectFailure.reason(error))")
-            }
+        StreamOpening.connect(settings, on: group) {
+            let handler = EndpointHandler(settings, secret: secret, events: events)
+            return (handler.stream, handler)
+        }
+        .whenFailure { error in
+            end("cannot connect to \(settings.host) port \(settings.port): \(ConnectFailure.reason(error))")
+        }
         return stream
     }
 
@@ -99,6 +88,7 @@ final class EndpointHandler: ChannelInboundHandler {
         timer = context.eventLoop.assumeIsolated().scheduleTask(in: settings.negotiationTimeout) {
             if self.session == nil, let error = self.opening.timedOut() { self.fail(error) }
         }
+        if context.channel.isActive { proceed(opening.connected()) }
     }
 
     func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }

@@ -363,6 +363,18 @@ extension Session {
         }
     }
 
+    /// A stanza was over the limits, so that the stream has to end.
+    ///
+    /// A server that counts stanzas keeps what isn't answered for and sends it again at the next login, which would then end
+    /// in the same way, for good. So the stanza is answered for, in its turn: after what came before it.
+    ///
+    /// - Returns: Whether to settle what is under way before the ``violation(_:)``.
+    package mutating func refusedStanza() -> Bool {
+        guard case .open = state, management.isActive else { return false }
+        management.noted()
+        return true
+    }
+
     /// The peer broke the stream's rules.
     ///
     /// - Parameter condition: Which.
