@@ -20,11 +20,16 @@ struct Patience {
     private(set) var hasCancelled = false
     private let now: () -> Int64
 
-    /// Starts now; `now` is the monotonic clock in milliseconds.
-    init(_ settings: PostgresSettings, now: @escaping () -> Int64 = monotonicMilliseconds) {
+    /// Starts now.
+    ///
+    /// - Parameters:
+    ///   - limit: The statement's limit in milliseconds.
+    ///   - grace: How long a cancellation may take, in milliseconds.
+    ///   - now: The monotonic clock in milliseconds.
+    init(_ limit: Int, grace: Int, now: @escaping () -> Int64 = monotonicMilliseconds) {
         // The server's own limit, where it has one, comes first.
-        deadline = now() + Int64(settings.statementTimeout) + 1_000
-        grace = Int64(settings.cancelGrace)
+        deadline = now() + Int64(limit) + 1_000
+        self.grace = Int64(grace)
         self.now = now
     }
 

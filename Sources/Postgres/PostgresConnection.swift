@@ -13,6 +13,8 @@ package actor PostgresConnection {
     var handle: ConnectionHandle?
     private var cancelHandle: CancelHandle?
     private var prepared: Set<String> = []
+    /// How long a statement of the current transaction may take, in milliseconds; nil for what ``settings`` say.
+    private var statementLimit: Int?
 
     /// Whether a pooler that may change the server session between transactions stands in between.
     ///
@@ -152,6 +154,7 @@ package actor PostgresConnection {
     ) throws(PostgresError) -> T {
         // Behind a pooler the parameters can't be set for the session, so they go with each transaction.
         try script(isPooled ? "BEGIN; " + parameters("SET LOCAL") : "BEGIN")
+        defer { statementLimit = nil }
         let value: T
         do throws(PostgresError) {
             value = try body(self)
@@ -161,7 +164,14 @@ package actor PostgresConnection {
             }
             throw error
         }
-        try script("COMMIT")
+        do throws(PostgresError) {
+            try script("COMMIT")
+        } catch {
+            // Not sent, as the task was cancelled: the server would hold the transaction's locks, and whoever is lent the
+            // session next would commit it.
+            if isInTransaction { close() }
+            throw error
+        }
         return value
     }
 
@@ -170,6 +180,17 @@ package actor PostgresConnection {
         _ body: (isolated PostgresConnection) throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
         isPooled ? try transaction(body) : try body(self)
+    }
+
+    /// Gives the statements of the transaction another limit than ``settings``, here and on the server.
+    ///
+    /// - Parameters:
+    ///   - milliseconds: The limit of each, from 1.
+    ///   - sql: A script to go with it.
+    /// - Throws: ``PostgresError``, as ``script(_:)`` does.
+    package func limitStatements(milliseconds: Int, _ sql: String) throws(PostgresError) {
+        try script("SET LOCAL statement_timeout = \(milliseconds); " + sql)
+        statementLimit = milliseconds
     }
 
     // MARK: Inside
@@ -270,7 +291,7 @@ extension PostgresConnection {
     func finish(_ connection: ConnectionHandle) throws(PostgresError) -> PostgresResult {
         var last: PostgresResult?
         var failure: PostgresError?
-        var wait = Patience(settings)
+        var wait = Patience(statementLimit ?? settings.statementTimeout, grace: settings.cancelGrace)
         while let result = try nextResult(connection, &wait) {
             if let error = result.error, failure == nil { failure = error }
             last = result

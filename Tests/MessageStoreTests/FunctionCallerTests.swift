@@ -20,6 +20,8 @@ import UpstreamKit
                 INSERT INTO app.orders VALUES (message.message_key, 'again');
             END IF;
             IF message.data->>'item' = 'slow' THEN PERFORM pg_sleep(600); END IF;
+            IF message.data->>'item' = 'odd' THEN RAISE EXCEPTION 'cannot digest it' USING ERRCODE = 'XX000'; END IF;
+            IF message.data->>'item' = 'unhurried' THEN PERFORM pg_sleep(2); END IF;
         END $$;
         CREATE FUNCTION app.nothing(message upstream.messages) RETURNS SETOF int LANGUAGE sql AS 'SELECT 1 WHERE false';
         """
@@ -49,9 +51,10 @@ import UpstreamKit
         _ message: UpstreamMessage,
         function: String = "app.take",
         token: Int64 = 7,
-        timeout: Duration = .seconds(30)
+        timeout: Duration = .seconds(30),
+        settings: PostgresSettings? = nil
     ) async throws -> AttemptEnd {
-        let caller = FunctionCaller(fixture.settings)
+        let caller = FunctionCaller(settings ?? fixture.settings)
         let function = try #require(SQLFunction(function))
         let end = await caller.call(function, handler: "h", message: message, token: token, deadline: .now + timeout)
         await caller.close()
@@ -144,6 +147,36 @@ import UpstreamKit
         }
         #expect(failure.group == "sql 57014")
         #expect(try await fixture.integer("SELECT count(*) FROM app.orders") == 0)
+    }
+
+    @Test func aFunctionMayTakeLongerThanOtherStatements() async throws {
+        let (fixture, message) = try await fixture(item: "unhurried")
+        var settings = fixture.settings
+        settings.statementTimeout = 200
+        guard case .settled = try await call(fixture, message, settings: settings) else {
+            Issue.record("not settled")
+            return
+        }
+        #expect(try await fixture.count("deliveries") == 0)
+    }
+
+    @Test func anErrorWithoutACodeIsTheMessagesFailure() async throws {
+        let (fixture, message) = try await fixture(item: "odd")
+        guard case .retry(_, let failure) = verdict(try await call(fixture, message)) else {
+            Issue.record("not a retry")
+            return
+        }
+        #expect(failure.logText == "sql XX000")
+    }
+
+    @Test func aFunctionsOwnWordsStayInTheDatabase() async throws {
+        let (fixture, message) = try await fixture(item: "bad")
+        guard case .reject(let failure) = verdict(try await call(fixture, message)) else {
+            Issue.record("not rejected")
+            return
+        }
+        #expect(failure.detail == "no such item" && failure.group == "no such item")
+        #expect(!failure.logText.contains("such item"))
     }
 
     @Test func aMissingFunctionIsNotTheMessagesFault() async throws {

@@ -73,12 +73,9 @@ import Testing
     }
 
     /// Waiting, cancelling and cancelled, each before and after its deadline.
-    @Test func patienceCancelsOnceAndThenGivesUp() throws {
-        var settings = try PostgresSettings(url: "")
-        settings.statementTimeout = 1_000
-        settings.cancelGrace = 500
+    @Test func patienceCancelsOnceAndThenGivesUp() {
         let clock = Clock()
-        var patience = Patience(settings) { clock.now }
+        var patience = Patience(1_000, grace: 500) { clock.now }
         #expect(patience.next(isCancelled: false) == .wait)
         #expect(patience.milliseconds == 2_000)
         clock.now = 2_000
@@ -87,7 +84,7 @@ import Testing
         #expect(patience.milliseconds == 500)
         clock.now = 2_500
         #expect(patience.next(isCancelled: false) == .giveUp)
-        var cancelled = Patience(settings) { clock.now }
+        var cancelled = Patience(1_000, grace: 500) { clock.now }
         #expect(cancelled.next(isCancelled: true) == .cancel)
     }
 

@@ -74,6 +74,27 @@ enum SharedCluster {
         }
     }
 
+    /// A session that stayed in the transaction would hold its locks, and its next user would commit it.
+    @Test func aTransactionCancelledBeforeItsCommitIsGone() async throws {
+        let connection = try await SharedCluster.open()
+        let other = try await SharedCluster.open()
+        let attempt = Task {
+            try await connection.run { connection throws(PostgresError) in
+                try connection.script("CREATE TABLE uncommitted (a int)")
+                try connection.transaction { connection throws(PostgresError) in
+                    try connection.script("INSERT INTO uncommitted VALUES (1)")
+                    withUnsafeCurrentTask { $0?.cancel() }
+                }
+            }
+        }
+        await #expect(throws: PostgresError.self) { try await attempt.value }
+        #expect(await connection.run { $0.isOpen } == false)
+        try await other.run { connection throws(PostgresError) in
+            try connection.script("SET lock_timeout = 5000; LOCK TABLE uncommitted")
+            #expect(try connection.query("SELECT count(*) FROM uncommitted").integer(0, 0) == 0)
+        }
+    }
+
     @Test func aTransactionIsAllOrNothing() async throws {
         let connection = try await SharedCluster.open()
         let error = await #expect(throws: PostgresError.self) {

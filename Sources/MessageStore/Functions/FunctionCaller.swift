@@ -99,6 +99,8 @@ struct FunctionCall: Sendable {
             guard error.message.hasPrefix(prefix) else { return .retry(after: nil, failure) }
             return .reject(HandlerFailure(String(error.message.dropFirst(prefix.count).drop { $0 == " " })))
         }
+        // An error without a code of its own, as extensions raise them over a message they can't digest.
+        if state == "XX000" { return .retry(after: nil, failure) }
         switch error.failureClass {
         // The surroundings, and what an operator has to mend: no fault of the message.
         case .connection, .authentication, .resources, .intervention, .system, .readOnly, .permission:
@@ -116,7 +118,7 @@ extension PostgresConnection {
         var end = AttemptEnd.settled
         do throws(PostgresError) {
             try transaction { connection throws(PostgresError) in
-                try connection.script("SET LOCAL statement_timeout = \(call.milliseconds); SAVEPOINT handler")
+                try connection.limitStatements(milliseconds: Int(call.milliseconds), "SAVEPOINT handler")
                 if let verdict = try connection.callInSavepoint(call) {
                     end = .verdict(verdict)
                     return
