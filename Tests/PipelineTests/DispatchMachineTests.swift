@@ -244,6 +244,26 @@ struct DispatchMachineTests {
         #expect(machine.reserve(16) == true)
     }
 
+    @Test("claims are as large as memory allows for messages of the size that came")
+    func claimsBoundedByBytes() throws {
+        var machine = machine()
+        func handled(_ number: UInt64, bytes: Int) throws {
+            var large = delivery(number)
+            large.content = .stored(.sample(category: "c", data: "\"" + String(repeating: "x", count: bytes) + "\""))
+            _ = machine.claimed([large], hasMore: true)
+            let id = try #require(run(&machine))
+            _ = machine.finished(id, .verdict(.done), now: start, random: 1)
+        }
+        // Before the first, the largest are to be feared.
+        #expect(machine.claimLimit(now: start) == 64)
+        try handled(1, bytes: 250_000)
+        #expect((64...67).contains(machine.claimLimit(now: start)))
+        for number in 2...5 { try handled(UInt64(number), bytes: 400) }
+        #expect(machine.claimLimit(now: start) == 500)
+        try handled(6, bytes: 250_000)
+        #expect((64...67).contains(machine.claimLimit(now: start)))
+    }
+
     // MARK: Pausing and stopping
 
     @Test("a pause hands waiting deliveries back and lets running ones end")

@@ -10,6 +10,7 @@ import UpstreamKit
 private final class ScriptedWriter: MessageWriter {
     private struct State {
         var tries: [[UInt8]] = []
+        var tokens: [Int64] = []
         var committed: [(tag: UInt8, quarantine: QuarantineReason?)] = []
         var outages: Int
     }
@@ -32,6 +33,7 @@ private final class ScriptedWriter: MessageWriter {
         await onTry()
         let error = state.withLock { state -> StoreError? in
             state.tries.append(batch.map { $0.bytes[0] })
+            state.tokens.append(offer.token)
             if state.outages > 0 {
                 state.outages -= 1
                 return StoreError(kind: .unavailable, sqlState: "57P03", message: "starting up")
@@ -47,10 +49,38 @@ private final class ScriptedWriter: MessageWriter {
     }
 
     var tries: [[UInt8]] { state.withLock { $0.tries } }
+    /// The tokens of the leases that each try was offered; 0 for none.
+    var tokens: [Int64] { state.withLock { $0.tokens } }
     var committed: [UInt8] { state.withLock { $0.committed.map(\.tag) } }
     var quarantined: [UInt8] {
         state.withLock { $0.committed.filter { $0.quarantine == .databaseRefused }.map(\.tag) }
     }
+}
+
+/// A dispatcher that takes everything, and keeps account of its offers.
+private final class OpenIntake: DeliveryIntake {
+    private let lease: Duration
+    private let book = Mutex((open: 0, handedOver: 0))
+
+    init(lease: Duration) { self.lease = lease }
+
+    func offer(for count: Int) -> LeaseOffer {
+        book.withLock { $0.open += 1 }
+        return LeaseOffer(handlers: ["h"], local: ["h"], owner: "me", token: 7, duration: lease)
+    }
+
+    func committed(_ offer: LeaseOffer, messages: [IncomingMessage], outcomes: [StoreOutcome]) {
+        guard offer.token == 7 else { return }
+        book.withLock { ($0.open, $0.handedOver) = ($0.open - 1, $0.handedOver + messages.count) }
+    }
+
+    func withdrawn(_ offer: LeaseOffer) {
+        guard offer.token == 7 else { return }
+        book.withLock { $0.open -= 1 }
+    }
+
+    /// Offers without an answer, and messages that were handed over.
+    var account: (open: Int, handedOver: Int) { book.withLock { $0 } }
 }
 
 /// Looks at the books whenever it is told of settled copies.
@@ -93,6 +123,27 @@ struct IngestServiceTests {
             metrics: metrics,
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
         )
+    }
+
+    @Test("After an outage messages are left to the table: a try whose reply was lost may have leased them long ago")
+    func leasesAfterAnOutage() async {
+        for (lease, tokens) in [(Duration.seconds(600), [Int64(7), 7, 7]), (.milliseconds(30), [7, 0, 0])] {
+            let queue = IngestQueue()
+            queue.submit(messages(1...3), from: RecordingSink())
+            queue.finish()
+            let writer = ScriptedWriter(outages: 2)
+            let intake = OpenIntake(lease: lease)
+            let service = IngestService(
+                queue: queue,
+                writers: [writer],
+                metrics: metrics,
+                logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+                intake: intake
+            )
+            await service.run()
+            #expect(writer.tokens == tokens)
+            #expect(intake.account == (0, tokens.last == 7 ? 3 : 0))
+        }
     }
 
     @Test("A copy is settled after its transaction has committed, and not a moment earlier")

@@ -193,7 +193,10 @@ package final class ExecHandler: UpstreamHandler {
     private func waitForBackoff() throws {
         guard let wait = pool.withLock({ $0.backoff.wait(now: .now) }) else { return }
         throw HandlerVerdictError(
-            .unavailable(after: wait, HandlerFailure("exec program ended repeatedly and is started again later"))
+            .unavailable(
+                after: wait,
+                HandlerFailure(group: "exec program ended repeatedly", detail: "it is started again later")
+            )
         )
     }
 
@@ -224,6 +227,6 @@ package final class ExecHandler: UpstreamHandler {
             case .timedOut: "exec program gave no answer in time and was killed"
             case .stopped: "exec program was stopped"
             }
-        return HandlerVerdictError(.retry(after: nil, HandlerFailure(text)))
+        return HandlerVerdictError(.retry(after: nil, HandlerFailure(group: text, detail: text)))
     }
 }

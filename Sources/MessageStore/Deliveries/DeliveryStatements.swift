@@ -122,8 +122,9 @@ enum DeliveryStatements {
     /// Leases the oldest delivery of each device, going round the devices from the one after $5.
     ///
     /// Steps from device to device on the index, so that a device with a long queue costs no more than one with a short
-    /// one. A device of which another delivery is leased is passed by: one that was set aside and is retried may be older
-    /// than the one that runs.
+    /// one. A device of which another delivery is leased is passed by: one that was set aside and is retried, or replayed,
+    /// may be older than the one that runs. That one is looked for behind as many older ones as two replays have on their
+    /// way at once.
     static let claimOrdered = PostgresStatement(claimOrdered(condition: "crashes + (lease_owner IS NOT NULL)::int < 2"))
 
     /// Leases the oldest delivery of a device, where it has been in the hands of workers that stopped working.
@@ -150,7 +151,7 @@ enum DeliveryStatements {
                     SELECT FROM (
                         SELECT lease_until FROM upstream.deliveries AS other
                         WHERE other.handler = $1 AND other.device_key = head.device_key
-                        ORDER BY received_at, message_key LIMIT 100
+                        ORDER BY received_at, message_key LIMIT 2000
                     ) AS queue WHERE lease_until > now()
                 )
             LIMIT $2

@@ -25,6 +25,15 @@ package struct Delivery: Sendable {
         case stored(UpstreamMessage)
         /// There is no such message any more: its day was dropped, or its device was forgotten.
         case missing
+
+        /// About how many bytes of memory it takes.
+        var size: Int {
+            switch self {
+            case .received(let message): message.bytes.count + 512
+            case .stored(let message): (message.data?.count ?? 0) + (message.extra?.count ?? 0) + 1024
+            case .missing: 0
+            }
+        }
     }
 
     /// What there is to hand over.

@@ -84,7 +84,7 @@ final class DispatchLane: Sendable {
                 let action = withMachine(wake: 0) { $0.finished(id, end, now: now, random: time.random()) }
                 report.attemptEnded(action, end, delivery, attempt: attempt, took: now - start, index)
                 if let transition = action.transition {
-                    report.breaker(transition, index)
+                    report.breaker(transition, end, index)
                     // Whoever waited for the handler to work again.
                     withMachine { _ in }
                 }

@@ -4,8 +4,7 @@ import UpstreamKit
 
 /// What the dispatcher counts and logs.
 ///
-/// Log lines name the message's key and the failure's group; its detail may hold a handler's words and stays in the
-/// table.
+/// Log lines name the message's key and the failure's kind; a handler's own words may hold payload, and stay in the table.
 package struct DispatchReport: Sendable {
     /// How long to wait between attempts while the database can't be reached.
     package static let retry = Backoff(initial: .milliseconds(100), maximum: .seconds(5))
@@ -48,7 +47,7 @@ package struct DispatchReport: Sendable {
             .handler: .string(handlers[lane]), .messageKey: .string(delivery.messageKey.description),
             .attempt: .int(attempt), .durationSeconds: .seconds(took),
         ]
-        if let failure = Self.failure(end) { fields[.error] = .string(failure.group) }
+        if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
         switch action.ending {
         case .rejected, .exhausted:
             logger.event(.warning, .deadLettered, "a delivery was set aside as a dead letter", fields)
@@ -103,16 +102,14 @@ package struct DispatchReport: Sendable {
 
     // MARK: Handlers
 
-    /// A breaker opened or closed.
-    func breaker(_ transition: CircuitBreaker.Transition, _ lane: Int) {
+    /// A breaker opened or closed, after an attempt with this end.
+    func breaker(_ transition: CircuitBreaker.Transition, _ end: AttemptEnd, _ lane: Int) {
         switch transition {
         case .opened(let pause):
-            logger.event(
-                .error,
-                .handlerFailing,
-                "a handler fails all the time; it is left in peace, then probed",
-                [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
-            )
+            var fields: [LogField: LogValue] = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
+            if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
+            let message: StaticString = "a handler fails all the time; it is left in peace, then probed"
+            logger.event(.error, .handlerFailing, message, fields)
         case .closed:
             logger.event(.notice, .handlerRecovered, "a handler works again", [.handler: .string(handlers[lane])])
         }

@@ -41,6 +41,10 @@ package struct DispatchStateMachine: Sendable {
     /// How many deliveries of each kind may wait: what the handler gets through in about two seconds.
     private var limit: Int
     private var finishedSinceTick = 0
+    /// The size of a claimed message, as the claims so far let expect; before the first, as large as any.
+    private var expectedBytes = 256 * 1024
+    /// The most bytes of claimed messages that may wait, as far as can be foreseen.
+    private static let waitingBytes = 16 << 20
     /// Whether the last claim was as large as it could be.
     private var hasMore = false
 
@@ -93,6 +97,7 @@ package struct DispatchStateMachine: Sendable {
         case .probe: return waiting.isEmpty ? 1 : 0
         case .pass:
             // Small claims cost as much as large ones: wait until there is room for a good part of the limit.
+            let limit = min(limit, max(1, Self.waitingBytes / expectedBytes))
             let room = limit - waiting.claimed
             return room * 2 >= limit ? min(room, 500) : 0
         }
@@ -107,6 +112,11 @@ package struct DispatchStateMachine: Sendable {
     ///   paused or stopped meanwhile.
     package mutating func claimed(_ deliveries: [Delivery], hasMore: Bool) -> [Settlement] {
         self.hasMore = hasMore
+        if !deliveries.isEmpty {
+            let bytes = deliveries.reduce(0) { $0 + $1.content.size } / deliveries.count
+            // Larger ones are believed at once, smaller ones step by step.
+            expectedBytes = max(bytes, expectedBytes / 8, 1)
+        }
         guard mode == .active else { return deliveries.map(Settlement.release) }
         var settlements: [Settlement] = []
         for delivery in deliveries {

@@ -65,6 +65,7 @@ package struct IngestService: Sendable {
         var plan = CommitPlan(count: batch.messages.count)
         var action = plan.begin()
         var isDown = false
+        let begun = ContinuousClock.now
         while true {
             let range: Range<Int>
             switch action {
@@ -81,7 +82,7 @@ package struct IngestService: Sendable {
                 range = next
             }
             do throws(StoreError) {
-                try await tryCommit(range, of: batch, with: writer)
+                try await tryCommit(range, of: batch, with: writer, since: begun)
                 if isDown {
                     isDown = false
                     logger.event(.notice, .databaseRecovered, "the database commits again", [.batch: .int(range.count)])
@@ -104,12 +105,13 @@ package struct IngestService: Sendable {
     private func tryCommit(
         _ range: Range<Int>,
         of batch: IngestBatch,
-        with writer: any MessageWriter
+        with writer: any MessageWriter,
+        since begun: ContinuousClock.Instant
     ) async throws(StoreError) {
         let isWhole = range.count == batch.messages.count
         let messages = isWhole ? batch.messages : Array(batch.messages[range])
         let start = ContinuousClock.now
-        let offer = intake?.offer(for: messages.count) ?? .none
+        let offer = offer(for: messages.count, after: start - begun)
         let outcomes: [StoreOutcome]
         do throws(StoreError) {
             outcomes = try await writer.commit(messages, leasing: offer)
@@ -121,6 +123,18 @@ package struct IngestService: Sendable {
         count(messages, outcomes)
         intake?.committed(offer, messages: messages, outcomes: outcomes)
         batch.settle(range)
+    }
+
+    /// The lease to insert deliveries under.
+    ///
+    /// None after an outage: should an earlier try have committed though its reply was lost, then the rows carry that try's
+    /// lease, which may have ended, and whoever claims them would run them side by side with us.
+    private func offer(for count: Int, after elapsed: Duration) -> LeaseOffer {
+        guard let intake else { return .none }
+        let offer = intake.offer(for: count)
+        guard offer.duration > .zero, elapsed > offer.duration / 3 else { return offer }
+        intake.withdrawn(offer)
+        return .none
     }
 
     /// Books the outcomes before the acks go out, so that no peer learns of one that the metrics don't show (G8).

@@ -1,9 +1,15 @@
 /// What went wrong with one delivery, in the two forms that are kept of it.
 package struct HandlerFailure: Error, Sendable, Hashable {
-    /// A short constant text without payload, the same for all failures of one kind: `error_group`, logs and metrics.
+    /// A short text, the same for all failures of one kind: `error_group`.
     ///
     /// ASCII letters, digits and ` _.:-#`, at most 120 bytes; for example `webhook status 503`.
     package var group: String
+
+    /// Whether ``group`` was made from a handler's own words, which may hold payload.
+    private var isQuoted = false
+
+    /// What may stand in a log: the group, unless it was made from a handler's own words.
+    package var logText: String { isQuoted ? "a reason of the handler's own, kept in the database" : group }
 
     /// The whole story for `last_error`, at most ``detailLimit`` bytes.
     ///
@@ -26,6 +32,7 @@ package struct HandlerFailure: Error, Sendable, Hashable {
     /// A failure whose group is made from its text, which may be anybody's.
     package init(_ text: String) {
         self.init(group: text, detail: text, masksNumbers: true)
+        isQuoted = true
     }
 
     /// A text in the characters of a group; on wish with everything masked that makes two failures of one kind differ:

@@ -32,6 +32,8 @@ struct DispatchRunner: Service {
         let functions = FunctionCaller(database)
         var settings = DispatchSettings()
         settings.lease = configuration.lease
+        // What comes before (acks, goodbyes) and after it (cancelled handlers, leases) needs time as well.
+        settings.drain = configuration.shutdownGrace / 5
         settings.owner = "\(Self.hostName):\(getpid())"
         self.store = store
         self.functions = functions
