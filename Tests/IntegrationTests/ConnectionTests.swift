@@ -60,7 +60,9 @@ extension Integration {
                     try await stage.database.withLockedLedger {
                         try await waitUntil("all are read") { worker.inFlight == count }
                         try await stage.emulator.kill(1, reset: true)
-                        try await waitUntil("all are read again") { worker.inFlight == 2 * count }
+                        try await waitUntil("the connection's end is noticed") {
+                            worker.metrics.connections(sender: 0, state: .bound).value == 0
+                        }
                     }
                     try await stage.waitUntilComplete()
                     try await waitUntil("all are settled") { worker.inFlight == 0 }
