@@ -3,7 +3,7 @@ import Postgres
 package import UpstreamKit
 
 extension MessageStore {
-    /// Stores messages that another database has had: the rules of ``commit(_:leasing:)``, in one transaction.
+    /// Stores messages that another database has had: the rules of ``commit(_:leasing:isRetry:)``, in one transaction.
     ///
     /// Unlike a device's copies, a file's come again with the same `received_at`; so what the ledger knows is looked up
     /// before, and one load at a time keeps that look true. Partitions for old days are made at need.

@@ -7,14 +7,18 @@ package final class MessageStore: MessageWriter {
     let client: PostgresClient
     let senders: [[UInt8]]
 
+    let status: CommitStatus?
+
     /// A writer that connects when it is first needed.
     ///
     /// - Parameters:
     ///   - settings: The database.
     ///   - senders: The configured sender ids, in the order that ``IncomingMessage/sender`` counts them by.
-    package init(_ settings: PostgresSettings, senders: [String]) {
+    ///   - status: Is told what commits wait for.
+    package init(_ settings: PostgresSettings, senders: [String], status: CommitStatus? = nil) {
         client = PostgresClient(settings)
         self.senders = senders.map { [UInt8]($0.utf8) }
+        self.status = status
     }
 
     /// The connection's thread: a batch then changes threads when it comes and when its acks go, and not in between.
@@ -25,7 +29,8 @@ package final class MessageStore: MessageWriter {
 
     package func commit(
         _ batch: [IncomingMessage],
-        leasing offer: LeaseOffer
+        leasing offer: LeaseOffer,
+        isRetry: Bool
     ) async throws(StoreError) -> [StoreOutcome] {
         guard !batch.isEmpty else { return [] }
         let plan = BatchPlan(batch)

@@ -32,6 +32,9 @@ package struct StoreError: Error, Sendable {
         case unavailable
         /// The content of at least one row was refused, and nothing of the batch's new rows is committed. Bisect.
         case refused
+        /// A limit of our own ended the try; whether the batch has been committed may be unknown. A smaller batch may fit:
+        /// halve it and commit the halves again.
+        case timedOut
     }
 
     /// What the failure asks for.
@@ -57,7 +60,7 @@ package struct StoreError: Error, Sendable {
 ///
 /// One value is one writer with a connection of its own.
 package protocol MessageWriter: Sendable {
-    /// Where the task that calls ``commit(_:leasing:)`` runs best; nil for anywhere.
+    /// Where the task that calls ``commit(_:leasing:isRetry:)`` runs best; nil for anywhere.
     var executor: (any TaskExecutor)? { get }
 
     /// Commits a batch and tells what became of each copy, in the batch's order.
@@ -68,10 +71,18 @@ package protocol MessageWriter: Sendable {
     /// Idempotent: a batch whose earlier commit went through, though its reply was lost, gives the outcomes that the
     /// lost reply would have given.
     ///
+    /// - Parameters:
+    ///   - batch: The copies, in arrival order.
+    ///   - offer: The lease for the deliveries of new messages.
+    ///   - isRetry: Whether an earlier try of these copies may have committed: the ledger is asked by key first, and only
+    ///     what it lacks is sent.
+    /// - Returns: What became of each copy, once all that these outcomes rely on is as durable as the database makes it:
+    ///   where it replicates synchronously, after the standbys have confirmed.
     /// - Throws: ``StoreError``
     func commit(
         _ batch: [IncomingMessage],
-        leasing offer: LeaseOffer
+        leasing offer: LeaseOffer,
+        isRetry: Bool
     ) async throws(StoreError) -> [StoreOutcome]
 }
 
@@ -81,7 +92,10 @@ extension MessageWriter {
     /// Commits a batch whose deliveries all wait in the table.
     ///
     /// - Throws: ``StoreError``
-    package func commit(_ batch: [IncomingMessage]) async throws(StoreError) -> [StoreOutcome] {
-        try await commit(batch, leasing: .none)
+    package func commit(
+        _ batch: [IncomingMessage],
+        isRetry: Bool = false
+    ) async throws(StoreError) -> [StoreOutcome] {
+        try await commit(batch, leasing: .none, isRetry: isRetry)
     }
 }

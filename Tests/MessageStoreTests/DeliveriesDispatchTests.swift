@@ -59,7 +59,7 @@ extension DeliveriesFixture {
         let start = IncomingMessage.now()
         let batch = numbers.map { IncomingMessage.make($0, receivedAt: start + Int64($0)) }
         let offer = intake.offer(for: batch.count)
-        let outcomes = try await writer.commit(batch, leasing: offer)
+        let outcomes = try await writer.commit(batch, leasing: offer, isRetry: false)
         intake.committed(offer, messages: batch, outcomes: outcomes)
     }
 }
@@ -222,7 +222,7 @@ struct DeliveriesDispatchTests {
             token: 7,
             duration: .seconds(60)
         )
-        _ = try await fixture.writer.commit([.make(1), .make(2)], leasing: offer)
+        _ = try await fixture.writer.commit([.make(1), .make(2)], leasing: offer, isRetry: false)
         try await fixture.receive(3...4)
         #expect(try await fixture.claim(.make(owner: "dead")).count == 2)
         try await fixture.pass("61 s")
@@ -307,7 +307,7 @@ struct DeliveriesDispatchTests {
                 for part in stride(from: 0, to: 60, by: 10) {
                     let messages = Array(batch[part..<part + 10])
                     let offer = a.intake.offer(for: 10)
-                    let outcomes = try await fixture.writer.commit(messages, leasing: offer)
+                    let outcomes = try await fixture.writer.commit(messages, leasing: offer, isRetry: false)
                     a.intake.committed(offer, messages: messages, outcomes: outcomes)
                 }
                 try await waitUntil { try await fixture.count() == 0 }

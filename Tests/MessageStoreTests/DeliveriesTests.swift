@@ -105,7 +105,7 @@ struct DeliveriesTests {
             token: 77,
             duration: .seconds(60)
         )
-        _ = try await fixture.writer.commit([.make(1)], leasing: offer)
+        _ = try await fixture.writer.commit([.make(1)], leasing: offer, isRetry: false)
         #expect(try await fixture.claim().isEmpty)
         #expect(try await fixture.claim(.make("busy")).count == 1)
         let settlement = Settlement(messageKey: IncomingMessage.make(1).messageKey, token: 77, outcome: .done)
@@ -113,7 +113,7 @@ struct DeliveriesTests {
         #expect(try await fixture.count("handler = 'orders'") == 0)
         // A second commit of the same batch, after a lost reply, brings nothing back.
         offer.token = 78
-        #expect(try await fixture.writer.commit([.make(1)], leasing: offer).count == 1)
+        #expect(try await fixture.writer.commit([.make(1)], leasing: offer, isRetry: false).count == 1)
     }
 
     // MARK: Leases
@@ -309,7 +309,7 @@ struct DeliveriesTests {
             let local = LeaseOffer(handlers: [], local: ["orders"], owner: "a", token: 1, duration: .seconds(60))
             let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
             try await waitUntil { try await fixture.store.integer(listening) ?? 0 > 0 }
-            for number: UInt64 in 1...5 { _ = try await fixture.writer.commit([.make(number)], leasing: local) }
+            for number: UInt64 in 1...5 { _ = try await fixture.writer.commit([.make(number)], leasing: local, isRetry: false) }
             try await fixture.receive(6...9)
             try await waitUntil { wakes.value > 0 }
             group.cancelAll()

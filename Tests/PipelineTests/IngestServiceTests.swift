@@ -28,7 +28,8 @@ private final class ScriptedWriter: MessageWriter {
 
     func commit(
         _ batch: [IncomingMessage],
-        leasing offer: LeaseOffer
+        leasing offer: LeaseOffer,
+        isRetry: Bool
     ) async throws(StoreError) -> [StoreOutcome] {
         await onTry()
         let error = state.withLock { state -> StoreError? in

@@ -114,7 +114,7 @@ package struct IngestService: Sendable {
         let offer = offer(for: messages.count, after: start - begun)
         let outcomes: [StoreOutcome]
         do throws(StoreError) {
-            outcomes = try await writer.commit(messages, leasing: offer)
+            outcomes = try await writer.commit(messages, leasing: offer, isRetry: false)
         } catch {
             intake?.withdrawn(offer)
             throw error

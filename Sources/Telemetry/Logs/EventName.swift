@@ -31,6 +31,8 @@ package enum EventName: String, CaseIterable, Sendable {
     // The database.
     case databaseUnavailable = "database.unavailable"
     case databaseRecovered = "database.recovered"
+    case standbyAwaited = "database.standby_awaited"
+    case standbyWaitEnded = "database.standby_wait_ended"
     case schemaProblem = "database.schema_problem"
     case migrationApplied = "database.migration_applied"
     case migrationReverted = "database.migration_reverted"

@@ -9,6 +9,7 @@ package enum MetricName: String, CaseIterable, Sendable {
     case acks = "upstream_acks_total"
     case ackLatency = "upstream_ack_latency_seconds"
     case commitDuration = "upstream_commit_duration_seconds"
+    case commitsWaiting = "upstream_commits_waiting_for_standby"
     case batchMessages = "upstream_batch_messages"
     case databaseErrors = "upstream_database_errors_total"
     case reconnects = "upstream_reconnects_total"
@@ -29,7 +30,7 @@ package enum MetricName: String, CaseIterable, Sendable {
     package var kind: Kind {
         switch self {
         case .stanzas, .messages, .acks, .databaseErrors, .reconnects, .deliveries: .counter
-        case .connections, .inFlight, .deadLetters, .oldestDelivery, .buildInfo: .gauge
+        case .connections, .inFlight, .commitsWaiting, .deadLetters, .oldestDelivery, .buildInfo: .gauge
         case .ackLatency, .commitDuration, .batchMessages, .deliveryDuration: .histogram
         }
     }
@@ -46,7 +47,7 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .deliveries: ["handler", "outcome"]
         case .deliveryDuration, .deadLetters, .oldestDelivery: ["handler"]
         case .buildInfo: ["version"]
-        case .inFlight, .ackLatency, .commitDuration, .batchMessages: []
+        case .inFlight, .ackLatency, .commitDuration, .commitsWaiting, .batchMessages: []
         }
     }
 
@@ -60,6 +61,7 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .acks: "Acks written, and acks dropped because their connection was gone."
         case .ackLatency: "Time from a stanza parsed to its ack written."
         case .commitDuration: "Time that the transaction of a batch took."
+        case .commitsWaiting: "Commits found waiting for a standby to confirm them."
         case .batchMessages: "Delivered copies in a committed batch."
         case .databaseErrors: "Database errors, by class of SQLSTATE."
         case .reconnects: "Connections opened again, by why the one before ended."

@@ -35,6 +35,7 @@ extension Metrics {
         case .acks: writer.closed(name, [], acks)
         case .ackLatency: writer.histogram(name, [], ackLatency)
         case .commitDuration: writer.histogram(name, [], commitDuration)
+        case .commitsWaiting: writer.sample(name, [], String(commitsWaitingForStandby.value))
         case .batchMessages: writer.histogram(name, [], batchMessages)
         case .databaseErrors: writer.closed(name, [], databaseErrors)
         case .reconnects: writer.closed(name, [], reconnects)

@@ -22,6 +22,8 @@ package final class Metrics: Sendable {
     package let ackLatency = Histogram(bounds: Histogram.latencyBounds)
     /// How long the transaction of a batch took, in seconds.
     package let commitDuration = Histogram(bounds: Histogram.latencyBounds)
+    /// Commits that have been found to wait for a standby's confirmation.
+    package let commitsWaitingForStandby = Gauge()
     /// Copies in a committed batch.
     package let batchMessages = Histogram(bounds: Histogram.sizeBounds)
     /// Database errors by class.

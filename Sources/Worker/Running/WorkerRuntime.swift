@@ -69,6 +69,7 @@ package final class WorkerRuntime: Sendable {
             version: version
         )
         let monitor = DatabaseMonitor(settings, logger: logger)
+        let commits = CommitStatus(metrics: metrics, logger: logger)
         readiness = Readiness(Self.checks(senders, metrics, monitor))
         // The receive path costs a few microseconds a message: the cores are PostgreSQL's.
         group = MultiThreadedEventLoopGroup(numberOfThreads: max(1, System.coreCount / 4))
@@ -103,7 +104,7 @@ package final class WorkerRuntime: Sendable {
         }
         if roles.contains(.receive) {
             let stores = (0..<configuration.database.writers).map { _ in
-                MessageStore(settings, senders: configuration.senders.map(\.senderID))
+                MessageStore(settings, senders: configuration.senders.map(\.senderID), status: commits)
             }
             let service = IngestService(
                 queue: ingest,
