@@ -20,31 +20,27 @@ extension MessageStore {
         guard !batch.isEmpty else { return [] }
         let plan = BatchPlan(batch)
         let commit = BatchCommit(batch: batch, plan: plan, offer: .none, senders: senders)
-        do throws(PostgresError) {
-            return try await client.run { connection throws(PostgresError) in
-                try connection.transaction { connection throws(PostgresError) in
-                    try connection.script("SELECT pg_advisory_xact_lock(hashtextextended('upstream.load', 0))")
-                    let known = try Set(commit.readLedger(connection).keys)
-                    var outcomes = try commit.run(connection)
-                    for index in batch.indices
-                    where outcomes[index] == .stored && known.contains(batch[index].messageKey) {
-                        outcomes[index] = .duplicate
-                    }
-                    if !isDelivered {
-                        // Ours alone: nobody sees them before this transaction commits.
-                        let new = batch.indices.filter { outcomes[$0] == .stored }.map { batch[$0].messageKey }
-                        var parameters = PostgresParameters()
-                        parameters.append(uuids: new)
-                        _ = try connection.query(
-                            "DELETE FROM upstream.deliveries WHERE message_key = ANY ($1::uuid[])",
-                            parameters
-                        )
-                    }
-                    return outcomes
+        return try await run { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) in
+                try connection.script("SELECT pg_advisory_xact_lock(hashtextextended('upstream.load', 0))")
+                let known = try Set(commit.readLedger(connection).keys)
+                var outcomes = try commit.run(connection)
+                for index in batch.indices
+                where outcomes[index] == .stored && known.contains(batch[index].messageKey) {
+                    outcomes[index] = .duplicate
                 }
+                if !isDelivered {
+                    // Ours alone: nobody sees them before this transaction commits.
+                    let new = batch.indices.filter { outcomes[$0] == .stored }.map { batch[$0].messageKey }
+                    var parameters = PostgresParameters()
+                    parameters.append(uuids: new)
+                    _ = try connection.query(
+                        "DELETE FROM upstream.deliveries WHERE message_key = ANY ($1::uuid[])",
+                        parameters
+                    )
+                }
+                return outcomes
             }
-        } catch {
-            throw StoreError(error)
         }
     }
 }

@@ -1,13 +1,13 @@
 package import Pipeline
 package import Postgres
+import Synchronization
 package import UpstreamKit
 
 /// One writer of messages: commits batches over a connection of its own.
 package final class MessageStore: MessageWriter {
     let client: PostgresClient
     let senders: [[UInt8]]
-
-    let status: CommitStatus?
+    private let standbyWait: StandbyWait
 
     /// A writer that connects when it is first needed.
     ///
@@ -16,9 +16,14 @@ package final class MessageStore: MessageWriter {
     ///   - senders: The configured sender ids, in the order that ``IncomingMessage/sender`` counts them by.
     ///   - status: Is told what commits wait for.
     package init(_ settings: PostgresSettings, senders: [String], status: CommitStatus? = nil) {
-        client = PostgresClient(settings)
+        var settings = settings
+        settings.isWriter = true
+        // Messages wait whenever it connects.
+        settings.reconnectMaximum = min(settings.reconnectMaximum, 500)
+        let standbyWait = StandbyWait(status)
+        self.standbyWait = standbyWait
+        client = PostgresClient(settings) { standbyWait.began() }
         self.senders = senders.map { [UInt8]($0.utf8) }
-        self.status = status
     }
 
     /// The connection's thread: a batch then changes threads when it comes and when its acks go, and not in between.
@@ -33,19 +38,47 @@ package final class MessageStore: MessageWriter {
         isRetry: Bool
     ) async throws(StoreError) -> [StoreOutcome] {
         guard !batch.isEmpty else { return [] }
-        let plan = BatchPlan(batch)
+        let commit = BatchCommit(batch: batch, plan: BatchPlan(batch), offer: offer, senders: senders, isRetry: isRetry)
+        return try await run { connection throws(PostgresError) in try commit.run(connection) }
+    }
+
+    /// Runs the statements of a commit and keeps account of what they wait for.
+    func run<T: Sendable>(
+        _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
+    ) async throws(StoreError) -> T {
         do throws(PostgresError) {
-            return try await client.run { connection throws(PostgresError) in
-                try BatchCommit(batch: batch, plan: plan, offer: offer, senders: senders).run(connection)
-            }
+            let value = try await client.run(body)
+            standbyWait.ended()
+            return value
         } catch {
-            throw StoreError(
-                kind: error.isEnvironment ? .unavailable : .refused,
-                sqlState: error.sqlState,
-                message: error.description,
-                failureClass: error.failureClass.rawValue
-            )
+            // A lock of a commit that waits for the standby: so does whoever waits for the lock, again and again.
+            if error.failureClass != .lock { standbyWait.ended() }
+            throw StoreError(error)
         }
+    }
+}
+
+/// Whether this writer's commit waits for a standby.
+private final class StandbyWait: Sendable {
+    private let status: CommitStatus?
+    private let isWaiting = Mutex(false)
+
+    init(_ status: CommitStatus?) { self.status = status }
+
+    func began() {
+        let isNew = isWaiting.withLock { isWaiting in
+            defer { isWaiting = true }
+            return !isWaiting
+        }
+        if isNew { status?.standbyWaitBegan() }
+    }
+
+    func ended() {
+        let wasWaiting = isWaiting.withLock { isWaiting in
+            defer { isWaiting = false }
+            return isWaiting
+        }
+        if wasWaiting { status?.standbyWaitEnded() }
     }
 }
 
@@ -58,6 +91,8 @@ struct BatchCommit {
     let plan: BatchPlan
     let offer: LeaseOffer
     let senders: [[UInt8]]
+    /// Whether an earlier try may have committed.
+    var isRetry = false
 
     func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
         let outcomes = try storeMessages(connection)
@@ -73,23 +108,36 @@ struct BatchCommit {
 
     private func storeMessages(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
         guard !plan.firsts.isEmpty else { return plan.outcomesAllNew(batch) }
+        // What may be there already is asked for by key: sending it all again is what may have failed.
+        var ledger = isRetry ? try readLedger(connection) : [:]
         // Twice: retention may take a ledger row between the insert that found it and the read.
         for _ in 0..<2 {
-            let new = try insert(connection)
+            let missing = plan.firsts.filter { ledger[batch[$0].messageKey] == nil }
+            let new = missing.isEmpty ? 0 : try insert(missing, connection)
             if new == plan.firsts.count { return plan.outcomesAllNew(batch) }
-            if let outcomes = plan.outcomes(batch, ledger: try readLedger(connection)) { return outcomes }
+            if new == missing.count {
+                for index in missing {
+                    ledger[batch[index].messageKey] = BatchPlan.LedgerRow(
+                        fingerprint: batch[index].fingerprint,
+                        receivedAt: batch[index].receivedAt
+                    )
+                }
+            } else {
+                ledger = try readLedger(connection)
+            }
+            if let outcomes = plan.outcomes(batch, ledger: ledger) { return outcomes }
         }
         throw PostgresError(.other, "the ledger's rows vanish while a batch is committed")
     }
 
     /// Inserts what is new and tells how many that were.
-    private func insert(_ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
-        var parameters = encoder(plan.firsts).messages()
+    private func insert(_ rows: [Int], _ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
+        var parameters = encoder(rows).messages()
         parameters.append(offer)
         do throws(PostgresError) {
             return try call(connection, StoreStatements.insert, parameters)
         } catch  where error.failureClass == .missingPartition {
-            for day in Set(plan.firsts.map { UTCDay(microseconds: batch[$0].receivedAt) }).sorted() {
+            for day in Set(rows.map { UTCDay(microseconds: batch[$0].receivedAt) }).sorted() {
                 _ = try Partitions.ensure(connection, from: day, to: day)
             }
             return try call(connection, StoreStatements.insert, parameters)

@@ -20,7 +20,10 @@ package enum StoreHealth: Sendable, Equatable {
                 try connection.query("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool")
                     .bool(0, 0) ?? true
             }
-            return isReadOnly ? .readOnly : .ready
+            guard isReadOnly else { return .ready }
+            // The next session looks for the server that takes writes; this one, through a pooler, might stay here for ever.
+            if connection.settings.isWriter { await connection.close() }
+            return .readOnly
         } catch {
             throw .database(error, version: nil)
         }

@@ -16,9 +16,11 @@ enum StoreStatements {
         """
     )
 
-    /// The ledger's rows for some keys.
+    /// The ledger's rows for some keys, from a transaction that waits for the standbys too: acks rely on it.
+    ///
+    /// The text is `upstream.known_messages` in `migrations/`.
     static let ledger = PostgresStatement(
-        "SELECT message_key, fingerprint, received_at FROM upstream.message_ids WHERE message_key = ANY ($1::uuid[])"
+        "SELECT message_key, fingerprint, received_at FROM upstream.known_messages($1)"
     )
 
     /// Conflicts; the text is `upstream.store_conflicts` in `migrations/`.
@@ -32,11 +34,13 @@ enum StoreStatements {
     /// earlier one has not, since another writer may have been faster; so a count can be too high after a lost answer,
     /// and is never too low.
     ///
-    /// Some of them are acked, so the commit waits for the disk here too.
+    /// Some of them are acked, so the commit waits for the disk and the standbys here too: a known row is locked even
+    /// where nothing is counted, which is a write.
     static let quarantine = PostgresStatement(
         """
         WITH durable AS (
-            SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
+            SELECT set_config('synchronous_commit', 'on', true)
+            WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
         ), input AS (
             SELECT *,
                 count(*) OVER copies AS times_seen,

@@ -32,7 +32,8 @@ package final class CommitStatus: Sendable {
     package var reason: String? {
         waiting.withLock { waiting in
             guard waiting.count > 0, let since = waiting.since else { return nil }
-            return "commits wait for a standby to confirm them, for \((ContinuousClock.now - since).components.seconds) s"
+            let seconds = (ContinuousClock.now - since).components.seconds
+            return "commits have waited \(seconds) s for a standby to confirm them"
         }
     }
 

@@ -7,9 +7,22 @@ import Glibc
 /// Used on the thread of its ``PostgresConnection`` only.
 final class ConnectionHandle {
     let pointer: OpaquePointer
+    /// What the server remarked since the last command was sent.
+    let notices = Notices()
 
     /// Takes over what a `PQconnect…` call returned.
-    init(owning pointer: OpaquePointer) { self.pointer = pointer }
+    init(owning pointer: OpaquePointer) {
+        self.pointer = pointer
+        // Notices would go to stderr otherwise. They live as long as we do, and libpq calls back only inside our calls.
+        _ = PQsetNoticeReceiver(
+            pointer,
+            { notices, result in
+                guard let notices, let result else { return }
+                Unmanaged<Notices>.fromOpaque(notices).takeUnretainedValue().add(result)
+            },
+            Unmanaged.passUnretained(notices).toOpaque()
+        )
+    }
 
     // Sends a Terminate message where the connection still stands, and frees everything.
     deinit { PQfinish(pointer) }

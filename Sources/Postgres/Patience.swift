@@ -1,50 +1,157 @@
 import Glibc
 
-/// How long to wait for a statement: until its limit, then a while for the cancellation to take effect.
+/// What another connection found out about a session of ours that has not answered.
+enum BackendFinding: Equatable, Sendable {
+    /// It waits for a standby to confirm its commit, or for a lock of one that does.
+    case waitsForStandby
+    /// It runs our statement, or waits for a lock.
+    case works
+    /// It has nothing to do: the statement has not arrived yet, or its answer was lost.
+    case idle
+    /// The server has no such session.
+    case gone
+    /// The server can't be reached, or does not answer either.
+    case unreachable
+    /// The server answers, and does not say.
+    case unclear
+}
+
+/// How long to wait for a statement, and what to do meanwhile.
 ///
 /// The limit is enforced here as well as by the server's `statement_timeout`, which a vanished server can't enforce and
-/// which can't be set behind a pooler in transaction mode.
+/// which can't be set behind a pooler in transaction mode. At the limit, and when the task is cancelled, the server is
+/// asked to cancel, and then has a while to do so.
+///
+/// A patience that looks finds out first what the server is doing, and whenever the statement has had no answer for a
+/// while: a wait for a standby has no limit and is never cancelled, and a session that is not there, or that nobody can
+/// reach, is given up. States and moves:
+///
+/// - *waiting* → a look is due, the limit is reached or the task is cancelled: *looking*; without looks: *cancelled*.
+/// - *looking* → by the finding: *waiting* (with no limit for a standby), *cancelled*, or given up.
+/// - *cancelled* → given up when the grace is over.
 struct Patience {
     enum Step: Equatable {
         /// Wait on.
         case wait
+        /// Find out what the server does, then tell ``found(_:isUnsent:)``.
+        case look
         /// Ask the server to cancel, then wait on.
         case cancel
         /// The connection is of no use.
         case giveUp
     }
 
+    /// When to look.
+    struct Looks {
+        /// How long the statement goes without an answer before, in milliseconds.
+        var after: Int64
+        /// How long a look may take, in milliseconds.
+        var limit: Int64
+    }
+
+    private enum State {
+        /// Until the next look; nil where there is none.
+        case waiting(look: Int64?)
+        case looking(until: Int64)
+        case cancelled(until: Int64)
+    }
+
     private let grace: Int64
-    private var deadline: Int64
+    private let looks: Looks?
+    private var state: State
+    /// When the limit is reached; nil for a wait without one.
+    private var deadline: Int64?
+    private var isCancelled = false
+    /// Looks in a row that found the server without anything to do.
+    private var idle = 0
+    private let now: () -> Int64
+
     /// Whether the server was asked to cancel.
     private(set) var hasCancelled = false
-    private let now: () -> Int64
+    /// Whether the statement was found waiting for a standby.
+    private(set) var waitsForStandby = false
+    /// Whether the limit has been reached.
+    private(set) var isLate = false
 
     /// Starts now.
     ///
     /// - Parameters:
     ///   - limit: The statement's limit in milliseconds.
     ///   - grace: How long a cancellation may take, in milliseconds.
+    ///   - looks: When to look; nil for never.
     ///   - now: The monotonic clock in milliseconds.
-    init(_ limit: Int, grace: Int, now: @escaping () -> Int64 = monotonicMilliseconds) {
+    init(_ limit: Int, grace: Int, looks: Looks? = nil, now: @escaping () -> Int64 = monotonicMilliseconds) {
         // The server's own limit, where it has one, comes first.
         deadline = now() + Int64(limit) + 1_000
+        state = .waiting(look: looks.map { now() + $0.after })
         self.grace = Int64(grace)
+        self.looks = looks
         self.now = now
     }
 
     /// What to do before the next wait.
     mutating func next(isCancelled: Bool) -> Step {
-        let isLate = now() >= deadline
-        if hasCancelled { return isLate ? .giveUp : .wait }
-        guard isLate || isCancelled else { return .wait }
+        let time = now()
+        self.isCancelled = isCancelled
+        switch state {
+        case .cancelled(let until): return time >= until ? .giveUp : .wait
+        case .looking(let until): return time >= until ? found(.unreachable, isUnsent: false) : .wait
+        case .waiting(let look):
+            if let deadline, time >= deadline { isLate = true }
+            guard let looks else { return isLate || isCancelled ? cancel() : .wait }
+            guard isLate || isCancelled || look.map({ time >= $0 }) ?? false else { return .wait }
+            state = .looking(until: time + looks.limit)
+            return .look
+        }
+    }
+
+    /// A look has ended.
+    ///
+    /// - Parameters:
+    ///   - finding: What it found.
+    ///   - isUnsent: Whether bytes of ours are still on their way to the server.
+    /// - Returns: What to do before the next wait; never another look.
+    mutating func found(_ finding: BackendFinding, isUnsent: Bool) -> Step {
+        guard case .looking = state, let looks else { return .wait }
+        let isOver = isLate || isCancelled
+        idle = finding == .idle ? idle + 1 : 0
+        switch finding {
+        case .waitsForStandby:
+            // Cancelled, it would be reported as committed; left alone, it is confirmed when the standby is back.
+            if isCancelled { return .giveUp }
+            waitsForStandby = true
+            deadline = nil
+            isLate = false
+            state = .waiting(look: now() + looks.after)
+        case .works:
+            if isOver { return cancel() }
+            state = .waiting(look: now() + looks.after)
+        case .idle:
+            if isOver || (idle > 1 && !isUnsent) { return .giveUp }
+            state = .waiting(look: now() + (isUnsent ? looks.after : looks.after / 10))
+        case .unclear:
+            if isOver { return .giveUp }
+            state = .waiting(look: now() + looks.after)
+        case .gone, .unreachable: return .giveUp
+        }
+        return .wait
+    }
+
+    private mutating func cancel() -> Step {
         hasCancelled = true
-        deadline = now() + grace
+        state = .cancelled(until: now() + grace)
         return .cancel
     }
 
     /// The time to the next step, for `poll`.
-    var milliseconds: Int32 { Int32(clamping: max(1, deadline - now())) }
+    var milliseconds: Int32 {
+        let next: Int64 =
+            switch state {
+            case .cancelled(let until), .looking(let until): until
+            case .waiting(let look): min(look ?? .max, deadline ?? .max)
+            }
+        return Int32(clamping: max(1, next - now()))
+    }
 }
 
 /// The monotonic clock in milliseconds.

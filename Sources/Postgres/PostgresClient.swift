@@ -9,10 +9,33 @@ package actor PostgresClient {
 
     nonisolated private let thread = PostgresThread()
     private var connection: PostgresConnection?
-    private var backoff = ReconnectBackoff()
+    private let walk: HostWalk
+    private let onStandbyWait: (@Sendable () -> Void)?
+    private var backoff: ReconnectBackoff
     private var notBefore = ContinuousClock.now
+    /// Whether a call is connecting, and who waits for the same.
+    private var isConnecting = false
+    private var followers: [OneShot<ConnectOutcome>] = []
 
-    package init(_ settings: PostgresSettings) { self.settings = settings }
+    /// How somebody else's attempt to connect ended.
+    private enum ConnectOutcome: Sendable {
+        case connected
+        case failed(PostgresError)
+        /// It was given up, because its caller was cancelled.
+        case abandoned
+    }
+
+    /// A client that connects when it is first needed.
+    ///
+    /// - Parameters:
+    ///   - settings: What to connect to.
+    ///   - onStandbyWait: Is called, on the client's thread, when a statement of a writer is found waiting for a standby.
+    package init(_ settings: PostgresSettings, onStandbyWait: (@Sendable () -> Void)? = nil) {
+        self.settings = settings
+        self.onStandbyWait = onStandbyWait
+        walk = HostWalk(settings)
+        backoff = ReconnectBackoff(maximum: Int64(settings.reconnectMaximum))
+    }
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { thread.executor.asUnownedSerialExecutor() }
 
@@ -23,7 +46,8 @@ package actor PostgresClient {
 
     /// Runs statements on the connection's thread, connecting first where that is needed.
     ///
-    /// After a failed connect the next call waits its back-off before it tries again. A session that failed, or that
+    /// After a failed connect the next call waits its back-off before it tries again; calls that come meanwhile share its
+    /// attempt. A session that failed, or that
     /// turned out read-only after a failover, is closed, so that the next call finds the server that takes writes.
     package func run<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
@@ -32,7 +56,11 @@ package actor PostgresClient {
         do throws(PostgresError) {
             return try await connection.run(body)
         } catch {
-            if error.endsSession { await drop(connection) }
+            if error.endsSession {
+                await drop(connection)
+                // Another server takes the writes, or will.
+                walk.skip()
+            }
             throw error
         }
     }
@@ -63,23 +91,55 @@ package actor PostgresClient {
     }
 
     private func connected() async throws(PostgresError) -> PostgresConnection {
-        if let connection, await connection.isOpen { return connection }
-        if ContinuousClock.now < notBefore {
-            do {
-                try await Task.sleep(until: notBefore, clock: .continuous)
-            } catch {
-                throw PostgresError(.timeout, "cancelled while waiting to reconnect", sqlState: "57014")
+        while true {
+            if let connection, await connection.isOpen { return connection }
+            guard isConnecting else { return try await connect() }
+            // One attempt serves all who wait for it.
+            let follower = OneShot<ConnectOutcome>()
+            followers.append(follower)
+            switch await follower.value() {
+            case .connected, .abandoned: continue
+            case .failed(let error): throw error
+            case nil: throw Self.cancelled
             }
         }
+    }
+
+    private func connect() async throws(PostgresError) -> PostgresConnection {
+        isConnecting = true
         do throws(PostgresError) {
-            let opened = try await PostgresConnection.open(settings, on: thread)
+            let wait = notBefore - .now
+            if wait > .zero {
+                do { try await Task.sleep(for: wait) } catch { throw Self.cancelled }
+            }
+            let session = try await walk.open()
+            let opened = try PostgresConnection(settings, session, on: thread, onStandbyWait: onStandbyWait)
             backoff.succeeded()
             connection = opened
+            tell(.connected)
             return opened
         } catch {
+            guard !Task.isCancelled else {
+                tell(.abandoned)
+                throw error
+            }
             var generator = SystemRandomNumberGenerator()
             notBefore = .now + .milliseconds(backoff.failed(using: &generator))
+            tell(.failed(error))
             throw error
         }
     }
+
+    private func tell(_ outcome: ConnectOutcome) {
+        isConnecting = false
+        let waiting = followers
+        followers = []
+        for follower in waiting { follower.fulfil(outcome) }
+    }
+
+    private static let cancelled = PostgresError(
+        .timeout,
+        "cancelled while waiting to connect",
+        sqlState: "57014"
+    )
 }

@@ -7,46 +7,62 @@ import Glibc
 /// come between the statements of a transaction. Cancelling the task that called ``run(_:)`` cancels the statement.
 package actor PostgresConnection {
     nonisolated private let thread: PostgresThread
-    nonisolated private let waker: Waker
+    nonisolated let waker: Waker
     nonisolated package let settings: PostgresSettings
 
     var handle: ConnectionHandle?
-    private var cancelHandle: CancelHandle?
+    var cancelHandle: CancelHandle?
     private var prepared: Set<String> = []
+    nonisolated let mark: BackendMark
+    nonisolated let onStandbyWait: (@Sendable () -> Void)?
     /// How long a statement of the current transaction may take, in milliseconds; nil for what ``settings`` say.
-    private var statementLimit: Int?
+    var statementLimit: Int?
 
     /// Whether a pooler that may change the server session between transactions stands in between.
     ///
     /// Then no session state is kept: no prepared statements, no `SET`, no LISTEN.
-    package private(set) var isPooled = false
+    package private(set) var isPooled: Bool
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { thread.executor.asUnownedSerialExecutor() }
 
-    /// Connects.
+    /// Connects; cancelling the task ends the wait at once.
     ///
-    /// - Throws: ``PostgresError``: no server, refused, or a server whose encoding is not UTF-8.
+    /// - Throws: ``PostgresError``: no server, refused, a server whose encoding is not UTF-8, or, for a writer, one that takes
+    ///   no writes.
     package static func open(_ settings: PostgresSettings) async throws(PostgresError) -> PostgresConnection {
-        try await open(settings, on: PostgresThread())
+        try PostgresConnection(settings, try await HostWalk(settings).open(isPatient: true), on: PostgresThread())
     }
 
-    /// Connects, on a thread that this connection shares with its client.
-    static func open(
+    /// Takes an opened session over, on a thread that this connection shares with its client.
+    ///
+    /// - Parameters:
+    ///   - settings: What the session was opened with.
+    ///   - session: The session.
+    ///   - thread: The thread to use it on.
+    ///   - onStandbyWait: Is called when a statement is found waiting for a standby.
+    /// - Throws: ``PostgresError`` of class `resources`.
+    init(
         _ settings: PostgresSettings,
-        on thread: PostgresThread
-    ) async throws(PostgresError) -> PostgresConnection {
+        _ session: OpenedSession,
+        on thread: PostgresThread,
+        onStandbyWait: (@Sendable () -> Void)? = nil
+    ) throws(PostgresError) {
         guard let waker = Waker() else {
             throw PostgresError(.resources, "no file descriptor left for the database connection")
         }
-        let connection = PostgresConnection(settings, waker, thread)
-        try await connection.connect()
-        return connection
-    }
-
-    private init(_ settings: PostgresSettings, _ waker: Waker, _ thread: PostgresThread) {
         self.settings = settings
         self.waker = waker
         self.thread = thread
+        self.onStandbyWait = onStandbyWait
+        isPooled = session.isPooled
+        handle = session.handle
+        cancelHandle = CancelHandle(session.handle)
+        // Behind a pooler the process id is another's by the next transaction: our statements carry a name of their own.
+        mark = BackendMark(
+            backend: session.backend,
+            comment: session.isPooled
+                ? "/* upstream-worker \(String(UInt64.random(in: 0...UInt64.max), radix: 16)) */" : nil
+        )
     }
 
     /// Whether the session stands, as far as we know.
@@ -120,6 +136,7 @@ package actor PostgresConnection {
         _ parameters: borrowing PostgresParameters = PostgresParameters()
     ) throws(PostgresError) -> PostgresResult {
         let connection = try live()
+        let sql = marked(sql)
         try submit(connection) {
             parameters.withArguments { values, lengths, formats in
                 parameters.withTypes { types in
@@ -144,6 +161,7 @@ package actor PostgresConnection {
     /// They form one transaction, unless the text says otherwise.
     package func script(_ sql: String) throws(PostgresError) {
         let connection = try live()
+        let sql = marked(sql)
         try submit(connection) { PQsendQuery(connection.pointer, sql) }
         _ = try finish(connection)
     }
@@ -153,7 +171,7 @@ package actor PostgresConnection {
         _ body: (isolated PostgresConnection) throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
         // Behind a pooler the parameters can't be set for the session, so they go with each transaction.
-        try script(isPooled ? "BEGIN; " + parameters("SET LOCAL") : "BEGIN")
+        try script(isPooled ? "BEGIN; " + settings.parameters("SET LOCAL") : "BEGIN")
         defer { statementLimit = nil }
         let value: T
         do throws(PostgresError) {
@@ -195,6 +213,8 @@ package actor PostgresConnection {
 
     // MARK: Inside
 
+    private func marked(_ sql: String) -> String { mark.comment.map { "\($0) \(sql)" } ?? sql }
+
     package var isInTransaction: Bool {
         guard let handle else { return false }
         let status = PQtransactionStatus(handle.pointer)
@@ -204,53 +224,6 @@ package actor PostgresConnection {
     func live() throws(PostgresError) -> ConnectionHandle {
         guard let handle else { throw PostgresError(.connection, "the database connection is closed") }
         return handle
-    }
-
-    private func connect() throws(PostgresError) {
-        let list = settings.connectionParameters
-        let pointer = withCStrings(list.map(\.0)) { keywords in
-            withCStrings(list.map(\.1)) { values in
-                // We own the result whatever its state; it is null only when memory is out.
-                PQconnectdbParams(keywords, values, 1)
-            }
-        }
-        guard let pointer else { throw PostgresError(.resources, "out of memory for a database connection") }
-        let connection = ConnectionHandle(owning: pointer)
-        guard !connection.isBad else { throw PostgresError(.connection, connection.errorMessage) }
-        let encoding = connection.parameterStatus("server_encoding") ?? "unknown"
-        guard encoding == "UTF8" else {
-            throw PostgresError(
-                .schema,
-                "the database's encoding is \(encoding), and messages need UTF8: "
-                    + "create it with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
-            )
-        }
-        guard PQsetnonblocking(pointer, 1) == 0 else { throw PostgresError(.connection, connection.errorMessage) }
-        // Notices (of IF NOT EXISTS, say) would go to stderr.
-        _ = PQsetNoticeReceiver(pointer, { _, _ in }, nil)
-        handle = connection
-        cancelHandle = CancelHandle(connection)
-        try prepareSession(connection)
-    }
-
-    /// A pooler makes up the process id it gives to its clients; a server tells its own.
-    private func prepareSession(_ connection: ConnectionHandle) throws(PostgresError) {
-        let result = try query("SELECT pg_backend_pid()")
-        isPooled = result.integer(0, 0) != Int64(PQbackendPID(connection.pointer))
-        if !isPooled { try script(parameters("SET SESSION")) }
-    }
-
-    /// Sets what ``settings`` ask of the server.
-    private func parameters(_ command: String) -> String {
-        var values = [
-            ("statement_timeout", "\(settings.statementTimeout)"),
-            ("lock_timeout", "\(settings.lockTimeout)"),
-            ("idle_in_transaction_session_timeout", "\(settings.idleInTransactionTimeout)"),
-        ]
-        if settings.findsRowsByIndex {
-            values += ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }
-        }
-        return values.map { "\(command) \($0) = \($1)" }.joined(separator: "; ")
     }
 
     private func prepare(
@@ -271,92 +244,5 @@ package actor PostgresConnection {
         }
         _ = try finish(connection)
         prepared.insert(statement.name)
-    }
-}
-
-extension PostgresConnection {
-    /// Hands a command to libpq; 0 from `send` is its failure.
-    func submit(_ connection: ConnectionHandle, _ send: () -> Int32) throws(PostgresError) {
-        guard !Task.isCancelled else {
-            throw PostgresError(.timeout, "cancelled before the statement was sent", sqlState: "57014")
-        }
-        guard send() == 1 else {
-            let message = connection.errorMessage
-            close()
-            throw PostgresError(.connection, message)
-        }
-    }
-
-    /// Waits for the command's last result and returns it; the first failure wins.
-    func finish(_ connection: ConnectionHandle) throws(PostgresError) -> PostgresResult {
-        var last: PostgresResult?
-        var failure: PostgresError?
-        var wait = Patience(statementLimit ?? settings.statementTimeout, grace: settings.cancelGrace)
-        while let result = try nextResult(connection, &wait) {
-            if let error = result.error, failure == nil { failure = error }
-            last = result
-        }
-        if wait.hasCancelled, cancelHandle?.waitForRequests(milliseconds: settings.cancelGrace) == false {
-            close()
-            throw failure ?? PostgresError(.connection, "the server does not deal with a request to cancel")
-        }
-        if connection.isBad {
-            let message = connection.errorMessage
-            close()
-            throw failure ?? PostgresError(.connection, message)
-        }
-        if let failure { throw failure }
-        guard let last else { throw PostgresError(.connection, "the server gave no result") }
-        return last
-    }
-
-    /// Waits for the next result of the running command; nil after the last.
-    func nextResult(
-        _ connection: ConnectionHandle,
-        _ patience: inout Patience
-    ) throws(PostgresError) -> PostgresResult? {
-        while true {
-            let unsent = PQflush(connection.pointer)
-            if unsent == -1 || (unsent == 0 && PQisBusy(connection.pointer) == 0) { break }
-            try wait(connection, forWriting: unsent == 1, &patience)
-            guard PQconsumeInput(connection.pointer) == 1 else { break }
-        }
-        // We own each result.
-        return PQgetResult(connection.pointer).map(PostgresResult.init(owning:))
-    }
-
-    /// Waits until the server sends something.
-    ///
-    /// - Throws: ``PostgresError`` of class `timeout` when the task is cancelled.
-    func waitForInput(_ connection: ConnectionHandle, milliseconds: Int32) throws(PostgresError) {
-        var descriptors = [
-            pollfd(fd: PQsocket(connection.pointer), events: Int16(POLLIN), revents: 0),
-            pollfd(fd: waker.readEnd, events: Int16(POLLIN), revents: 0),
-        ]
-        if !Task.isCancelled { _ = poll(&descriptors, 2, milliseconds) }
-        if descriptors[1].revents != 0 { waker.drain() }
-        guard !Task.isCancelled else { throw PostgresError(.timeout, "cancelled while waiting", sqlState: "57014") }
-    }
-
-    /// Waits until the socket is ready, the task is cancelled, or patience ends.
-    private func wait(
-        _ connection: ConnectionHandle,
-        forWriting: Bool,
-        _ patience: inout Patience
-    ) throws(PostgresError) {
-        switch patience.next(isCancelled: Task.isCancelled) {
-        case .wait: break
-        case .cancel: cancelHandle?.requestCancel()
-        case .giveUp:
-            close()
-            throw PostgresError(.connection, "the server answers neither the statement nor its cancellation")
-        }
-        let events = Int16(POLLIN) | (forWriting ? Int16(POLLOUT) : 0)
-        var descriptors = [
-            pollfd(fd: PQsocket(connection.pointer), events: events, revents: 0),
-            pollfd(fd: waker.readEnd, events: Int16(POLLIN), revents: 0),
-        ]
-        _ = poll(&descriptors, 2, patience.milliseconds)
-        if descriptors[1].revents != 0 { waker.drain() }
     }
 }

@@ -51,6 +51,18 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
     /// The constraint that the server names.
     package var constraint: String?
 
+    /// Whether a time limit of ours ended the statement: on a smaller one it might have been kept.
+    package var isTimeLimit = false
+
+    /// The transaction may have committed or not: it is to be looked up, or repeated where that does no harm.
+    ///
+    /// - Parameter message: Why that is not known.
+    /// - Returns: An error of class `connection`, so that the session is given up too.
+    static func unknownOutcome(_ message: String) -> PostgresError {
+        // transaction_resolution_unknown
+        PostgresError(.connection, message, sqlState: "08007")
+    }
+
     /// Whether the fault lies with the surroundings, so that the same statement may succeed later.
     ///
     /// Everything unknown counts as surroundings: better to wait than to blame a row.

@@ -23,12 +23,30 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// last, would take the look-up of a few rows for a scan of what it believes to be as few, and walk over everything
     /// that was deleted since. Measured: 100,000 dead entries read for 300 rows.
     package var findsRowsByIndex = false
+    /// Whether the session writes what others rely on.
+    ///
+    /// Then it is opened on a server that takes writes and on no other, several hosts are tried one by one, a statement
+    /// without an answer is looked into, and a wait for a standby is never broken off.
+    package var isWriter = false
+    /// How long a statement of a writer goes without an answer before another connection looks what became of it, in
+    /// milliseconds.
+    package var lookAfter = 5_000
+    /// How long that look may take, in milliseconds.
+    package var lookLimit = 2_000
+    /// The upper bound of the wait between two attempts to connect, in milliseconds.
+    package var reconnectMaximum = 10_000
     /// What `pg_stat_activity` shows, unless the URL or `PGAPPNAME` names another.
     package var applicationName = "upstream-worker"
 
     /// `user@host:port/database` as far as the URL names them.
     package let description: String
     private let isMultiHost: Bool
+    /// The hosts that the URL names.
+    ///
+    /// One entry that chooses nothing where there is nothing to choose: one host, or none by name.
+    let hosts: [HostChoice]
+    /// How long an attempt to reach one host may take, in milliseconds.
+    let connectTimeout: Int
 
     /// Checks the form of the URL; nothing is connected.
     ///
@@ -60,11 +78,64 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         }
         let host = value("host", "PGHOST") ?? value("hostaddr", "PGHOSTADDR")
         self.isMultiHost = host?.contains(",") ?? false
+        hosts = PostgresSettings.split(
+            host: value("host", "PGHOST"),
+            address: value("hostaddr", "PGHOSTADDR"),
+            port: value("port", "PGPORT")
+        )
+        let seconds = value("connect_timeout", "PGCONNECT_TIMEOUT").flatMap { Int($0) } ?? 5
+        // libpq: none where it is not above 0, and two seconds at least.
+        connectTimeout = seconds <= 0 ? 60_000 : min(max(seconds, 2), 3_600) * 1_000
         var text = value("user", "PGUSER").map { $0 + "@" } ?? ""
         text += host ?? "local socket"
         if let port = value("port", "PGPORT") { text += ":" + port }
         if let database = value("dbname", "PGDATABASE") { text += "/" + database }
         self.description = text
+    }
+
+    /// The statements that ask the server for what is set here.
+    ///
+    /// - Parameter command: `SET SESSION` or `SET LOCAL`.
+    /// - Returns: A script without a semicolon at its end.
+    func parameters(_ command: String) -> String {
+        var values = [
+            ("statement_timeout", "\(statementTimeout)"),
+            ("lock_timeout", "\(lockTimeout)"),
+            ("idle_in_transaction_session_timeout", "\(idleInTransactionTimeout)"),
+        ]
+        if findsRowsByIndex {
+            values += ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }
+        }
+        return values.map { "\(command) \($0) = \($1)" }.joined(separator: "; ")
+    }
+
+    private static func split(
+        host: String?,
+        address: String?,
+        port: String?
+    ) -> [HostChoice] {
+        func list(_ text: String?) -> [String] {
+            (text ?? "").split(separator: ",", omittingEmptySubsequences: false).map(String.init)
+        }
+        let (hosts, addresses, ports) = (list(host), list(address), list(port))
+        let count = max(hosts.count, addresses.count)
+        // An empty value can't be chosen by keyword: libpq takes it for none.
+        let isNamed = (0..<count).allSatisfy { index in
+            hosts.indices.contains(index) && !hosts[index].isEmpty
+                || addresses.indices.contains(index) && !addresses[index].isEmpty
+        }
+        guard count > 1, isNamed, [0, 1, count].contains(ports.count) else { return [HostChoice()] }
+        guard hosts.count <= 1 || hosts.count == count, addresses.count <= 1 || addresses.count == count else {
+            return [HostChoice()]
+        }
+        return (0..<count).map { index in
+            HostChoice(
+                host: hosts.count == count ? hosts[index] : nil,
+                address: addresses.count == count ? addresses[index] : nil,
+                // An empty one is libpq's own default; a URI without ports has a list of such.
+                port: ports.count == count ? (ports[index].isEmpty ? "5432" : ports[index]) : nil
+            )
+        }
     }
 
     /// Keywords and values for `PQconnectdbParams` with `expand_dbname`: later ones win over earlier ones.
@@ -81,6 +152,8 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         }
         list.append(("dbname", url))
         list.append(("client_encoding", "UTF8"))
+        // A pooler may repeat what it heard of a server long ago: we ask the server itself.
+        if isWriter { list.append(("target_session_attrs", "any")) }
         return list
     }
 }

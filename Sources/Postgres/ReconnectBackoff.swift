@@ -5,11 +5,14 @@ package struct ReconnectBackoff: Sendable, Equatable {
     /// The upper bound of the first wait, in milliseconds.
     package var initial: Int64 = 250
     /// The upper bound of any wait, in milliseconds.
-    package var maximum: Int64 = 10_000
+    package var maximum: Int64
     /// Failures since the last success.
     package private(set) var failures = 0
 
-    package init() {}
+    /// A back-off without failures.
+    ///
+    /// - Parameter maximum: The upper bound of any wait, in milliseconds.
+    package init(maximum: Int64 = 10_000) { self.maximum = maximum }
 
     /// The next wait in milliseconds, after one more failure: uniform between 0 and a bound that doubles each time.
     package mutating func failed(using generator: inout some RandomNumberGenerator) -> Int64 {

@@ -232,14 +232,17 @@ import UpstreamKit
         )
     }
 
-    /// G1: what is acked must survive a crash of the server, even one that is told not to wait for its disk.
-    @Test func commitsAreDurableWhateverTheServersDefault() async throws {
+    /// G1: what is acked must survive a crash of the server, and a failover where standbys are waited for, whatever the
+    /// server's default is; one that promises more is kept.
+    @Test(arguments: ["off", "local", "remote_write", "on", "remote_apply"])
+    func commitsAreDurableWhateverTheServersDefault(setting: String) async throws {
+        let expected = setting == "remote_apply" ? setting : "on"
         let fixture = try await StoreFixture()
         let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
         // Deferred triggers run at the commit itself.
         try await fixture.script(
             """
-            ALTER DATABASE \(database) SET synchronous_commit = off;
+            ALTER DATABASE \(database) SET synchronous_commit = \(setting);
             CREATE TABLE public.seen (place text, setting text);
             CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$
             BEGIN
@@ -260,7 +263,7 @@ import UpstreamKit
         #expect(try await fixture.store().commit(batch) == [.stored, .conflict, .quarantined])
         #expect(
             try await fixture.text("SELECT string_agg(place || ' ' || setting, ', ' ORDER BY place) FROM public.seen")
-                == "conflicts on, message_ids on, quarantine on"
+                == "conflicts \(expected), message_ids \(expected), quarantine \(expected)"
         )
     }
 

@@ -6,6 +6,8 @@ final class CuttingProxy: Sendable {
     let folder: URL
     private let listener: Int32
     private let cuts = Mutex(false)
+    private let swallows = Mutex(false)
+    private let isSilent = Mutex(false)
 
     init(to server: URL) throws {
         folder = URL(filePath: "/tmp/upstream-proxy-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
@@ -28,6 +30,12 @@ final class CuttingProxy: Sendable {
     /// The next bytes from the server are thrown away and the connection ends.
     func cutNextReply() { cuts.withLock { $0 = true } }
 
+    /// The next bytes from the server are thrown away; the connection stands, and the server thinks it has answered.
+    func swallowNextReply() { swallows.withLock { $0 = true } }
+
+    /// From now on nothing passes, either way; connections are accepted still, and stand.
+    func fallSilent() { isSilent.withLock { $0 = true } }
+
     func close() {
         shutdown(listener, Int32(SHUT_RDWR))
         try? FileManager.default.removeItem(at: folder)
@@ -44,6 +52,13 @@ final class CuttingProxy: Sendable {
                     return flag
                 }
             guard count > 0, !isCut else { break }
+            let isSwallowed =
+                isReply
+                && swallows.withLock { flag in
+                    defer { flag = false }
+                    return flag
+                }
+            if isSwallowed || isSilent.withLock({ $0 }) { continue }
             var sent = 0
             while sent < count {
                 let more = buffer[sent..<count].withUnsafeBytes {

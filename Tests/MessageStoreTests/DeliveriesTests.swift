@@ -309,7 +309,9 @@ struct DeliveriesTests {
             let local = LeaseOffer(handlers: [], local: ["orders"], owner: "a", token: 1, duration: .seconds(60))
             let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
             try await waitUntil { try await fixture.store.integer(listening) ?? 0 > 0 }
-            for number: UInt64 in 1...5 { _ = try await fixture.writer.commit([.make(number)], leasing: local, isRetry: false) }
+            for number: UInt64 in 1...5 {
+                _ = try await fixture.writer.commit([.make(number)], leasing: local, isRetry: false)
+            }
             try await fixture.receive(6...9)
             try await waitUntil { wakes.value > 0 }
             group.cancelAll()

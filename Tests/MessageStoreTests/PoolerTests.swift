@@ -102,11 +102,14 @@ import UpstreamKit
 }
 
 /// A pgbouncer on a unix socket; ends with the test.
-private struct Pgbouncer {
+struct Pgbouncer {
     let folder: URL
     private let process = Process()
 
-    init(before cluster: LocalCluster) throws {
+    private let cluster: LocalCluster
+
+    init(before cluster: LocalCluster, poolSize: Int = 1) throws {
+        self.cluster = cluster
         folder = URL(filePath: "/tmp/upstream-pgbouncer-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         let configuration = """
@@ -117,7 +120,7 @@ private struct Pgbouncer {
             unix_socket_dir = \(folder.path)
             listen_port = 6432
             pool_mode = transaction
-            default_pool_size = 1
+            default_pool_size = \(poolSize)
             auth_type = any
             logfile = \(folder.path)/log
             """
@@ -140,7 +143,7 @@ private struct Pgbouncer {
 
     /// The way to a fixture's database through the pooler.
     func settings(_ fixture: StoreFixture) throws -> PostgresSettings {
-        let folder = SharedCluster.cluster.socketFolder.path
+        let folder = cluster.socketFolder.path
         return try PostgresSettings(
             url: fixture.url.replacingOccurrences(of: folder, with: self.folder.path) + "&port=6432"
         )

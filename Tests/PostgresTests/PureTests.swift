@@ -88,6 +88,70 @@ import Testing
         #expect(cancelled.next(isCancelled: true) == .cancel)
     }
 
+    /// A statement of a writer that does not answer, by what a look finds.
+    @Test(arguments: [
+        (BackendFinding.works, Patience.Step.wait), (.waitsForStandby, .wait), (.idle, .wait), (.unclear, .wait),
+        (.gone, .giveUp), (.unreachable, .giveUp),
+    ])
+    func patienceLooksBeforeItGivesUp(finding: BackendFinding, step: Patience.Step) {
+        let clock = Clock()
+        var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
+        #expect(patience.next(isCancelled: false) == .wait && patience.milliseconds == 5_000)
+        clock.now = 5_000
+        #expect(patience.next(isCancelled: false) == .look)
+        #expect(patience.next(isCancelled: false) == .wait && patience.milliseconds == 2_000)
+        #expect(patience.found(finding, isUnsent: false) == step)
+        #expect(patience.waitsForStandby == (finding == .waitsForStandby))
+        // A finding that comes twice, or too late, is none.
+        #expect(patience.found(.gone, isUnsent: false) == (step == .wait ? .wait : .giveUp))
+    }
+
+    @Test(arguments: [
+        (BackendFinding.works, Patience.Step.cancel), (.waitsForStandby, .wait), (.idle, .giveUp), (.unclear, .giveUp),
+        (.gone, .giveUp), (.unreachable, .giveUp),
+    ])
+    func patienceAtItsLimitCancelsOnlyWhatWorks(finding: BackendFinding, step: Patience.Step) {
+        let clock = Clock()
+        var patience = Patience(1_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
+        clock.now = 2_000
+        #expect(patience.next(isCancelled: false) == .look)
+        #expect(patience.found(finding, isUnsent: false) == step)
+        // A wait for a standby has no limit from then on.
+        clock.now = 6_000
+        if step == .wait { #expect(patience.next(isCancelled: false) == .wait) }
+        // Nor does the end of the task break it off.
+        var cancelled = Patience(1_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
+        #expect(cancelled.next(isCancelled: true) == .look)
+        #expect(cancelled.found(finding, isUnsent: false) == (finding == .works ? .cancel : .giveUp))
+    }
+
+    @Test func aLookThatTakesTooLongIsAnAnswer() {
+        let clock = Clock()
+        var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
+        clock.now = 5_000
+        #expect(patience.next(isCancelled: false) == .look)
+        clock.now = 7_000
+        #expect(patience.next(isCancelled: false) == .giveUp)
+    }
+
+    @Test func aServerWithNothingToDoIsAskedTwice() {
+        let clock = Clock()
+        var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
+        clock.now = 5_000
+        #expect(patience.next(isCancelled: false) == .look)
+        // What is still on its way can't be worked on.
+        #expect(patience.found(.idle, isUnsent: true) == .wait && patience.milliseconds == 5_000)
+        clock.now = 10_000
+        #expect(patience.next(isCancelled: false) == .look)
+        #expect(patience.found(.works, isUnsent: false) == .wait)
+        clock.now = 15_000
+        #expect(patience.next(isCancelled: false) == .look)
+        #expect(patience.found(.idle, isUnsent: false) == .wait && patience.milliseconds == 500)
+        clock.now = 15_500
+        #expect(patience.next(isCancelled: false) == .look)
+        #expect(patience.found(.idle, isUnsent: false) == .giveUp)
+    }
+
     private final class Clock {
         var now: Int64 = 0
     }

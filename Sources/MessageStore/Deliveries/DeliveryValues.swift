@@ -64,10 +64,10 @@ extension Duration {
 }
 
 extension StoreError {
-    /// What a failure of PostgreSQL means for the dispatcher.
+    /// What a failure of PostgreSQL means for the pipeline.
     init(_ error: PostgresError) {
         self.init(
-            kind: error.isEnvironment ? .unavailable : .refused,
+            kind: error.isTimeLimit ? .timedOut : error.isEnvironment ? .unavailable : .refused,
             sqlState: error.sqlState,
             message: error.description,
             failureClass: error.failureClass.rawValue

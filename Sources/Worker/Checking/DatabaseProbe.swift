@@ -32,6 +32,7 @@ extension ProbeSequence {
             [
                 Probe("connect") { await session.connect() },
                 Probe("schema and writes") { await session.health() },
+                Probe("what an ack is worth") { await session.ackWorth() },
             ]
         )
     }
@@ -48,7 +49,9 @@ private actor DatabaseSession {
 
     func connect() async -> Probe.Result {
         do throws(PostgresError) {
-            let settings = try PostgresSettings(url: url)
+            var settings = try PostgresSettings(url: url)
+            // As a worker connects.
+            settings.isWriter = true
             connection = try await PostgresConnection.open(settings)
             return .passed(detail: "connected to \(settings.description)")
         } catch {
@@ -64,7 +67,7 @@ private actor DatabaseSession {
             case .readOnly:
                 return .failed(
                     cause: "the server takes no writes",
-                    fix: "name the primary in database.url, or all hosts with target_session_attrs=read-write",
+                    fix: "name the primary in database.url, or all hosts: a worker finds the one that takes writes",
                     status: .temporaryFailure
                 )
             case .schema(let state):
@@ -80,11 +83,29 @@ private actor DatabaseSession {
         }
     }
 
+    func ackWorth() async -> Probe.Result {
+        guard let connection else { return .skipped }
+        do throws(PostgresError) {
+            let worth = try await AckWorth.ask(connection)
+            guard !worth.isStalled else {
+                return .failed(
+                    cause: "commits wait for a standby (synchronous_standby_names), and none is connected",
+                    fix: "bring the standby back, or change synchronous_standby_names and reload",
+                    status: .temporaryFailure
+                )
+            }
+            return .passed(detail: worth.text)
+        } catch {
+            return failed(error)
+        }
+    }
+
     private func failed(_ error: PostgresError) -> Probe.Result {
         let fix =
             switch error.failureClass {
             case .connection: "see that the server runs and that database.url names its host and port"
             case .authentication: "see pg_hba.conf, the role, and the passfile that database.url names"
+            case .readOnly: "name the primary in database.url, or all hosts: a worker finds the one that takes writes"
             case .permission: "grant the role its rights: deploy/roles.sql"
             case .resources: "the server is short of connections, disk or memory: see its log"
             default: "see the server's log"

@@ -188,7 +188,9 @@ package final class WorkerRuntime: Sendable {
 
     private static func database(_ configuration: WorkerConfiguration) throws(WorkerError) -> PostgresSettings {
         do throws(PostgresError) {
-            return try PostgresSettings(url: configuration.database.url)
+            var settings = try PostgresSettings(url: configuration.database.url)
+            settings.isWriter = true
+            return settings
         } catch {
             throw .unusable(["database.url: \(error.message)"])
         }

@@ -1,0 +1,64 @@
+package import Postgres
+
+/// What an ack survives on a database, by how the database commits and replicates (`check --connect`).
+package struct AckWorth: Sendable, Equatable {
+    /// The standbys that commits wait for; empty for none.
+    package var synchronousStandbys: String
+    /// Standbys and other receivers that are connected.
+    package var receivers: Int
+    /// Whether commits reach the disk.
+    package var fsync: Bool
+    /// Whether a page torn by a crash is mended.
+    package var fullPageWrites: Bool
+
+    package init(synchronousStandbys: String, receivers: Int, fsync: Bool, fullPageWrites: Bool) {
+        self.synchronousStandbys = synchronousStandbys
+        self.receivers = receivers
+        self.fsync = fsync
+        self.fullPageWrites = fullPageWrites
+    }
+
+    /// Asks the database.
+    ///
+    /// Any role may: of the receivers only the number is looked at.
+    ///
+    /// - Throws: ``PostgresError``
+    package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> AckWorth {
+        try await connection.run { connection throws(PostgresError) in
+            let result = try connection.query(
+                """
+                SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
+                    current_setting('fsync')::bool, current_setting('full_page_writes')::bool
+                """
+            )
+            return AckWorth(
+                synchronousStandbys: result.text(0, 0) ?? "",
+                receivers: Int(result.integer(0, 1) ?? 0),
+                fsync: result.bool(0, 2) ?? false,
+                fullPageWrites: result.bool(0, 3) ?? false
+            )
+        }
+    }
+
+    /// Whether nothing can be acked now: commits wait for standbys, and there is none.
+    package var isStalled: Bool { !synchronousStandbys.isEmpty && receivers == 0 }
+
+    /// What an ack survives, for people.
+    package var text: String {
+        let off = [fsync ? nil : "fsync", fullPageWrites ? nil : "full_page_writes"].compactMap { $0 }
+        guard off.isEmpty else {
+            let verb = off.count == 1 ? "is" : "are"
+            return
+                "warning: \(off.joined(separator: " and ")) \(verb) off: an ack may not survive a crash of the machine"
+        }
+        if !synchronousStandbys.isEmpty {
+            return "an ack survives a failover to a standby that commits wait for: "
+                + "synchronous_standby_names = '\(synchronousStandbys)'"
+        }
+        guard receivers == 0 else {
+            return "an ack survives a crash of this server, not a failover that loses its last transactions: "
+                + "its standbys are asynchronous"
+        }
+        return "an ack survives a crash of this server; it has no standby"
+    }
+}

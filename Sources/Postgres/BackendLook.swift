@@ -1,0 +1,114 @@
+import CLibPQ
+import Glibc
+import Synchronization
+
+/// A look over another connection at what became of a statement that has had no answer.
+///
+/// It goes to the very server that the statement went to: behind the same name there may be another one by now. Runs on a
+/// thread of its own, which is abandoned when it takes too long.
+final class BackendLook: Sendable {
+    private let finding = Mutex<BackendFinding?>(nil)
+
+    /// What was found; nil while nothing is.
+    var result: BackendFinding? { finding.withLock { $0 } }
+
+    /// Looks, then wakes whoever waits.
+    ///
+    /// - Parameters:
+    ///   - settings: What the session was opened with.
+    ///   - connection: The session that does not answer.
+    ///   - who: How to know it on the server.
+    ///   - waker: Is woken when there is a finding.
+    init(_ settings: PostgresSettings, _ connection: ConnectionHandle, _ who: BackendMark, _ waker: Waker) {
+        let list =
+            settings.connectionParameters + connection.address + [("connect_timeout", "2")]
+            // Where the way to it is silent, the kernel need not wait longer than we do.
+            + [("tcp_user_timeout", "\(settings.lookLimit)"), ("application_name", "upstream-worker look")]
+        let (sql, limit) = (who.question, settings.lookLimit)
+        let isPooled = who.isPooled
+        startThread(name: "pg-look") { [self] in
+            let result = BackendLook.look(list, sql, limit, isPooled: isPooled)
+            finding.withLock { $0 = result }
+            waker.wake()
+        }
+    }
+
+    private static func look(_ list: [(String, String)], _ sql: String, _ limit: Int, isPooled: Bool) -> BackendFinding
+    {
+        // An answer that comes too late is none.
+        let deadline = monotonicMilliseconds() + Int64(limit - limit / 10)
+        var session: ConnectionHandle?
+        do throws(PostgresError) {
+            let connection = try SessionOpening.connect(list)
+            session = connection
+            let result = try connection.ask(sql, milliseconds: Int(max(0, deadline - monotonicMilliseconds())))
+            guard result.count > 0 else { return isPooled ? .idle : .gone }
+            if result.text(0, 1) == "t" { return .waitsForStandby }
+            guard let works = result.text(0, 0) else { return .unclear }
+            return works == "t" ? .works : .idle
+        } catch {
+            // A server that is going down or coming up has no sessions.
+            if let state = error.sqlState { return state.hasPrefix("57") ? .gone : .unclear }
+            guard let session else { return ping(list) }
+            // A pooler that lets us in may have no connection to spare.
+            return isPooled && !session.isBad ? .unclear : .unreachable
+        }
+    }
+
+    /// Why a connect failed, of which libpq keeps no SQLSTATE: a refusal is an answer (too many connections, say).
+    private static func ping(_ list: [(String, String)]) -> BackendFinding {
+        let answer = withCStrings(list.map(\.0)) { keywords in
+            withCStrings(list.map(\.1)) { values in PQpingParams(keywords, values, 1) }
+        }
+        switch answer {
+        case PQPING_OK: return .unclear
+        case PQPING_REJECT: return .gone
+        default: return .unreachable
+        }
+    }
+}
+
+/// How to know a session on its server.
+struct BackendMark: Sendable {
+    let backend: BackendIdentity
+    /// Behind a pooler: the comment that each of our statements begins with; nil where the process id is ours.
+    let comment: String?
+
+    var isPooled: Bool { comment != nil }
+
+    /// Whether it is at work, and whether it waits for a standby itself or for a lock of one that does.
+    ///
+    /// A role sees as much of its own sessions, whatever its rights.
+    var question: String {
+        let session =
+            if let comment {
+                "starts_with(a.query, '\(comment)') AND a.pid <> pg_backend_pid()"
+            } else {
+                "a.pid = \(backend.processID) AND "
+                    + "(extract(epoch FROM a.backend_start) * 1000000)::int8 = \(backend.startedAt)"
+            }
+        return """
+            SELECT a.state NOT LIKE 'idle%',
+                a.wait_event IS NOT DISTINCT FROM 'SyncRep' OR a.wait_event_type IS NOT DISTINCT FROM 'Lock' AND EXISTS (
+                    SELECT FROM pg_stat_activity AS b
+                    WHERE b.pid = ANY (pg_blocking_pids(a.pid)) AND b.wait_event = 'SyncRep')
+            FROM pg_stat_activity AS a WHERE \(session)
+            ORDER BY 1 DESC LIMIT 1
+            """
+    }
+}
+
+extension ConnectionHandle {
+    /// The server that we are connected to, as keywords and values.
+    var address: [(String, String)] {
+        // libpq owns the texts; an empty value is none.
+        [("host", PQhost(pointer)), ("hostaddr", PQhostaddr(pointer)), ("port", PQport(pointer))]
+            .map { ($0.0, $0.1.map { String(cString: $0) } ?? "") }
+    }
+
+    /// Whether the kernel still holds bytes that the peer has not confirmed.
+    var isUnsent: Bool {
+        var count: Int32 = 0
+        return ioctl(PQsocket(pointer), UInt(TIOCOUTQ), &count) == 0 && count > 0
+    }
+}

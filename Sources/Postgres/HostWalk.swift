@@ -1,0 +1,116 @@
+import Synchronization
+
+/// Opens a session on the first of several hosts that will have it.
+///
+/// Each attempt runs on a thread of its own. A host that is silent does not hold up the next one, which gets its turn after
+/// a quarter of a second; nor are others' refusals held back for it, and it may still answer during the next round.
+final class HostWalk: Sendable {
+    /// How long a host has before the next one is tried beside it, in milliseconds.
+    private static let headStart = 250
+
+    private struct State {
+        /// The hosts whose attempts are under way.
+        var pending: Set<Int> = []
+        /// Attempts that have ended and that nobody has looked at.
+        var ended: [(host: Int, result: Result<OpenedSession, PostgresError>)] = []
+        /// The host to begin with.
+        var first = 0
+        var waiter: OneShot<Void>?
+        /// Counts sessions: an attempt from before the last one is of no interest.
+        var generation = 0
+    }
+
+    private let settings: PostgresSettings
+    private let hosts: [HostChoice]
+    private let state = Mutex(State())
+
+    init(_ settings: PostgresSettings) {
+        self.settings = settings
+        hosts = settings.isWriter ? settings.hosts : [HostChoice()]
+    }
+
+    /// The host of the last session turned out to be of no use: the next round begins after it.
+    func skip() { state.withLock { $0.first = ($0.first + 1) % hosts.count } }
+
+    /// One round: every host is asked once, unless its attempt of the last round is still under way.
+    ///
+    /// - Parameter isPatient: Whether silent hosts are waited for although others have refused: where no other round comes.
+    /// - Returns: The first session that opens.
+    /// - Throws: ``PostgresError``: what the last host to answer said; or the task was cancelled, at once.
+    func open(isPatient: Bool = false) async throws(PostgresError) -> OpenedSession {
+        let order = state.withLock { state in (0..<hosts.count).map { (state.first + $0) % hosts.count } }
+        var next = 0
+        var failure: PostgresError?
+        while true {
+            if let session = take(&failure) { return session }
+            let pending = state.withLock { $0.pending.count }
+            // One more, when the others have failed or had their time.
+            if next < order.count {
+                next += 1
+                guard start(order[next - 1]) else { continue }
+            } else if pending == 0 {
+                throw failure ?? PostgresError(.connection, "no host answers")
+            }
+            let isLast = next == order.count
+            let isInTime = await wait(milliseconds: isLast && (isPatient || failure == nil) ? nil : Self.headStart)
+            guard !Task.isCancelled else {
+                throw PostgresError(.timeout, "cancelled while connecting", sqlState: "57014")
+            }
+            if isLast, !isInTime, let failure { throw failure }
+        }
+    }
+
+    /// The session of the attempts that have ended, or why there is none.
+    private func take(_ failure: inout PostgresError?) -> OpenedSession? {
+        let ended = state.withLock { state in
+            defer { state.ended = [] }
+            return state.ended
+        }
+        for (host, result) in ended {
+            switch result {
+            case .success(let session):
+                state.withLock { state in
+                    state = State(first: host, generation: state.generation + 1)
+                }
+                return session
+            case .failure(let error): failure = error
+            }
+        }
+        return nil
+    }
+
+    /// Starts an attempt; false where one is under way.
+    private func start(_ host: Int) -> Bool {
+        let (isFree, generation) = state.withLock { ($0.pending.insert(host).inserted, $0.generation) }
+        guard isFree else { return false }
+        let opening = SessionOpening(settings, host: hosts[host])
+        startThread(name: "pg-connect") { [weak self] in
+            let result = opening.open()
+            // Nobody waits any more: the session ends here.
+            self?.ended(host, result, of: generation)
+        }
+        return true
+    }
+
+    private func ended(_ host: Int, _ result: Result<OpenedSession, PostgresError>, of generation: Int) {
+        let waiter = state.withLock { state -> OneShot<Void>? in
+            guard state.generation == generation else { return nil }
+            state.pending.remove(host)
+            state.ended.append((host, result))
+            defer { state.waiter = nil }
+            return state.waiter
+        }
+        waiter?.fulfil(())
+    }
+
+    /// Waits until an attempt has ended; false when none has in time.
+    private func wait(milliseconds: Int?) async -> Bool {
+        let waiter = OneShot<Void>()
+        let isReady = state.withLock { state in
+            guard state.ended.isEmpty else { return true }
+            state.waiter = waiter
+            return false
+        }
+        return isReady ? true : await waiter.value(milliseconds: milliseconds) != nil
+    }
+}

@@ -1,0 +1,57 @@
+import Dispatch
+import Synchronization
+
+/// A value that one task waits for and another thread brings, or never.
+final class OneShot<Value: Sendable>: Sendable {
+    private enum State {
+        /// Neither came yet.
+        case empty
+        /// The waiter came first.
+        case awaited(CheckedContinuation<Value?, Never>)
+        /// The value came, or the waiter gave up: what comes later is dropped.
+        case done(Value?)
+    }
+
+    private let state = Mutex(State.empty)
+
+    /// Brings the value; nil ends the wait without one.
+    ///
+    /// Only the first call counts.
+    func fulfil(_ value: Value?) {
+        let waiter = state.withLock { state -> CheckedContinuation<Value?, Never>? in
+            switch state {
+            case .empty:
+                state = .done(value)
+                return nil
+            case .awaited(let waiter):
+                state = .done(nil)
+                return waiter
+            case .done: return nil
+            }
+        }
+        waiter?.resume(returning: value)
+    }
+
+    /// Waits for the value; nil when the task is cancelled, or the time is up.
+    ///
+    /// Called once.
+    func value(milliseconds: Int? = nil) async -> Value? {
+        if let milliseconds {
+            DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(milliseconds)) { self.fulfil(nil) }
+        }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let result = state.withLock { state -> Value?? in
+                    guard case .done(let value) = state else {
+                        state = .awaited(continuation)
+                        return nil
+                    }
+                    return .some(value)
+                }
+                if let result { continuation.resume(returning: result) }
+            }
+        } onCancel: {
+            fulfil(nil)
+        }
+    }
+}

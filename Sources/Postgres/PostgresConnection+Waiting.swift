@@ -1,0 +1,132 @@
+import CLibPQ
+import Glibc
+
+extension PostgresConnection {
+    /// Hands a command to libpq; 0 from `send` is its failure.
+    func submit(_ connection: ConnectionHandle, _ send: () -> Int32) throws(PostgresError) {
+        guard !Task.isCancelled else {
+            throw PostgresError(.timeout, "cancelled before the statement was sent", sqlState: "57014")
+        }
+        connection.notices.reset()
+        guard send() == 1 else {
+            let message = connection.errorMessage
+            close()
+            throw PostgresError(.connection, message)
+        }
+    }
+
+    /// Waits for the command's last result and returns it; the first failure wins.
+    ///
+    /// A success that has committed counts only where nothing speaks against it: neither a request of ours to cancel, nor a
+    /// warning, which is all that PostgreSQL says when the wait for a standby was broken off.
+    func finish(_ connection: ConnectionHandle) throws(PostgresError) -> PostgresResult {
+        var last: PostgresResult?
+        var failure: PostgresError?
+        let looks =
+            settings.isWriter
+            ? Patience.Looks(after: Int64(settings.lookAfter), limit: Int64(settings.lookLimit)) : nil
+        let limit = statementLimit ?? settings.statementTimeout
+        let begun = monotonicMilliseconds()
+        var wait = Patience(limit, grace: settings.cancelGrace, looks: looks)
+        var look: BackendLook?
+        while let result = try nextResult(connection, &wait, &look) {
+            if let error = result.error, failure == nil { failure = error }
+            last = result
+        }
+        if failure?.failureClass == .timeout, !Task.isCancelled, monotonicMilliseconds() - begun >= Int64(limit) {
+            failure?.isTimeLimit = true
+        }
+        if wait.hasCancelled, !areCancelsDealtWith {
+            close()
+            throw failure ?? PostgresError(.connection, "the server does not deal with a request to cancel")
+        }
+        if connection.isBad {
+            let message = connection.errorMessage
+            close()
+            throw failure ?? PostgresError(.connection, message)
+        }
+        if let failure { throw failure }
+        if !isInTransaction {
+            if wait.hasCancelled {
+                var error = PostgresError.unknownOutcome("the statement was cancelled, and may have committed")
+                error.isTimeLimit = !Task.isCancelled
+                throw error
+            }
+            let notices = connection.notices
+            if notices.hasUnconfirmedCommit || (settings.isWriter && notices.hasWarning) {
+                throw .unknownOutcome("the server warns that the commit may not have reached a standby")
+            }
+        }
+        guard let last else { throw PostgresError(.connection, "the server gave no result") }
+        return last
+    }
+
+    /// Waits for the next result of the running command; nil after the last.
+    func nextResult(
+        _ connection: ConnectionHandle,
+        _ patience: inout Patience,
+        _ look: inout BackendLook?
+    ) throws(PostgresError) -> PostgresResult? {
+        while true {
+            let unsent = PQflush(connection.pointer)
+            if unsent == -1 || (unsent == 0 && PQisBusy(connection.pointer) == 0) { break }
+            try wait(connection, forWriting: unsent == 1, &patience, &look)
+            guard PQconsumeInput(connection.pointer) == 1 else { break }
+        }
+        // We own each result.
+        return PQgetResult(connection.pointer).map(PostgresResult.init(owning:))
+    }
+
+    /// Waits until the server sends something.
+    ///
+    /// - Throws: ``PostgresError`` of class `timeout` when the task is cancelled.
+    func waitForInput(_ connection: ConnectionHandle, milliseconds: Int32) throws(PostgresError) {
+        if !Task.isCancelled { pollOnce(connection, forWriting: false, milliseconds) }
+        guard !Task.isCancelled else { throw PostgresError(.timeout, "cancelled while waiting", sqlState: "57014") }
+    }
+
+    /// Waits until the socket is ready, the task is cancelled, a look has ended, or patience ends.
+    private func wait(
+        _ connection: ConnectionHandle,
+        forWriting: Bool,
+        _ patience: inout Patience,
+        _ look: inout BackendLook?
+    ) throws(PostgresError) {
+        var step = patience.next(isCancelled: Task.isCancelled)
+        if step == .wait, let finding = look?.result {
+            look = nil
+            let waitedBefore = patience.waitsForStandby
+            step = patience.found(finding, isUnsent: forWriting || connection.isUnsent)
+            if patience.waitsForStandby, !waitedBefore { onStandbyWait?() }
+        }
+        switch step {
+        case .wait: break
+        case .look: look = BackendLook(settings, connection, mark, waker)
+        case .cancel: cancelHandle?.requestCancel()
+        case .giveUp:
+            close()
+            var error = PostgresError.unknownOutcome(
+                patience.hasCancelled
+                    ? "the server answers neither the statement nor its cancellation"
+                    : "the server does not answer, and nobody there works on the statement"
+            )
+            error.isTimeLimit = patience.isLate && !Task.isCancelled
+            throw error
+        }
+        pollOnce(connection, forWriting: forWriting, patience.milliseconds)
+    }
+
+    private func pollOnce(_ connection: ConnectionHandle, forWriting: Bool, _ milliseconds: Int32) {
+        let events = Int16(POLLIN) | (forWriting ? Int16(POLLOUT) : 0)
+        var descriptors = [
+            pollfd(fd: PQsocket(connection.pointer), events: events, revents: 0),
+            pollfd(fd: waker.readEnd, events: Int16(POLLIN), revents: 0),
+        ]
+        _ = poll(&descriptors, 2, milliseconds)
+        if descriptors[1].revents != 0 { waker.drain() }
+    }
+
+    private var areCancelsDealtWith: Bool {
+        cancelHandle?.waitForRequests(milliseconds: settings.cancelGrace) ?? true
+    }
+}

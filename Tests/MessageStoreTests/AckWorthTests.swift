@@ -1,0 +1,38 @@
+import MessageStore
+import Postgres
+import Testing
+
+@Suite("what an ack is worth")
+struct AckWorthTests {
+    @Test(arguments: [
+        ("", 0, true, true, "a crash of this server; it has no standby"),
+        ("", 2, true, true, "a crash of this server, not a failover that loses its last transactions"),
+        ("ANY 1 (a, b)", 2, true, true, "a failover to a standby"),
+        ("a", 1, false, true, "warning: fsync is off"),
+        ("", 0, false, false, "warning: fsync and full_page_writes are off"),
+    ])
+    func text(standbys: String, receivers: Int, fsync: Bool, pages: Bool, text: String) {
+        let worth = AckWorth(
+            synchronousStandbys: standbys,
+            receivers: receivers,
+            fsync: fsync,
+            fullPageWrites: pages
+        )
+        #expect(worth.text.contains(text))
+        #expect(!worth.isStalled)
+        #expect(AckWorth(synchronousStandbys: "a", receivers: 0, fsync: true, fullPageWrites: true).isStalled)
+    }
+
+    @Test("a server is asked, by a role without any rights") func asked() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.script("CREATE ROLE nobody LOGIN")
+        let url = fixture.url.replacingOccurrences(of: "user=upstream", with: "user=nobody")
+        let connection = try await PostgresConnection.open(PostgresSettings(url: url))
+        #expect(
+            try await AckWorth.ask(connection)
+                == AckWorth(synchronousStandbys: "", receivers: 0, fsync: false, fullPageWrites: true)
+        )
+        await connection.close()
+        try await fixture.script("DROP ROLE nobody")
+    }
+}

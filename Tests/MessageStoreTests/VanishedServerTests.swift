@@ -1,0 +1,115 @@
+import Foundation
+import Glibc
+import MessageStore
+import Pipeline
+import Postgres
+import Testing
+import UpstreamKit
+
+/// A statement without an answer is looked into, and a session that nobody serves any more is given up.
+@Suite("a server that does not answer")
+struct VanishedServerTests {
+    private func through(_ proxy: CuttingProxy, _ fixture: StoreFixture) throws -> MessageStore {
+        let url = fixture.url.replacingOccurrences(of: SharedCluster.cluster.socketFolder.path, with: proxy.folder.path)
+        var settings = try PostgresSettings(url: url)
+        (settings.lookAfter, settings.lookLimit) = (200, 1_000)
+        // Nothing else may end the wait.
+        settings.statementTimeout = 3_600_000
+        return MessageStore(settings, senders: StoreFixture.senders)
+    }
+
+    private func proxy() throws -> CuttingProxy {
+        try CuttingProxy(to: SharedCluster.cluster.socketFolder.appending(path: ".s.PGSQL.5432"))
+    }
+
+    @Test("a reply that never comes is not waited for once the server has nothing to do", .timeLimit(.minutes(1)))
+    func swallowedReply() async throws {
+        let fixture = try await StoreFixture()
+        let proxy = try proxy()
+        defer { proxy.close() }
+        let store = try through(proxy, fixture)
+        #expect(try await store.commit([.make(1)]) == [.stored])
+        proxy.swallowNextReply()
+        let batch: [IncomingMessage] = [.make(2), .make(3)]
+        let error = await #expect(throws: StoreError.self) { try await store.commit(batch) }
+        #expect(error?.kind == .unavailable && error?.sqlState == "08007")
+        #expect(try await store.commit(batch, isRetry: true) == [.stored, .stored])
+        #expect(try await fixture.count("messages") == 3)
+    }
+
+    @Test(
+        "a database that vanishes behind a proxy is given up when a second connection gets no answer either",
+        .timeLimit(.minutes(1))
+    )
+    func vanished() async throws {
+        let fixture = try await StoreFixture()
+        let proxy = try proxy()
+        defer { proxy.close() }
+        let store = try through(proxy, fixture)
+        #expect(try await store.commit([.make(1)]) == [.stored])
+        proxy.fallSilent()
+        let error = await #expect(throws: StoreError.self) { try await store.commit([.make(2)]) }
+        #expect(error?.kind == .unavailable && error?.sqlState == "08007")
+    }
+
+    @Test("a limit that ends a statement at work asks for a smaller batch", .timeLimit(.minutes(1)))
+    func timeLimit() async throws {
+        let fixture = try await StoreFixture()
+        var settings = fixture.settings
+        (settings.statementTimeout, settings.lockTimeout, settings.lookAfter) = (300, 0, 100)
+        let store = MessageStore(settings, senders: StoreFixture.senders)
+        #expect(try await store.commit([.make(1)]) == [.stored])
+        try await fixture.script("BEGIN; LOCK TABLE upstream.message_ids")
+        let error = await #expect(throws: StoreError.self) { try await store.commit([.make(2)]) }
+        #expect(error?.kind == .timedOut && error?.sqlState == "57014")
+        try await fixture.script("ROLLBACK")
+        #expect(try await store.commit([.make(2)], isRetry: true) == [.stored])
+    }
+
+    @Test("our own limit, where the server has none, cancels what is at work", .timeLimit(.minutes(1)))
+    func ownLimit() async throws {
+        let fixture = try await StoreFixture()
+        // In transaction mode nothing can be set for the session.
+        let pooler = try Pgbouncer(before: SharedCluster.cluster, poolSize: 5)
+        defer { pooler.stop() }
+        var settings = try pooler.settings(fixture)
+        await (try await pooler.connect(settings)).close()
+        (settings.statementTimeout, settings.lockTimeout, settings.lookAfter) = (300, 0, 100)
+        let store = MessageStore(settings, senders: StoreFixture.senders)
+        #expect(try await store.commit([.make(1)]) == [.stored])
+        try await fixture.script("BEGIN; LOCK TABLE upstream.message_ids")
+        let error = await #expect(throws: StoreError.self) { try await store.commit([.make(2)]) }
+        #expect(error?.kind == .timedOut)
+        try await fixture.script("ROLLBACK")
+        #expect(try await store.commit([.make(2)], isRetry: true) == [.stored])
+    }
+
+    @Test("a retry sends only what the ledger lacks")
+    func retrySendsTheRest() async throws {
+        let fixture = try await StoreFixture()
+        let store = fixture.store()
+        let batch = (1...10).map { IncomingMessage.make(UInt64($0)) }
+        #expect(try await store.commit(Array(batch[..<6])) == Array(repeating: .stored, count: 6))
+        // What the statement is given, row by row, whether new or not.
+        try await fixture.script(
+            """
+            CREATE TABLE public.sent (key uuid);
+            CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                INSERT INTO public.sent VALUES (new.message_key);
+                RETURN new;
+            END
+            $$;
+            CREATE TRIGGER see BEFORE INSERT ON upstream.message_ids FOR EACH ROW EXECUTE FUNCTION public.see()
+            """
+        )
+        let again = batch + [batch[0].copy(), batch[1].copy(fingerprint: 9)]
+        #expect(
+            try await store.commit(again, isRetry: true)
+                == Array(repeating: .stored, count: 10) + [.duplicate, .conflict]
+        )
+        #expect(try await fixture.integer("SELECT count(*) FROM public.sent") == 4)
+        #expect(try await store.commit(again, isRetry: true).prefix(10).allSatisfy { $0 == .stored })
+        #expect(try await fixture.integer("SELECT count(*) FROM public.sent") == 4)
+    }
+}

@@ -1,0 +1,146 @@
+import Foundation
+import Glibc
+import Synchronization
+import Testing
+
+@testable import Postgres
+
+/// Connecting to what does not answer, and to one of several hosts.
+@Suite("connecting")
+struct ConnectTests {
+    /// Takes connections on a unix socket, and says nothing.
+    private final class SilentServer: Sendable {
+        let folder: URL
+        private let listener: Int32
+        private let accepted = Mutex(0)
+
+        var connections: Int { accepted.withLock { $0 } }
+
+        init() throws {
+            folder = URL(filePath: "/tmp/upstream-silent-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+            listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+            var address = sockaddr_un()
+            address.sun_family = sa_family_t(AF_UNIX)
+            let path = folder.appending(path: ".s.PGSQL.5432").path
+            withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+            let bound = withUnsafePointer(to: &address) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    bind(listener, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+                }
+            }
+            guard bound == 0, listen(listener, 8) == 0 else { throw POSIXError(.EADDRINUSE) }
+            Thread.detachNewThread { [self] in
+                while accept(listener, nil, nil) >= 0 { accepted.withLock { $0 += 1 } }
+            }
+        }
+
+        func close() {
+            shutdown(listener, Int32(SHUT_RDWR))
+            try? FileManager.default.removeItem(at: folder)
+        }
+    }
+
+    private func waitUntil(_ condition: () -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while !condition() {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+    }
+
+    private func settings(_ folders: [String], isWriter: Bool = true) throws -> PostgresSettings {
+        // A time-out would end the test as well.
+        var settings = try PostgresSettings(
+            url: "host=\(folders.joined(separator: ",")) dbname=upstream user=upstream connect_timeout=3600"
+        )
+        settings.isWriter = isWriter
+        return settings
+    }
+
+    @Test(
+        "a task that connects to a silent server ends when it is cancelled, and its client stays of use",
+        .timeLimit(.minutes(1)),
+        arguments: [true, false]
+    )
+    func cancelled(isWriter: Bool) async throws {
+        let server = try SilentServer()
+        defer { server.close() }
+        let client = PostgresClient(try settings([server.folder.path], isWriter: isWriter))
+        let tasks = (0..<3).map { _ in
+            Task {
+                try await client.run { connection throws(PostgresError) in try connection.script("SELECT 1") }
+            }
+        }
+        try await waitUntil { server.connections == 1 }
+        tasks[0].cancel()
+        await #expect(throws: PostgresError.self) { try await tasks[0].value }
+        tasks[1].cancel()
+        tasks[2].cancel()
+        for task in tasks { await #expect(throws: PostgresError.self) { try await task.value } }
+        // All of them shared one attempt.
+        #expect(server.connections == 1)
+        await client.close()
+    }
+
+    @Test("a silent host does not hold up the next one", .timeLimit(.minutes(1)))
+    func nextHost() async throws {
+        let server = try SilentServer()
+        defer { server.close() }
+        let client = PostgresClient(try settings([server.folder.path, SharedCluster.cluster.socketFolder.path]))
+        let one = try await client.run { connection throws(PostgresError) in
+            try connection.query("SELECT 1").integer(0, 0)
+        }
+        #expect(one == 1)
+        await client.close()
+    }
+
+    @Test("a host that refuses is not waited for behind one that is silent", .timeLimit(.minutes(1)))
+    func refusal() async throws {
+        let server = try SilentServer()
+        defer { server.close() }
+        let walk = HostWalk(try settings([server.folder.path, "/nowhere"]))
+        for _ in 0..<3 {
+            let error = await #expect(throws: PostgresError.self) { try await walk.open() }
+            #expect(error?.failureClass == .connection)
+        }
+        // The silent one has been asked once, and may still answer.
+        #expect(server.connections == 1)
+    }
+
+    @Test("only a session that writes insists on a server that takes writes")
+    func readOnly() async throws {
+        let admin = try await SharedCluster.open()
+        try await admin.run { connection throws(PostgresError) in
+            try connection.script("CREATE ROLE reads LOGIN; ALTER ROLE reads SET default_transaction_read_only = on")
+        }
+        var settings = try PostgresSettings(
+            url: SharedCluster.cluster.url.replacingOccurrences(of: "user=upstream", with: "user=reads")
+        )
+        await (try await PostgresConnection.open(settings)).close()
+        settings.isWriter = true
+        let error = await #expect(throws: PostgresError.self) { try await PostgresConnection.open(settings) }
+        #expect(error?.sqlState == "25006" && error?.failureClass == .readOnly)
+    }
+
+    @Test func theHostsOfAURLAreTakenApart() throws {
+        func hosts(_ url: String) throws -> [HostChoice] { try PostgresSettings(url: url).hosts }
+        #expect(
+            try hosts("postgresql://a:1,b:2/x")
+                == [HostChoice(host: "a", port: "1"), HostChoice(host: "b", port: "2")]
+        )
+        #expect(try hosts("host=a,b port=7") == [HostChoice(host: "a"), HostChoice(host: "b")])
+        #expect(
+            try hosts("hostaddr=10.0.0.1,10.0.0.2 host=a,b")
+                == [HostChoice(host: "a", address: "10.0.0.1"), HostChoice(host: "b", address: "10.0.0.2")]
+        )
+        #expect(
+            try hosts("postgresql://a,b:1/x")
+                == [HostChoice(host: "a", port: "5432"), HostChoice(host: "b", port: "1")]
+        )
+        // Nothing to choose, or nothing that could be said by keyword.
+        for url in ["postgresql:///x", "host=a", "host=a, port=7", "host=a,b port=1,2,3"] {
+            #expect(try hosts(url) == [HostChoice()], "\(url)")
+        }
+    }
+}
