@@ -1,3 +1,4 @@
+import Foundation
 import MessageStore
 import Postgres
 import Testing
