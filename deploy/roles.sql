@@ -33,7 +33,7 @@ GRANT EXECUTE ON FUNCTION
     upstream.purge_conflicts(timestamptz, integer),
     upstream.purge_quarantine(timestamptz, integer)
     TO upstream_worker;
--- upstream.store_messages and upstream.store_conflicts run with the caller's rights; anybody may call them.
+-- upstream.store_messages, upstream.store_conflicts and upstream.known_messages run with the caller's rights; anybody may call them.
 
 -- Look and don't touch. Registration tokens are readable: grant this role to whom you would trust with them.
 GRANT USAGE ON SCHEMA upstream TO upstream_reader;

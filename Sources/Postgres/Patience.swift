@@ -63,7 +63,7 @@ struct Patience {
     private var deadline: Int64?
     private var isCancelled = false
     /// Looks in a row that found the server without anything to do.
-    private var idle = 0
+    private(set) var idle = 0
     private let now: () -> Int64
 
     /// Whether the server was asked to cancel.

@@ -110,7 +110,8 @@ extension PostgresConnection {
                     ? "the server answers neither the statement nor its cancellation"
                     : "the server does not answer, and nobody there works on the statement"
             )
-            error.isTimeLimit = patience.isLate && !Task.isCancelled
+            // Idle: the answer was lost, or the statement is too large for what lies between us and the server.
+            error.isTimeLimit = (patience.isLate || patience.idle > 0) && !Task.isCancelled
             throw error
         }
         pollOnce(connection, forWriting: forWriting, patience.milliseconds)
