@@ -40,7 +40,11 @@ struct RunCommand: AsyncParsableCommand {
             try await runtime.run()
         } begin: {
             await runtime.shutDown()
+        } giveUp: {
+            runtime.giveUp()
         }
+        // What was left behind waits for a database that does not answer; it is not to be waited for.
+        if runtime.hasLeftBehind { Shutdown.endAtOnce(ExitStatus.ok.rawValue) }
     }
 
     private static func roles(_ list: String) throws -> Set<WorkerRole> {
@@ -57,12 +61,18 @@ struct RunCommand: AsyncParsableCommand {
 
 /// Ends a program in order at the first signal, after its grace in any case, and at once at the second.
 enum Shutdown {
+    /// What closing the streams in order may take: 2 s for the peer's closing tag, and TLS's end.
+    private static let goodbyes = Duration.milliseconds(2_500)
+
     /// Runs `body` until it returns; the first SIGTERM or SIGINT calls `begin`, which must make `body` return.
+    ///
+    /// Where it has not by then, `giveUp` is called shortly before the grace is over: the last moment for goodbyes.
     static func onSignal<Value: Sendable>(
         grace: Duration,
         logger: Logger,
         _ body: @escaping @Sendable () async throws -> Value,
-        begin: @escaping @Sendable () async -> Void
+        begin: @escaping @Sendable () async -> Void,
+        giveUp: @escaping @Sendable () async -> Void = {}
     ) async throws -> Value {
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
         return try await withThrowingTaskGroup(of: Value?.self) { group in
@@ -87,7 +97,12 @@ enum Shutdown {
                 return nil
             }
             group.addTask {
-                for await _ in begun { await expire(after: grace, logger) }
+                for await _ in begun {
+                    let goodbyes = min(Self.goodbyes, grace / 2)
+                    guard (try? await Task.sleep(for: grace - goodbyes)) != nil else { break }
+                    await giveUp()
+                    await expire(after: goodbyes, of: grace, logger)
+                }
                 return nil
             }
             defer { group.cancelAll() }
@@ -99,13 +114,13 @@ enum Shutdown {
     }
 
     /// Ends without the handlers that `exit` runs: other threads are at work, and what they hold is not to be waited for.
-    private static func endAtOnce(_ status: Int32) -> Never {
+    static func endAtOnce(_ status: Int32) -> Never {
         _exit(status)
     }
 
     /// Ends the process when the grace is over; nothing acked is lost, and nothing unacked was promised.
-    private static func expire(after grace: Duration, _ logger: Logger) async {
-        guard (try? await Task.sleep(for: grace)) != nil else { return }
+    private static func expire(after rest: Duration, of grace: Duration, _ logger: Logger) async {
+        guard (try? await Task.sleep(for: rest)) != nil else { return }
         logger.event(
             .error,
             .graceExpired,

@@ -29,6 +29,8 @@ package final class Connection: AckSink {
         package var clock: ReceiptClock
         /// Where they count.
         package var metrics: Metrics
+        /// Where they stand for as long as they are open.
+        package var open = OpenConnections()
 
         package init(ingest: IngestQueue, clock: ReceiptClock, metrics: Metrics) {
             self.ingest = ingest
@@ -76,6 +78,8 @@ package final class Connection: AckSink {
     ///
     /// To be called once, before everything else.
     package func open() {
+        environment.open.insert(self)
+        endPromise.futureResult.whenComplete { [self] _ in environment.open.remove(self) }
         eventLoop.execute { [self] in
             let session = SessionHandler(
                 settings: settings,
@@ -124,6 +128,11 @@ package final class Connection: AckSink {
     /// Ends the connection in order: no more reading, acks for what has committed, `</stream:stream>`, close_notify.
     package func shutDown() {
         eventLoop.execute { [handler] in handler.value?.shutDown() }
+    }
+
+    /// Ends the connection in order at once: what has not committed is not waited for, and comes again.
+    func giveUp() {
+        eventLoop.execute { [handler] in handler.value?.giveUp() }
     }
 
     package func settled(_ messages: [IncomingMessage]) {

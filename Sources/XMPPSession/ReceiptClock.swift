@@ -6,11 +6,17 @@ import Glibc
 import Darwin
 #endif
 
-/// Gives every received copy its `received_at`: wall-clock microseconds, each given once in the life of the process.
+/// Gives every received copy its `received_at`: wall-clock microseconds, each given once.
 ///
 /// That no two copies share one lets the store tell its own earlier commit, whose reply was lost, from a duplicate: the
-/// ledger row then holds this copy's own time. A clock set back is followed as soon as it catches up.
+/// ledger row then holds this copy's own time. A clock set back by up to ``patience`` is waited for, microsecond by
+/// microsecond; one that is further behind is followed at once, for it was ahead before (a wrong time from the network or from
+/// a resumed machine), and messages dated into the future would stay so until it caught up. Times then repeat only if the
+/// clock itself goes through the same time twice.
 package final class ReceiptClock: Sendable {
+    /// How far the clock may be behind the last time given before it is followed: a minute, in microseconds.
+    package static let patience: Int64 = 60_000_000
+
     private let last = Atomic<Int64>(0)
     private let wall: @Sendable () -> Int64
 
@@ -22,11 +28,13 @@ package final class ReceiptClock: Sendable {
     /// The wall clock's time now.
     package func now() -> Int64 { wall() }
 
-    /// A time that was never given before: `now`, or a few microseconds later.
+    /// A time that was not given before: `now`, or as little later as it takes.
+    ///
+    /// Only where `now` is more than ``patience`` behind the last one, it is `now` all the same.
     package func unique(near now: Int64) -> Int64 {
         var seen = last.load(ordering: .relaxed)
         while true {
-            let next = max(now, seen &+ 1)
+            let next = now < seen &- Self.patience ? now : max(now, seen &+ 1)
             let (done, original) = last.weakCompareExchange(
                 expected: seen,
                 desired: next,

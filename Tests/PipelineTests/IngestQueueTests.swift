@@ -68,13 +68,13 @@ struct IngestQueueTests {
 
     @Test("Many connections and writers at once: every message is taken and settled exactly once")
     func concurrent() async {
-        let queue = IngestQueue(batchLimit: 7)
+        let queue = IngestQueue(writers: 3, batchLimit: 7)
         let sinks = (0..<8).map { _ in RecordingSink() }
         let taken = await withTaskGroup(of: Int.self) { group in
-            for _ in 0..<3 {
+            for writer in 0..<3 {
                 group.addTask {
                     var count = 0
-                    while let batch = await queue.next() {
+                    while let batch = await queue.next(writer: writer) {
                         count += batch.messages.count
                         batch.settle(0..<batch.messages.count)
                     }
@@ -95,33 +95,134 @@ struct IngestQueueTests {
         #expect(sinks.allSatisfy { $0.calls.joined().count == 1000 })
     }
 
-    @Test("Messages of one device stand in one line, in arrival order, however many lines and connections there are")
-    func linesByDevice() async {
-        let queue = IngestQueue(lines: 3, batchLimit: 4)
-        let sinks = [RecordingSink(), RecordingSink()]
-        var sent: [UInt64: [UInt8]] = [:]
-        for step in 0..<20 as Range<UInt8> {
-            var part = messages(step * 10...step * 10 + 9)
-            for index in part.indices {
-                part[index].deviceKey = Digest128(high: 9, low: UInt64(part[index].bytes[0] % 7))
-                sent[part[index].deviceKey.low, default: []].append(part[index].bytes[0])
-            }
-            queue.submit(part, from: sinks[Int(step % 2)])
+    @Test("A batch is bounded by bytes as well as rows; a message beyond the bound goes alone")
+    func boundedByBytes() {
+        let queue = IngestQueue(batchLimit: 5, byteLimit: 100)
+        let sizes = [40, 60, 1, 300, 50, 50, 1, 1, 1, 1, 1, 1]
+        queue.submit(
+            sizes.map {
+                IncomingMessage(
+                    kind: .upstream,
+                    bytes: [UInt8](repeating: 0, count: $0),
+                    stanza: ByteSpan(start: 0, count: 1)
+                )
+            },
+            from: RecordingSink()
+        )
+        var batches: [[Int]] = []
+        while let batch = queue.take() { batches.append(batch.messages.map(\.bytes.count)) }
+        #expect(batches == [[40, 60], [1], [300], [50, 50], [1, 1, 1, 1, 1], [1]])
+    }
+
+    /// Messages whose first byte is their tag, of the devices that a rule gives them.
+    private func labelled(_ tags: ClosedRange<UInt8>, device: (UInt8) -> UInt64) -> [IncomingMessage] {
+        tags.map { tag in
+            var message = IncomingMessage(kind: .upstream, bytes: [tag], stanza: ByteSpan(start: 0, count: 1))
+            message.deviceKey = Digest128(high: 9, low: device(tag))
+            return message
         }
-        queue.finish()
-        var taken: [UInt64: [UInt8]] = [:]
-        var lines: [UInt64: Set<Int>] = [:]
-        for line in 0..<3 {
-            while let batch = await queue.next(line: line) {
-                for message in batch.messages {
-                    taken[message.deviceKey.low, default: []].append(message.bytes[0])
-                    lines[message.deviceKey.low, default: []].insert(line)
+    }
+
+    @Test("What belongs to a device under way waits for its batch; everything else is the free writer's")
+    func pinnedDevices() {
+        let queue = IngestQueue(writers: 2, batchLimit: 10)
+        let sink = RecordingSink()
+        queue.submit(labelled(1...10) { UInt64($0 % 5) }, from: sink)
+        let first = queue.take(writer: 0)
+        #expect(first?.messages.count == 10)
+        // Devices 0 to 4 are under way; 5 to 9 are not.
+        queue.submit(labelled(11...20) { UInt64($0 % 10) }, from: sink)
+        queue.submit(labelled(21...30) { UInt64($0 % 10) }, from: sink)
+        #expect(queue.take(writer: 1)?.messages.map { $0.bytes[0] } == [15, 16, 17, 18, 19])
+        #expect(queue.take(writer: 1)?.messages.map { $0.bytes[0] } == [25, 26, 27, 28, 29])
+        #expect(queue.take(writer: 1) == nil)
+        // What was held back comes first, once the batch is done, and in its order.
+        #expect(queue.take(writer: 0)?.messages.map { $0.bytes[0] } == [11, 12, 13, 14, 20, 21, 22, 23, 24, 30])
+        #expect(queue.take(writer: 1) == nil && queue.take(writer: 0) == nil)
+    }
+
+    @Test(
+        "Batches stay large: a second writer begins with a full batch, as much as the first is at, or when that is overdue"
+    )
+    func secondWriter() {
+        let queue = IngestQueue(writers: 2, batchLimit: 100)
+        let sink = RecordingSink()
+        queue.submit(labelled(1...80) { UInt64($0) }, from: sink)
+        #expect(queue.take(writer: 0)?.messages.count == 80)
+        queue.submit(labelled(81...150) { UInt64($0) }, from: sink)
+        #expect(queue.take(writer: 1) == nil)
+        queue.submit(labelled(151...160) { UInt64($0) }, from: sink)
+        #expect(queue.take(writer: 1)?.messages.count == 80)
+        queue.submit(labelled(161...163) { UInt64($0) }, from: sink)
+        #expect(queue.take(writer: 1) == nil)
+        queue.lookForOverdue(.now)
+        #expect(queue.take(writer: 1) == nil)
+        queue.lookForOverdue(.now + .seconds(1))
+        #expect(queue.take(writer: 1)?.messages.count == 3)
+    }
+
+    @Test("Since when the oldest message waits: in line, under way, or held back; nil when all is settled")
+    func oldest() {
+        let queue = IngestQueue(writers: 2)
+        #expect(queue.oldest == nil)
+        let before = ContinuousClock.now
+        queue.submit(labelled(1...3) { _ in 1 }, from: RecordingSink())
+        let after = ContinuousClock.now
+        func isFirst() -> Bool { queue.oldest.map { $0 >= before && $0 <= after } ?? false }
+        #expect(isFirst())
+        _ = queue.take(writer: 0)
+        #expect(isFirst())
+        queue.submit(labelled(4...4) { _ in 1 }, from: RecordingSink())
+        queue.lookForOverdue(.now + .seconds(1))
+        #expect(queue.take(writer: 1) == nil)
+        #expect(isFirst())
+        #expect(queue.take(writer: 0)?.messages.count == 1)
+        #expect(queue.oldest.map { $0 > after } == true)
+        #expect(queue.take(writer: 0) == nil)
+        #expect(queue.oldest == nil)
+    }
+
+    @Test(
+        "Under every schedule of submissions, batches and ends, no device is in two batches at once, and its order holds"
+    )
+    func orderUnderAnySchedule() {
+        var random = SystemRandomNumberGenerator()
+        for _ in 0..<200 {
+            let writers = Int.random(in: 1...4, using: &random)
+            let queue = IngestQueue(writers: writers, batchLimit: Int.random(in: 1...20, using: &random), byteLimit: 30)
+            let sinks = [RecordingSink(), RecordingSink()]
+            var sent: [UInt64: [UInt8]] = [:]
+            var settled: [UInt64: [UInt8]] = [:]
+            var underWay: [IngestBatch?] = Array(repeating: nil, count: writers)
+            func end(_ writer: Int) {
+                guard let batch = underWay[writer] else { return }
+                for message in batch.messages { settled[message.deviceKey.low, default: []].append(message.bytes[0]) }
+                batch.settle(batch.messages.indices)
+                underWay[writer] = nil
+            }
+            func step(_ writer: Int) {
+                end(writer)
+                underWay[writer] = queue.take(writer: writer)
+                let devices = underWay.map { Set($0?.messages.map(\.deviceKey.low) ?? []) }
+                for (one, other) in zip(devices.indices, devices.indices.dropFirst()) {
+                    #expect(devices[one].isDisjoint(with: devices[other]))
                 }
-                batch.settle(0..<batch.messages.count)
+                #expect(Set(devices.joined()).count == devices.reduce(0) { $0 + $1.count })
             }
+            for tag in 0..<200 as Range<UInt8> {
+                let part = labelled(tag...tag) { _ in UInt64.random(in: 1...12, using: &random) }
+                sent[part[0].deviceKey.low, default: []].append(tag)
+                queue.submit(part, from: sinks[Int(tag % 2)])
+                if Int.random(in: 0..<10, using: &random) == 0 { queue.lookForOverdue(.now + .seconds(9)) }
+                if Int.random(in: 0..<4, using: &random) == 0 { step(.random(in: 0..<writers, using: &random)) }
+            }
+            queue.finish()
+            while settled.values.reduce(0, { $0 + $1.count }) < 200 {
+                step(.random(in: 0..<writers, using: &random))
+            }
+            #expect(settled == sent)
+            #expect(sinks.allSatisfy { $0.calls.joined().count == 100 })
+            #expect(queue.oldest == nil || underWay.contains { $0 != nil })
         }
-        #expect(taken == sent)
-        #expect(lines.values.allSatisfy { $0.count == 1 } && Set(lines.values.joined()).count == 3)
-        #expect(sinks.allSatisfy { $0.calls.joined().count == 100 })
     }
 }

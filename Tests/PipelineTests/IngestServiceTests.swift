@@ -10,6 +10,7 @@ import UpstreamKit
 private final class ScriptedWriter: MessageWriter {
     private struct State {
         var tries: [[UInt8]] = []
+        var retries: [Bool] = []
         var tokens: [Int64] = []
         var committed: [(tag: UInt8, quarantine: QuarantineReason?)] = []
         var outages: Int
@@ -17,10 +18,18 @@ private final class ScriptedWriter: MessageWriter {
 
     private let state: Mutex<State>
     private let refused: Set<UInt8>
+    /// More rows than these run into a limit.
+    private let largest: Int
     /// Called at the beginning of each try, before anything is committed.
     private let onTry: @Sendable () async -> Void
 
-    init(outages: Int = 0, refused: Set<UInt8> = [], onTry: @escaping @Sendable () async -> Void = {}) {
+    init(
+        outages: Int = 0,
+        refused: Set<UInt8> = [],
+        largest: Int = .max,
+        onTry: @escaping @Sendable () async -> Void = {}
+    ) {
+        self.largest = largest
         state = Mutex(State(outages: outages))
         self.refused = refused
         self.onTry = onTry
@@ -35,6 +44,10 @@ private final class ScriptedWriter: MessageWriter {
         let error = state.withLock { state -> StoreError? in
             state.tries.append(batch.map { $0.bytes[0] })
             state.tokens.append(offer.token)
+            state.retries.append(isRetry)
+            if batch.count > largest {
+                return StoreError(kind: .timedOut, sqlState: "57014", message: "too slow")
+            }
             if state.outages > 0 {
                 state.outages -= 1
                 return StoreError(kind: .unavailable, sqlState: "57P03", message: "starting up")
@@ -50,6 +63,7 @@ private final class ScriptedWriter: MessageWriter {
     }
 
     var tries: [[UInt8]] { state.withLock { $0.tries } }
+    var retries: [Bool] { state.withLock { $0.retries } }
     /// The tokens of the leases that each try was offered; 0 for none.
     var tokens: [Int64] { state.withLock { $0.tokens } }
     var committed: [UInt8] { state.withLock { $0.committed.map(\.tag) } }
@@ -218,6 +232,94 @@ struct IngestServiceTests {
         #expect(sinks.allSatisfy { $0.calls.joined().count == 250 })
         #expect(writers.reduce(0) { $0 + $1.committed.count } == 1_000)
         #expect(metrics.messages.snapshot().inFlight == 0)
+    }
+
+    @Test("A writer that hangs keeps its own batch and its devices, and nothing else: all others are settled")
+    func stuckWriter() async throws {
+        let queue = IngestQueue(writers: 2, batchLimit: 7)
+        let sink = RecordingSink()
+        let (begun, hasBegun) = AsyncStream.makeStream(of: Void.self)
+        let (freed, free) = AsyncStream.makeStream(of: Void.self)
+        // Whoever gets the first batch hangs with it.
+        let isStuck = Mutex(false)
+        let writers = (0..<2).map { _ in
+            ScriptedWriter {
+                let isFirst = isStuck.withLock { stuck in
+                    defer { stuck = true }
+                    return !stuck
+                }
+                guard isFirst else { return }
+                hasBegun.yield()
+                for await _ in freed { break }
+            }
+        }
+        func submit(_ tags: ClosedRange<UInt8>) {
+            metrics.messages.received(upstream: tags.count)
+            queue.submit(
+                messages(tags).map {
+                    var message = $0
+                    message.deviceKey = Digest128(high: 1, low: UInt64($0.bytes[0] % 10) + 1)
+                    return message
+                },
+                from: sink
+            )
+        }
+        let service = IngestService(
+            queue: queue,
+            writers: writers,
+            metrics: metrics,
+            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+        )
+        let running = Task { await service.run() }
+        submit(1...3)
+        for await _ in begun { break }
+        // Too little for a second writer to begin at once; it does when the first is overdue.
+        for start in stride(from: UInt8(11), through: 191, by: 10) { submit(start...start + 9) }
+        let others: [UInt8] = (11...200).filter { !(1...3).contains($0 % 10) }
+        while sink.calls.joined().count < others.count { try await Task.sleep(for: .milliseconds(1)) }
+        #expect(sink.calls.joined().sorted() == others)
+        #expect(metrics.messages.snapshot().inFlight == 3 + 19 * 3)
+        queue.finish()
+        free.yield()
+        await running.value
+        #expect(sink.calls.joined().count == 193)
+        for digit in 0..<10 as Range<UInt8> {
+            let order = sink.calls.joined().filter { $0 % 10 == digit }
+            #expect(order == order.sorted())
+        }
+    }
+
+    @Test(
+        "A limit of our own cuts the batch until it commits, and what was tried is asked for by key first; all are acked once"
+    )
+    func timeOuts() async {
+        let sink = RecordingSink()
+        submit(1...7, sink)
+        queue.finish()
+        let writer = ScriptedWriter(largest: 2)
+        await service([writer]).run()
+        #expect(writer.tries == [[1, 2, 3, 4, 5, 6, 7], [1, 2, 3], [1], [2, 3], [4, 5, 6, 7], [4, 5], [6, 7]])
+        #expect(writer.retries == [false, true, true, true, true, true, true])
+        #expect(Array(sink.calls.joined()) == [1, 2, 3, 4, 5, 6, 7])
+        #expect(metrics.messages.snapshot().inFlight == 0)
+    }
+
+    @Test("A try after an outage is a retry, the first of a batch is not")
+    func retries() async {
+        let sink = RecordingSink()
+        submit(1...14, sink)
+        queue.finish()
+        let writer = ScriptedWriter(outages: 2, refused: [3])
+        await service([writer]).run()
+        #expect(writer.retries.prefix(3) == [false, true, true])
+        // A new batch after the outage has not been tried before.
+        let second = writer.tries.firstIndex { $0 == [8, 9, 10, 11, 12, 13, 14] }
+        #expect(second.map { writer.retries[$0] } == false)
+    }
+
+    @Test("While messages wait, no pause between two tries is longer than half a second")
+    func probes() {
+        #expect(IngestService.retry.ceiling(attempt: .max) <= .milliseconds(500))
     }
 
     @Test("Cancelled while the database is down, the service ends and settles nothing")

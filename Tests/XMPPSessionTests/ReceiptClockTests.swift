@@ -31,4 +31,27 @@ struct ReceiptClockTests {
         #expect(clock.unique(near: 100) == 901)
         #expect(clock.unique(near: 902) == 902)
     }
+
+    @Test("A jump forward and back again is left behind: times follow the clock once it is more than a minute behind")
+    func jumpForward() {
+        let clock = ReceiptClock(wall: { 0 })
+        let hour: Int64 = 3_600_000_000
+        let now: Int64 = 1_800_000_000_000_000
+        #expect(clock.unique(near: now) == now)
+        #expect(clock.unique(near: now + hour) == now + hour)
+        // Set right: at once, and on from there.
+        #expect(clock.unique(near: now + 5) == now + 5)
+        #expect(clock.unique(near: now + 5) == now + 6)
+        #expect(clock.unique(near: now + 100) == now + 100)
+    }
+
+    @Test("A clock that is up to a minute behind is waited for, so that times neither repeat nor go back")
+    func smallSteps() {
+        let clock = ReceiptClock(wall: { 0 })
+        let now: Int64 = 1_800_000_000_000_000
+        #expect(clock.unique(near: now) == now)
+        #expect(clock.unique(near: now - ReceiptClock.patience) == now + 1)
+        #expect(clock.unique(near: now + 1 - ReceiptClock.patience) == now + 2)
+        #expect(clock.unique(near: now + 1 - ReceiptClock.patience) == now + 1 - ReceiptClock.patience)
+    }
 }

@@ -86,6 +86,8 @@ struct DevRun {
             }
         } begin: {
             await runtime.shutDown()
+        } giveUp: {
+            runtime.giveUp()
         }
     }
 

@@ -22,6 +22,7 @@ package final class DispatchService: Sendable {
     private let claims: DispatchSignal
     private let shutdown = DispatchSignal()
     private let subscribed = DispatchSignal()
+    private let isEnding = Atomic<Bool>(false)
 
     /// A service for the handlers of this worker.
     ///
@@ -95,6 +96,14 @@ package final class DispatchService: Sendable {
         shutdown.finish()
     }
 
+    /// Whether no attempt runs or waits, and nothing that has ended waits to be settled: all that is under way then is between
+    /// us and the database.
+    ///
+    /// False while the handlers themselves shut down.
+    package var isIdle: Bool {
+        !isEnding.load(ordering: .relaxed) && settler.isEmpty && lanes.allSatisfy { $0.inspect(\.isIdle) }
+    }
+
     /// Waits until the handlers are subscribed in the database: what is received before that is not theirs.
     ///
     /// For one task, beside ``run()``; ends early when it is cancelled.
@@ -108,6 +117,8 @@ package final class DispatchService: Sendable {
     /// are released without counting an attempt (G7).
     package func run() async {
         if !lanes.isEmpty { await dispatch() }
+        isEnding.store(true, ordering: .relaxed)
+        defer { isEnding.store(false, ordering: .relaxed) }
         for lane in lanes {
             if case .handler(let handler) = lane.registration.body { await handler.shutdown() }
         }

@@ -47,6 +47,9 @@ final class DispatchSettler: Sendable {
     /// Where slots wait before another attempt.
     private var roof: Int { settings.settlementLimit * 4 }
 
+    /// Whether nothing waits to be settled, or is being settled.
+    var isEmpty: Bool { state.withLock { $0.count == 0 } }
+
     /// Takes settlements; never blocks.
     ///
     /// `isUrgent` where others wait for the outcome, so that it isn't worth lingering for more.

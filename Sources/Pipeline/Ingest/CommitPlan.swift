@@ -1,32 +1,48 @@
-/// How one batch gets into the database: whole if it can, in halves where a row is refused, again after an outage.
+/// How one batch gets into the database: whole if it can, in parts where it is too large for our limits or a row is refused,
+/// again after an outage.
 ///
 /// A pure value: it decides, ``IngestService`` acts. States and moves:
 ///
 /// - *committing* the top range → `committed` pops it; `refused` replaces it by its halves, or, when it is a single
-///   row, marks the row for quarantine and commits it once more; `unavailable` waits and commits the same range again.
+///   row, marks the row for quarantine and commits it once more; `timedOut` cuts it, and all that follows, into smaller
+///   parts; `unavailable`, and `timedOut` of a single row, wait and commit the same range again.
 /// - *done* once no range is left.
 package struct CommitPlan {
     /// What to do next.
     package enum Action: Equatable {
         /// Commit these messages of the batch as one transaction.
-        case commit(Range<Int>)
-        /// The database can't commit now: wait for the delay of this attempt (from 1), then commit these.
+        ///
+        /// `isRetry`: an earlier try of them may have committed.
+        case commit(Range<Int>, isRetry: Bool)
+        /// The database can't commit now: wait for the delay of this attempt (from 1), then commit these, as a retry.
         case wait(attempt: Int, then: Range<Int>)
         /// This message alone was refused: mark it for quarantine, then commit it.
-        case quarantine(Int)
+        case quarantine(Int, isRetry: Bool)
         /// All is committed.
         case done
     }
 
-    /// Ranges still to be committed; the last one is next.
-    private var pending: [Range<Int>]
+    private struct Part {
+        var range: Range<Int>
+        /// Whether a try of it ended without our learning whether it has committed.
+        var isRetry = false
+    }
+
+    /// Parts still to be committed; the last one is next.
+    private var pending: [Part]
     private var attempt = 0
     /// The single row that has been marked already, so that a second refusal can't loop.
     private var marked: Int?
 
-    /// A plan for a batch of `count` messages.
+    /// A plan for a batch of `count` messages, in one transaction.
     package init(count: Int) {
-        pending = count > 0 ? [0..<count] : []
+        pending = count > 0 ? [Part(range: 0..<count)] : []
+    }
+
+    /// A plan for messages of these sizes, in transactions of `ceiling` bytes each; a larger message goes alone.
+    package init(sizes: [Int], ceiling: Int) {
+        self.init(count: sizes.count)
+        cut(sizes, ceiling)
     }
 
     /// The first action.
@@ -39,11 +55,29 @@ package struct CommitPlan {
         return next
     }
 
-    /// The database could not commit the range that was tried.
+    /// The database could not commit the range that was tried; it may have committed all the same.
     package mutating func unavailable() -> Action {
-        guard let range = pending.last else { return .done }
+        guard let last = pending.indices.last else { return .done }
+        pending[last].isRetry = true
         attempt += 1
-        return .wait(attempt: attempt, then: range)
+        return .wait(attempt: attempt, then: pending[last].range)
+    }
+
+    /// A limit of our own ended the try; it may have committed all the same.
+    ///
+    /// - Parameters:
+    ///   - sizes: The bytes of every message of the batch.
+    ///   - ceiling: The bytes that a transaction may hold from now on: less than the range that was tried.
+    /// - Returns: The first of the parts, at once; a wait where it is a single row.
+    package mutating func timedOut(sizes: [Int], ceiling: Int) -> Action {
+        guard let last = pending.last else { return .done }
+        pending[pending.count - 1].isRetry = true
+        cut(sizes, ceiling)
+        guard last.range.count > 1 else { return unavailable() }
+        // A ceiling that did not make it smaller is no reason to try the same again.
+        if pending.last?.range == last.range { halve() }
+        attempt = 0
+        return next
     }
 
     /// The content of a row in the range that was tried was refused.
@@ -51,19 +85,43 @@ package struct CommitPlan {
     /// A marked row that is refused again means that quarantine itself can't take it, which is the environment's
     /// fault and never the message's: wait.
     package mutating func refused() -> Action {
-        guard let range = pending.last else { return .done }
-        if range.count == 1 {
-            guard marked != range.lowerBound else { return unavailable() }
-            marked = range.lowerBound
-            return .quarantine(range.lowerBound)
+        guard let part = pending.last else { return .done }
+        if part.range.count == 1 {
+            let row = part.range.lowerBound
+            guard marked != row else { return unavailable() }
+            marked = row
+            return .quarantine(row, isRetry: part.isRetry)
         }
-        pending.removeLast()
-        let middle = range.lowerBound + range.count / 2
-        pending.append(middle..<range.upperBound)
-        pending.append(range.lowerBound..<middle)
+        halve()
         attempt = 0
         return next
     }
 
-    private var next: Action { pending.last.map(Action.commit) ?? .done }
+    private var next: Action { pending.last.map { .commit($0.range, isRetry: $0.isRetry) } ?? .done }
+
+    private mutating func halve() {
+        guard let part = pending.popLast() else { return }
+        let middle = part.range.lowerBound + part.range.count / 2
+        pending.append(Part(range: middle..<part.range.upperBound, isRetry: part.isRetry))
+        pending.append(Part(range: part.range.lowerBound..<middle, isRetry: part.isRetry))
+    }
+
+    /// Cuts every pending part into parts of at most `ceiling` bytes; a message that is larger becomes one of its own.
+    private mutating func cut(_ sizes: [Int], _ ceiling: Int) {
+        var parts: [Part] = []
+        for part in pending.reversed() {
+            var start = part.range.lowerBound
+            var bytes = 0
+            for index in part.range {
+                if index > start, bytes + sizes[index] > ceiling {
+                    parts.append(Part(range: start..<index, isRetry: part.isRetry))
+                    start = index
+                    bytes = 0
+                }
+                bytes += sizes[index]
+            }
+            parts.append(Part(range: start..<part.range.upperBound, isRetry: part.isRetry))
+        }
+        pending = parts.reversed()
+    }
 }

@@ -1,138 +1,152 @@
 import Synchronization
 package import UpstreamKit
 
-/// Messages for one transaction, with the connections that delivered them.
-package struct IngestBatch: Sendable {
-    /// The copies, in arrival order.
-    package fileprivate(set) var messages: [IncomingMessage] = []
-    /// Who delivered them: runs of ``messages``, in order.
-    private var runs: [(sink: any AckSink, count: Int)] = []
-
-    fileprivate init(capacity: Int) { messages.reserveCapacity(capacity) }
-
-    fileprivate mutating func append(_ message: IncomingMessage, from sink: any AckSink) {
-        messages.append(message)
-        if let last = runs.indices.last, runs[last].sink === sink {
-            runs[last].count += 1
-        } else {
-            runs.append((sink, 1))
-        }
-    }
-
-    /// Tells every connection which of its copies are settled, in one call for each connection.
-    package func settle(_ range: Range<Int>) {
-        // The common case on a quiet worker, and the only one with a single connection: nothing to sort out.
-        if runs.count == 1, range == messages.indices { return runs[0].sink.settled(messages) }
-        var shares: [(sink: any AckSink, messages: [IncomingMessage])] = []
-        var start = 0
-        for run in runs {
-            let part = (start..<start + run.count).clamped(to: range)
-            start += run.count
-            guard !part.isEmpty else { continue }
-            if let known = shares.firstIndex(where: { $0.sink === run.sink }) {
-                shares[known].messages.append(contentsOf: messages[part])
-            } else {
-                shares.append((run.sink, Array(messages[part])))
-            }
-        }
-        for share in shares { share.sink.settled(share.messages) }
-    }
-
-    /// Marks a copy for `quarantine`, after the database refused its content.
-    package mutating func quarantine(_ index: Int, reason: QuarantineReason, detail: StaticString) {
-        messages[index].quarantine = reason
-        messages[index].quarantineDetail = detail
-    }
-}
-
 /// What the connections have read and no writer has taken yet.
 ///
 /// Its size is bounded by the connections' in-flight limits, so it needs none of its own. Batches form by themselves:
-/// while a writer is busy, arrivals collect, and when it is free it takes all of them up to the limit.
+/// while a writer is busy, arrivals collect, and when it is free it takes all of them up to the limits.
 ///
-/// Each writer has a line of its own, and all messages of a device stand in the same one: two transactions that commit at
-/// the same time never hold messages of one device, so these become visible in the order of their arrival, which is what
-/// handlers with `ordering: device` are promised.
+/// There is one queue for all writers. A device is pinned to a writer for as long as one of its messages is in the batch
+/// that this writer commits; what comes of that device meanwhile is held back until the batch is done. So two transactions
+/// that commit at the same time never hold messages of one device, and these become visible in the order of their arrival,
+/// which is what handlers with `ordering: device` are promised. A writer that hangs holds back its own batch and its
+/// devices, and nothing else: the others take the rest.
+///
+/// A second writer begins where there is enough for it to do, so that batches stay large: when as much waits as the
+/// first one is at, or when that one has been at it for longer than a commit usually takes.
 package final class IngestQueue: Sendable {
-    private struct Line {
-        /// Batches as they will be taken, the oldest first: all but the last one are full.
-        var batches: [IngestBatch] = []
-        /// How many messages the batch that was taken last held; the next one will hardly hold more.
-        var usual = 0
-        var waiters: [CheckedContinuation<Void, Never>] = []
+    /// Below this, what waits is left to the writer that is at work already.
+    private static let leastShare = 64
+    /// How often a batch under way is looked at, while something waits beside it.
+    static let watchInterval = Duration.milliseconds(20)
+    /// A commit is overdue after twice its usual time, within these bounds.
+    private static let overdue = Duration.milliseconds(20)...Duration.milliseconds(200)
 
-        mutating func append(_ message: IncomingMessage, from sink: any AckSink, limit: Int) {
-            if batches.last.map({ $0.messages.count >= limit }) ?? true {
-                batches.append(IngestBatch(capacity: usual))
-            }
-            batches[batches.count - 1].append(message, from: sink)
-        }
-
-        mutating func take() -> IngestBatch? {
-            guard !batches.isEmpty else { return nil }
-            let batch = batches.removeFirst()
-            usual = batch.messages.count
-            return batch
-        }
+    private struct Writer {
+        var waiter: CheckedContinuation<Void, Never>?
+        /// The messages of the batch that it is at; 0 where it is at none.
+        var count = 0
+        /// When it took that batch, and when its first message had been submitted.
+        var taken: ContinuousClock.Instant
+        var since: ContinuousClock.Instant
+        /// Whether it is taking so long that the others need not wait for it.
+        var isOverdue = false
+        var pins = DevicePins()
+        /// What came for its devices meanwhile, the oldest first.
+        var held: [IngestBatch] = []
     }
 
     private struct State {
-        var lines: [Line]
+        /// Batches as they will be taken, the oldest first: all but the last one are full, or were held back.
+        var batches: [IngestBatch] = []
+        /// The messages in them.
+        var waiting = 0
+        /// How many messages the batch that was taken last held; the next one will hardly hold more.
+        var usual = 0
+        /// How long a batch usually takes.
+        var usualTime = Duration.zero
+        var writers: [Writer]
+        var watcher: CheckedContinuation<Void, Never>?
         var isFinished = false
+        /// No watcher is to be waited for any more.
+        var isUnwatched = false
     }
 
-    /// How many lines there are.
-    package let lines: Int
+    /// Whom to resume once the lock is free.
+    private typealias Woken = CheckedContinuation<Void, Never>?
 
     private let batchLimit: Int
+    private let byteLimit: Int
     private let state: Mutex<State>
 
     /// An empty queue.
     ///
     /// - Parameters:
-    ///   - lines: One for each writer.
+    ///   - writers: How many writers take from it, each with a number of its own from 0.
     ///   - batchLimit: The most messages in one batch.
-    package init(lines: Int = 1, batchLimit: Int = 500) {
-        self.lines = max(1, lines)
+    ///   - byteLimit: The most bytes of one batch; a single message that is larger is a batch of its own.
+    package init(writers: Int = 1, batchLimit: Int = 500, byteLimit: Int = 4 << 20) {
         self.batchLimit = max(1, batchLimit)
-        state = Mutex(State(lines: Array(repeating: Line(), count: self.lines)))
+        self.byteLimit = max(1, byteLimit)
+        let now = ContinuousClock.now
+        state = Mutex(State(writers: (0..<max(1, writers)).map { _ in Writer(taken: now, since: now) }))
+    }
+
+    /// Makes room for so many writers, before they begin.
+    func prepare(writers: Int) {
+        let now = ContinuousClock.now
+        state.withLock { state in
+            while state.writers.count < writers { state.writers.append(Writer(taken: now, since: now)) }
+        }
+    }
+
+    /// The most bytes of one batch.
+    package var mostBytes: Int { byteLimit }
+
+    /// Since when the oldest message waits that is not settled yet; nil where there is none.
+    package var oldest: ContinuousClock.Instant? {
+        state.withLock { state in
+            var oldest = state.batches.map(\.since).min()
+            for writer in state.writers {
+                let own = (writer.count > 0 ? [writer.since] : []) + writer.held.map(\.since)
+                oldest = ([oldest].compactMap(\.self) + own).min()
+            }
+            return oldest
+        }
     }
 
     /// Hands over what one connection has read.
     ///
     /// Never blocks; called once for each socket read.
     package func submit(_ messages: [IncomingMessage], from sink: any AckSink) {
-        var waiters: [CheckedContinuation<Void, Never>] = []
-        state.withLock { state in
-            for message in messages {
-                state.lines[line(of: message)].append(message, from: sink, limit: batchLimit)
-            }
-            for line in state.lines.indices where !state.lines[line].batches.isEmpty {
-                if let waiter = state.lines[line].waiters.popLast() { waiters.append(waiter) }
-            }
+        let now = ContinuousClock.now
+        let woken = state.withLock { state -> Woken in
+            for message in messages { append(message, from: sink, now, &state) }
+            return wake(&state)
         }
-        for waiter in waiters { waiter.resume() }
+        woken?.resume()
     }
 
-    private func line(of message: borrowing IncomingMessage) -> Int {
-        // A digest's bits are as good as any: devices spread evenly.
-        lines == 1 ? 0 : Int(truncatingIfNeeded: message.deviceKey.low % UInt64(lines))
+    private func append(
+        _ message: IncomingMessage,
+        from sink: any AckSink,
+        _ now: ContinuousClock.Instant,
+        _ state: inout State
+    ) {
+        let last = state.batches.count - 1
+        if last < 0 || state.batches[last].messages.count >= batchLimit
+            || state.batches[last].bytes + message.bytes.count > byteLimit
+        {
+            state.batches.append(IngestBatch(capacity: state.usual, since: now))
+        }
+        state.batches[state.batches.count - 1].append(message, from: sink)
+        state.waiting += 1
     }
 
-    /// The next batch of a line: everything that waits, up to the limit; nil where nothing does.
+    /// The next batch for a writer; nil where nothing waits that it may take now.
     ///
-    /// Who takes from a line while another batch of it is being committed gives up the order of devices.
-    package func take(line: Int = 0) -> IngestBatch? {
-        state.withLock { $0.lines[line].take() }
+    /// It ends the writer's batch before: to be called once that is settled, or given up for good.
+    package func take(writer: Int = 0) -> IngestBatch? {
+        let now = ContinuousClock.now
+        let (batch, woken) = state.withLock { state in
+            release(writer, now, &state)
+            let batch = take(writer, now, &state)
+            return (batch, wake(&state))
+        }
+        woken?.resume()
+        return batch
     }
 
-    /// The next batch of a line, as soon as there is one; nil once the queue is finished and the line empty.
-    package func next(line: Int = 0) async -> IngestBatch? {
+    /// The next batch for a writer, as soon as there is one; nil once the queue is finished and nothing is left for it.
+    ///
+    /// For one task for each writer.
+    ///
+    /// It ends the writer's batch before: to be called once that is settled.
+    package func next(writer: Int = 0) async -> IngestBatch? {
         while true {
-            let (batch, isFinished) = state.withLock { ($0.lines[line].take(), $0.isFinished) }
-            if let batch { return batch }
-            if isFinished { return nil }
-            await waitForMessages(line)
+            if let batch = take(writer: writer) { return batch }
+            if isDone { return nil }
+            await park(writer)
         }
     }
 
@@ -140,24 +154,161 @@ package final class IngestQueue: Sendable {
     package func finish() {
         let waiters = state.withLock { state in
             state.isFinished = true
-            var waiters: [CheckedContinuation<Void, Never>] = []
-            for line in state.lines.indices {
-                waiters += state.lines[line].waiters
-                state.lines[line].waiters = []
-            }
-            return waiters
+            return state.writers.indices.compactMap { state.writers[$0].waiter.take() }
         }
         for waiter in waiters { waiter.resume() }
     }
 
-    private func waitForMessages(_ line: Int) async {
+    /// A writer that will take no more: what was held back for its batch is the others'.
+    package func leave(writer: Int) {
+        let woken = state.withLock { state in
+            release(writer, .now, &state)
+            return wake(&state)
+        }
+        woken?.resume()
+    }
+
+    /// Whether nothing comes any more, and what a writer is still at holds nothing back.
+    private var isDone: Bool {
+        state.withLock { state in
+            state.isFinished && state.batches.isEmpty && state.writers.allSatisfy(\.held.isEmpty)
+        }
+    }
+
+    private func park(_ writer: Int) async {
         await withCheckedContinuation { continuation in
-            let isReady = state.withLock { state in
-                if !state.lines[line].batches.isEmpty || state.isFinished { return true }
-                state.lines[line].waiters.append(continuation)
+            var watcher: Woken = nil
+            let goesOn = state.withLock { state in
+                if isWorthwhile(state) { return true }
+                if state.isFinished, state.writers.allSatisfy(\.held.isEmpty) { return true }
+                state.writers[writer].waiter = continuation
+                // What waits now is another's, unless that one turns out to take too long.
+                if state.waiting > 0 { watcher = state.watcher.take() }
                 return false
             }
-            if isReady { continuation.resume() }
+            if goesOn { continuation.resume() }
+            watcher?.resume()
+        }
+    }
+
+    // MARK: Under the lock
+
+    /// Whether a writer that is free should begin now.
+    private func isWorthwhile(_ state: State) -> Bool {
+        guard state.waiting > 0 else { return false }
+        guard !state.isFinished, state.batches.count == 1 else { return true }
+        var largest = 0
+        for index in state.writers.indices where !state.writers[index].isOverdue {
+            largest = max(largest, state.writers[index].count)
+        }
+        return largest == 0 || state.waiting >= min(batchLimit, max(Self.leastShare, largest))
+    }
+
+    /// Whom a change calls: a writer that is free, or the watcher where the others are only to begin once it is time.
+    private func wake(_ state: inout State) -> Woken {
+        guard state.waiting > 0 || state.isFinished else { return nil }
+        guard let free = state.writers.firstIndex(where: { $0.waiter != nil }) else { return nil }
+        let isDone = state.isFinished && state.writers.allSatisfy(\.held.isEmpty)
+        if isDone || isWorthwhile(state) { return state.writers[free].waiter.take() }
+        return state.waiting > 0 ? state.watcher.take() : nil
+    }
+
+    /// Ends a writer's batch.
+    private func release(_ index: Int, _ now: ContinuousClock.Instant, _ state: inout State) {
+        guard state.writers[index].count > 0 else { return }
+        let time = now - state.writers[index].taken
+        state.usualTime = (state.usualTime * 7 + min(time, Self.overdue.upperBound)) / 8
+        state.writers[index].count = 0
+        state.writers[index].isOverdue = false
+        state.writers[index].pins.clear()
+        guard !state.writers[index].held.isEmpty else { return }
+        let held = state.writers[index].held
+        state.writers[index].held = []
+        state.waiting += held.reduce(0) { $0 + $1.messages.count }
+        // Before what came after them.
+        state.batches.insert(contentsOf: held, at: 0)
+    }
+
+    private func take(_ index: Int, _ now: ContinuousClock.Instant, _ state: inout State) -> IngestBatch? {
+        guard isWorthwhile(state) else { return nil }
+        while !state.batches.isEmpty {
+            var batch = state.batches.removeFirst()
+            state.waiting -= batch.messages.count
+            for other in state.writers.indices where other != index && state.writers[other].count > 0 {
+                batch = hold(batch, for: other, &state)
+            }
+            guard !batch.messages.isEmpty else { continue }
+            state.usual = batch.messages.count
+            state.writers[index].count = batch.messages.count
+            state.writers[index].taken = now
+            state.writers[index].since = batch.since
+            if state.writers.count > 1 { state.writers[index].pins.pin(batch.messages) }
+            return batch
+        }
+        return nil
+    }
+
+    /// Puts aside what belongs to devices that a writer is at.
+    private func hold(_ batch: IngestBatch, for other: Int, _ state: inout State) -> IngestBatch {
+        let pins = state.writers[other].pins
+        guard batch.contains({ pins.holds($0) }) else { return batch }
+        let parts = batch.parted { pins.holds($0) }
+        // In as few batches as can be: there may be many looks before the writer is done.
+        if let last = state.writers[other].held.indices.last,
+            state.writers[other].held[last].messages.count + parts.held.messages.count <= batchLimit,
+            state.writers[other].held[last].bytes + parts.held.bytes <= byteLimit
+        {
+            state.writers[other].held[last].append(parts.held)
+        } else {
+            state.writers[other].held.append(parts.held)
+        }
+        return parts.free
+    }
+}
+
+// The watch over batches that take longer than usual.
+extension IngestQueue {
+    /// Lets other writers go on without one that takes longer than usual, until cancelled.
+    ///
+    /// For one task, beside the writers; it sleeps for as long as nothing waits beside a batch under way.
+    func watch() async {
+        while !Task.isCancelled {
+            await waitUntilNeeded()
+            guard (try? await Task.sleep(for: Self.watchInterval)) != nil else { return }
+            lookForOverdue(.now)
+        }
+    }
+
+    /// Finds the batches that take longer than usual; a free writer then takes what waits.
+    func lookForOverdue(_ now: ContinuousClock.Instant) {
+        let woken = state.withLock { state -> Woken in
+            let usual = min(max(state.usualTime * 2, Self.overdue.lowerBound), Self.overdue.upperBound)
+            for index in state.writers.indices
+            where state.writers[index].count > 0 && now - state.writers[index].taken > usual {
+                state.writers[index].isOverdue = true
+            }
+            return wake(&state)
+        }
+        woken?.resume()
+    }
+
+    private func waitUntilNeeded() async {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let goesOn = state.withLock { state in
+                    let isNeeded = state.waiting > 0 && state.writers.contains { $0.waiter != nil }
+                    if isNeeded || state.isUnwatched { return true }
+                    state.watcher = continuation
+                    return false
+                }
+                if goesOn { continuation.resume() }
+            }
+        } onCancel: {
+            let watcher = state.withLock { state in
+                state.isUnwatched = true
+                return state.watcher.take()
+            }
+            watcher?.resume()
         }
     }
 }

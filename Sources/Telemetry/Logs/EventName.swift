@@ -7,6 +7,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case ready = "worker.ready"
     case draining = "worker.draining"
     case stopped = "worker.stopped"
+    case givingUp = "worker.giving_up"
     case graceExpired = "worker.grace_expired"
     case secondSignal = "worker.second_signal"
     case configurationProblem = "configuration.problem"

@@ -51,8 +51,7 @@ package struct AdminServer: Service {
     /// Serves until shutdown.
     package func run() async throws {
         // The library's own lines say what ours say.
-        var quiet = logger
-        quiet.logLevel = .error
+        let quiet = logger.forLibrary
         let responder = AdminResponder(metrics: metrics, readiness: readiness)
         let application = Application(
             responder: CallbackResponder<BasicRequestContext> { request, _ in responder.response(to: request) },

@@ -87,7 +87,9 @@ package struct ConfigurationLoader: Sendable {
     ) throws(ConfigurationError) -> Result {
         var tree = ConfigurationTree()
         tree.merge(yaml: yaml, path: path)
-        let names = environment.keys.filter { $0.hasPrefix("UPSTREAM_") && !Self.reserved.contains($0) }
+        let names = environment.keys.filter {
+            $0.hasPrefix("UPSTREAM_") && !Self.reserved.contains($0) && !ServiceLink.isName($0)
+        }
         for name in names.sorted(by: Self.precedes) {
             tree.override(Self.key(of: name), environment[name] ?? "", origin: .environment(name))
         }

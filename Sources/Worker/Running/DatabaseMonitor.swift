@@ -5,13 +5,29 @@ import Synchronization
 import Telemetry
 
 /// Watches the database: waits for it at the start, knows its state for `/readyz`, and keeps partitions ahead.
+///
+/// One task asks; everybody else only waits for what it finds, so that a database without an answer keeps nobody.
 package final class DatabaseMonitor: Sendable {
     /// How often the database is asked.
     private static let interval = Duration.seconds(5)
+    /// How often it is asked until it is ready for the first time.
+    private static let firstInterval = Duration.milliseconds(500)
+    /// A question that has no answer for this long is one.
+    private static let patience = Duration.seconds(5)
+
+    private struct Known {
+        var state = ReadinessCheck.State.notReady("not asked yet")
+        /// Since when a question has been waiting for its answer.
+        var asking: ContinuousClock.Instant?
+        /// What those who wait at the start are told; nil until it is known.
+        var start: Result<Void, WorkerError>?
+        var waiters: [UInt64: CheckedContinuation<Void, any Error>] = [:]
+        var lastWaiter: UInt64 = 0
+    }
 
     private let client: PostgresClient
     private let logger: Logger
-    private let known = Mutex(ReadinessCheck.State.notReady("not asked yet"))
+    private let known = Mutex(Known())
 
     /// A monitor with a connection of its own.
     package init(_ settings: PostgresSettings, logger: Logger) {
@@ -19,28 +35,43 @@ package final class DatabaseMonitor: Sendable {
         self.logger = logger
     }
 
-    /// What was found last.
-    package var state: ReadinessCheck.State { known.withLock { $0 } }
+    /// What was found last, or that there has been no answer for a while.
+    package var state: ReadinessCheck.State {
+        known.withLock { known in
+            guard let asking = known.asking else { return known.state }
+            let silence = ContinuousClock.now - asking
+            guard silence > Self.patience else { return known.state }
+            return .notReady("the database has not answered for \(silence.components.seconds) s")
+        }
+    }
 
-    /// Waits until the database takes writes and has our schema.
+    /// Waits until ``run()`` has found that the database takes writes and has our schema; once it has, not at all.
     ///
     /// - Throws: ``WorkerError/schema(_:)`` where the schema is missing or another version's; `CancellationError`.
     package func waitUntilReady() async throws {
-        while true {
-            switch await ask() {
-            case .ready:
-                await ensurePartitions()
-                return
-            case .readOnly: break
-            case .schema(let state): throw WorkerError.schema(state)
-            case nil: break
+        let number = known.withLock { known in
+            known.lastWaiter += 1
+            return known.lastWaiter
+        }
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+                let result = known.withLock { known -> Result<Void, any Error>? in
+                    if let start = known.start { return start.mapError { $0 } }
+                    if Task.isCancelled { return .failure(CancellationError()) }
+                    known.waiters[number] = continuation
+                    return nil
+                }
+                if let result { continuation.resume(with: result) }
             }
-            try await Task.sleep(for: .milliseconds(500))
+        } onCancel: {
+            let waiter = known.withLock { $0.waiters.removeValue(forKey: number) }
+            waiter?.resume(throwing: CancellationError())
         }
     }
 
     /// Asks again and again until cancelled.
     package func run() async {
+        guard await start() else { return await client.close() }
         var day = UTCDay.today()
         while (try? await Task.sleep(for: Self.interval)) != nil {
             let health = await ask()
@@ -50,8 +81,36 @@ package final class DatabaseMonitor: Sendable {
         await client.close()
     }
 
+    /// Asks until it is known how it begins; false where it doesn't.
+    private func start() async -> Bool {
+        while !Task.isCancelled {
+            switch await ask() {
+            case .ready:
+                await ensurePartitions()
+                begin(.success(()))
+                return true
+            case .schema(let state):
+                begin(.failure(.schema(state)))
+                return false
+            case .readOnly, nil: break
+            }
+            try? await Task.sleep(for: Self.firstInterval)
+        }
+        return false
+    }
+
+    private func begin(_ result: Result<Void, WorkerError>) {
+        let waiters = known.withLock { known in
+            known.start = result
+            defer { known.waiters = [:] }
+            return known.waiters.values
+        }
+        for waiter in waiters { waiter.resume(with: result.mapError { $0 }) }
+    }
+
     /// Asks the database; nil where it does not answer.
     private func ask() async -> StoreHealth? {
+        known.withLock { $0.asking = .now }
         let state: ReadinessCheck.State
         var health: StoreHealth?
         do {
@@ -63,11 +122,13 @@ package final class DatabaseMonitor: Sendable {
             case .schema(let schema): state = .notReady(schema.problem ?? "the schema is not this binary's")
             }
         } catch {
+            // Asked to end: it says nothing of the database.
+            if Task.isCancelled { return nil }
             state = .notReady("the database does not answer: \(error)")
         }
         let before = known.withLock { known in
-            defer { known = state }
-            return known
+            defer { (known.state, known.asking) = (state, nil) }
+            return known.state
         }
         if before != state, case .notReady(let reason) = state {
             logger.event(.warning, .databaseUnavailable, "waiting for the database", [.error: .string(reason)])

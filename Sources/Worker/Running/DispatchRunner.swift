@@ -64,6 +64,9 @@ struct DispatchRunner: Service {
     /// Where ingest hands over what it has just committed.
     var intake: any DeliveryIntake { service.intake }
 
+    /// Whether no attempt runs and nothing that has ended waits to be settled: then nothing is lost by not waiting.
+    var isIdle: Bool { service.isIdle }
+
     /// Waits until the handlers are subscribed; a message received before that would never reach them.
     func waitUntilSubscribed() async { await service.waitUntilSubscribed() }
 
@@ -78,6 +81,7 @@ struct DispatchRunner: Service {
         } onGracefulShutdown: {
             service.beginShutdown()
         }
+        // The sessions of handlers' functions and of the dispatcher: the service is idle by now.
         await functions.close()
         await store.close()
     }

@@ -21,7 +21,6 @@ struct MonitorRunner: Service {
 struct IngestRunner: Service {
     let queue: IngestQueue
     let service: IngestService
-    let stores: [MessageStore]
 
     func run() async {
         // Cancelled, because another part has failed, the writers would wait for a batch that nobody brings any more.
@@ -34,7 +33,18 @@ struct IngestRunner: Service {
         } onCancel: {
             queue.finish()
         }
-        for store in stores { await store.close() }
+    }
+}
+
+/// The writers' sessions: closed once the writers have ended, which a session that hangs may not hold up.
+struct StoreRunner: Service {
+    let stores: [MessageStore]
+
+    func run() async throws {
+        try? await gracefulShutdown()
+        await withDiscardingTaskGroup { group in
+            for store in stores { group.addTask { await store.close() } }
+        }
     }
 }
 

@@ -32,6 +32,8 @@ package final class WorkerRuntime: Sendable {
     private let logger: Logger
     private let ingest: IngestQueue
     private let group: MultiThreadedEventLoopGroup
+    private let open = OpenConnections()
+    private let leftBehind = LeftBehind()
     private let services: ServiceGroup
 
     /// Makes a worker; nothing is connected yet.
@@ -54,7 +56,7 @@ package final class WorkerRuntime: Sendable {
     ) throws(WorkerError) {
         self.logger = logger
         ingest = IngestQueue(
-            lines: configuration.database.writers,
+            writers: configuration.database.writers,
             batchLimit: configuration.database.batchLimit
         )
         let senders = roles.contains(.receive) ? try Self.senders(configuration) : []
@@ -70,7 +72,9 @@ package final class WorkerRuntime: Sendable {
         )
         let monitor = DatabaseMonitor(settings, logger: logger)
         let commits = CommitStatus(metrics: metrics, logger: logger)
-        readiness = Readiness(Self.checks(senders, metrics, monitor))
+        readiness = Readiness(
+            Self.checks(senders, metrics, monitor) + CommitChecks.checks(queue: ingest, status: commits)
+        )
         // The receive path costs a few microseconds a message: the cores are PostgreSQL's.
         group = MultiThreadedEventLoopGroup(numberOfThreads: max(1, System.coreCount / 4))
         let dispatch =
@@ -94,13 +98,22 @@ package final class WorkerRuntime: Sendable {
         ) {
             list.append(admin)
         }
-        list.append(MonitorRunner(monitor: monitor))
-        list.append(
-            RetentionService(settings, policy: configuration.retention, monitor: monitor, logger: logger)
-        )
-        if let dispatch { list.append(dispatch) }
+        // What waits for the database at the end and keeps no promise there: a tenth of a second for one that answers, and
+        // under two in all for one that doesn't.
+        list.append(BoundedEnd(service: MonitorRunner(monitor: monitor), leftBehind, bound: .milliseconds(100)))
+        let retention = RetentionService(settings, policy: configuration.retention, monitor: monitor, logger: logger)
+        list.append(BoundedEnd(service: retention, leftBehind, bound: .milliseconds(200)))
+        if let dispatch {
+            list.append(BoundedEnd(service: dispatch, leftBehind, bound: .milliseconds(500)) { dispatch.isIdle })
+        }
         if roles.contains(.dispatch) {
-            list.append(ReplayService(settings: settings, monitor: monitor, lease: configuration.lease, logger: logger))
+            let replays = ReplayService(
+                settings: settings,
+                monitor: monitor,
+                lease: configuration.lease,
+                logger: logger
+            )
+            list.append(BoundedEnd(service: replays, leftBehind, bound: .milliseconds(500)))
         }
         if roles.contains(.receive) {
             let stores = (0..<configuration.database.writers).map { _ in
@@ -114,14 +127,17 @@ package final class WorkerRuntime: Sendable {
                 intake: dispatch?.intake
             )
             list.append(MemoryRunner(metrics: metrics))
-            list.append(IngestRunner(queue: ingest, service: service, stores: stores))
+            list.append(BoundedEnd(service: StoreRunner(stores: stores), leftBehind, bound: .milliseconds(100)))
+            list.append(IngestRunner(queue: ingest, service: service))
+            var environment = Connection.Environment(ingest: ingest, clock: ReceiptClock(), metrics: metrics)
+            environment.open = open
             list.append(
                 ReceiveRunner(
                     monitor: monitor,
                     dispatch: dispatch,
                     senders: senders,
                     group: group,
-                    environment: .init(ingest: ingest, clock: ReceiptClock(), metrics: metrics),
+                    environment: environment,
                     logger: logger
                 )
             )
@@ -165,10 +181,27 @@ package final class WorkerRuntime: Sendable {
         logger.event(.info, .stopped, "stopped")
     }
 
+    /// Whether a part was left behind at the end, because the database did not answer: it is not to be waited for.
+    package var hasLeftBehind: Bool { leftBehind.isSet }
+
     /// Begins the orderly way down; ``run()`` returns at its end.
     package func shutDown() async {
         readiness.drain()
         await services.triggerGracefulShutdown()
+    }
+
+    /// Closes the streams in order although messages wait to be committed: the time for that is nearly over.
+    ///
+    /// To be called after ``shutDown()``; ``run()`` may never return.
+    package func giveUp() {
+        let inFlight = metrics.messages.snapshot().inFlight
+        guard inFlight > 0, open.giveUp() > 0 else { return }
+        logger.event(
+            .warning,
+            .givingUp,
+            "shutdown.grace is nearly over: closing the streams with messages that are not acked",
+            [.count: .int(inFlight)]
+        )
     }
 
     private static func senders(_ configuration: WorkerConfiguration) throws(WorkerError) -> [SenderSettings] {
@@ -211,13 +244,10 @@ package final class WorkerRuntime: Sendable {
     }
 
     private static func group(of services: [any Service], logger: Logger) -> ServiceGroup {
-        // What the parts have to say, they say themselves.
-        var quiet = logger
-        quiet.logLevel = .error
-        return ServiceGroup(
+        ServiceGroup(
             configuration: ServiceGroupConfiguration(
                 services: services.map { .init(service: $0, successTerminationBehavior: .ignore) },
-                logger: quiet
+                logger: logger.forLibrary
             )
         )
     }

@@ -1,0 +1,86 @@
+package import UpstreamKit
+
+/// Messages for one transaction, with the connections that delivered them.
+package struct IngestBatch: Sendable {
+    /// The copies, in arrival order.
+    package private(set) var messages: [IncomingMessage] = []
+    /// The bytes of all of them.
+    package private(set) var bytes = 0
+    /// When the first of them was submitted.
+    let since: ContinuousClock.Instant
+    /// Who delivered them: runs of ``messages``, in order.
+    private var runs: [(sink: any AckSink, count: Int)] = []
+
+    init(capacity: Int, since: ContinuousClock.Instant) {
+        messages.reserveCapacity(capacity)
+        self.since = since
+    }
+
+    mutating func append(_ message: IncomingMessage, from sink: any AckSink) {
+        bytes += message.bytes.count
+        messages.append(message)
+        if let last = runs.indices.last, runs[last].sink === sink {
+            runs[last].count += 1
+        } else {
+            runs.append((sink, 1))
+        }
+    }
+
+    /// Adds what came after it.
+    mutating func append(_ batch: IngestBatch) {
+        bytes += batch.bytes
+        messages += batch.messages
+        runs += batch.runs
+    }
+
+    /// Whether one of the messages is of this kind.
+    func contains(_ isWanted: (borrowing IncomingMessage) -> Bool) -> Bool {
+        // In place: a copy of a message would retain its bytes.
+        let messages = messages.span
+        for index in messages.indices where isWanted(messages[index]) { return true }
+        return false
+    }
+
+    /// Parts the batch: those that `isHeld` names go to the second, all in their order.
+    func parted(_ isHeld: (borrowing IncomingMessage) -> Bool) -> (free: IngestBatch, held: IngestBatch) {
+        var free = IngestBatch(capacity: messages.count, since: since)
+        var held = IngestBatch(capacity: 0, since: since)
+        var index = 0
+        for run in runs {
+            for _ in 0..<run.count {
+                if isHeld(messages[index]) {
+                    held.append(messages[index], from: run.sink)
+                } else {
+                    free.append(messages[index], from: run.sink)
+                }
+                index += 1
+            }
+        }
+        return (free, held)
+    }
+
+    /// Tells every connection which of its copies are settled, in one call for each connection.
+    package func settle(_ range: Range<Int>) {
+        // The common case on a quiet worker, and the only one with a single connection: nothing to sort out.
+        if runs.count == 1, range == messages.indices { return runs[0].sink.settled(messages) }
+        var shares: [(sink: any AckSink, messages: [IncomingMessage])] = []
+        var start = 0
+        for run in runs {
+            let part = (start..<start + run.count).clamped(to: range)
+            start += run.count
+            guard !part.isEmpty else { continue }
+            if let known = shares.firstIndex(where: { $0.sink === run.sink }) {
+                shares[known].messages.append(contentsOf: messages[part])
+            } else {
+                shares.append((run.sink, Array(messages[part])))
+            }
+        }
+        for share in shares { share.sink.settled(share.messages) }
+    }
+
+    /// Marks a copy for `quarantine`, after the database refused its content.
+    package mutating func quarantine(_ index: Int, reason: QuarantineReason, detail: StaticString) {
+        messages[index].quarantine = reason
+        messages[index].quarantineDetail = detail
+    }
+}

@@ -1,0 +1,31 @@
+package import Pipeline
+
+/// Whether what is received also commits: what `/readyz` says of the way from the streams into the database.
+package enum CommitChecks {
+    /// Messages that have waited for longer than this make the worker not ready.
+    ///
+    /// Longer than a failover that goes well, shorter than the time after which streams withdraw their presence.
+    package static let patience = Duration.seconds(5)
+
+    /// The checks over a worker's queue and writers.
+    ///
+    /// - Parameters:
+    ///   - queue: Where messages wait.
+    ///   - status: What commits wait for.
+    ///   - now: The monotonic clock.
+    /// - Returns: `commits` and `standby`.
+    package static func checks(
+        queue: IngestQueue,
+        status: CommitStatus,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+    ) -> [ReadinessCheck] {
+        let commits = ReadinessCheck("commits") {
+            guard let oldest = queue.oldest else { return .ready }
+            let waiting = now() - oldest
+            guard waiting > patience else { return .ready }
+            return .notReady("messages have been waiting to be committed for \(waiting.components.seconds) s")
+        }
+        let standby = ReadinessCheck("standby") { status.reason.map { .notReady($0) } ?? .ready }
+        return [commits, standby]
+    }
+}
