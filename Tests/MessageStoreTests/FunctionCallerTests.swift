@@ -187,6 +187,21 @@ import UpstreamKit
         }
     }
 
+    @Test func aBackendThatEndsInsideTheCallIsAnInterruption() async throws {
+        let (fixture, message) = try await fixture(item: "tea")
+        try await fixture.script(
+            """
+            CREATE FUNCTION app.ends(message upstream.messages) RETURNS void LANGUAGE sql
+            AS 'SELECT pg_terminate_backend(pg_backend_pid())'
+            """
+        )
+        guard case .interrupted = verdict(try await call(fixture, message, function: "app.ends")) else {
+            Issue.record("not an interruption")
+            return
+        }
+        #expect(try await fixture.count("deliveries") == 1)
+    }
+
     @Test func anEmptySetIsASuccess() async throws {
         let (fixture, message) = try await fixture(item: "tea")
         guard case .settled = try await call(fixture, message, function: "app.nothing") else {

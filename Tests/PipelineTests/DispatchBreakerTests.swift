@@ -52,6 +52,36 @@ struct DispatchBreakerTests {
         }
     }
 
+    @Test("a probe that had failed before says little: the pause does not grow")
+    func triedProbe() {
+        var breaker = opened()
+        var now = start + .seconds(10)
+        for _ in 0..<5 {
+            #expect(breaker.begin(now: now) == .probe)
+            let transition = breaker.failed(isProbe: true, isUntried: false, now: now, random: 1)
+            #expect(transition == .opened(for: .seconds(10)))
+            now += .seconds(10)
+        }
+    }
+
+    @Test("a handler that asks for a pause gets it, and then a probe; answers to what began before don't end it")
+    func held() {
+        var breaker = CircuitBreaker(settings())
+        #expect(breaker.held(for: .seconds(30), now: start) == .held(for: .seconds(30)))
+        #expect(breaker.succeeded() == nil)
+        #expect(breaker.failed(isProbe: false, now: start, random: 1) == nil)
+        // Another attempt's answer may ask for more, never for less.
+        #expect(breaker.held(for: .seconds(40), now: start) == nil)
+        #expect(breaker.held(for: .seconds(5), now: start) == nil)
+        #expect(breaker.begin(now: start + .seconds(39)) == .refused(until: start + .seconds(40)))
+        let later = start + .seconds(40)
+        #expect(breaker.begin(now: later) == .probe)
+        #expect(breaker.held(for: .seconds(7), now: later) == .held(for: .seconds(7)))
+        #expect(breaker.begin(now: later + .seconds(7)) == .probe)
+        #expect(breaker.failed(isProbe: true, now: later, random: 1) == .opened(for: .seconds(10)))
+        #expect(breaker.succeeded() == .closed)
+    }
+
     @Test("a probe without a verdict lets another begin")
     func abandoned() {
         var breaker = opened()

@@ -88,9 +88,12 @@ struct DispatchMachineTests {
             (.reject(failure), .rejected, .dead(failure, isCounted: true)),
             (.retry(after: nil, failure), .retry, .retry(after: .seconds(1), failure)),
             (.retry(after: .seconds(9), failure), .retry, .retry(after: .seconds(9), failure)),
-            (.unavailable(after: .seconds(7), failure), .released, .release(after: .seconds(7))),
-            (.unavailable(after: nil, failure), .released, .release(after: .seconds(4))),
-            (.pause(failure), .released, .release(after: .zero)),
+            (.down(after: nil, failure), .retry, .retry(after: .seconds(1), failure)),
+            (.down(after: .seconds(9), hold: .seconds(9), failure), .retry, .retry(after: .seconds(9), failure)),
+            (.unavailable(after: .seconds(7), failure), .released, .release(after: .seconds(7), noting: failure)),
+            (.unavailable(after: nil, failure), .released, .release(after: .seconds(4), noting: failure)),
+            (.interrupted(failure), .released, .release(after: .seconds(4), noting: failure)),
+            (.pause(failure), .released, .release(after: .zero, noting: failure)),
             (.cancelled, .released, .release(after: .zero)),
         ]
         for (verdict, ending, outcome) in cases {
@@ -303,14 +306,14 @@ struct DispatchMachineTests {
 
     // MARK: Breaker
 
-    @Test("a handler that fails all the time is left in peace, then probed with one delivery")
+    @Test("a handler that is down gets nothing for a while, and is then probed with one delivery")
     func breaker() throws {
         var machine = machine()
         _ = machine.claimed((1...5).map { delivery($0) }, hasMore: false)
         var action: DispatchStateMachine.FinishAction?
         for _ in 0..<3 {
             let id = try #require(run(&machine))
-            action = machine.finished(id, .verdict(.retry(after: nil, failure)), now: start, random: 1)
+            action = machine.finished(id, .verdict(.down(after: nil, failure)), now: start, random: 1)
         }
         #expect(action?.transition == .opened(for: .seconds(2)))
         #expect(action?.released.count == 2)

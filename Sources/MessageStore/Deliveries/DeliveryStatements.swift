@@ -99,7 +99,12 @@ enum DeliveryStatements {
         claim(due: "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int >= 2")
     )
 
-    private static func claim(due condition: String) -> String {
+    /// Leases the newest among those without a counted attempt.
+    static let claimUntried = PostgresStatement(
+        claim(due: "attempts = 0 AND crashes + (lease_owner IS NOT NULL)::int < 2", order: "next_attempt_at DESC")
+    )
+
+    private static func claim(due condition: String, order: String = "next_attempt_at") -> String {
         """
         WITH due AS MATERIALIZED (
             SELECT ctid AS place FROM upstream.deliveries
@@ -107,7 +112,7 @@ enum DeliveryStatements {
                 AND \(condition)
                 AND (NOT $5::bool OR device_key IS NULL)
                 AND NOT EXISTS (\(isPaused))
-            ORDER BY next_attempt_at LIMIT $2
+            ORDER BY \(order) LIMIT $2
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
@@ -130,6 +135,11 @@ enum DeliveryStatements {
     /// Leases the oldest delivery of a device, where it has been in the hands of workers that stopped working.
     static let claimOrderedSuspects = PostgresStatement(
         claimOrdered(condition: "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int >= 2")
+    )
+
+    /// Leases the oldest delivery of each device, where it has no counted attempt.
+    static let claimOrderedUntried = PostgresStatement(
+        claimOrdered(condition: "attempts = 0 AND crashes + (lease_owner IS NOT NULL)::int < 2")
     )
 
     private static func claimOrdered(condition: String) -> String {
@@ -237,6 +247,17 @@ enum DeliveryStatements {
         UPDATE upstream.deliveries
         SET next_attempt_at = now() + delay * interval '1 microsecond', lease_owner = NULL, lease_until = NULL
         FROM unnest($2::uuid[], $3::bigint[], $4::bigint[]) AS input (key, token, delay)
+        WHERE \(isHeld)
+        """
+    )
+
+    /// As ``release``, with what went wrong.
+    static let postpone = PostgresStatement(
+        """
+        UPDATE upstream.deliveries
+        SET next_attempt_at = now() + delay * interval '1 microsecond', last_error = error, lease_owner = NULL,
+            lease_until = NULL
+        FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::text[]) AS input (key, token, delay, error)
         WHERE \(isHeld)
         """
     )

@@ -50,6 +50,7 @@ private struct SettlementGroups: Sendable {
     private var retried = Rows()
     private var dead = Rows()
     private var released = Rows()
+    private var postponed = Rows()
 
     init(_ batch: [Settlement]) {
         for settlement in batch {
@@ -65,9 +66,13 @@ private struct SettlementGroups: Sendable {
                 dead.counted.append(isCounted ? 1 : 0)
                 dead.errors.append(failure.detail)
                 dead.groups.append(failure.group)
-            case .release(let delay):
+            case .release(let delay, nil):
                 released.add(settlement)
                 released.delays.append(delay.microseconds)
+            case .release(let delay, let failure?):
+                postponed.add(settlement)
+                postponed.delays.append(delay.microseconds)
+                postponed.errors.append(failure.detail)
             }
         }
     }
@@ -78,6 +83,7 @@ private struct SettlementGroups: Sendable {
             (DeliveryStatements.retry, retried),
             (DeliveryStatements.setAside, dead),
             (DeliveryStatements.release, released),
+            (DeliveryStatements.postpone, postponed),
         ].filter { !$0.1.keys.isEmpty }
     }
 }

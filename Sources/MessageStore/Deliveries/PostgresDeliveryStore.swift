@@ -116,7 +116,14 @@ package final class PostgresDeliveryStore: DeliveryStore {
             + run(claims) { connection throws(PostgresError) in
                 var parameters = Self.parameters(request, limit: limit)
                 parameters.append(request.isOrdered)
-                let statement = request.isForSuspects ? DeliveryStatements.claimSuspects : DeliveryStatements.claim
+                let statement =
+                    if request.isForSuspects {
+                        DeliveryStatements.claimSuspects
+                    } else if request.isForUntried {
+                        DeliveryStatements.claimUntried
+                    } else {
+                        DeliveryStatements.claim
+                    }
                 return Self.deliveries(try connection.execute(statement, parameters), deadline)
             }
     }
@@ -134,7 +141,13 @@ package final class PostgresDeliveryStore: DeliveryStore {
                 var parameters = Self.parameters(request, limit: request.limit)
                 parameters.append(uuidHigh: device.high, low: device.low)
                 let statement =
-                    request.isForSuspects ? DeliveryStatements.claimOrderedSuspects : DeliveryStatements.claimOrdered
+                    if request.isForSuspects {
+                        DeliveryStatements.claimOrderedSuspects
+                    } else if request.isForUntried {
+                        DeliveryStatements.claimOrderedUntried
+                    } else {
+                        DeliveryStatements.claimOrdered
+                    }
                 return Self.deliveries(try connection.execute(statement, parameters), deadline)
             }
         }

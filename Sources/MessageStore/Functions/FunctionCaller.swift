@@ -41,9 +41,7 @@ package final class FunctionCaller: Sendable {
             }
         } catch {
             if Task.isCancelled { return .verdict(.cancelled) }
-            // No session, or COMMIT failed. Should the commit have gone through though its reply was lost, then the
-            // delivery's row is gone, and what this verdict leads to finds nothing to change.
-            return .verdict(FunctionCall.verdict(of: error))
+            return .verdict(.unavailable(after: nil, FunctionCall.failure(of: error)))
         }
     }
 
@@ -89,26 +87,22 @@ struct FunctionCall: Sendable {
         "DELETE FROM upstream.deliveries WHERE message_key = $1 AND handler = $2 AND lease_token = $3"
     )
 
-    /// What a failed call says about the message.
+    static let isReadOnlyStatement = PostgresStatement("SELECT current_setting('transaction_read_only') = 'on'")
+
+    static func failure(of error: PostgresError) -> HandlerFailure {
+        HandlerFailure(group: "sql \(error.sqlState ?? "no SQLSTATE")", detail: error.description)
+    }
+
+    /// What an error that arose inside the call says about the message, whatever its SQLSTATE: functions raise what they
+    /// like, and a table that is missing for one message may be there for the next.
     static func verdict(of error: PostgresError) -> HandlerVerdict {
-        let state = error.sqlState ?? "no SQLSTATE"
-        let failure = HandlerFailure(group: "sql \(state)", detail: error.description)
+        let failure = failure(of: error)
         // PL/pgSQL's own class: RAISE EXCEPTION is P0001 unless the function says otherwise.
-        if state.hasPrefix("P0") {
-            let prefix = "reject:"
-            guard error.message.hasPrefix(prefix) else { return .retry(after: nil, failure) }
-            return .reject(HandlerFailure(String(error.message.dropFirst(prefix.count).drop { $0 == " " })))
+        let prefix = "reject:"
+        guard error.sqlState?.hasPrefix("P0") == true, error.message.hasPrefix(prefix) else {
+            return .retry(after: nil, failure)
         }
-        // An error without a code of its own, as extensions raise them over a message they can't digest.
-        if state == "XX000" { return .retry(after: nil, failure) }
-        switch error.failureClass {
-        // The surroundings, and what an operator has to mend: no fault of the message.
-        case .connection, .authentication, .resources, .intervention, .system, .readOnly, .permission:
-            return .unavailable(after: nil, failure)
-        case .schema where ["42883", "3F000", "42P01", "42725"].contains(state):
-            return .unavailable(after: .seconds(30), failure)
-        default: return .retry(after: nil, failure)
-        }
+        return .reject(HandlerFailure(String(error.message.dropFirst(prefix.count).drop { $0 == " " })))
     }
 }
 
@@ -116,9 +110,11 @@ extension PostgresConnection {
     /// Calls the function, deletes the delivery, commits.
     fileprivate func attempt(_ call: FunctionCall) throws(PostgresError) -> AttemptEnd {
         var end = AttemptEnd.settled
+        var hasBegun = false
         do throws(PostgresError) {
             try transaction { connection throws(PostgresError) in
                 try connection.limitStatements(milliseconds: Int(call.milliseconds), "SAVEPOINT handler")
+                hasBegun = true
                 if let verdict = try connection.callInSavepoint(call) {
                     end = .verdict(verdict)
                     return
@@ -134,7 +130,13 @@ extension PostgresConnection {
             }
         } catch {
             if case .lost = end { return .lost }
-            throw error
+            // On a server that takes no writes no call could succeed.
+            guard hasBegun, !Task.isCancelled, error.failureClass != .readOnly else { throw error }
+            // The completion or the commit failed, of what the function did to the session or left to the commit; or the
+            // session is gone. Should the commit have gone through though its reply was lost, then the delivery's row is
+            // gone, and what this verdict leads to finds nothing to change.
+            let failure = FunctionCall.failure(of: error)
+            return .verdict(isOpen ? .retry(after: nil, failure) : .interrupted(failure))
         }
         return end
     }
@@ -157,7 +159,32 @@ extension PostgresConnection {
         } catch {
             guard isOpen else { throw error }
             try script("ROLLBACK TO SAVEPOINT handler")
+            if error.failureClass == .readOnly {
+                let answer = try execute(FunctionCall.isReadOnlyStatement, PostgresParameters())
+                if answer.bool(0, 0) == true { throw error }
+            }
+            if let obstacle = try obstacle(to: call, key) {
+                return .unavailable(after: .seconds(30), FunctionCall.failure(of: obstacle))
+            }
             return FunctionCall.verdict(of: error)
+        }
+    }
+
+    /// Why the call can't even begin: no such function, no right to it, or none to look the message up.
+    ///
+    /// EXPLAIN resolves the function and checks the right to call it as the call does, and calls nothing.
+    private func obstacle(
+        to call: FunctionCall,
+        _ key: borrowing PostgresParameters
+    ) throws(PostgresError) -> PostgresError? {
+        do throws(PostgresError) {
+            _ = try execute(FunctionCall.existsStatement, key)
+            _ = try query("EXPLAIN " + call.callSQL, key)
+            return nil
+        } catch {
+            guard isOpen else { throw error }
+            try script("ROLLBACK TO SAVEPOINT handler")
+            return error
         }
     }
 }

@@ -1,18 +1,26 @@
 /// Stops handing messages to a handler that fails all the time, and probes it until it works again.
 ///
+/// A failure is what says that the handler itself is down: no connection, no answer in time, an answer that it is
+/// overloaded, a program that can't be started. An answer that refuses one message is a success here: whoever answers works.
+///
 /// - *closed*: everything passes; `threshold` failures without a success in between → *open*.
-/// - *open*: nothing passes until its time is over → *half-open*. Each round lasts longer than the one before.
+/// - *open*: nothing passes until its time is over → *half-open*. Each round lasts longer than the one before, unless the
+///   probe was a message that had failed before, which says little about the handler. *Held* is the same, for the time that
+///   the handler asked for.
 /// - *half-open*: one attempt at a time passes, as a probe: success → *closed*, failure → *open*.
 ///
-/// A success closes it from wherever it is: whoever answers works. Failures of attempts that began before it opened say
-/// nothing new and are ignored.
+/// A success closes it from wherever it is; but from *held* only a probe's, as the others began before the handler asked for
+/// its pause. Failures of attempts that began before it opened say nothing new and are ignored.
 package struct CircuitBreaker: Sendable {
     /// When to open, and for how long.
     package struct Settings: Sendable {
         /// How many failures in a row open the breaker.
         package var threshold = 20
         /// How long it stays open, by round.
-        package var pause = Backoff(initial: .seconds(2), maximum: .seconds(60))
+        ///
+        /// A handler that is down is not hurt by a probe every ten seconds; and where bad messages opened the breaker, good ones
+        /// wait no longer than that.
+        package var pause = Backoff(initial: .seconds(2), maximum: .seconds(10))
 
         package init() {}
     }
@@ -31,13 +39,15 @@ package struct CircuitBreaker: Sendable {
     package enum Transition: Sendable, Equatable {
         /// The handler gets nothing until the time is over.
         case opened(for: Duration)
+        /// The handler asked for a pause, and gets nothing until it is over.
+        case held(for: Duration)
         /// The handler works again.
         case closed
     }
 
     private enum State: Sendable, Equatable {
         case closed(failures: Int)
-        case open(until: ContinuousClock.Instant, round: Int)
+        case open(until: ContinuousClock.Instant, round: Int, isHeld: Bool)
         case halfOpen(isProbing: Bool, round: Int)
     }
 
@@ -59,7 +69,7 @@ package struct CircuitBreaker: Sendable {
     package func admission(now: ContinuousClock.Instant) -> Admission {
         switch state {
         case .closed: .pass
-        case .open(let until, _): now >= until ? .probe : .refused(until: until)
+        case .open(let until, _, _): now >= until ? .probe : .refused(until: until)
         case .halfOpen(let isProbing, _): isProbing ? .refused(until: nil) : .probe
         }
     }
@@ -72,19 +82,39 @@ package struct CircuitBreaker: Sendable {
     }
 
     /// An attempt ended, and the handler answered.
-    package mutating func succeeded() -> Transition? {
+    package mutating func succeeded(isProbe: Bool = false) -> Transition? {
+        if case .open(_, _, isHeld: true) = state, !isProbe { return nil }
         defer { state = .closed(failures: 0) }
         return isClosed ? nil : .closed
     }
 
-    /// An attempt ended in a failure that may be the handler's.
+    /// The handler asks for a pause, after which it is probed.
+    ///
+    /// - Returns: Set where it began one; answers to attempts that ran meanwhile may make it longer.
+    package mutating func held(for pause: Duration, now: ContinuousClock.Instant) -> Transition? {
+        let end = now + pause
+        if case .open(let until, let round, _) = state {
+            state = .open(until: max(until, end), round: round, isHeld: true)
+            return nil
+        }
+        state = .open(until: end, round: round, isHeld: true)
+        return .held(for: pause)
+    }
+
+    /// An attempt ended in a failure that is the handler's.
     ///
     /// - Parameters:
     ///   - isProbe: Whether it was admitted as ``Admission/probe``.
+    ///   - isUntried: Whether the message had not failed before.
     ///   - now: The current time.
     ///   - random: A number in 0...1, for the length of the pause; half of the longest pause is certain.
     /// - Returns: Set where it opened.
-    package mutating func failed(isProbe: Bool, now: ContinuousClock.Instant, random: Double) -> Transition? {
+    package mutating func failed(
+        isProbe: Bool,
+        isUntried: Bool = true,
+        now: ContinuousClock.Instant,
+        random: Double
+    ) -> Transition? {
         switch state {
         case .closed(let failures) where failures + 1 < settings.threshold:
             state = .closed(failures: failures + 1)
@@ -92,7 +122,7 @@ package struct CircuitBreaker: Sendable {
         case .closed:
             return open(round: 1, now: now, random: random)
         case .halfOpen(_, let round) where isProbe:
-            return open(round: round + 1, now: now, random: random)
+            return open(round: isUntried ? round + 1 : max(round, 1), now: now, random: random)
         case .open, .halfOpen:
             return nil
         }
@@ -106,13 +136,13 @@ package struct CircuitBreaker: Sendable {
     private var round: Int {
         switch state {
         case .closed: 0
-        case .open(_, let round), .halfOpen(_, let round): round
+        case .open(_, let round, _), .halfOpen(_, let round): round
         }
     }
 
     private mutating func open(round: Int, now: ContinuousClock.Instant, random: Double) -> Transition {
         let pause = settings.pause.delay(attempt: round, random: 0.5 + random / 2)
-        state = .open(until: now + pause, round: round)
+        state = .open(until: now + pause, round: round, isHeld: false)
         return .opened(for: pause)
     }
 }

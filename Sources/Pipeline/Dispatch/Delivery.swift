@@ -65,6 +65,9 @@ package struct Delivery: Sendable {
         self.lease = lease
     }
 
+    /// Whether no attempt at it has been counted yet.
+    package var isUntried: Bool { attempts == 0 }
+
     /// Whether it has been in the hands of workers that stopped working more than once, so that it may be the reason.
     package var isSuspect: Bool { crashes >= 2 }
 }
@@ -79,8 +82,8 @@ package struct Settlement: Sendable, Equatable {
         case retry(after: Duration, HandlerFailure)
         /// Moved to `dead_letters`; `isCounted` where an attempt was made.
         case dead(HandlerFailure, isCounted: Bool)
-        /// Handed back without counting an attempt, and due again after the delay.
-        case release(after: Duration)
+        /// Handed back without counting an attempt, and due again after the delay; `noting` why, where something failed.
+        case release(after: Duration, noting: HandlerFailure? = nil)
     }
 
     /// The message's key.

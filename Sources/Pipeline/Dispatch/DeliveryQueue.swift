@@ -1,62 +1,74 @@
 import UpstreamKit
 
-/// The deliveries that wait for a slot, oldest first.
+/// The deliveries that wait for a slot: those never tried and those that failed before, oldest first each.
+///
+/// Neither kind starves the other. While both wait they take turns, and messages that failed before get half of the slots
+/// at most: if they fail by running into their timeout, the others still have the rest.
 struct DeliveryQueue: Sendable {
-    private var entries: [(delivery: Delivery, isFresh: Bool)?] = []
-    /// The first entry still in use: saves moving the rest down at each take.
-    private var head = 0
+    private var untried = Line()
+    private var tried = Line()
+    private var isTriedNext = false
     /// How many were handed over by ingest.
     private(set) var fresh = 0
+    /// About how many bytes these take.
+    private(set) var freshBytes = 0
     /// How many were claimed.
     private(set) var claimed = 0
     /// How many may bring the worker down.
     private(set) var suspects = 0
 
-    var isEmpty: Bool { head == entries.count }
+    var isEmpty: Bool { untried.isEmpty && tried.isEmpty }
 
     mutating func append(_ delivery: Delivery, isFresh: Bool) {
-        entries.append((delivery, isFresh))
+        if delivery.isUntried {
+            untried.append(delivery, isFresh)
+        } else {
+            tried.append(delivery, isFresh)
+        }
         count(delivery, isFresh, by: 1)
     }
 
-    mutating func popFirst() -> Delivery? {
-        guard head < entries.count, let entry = entries[head] else { return nil }
-        entries[head] = nil
-        head += 1
-        if head == entries.count {
-            entries.removeAll(keepingCapacity: true)
-            head = 0
-        } else if head >= 1_024 {
-            entries.removeFirst(head)
-            head = 0
-        }
+    /// Takes the next one; `allowsTried` where that may be one that failed before although others wait.
+    mutating func popFirst(allowsTried: Bool) -> Delivery? {
+        let isTried = untried.isEmpty || (!tried.isEmpty && allowsTried && isTriedNext)
+        if !untried.isEmpty, !tried.isEmpty { isTriedNext = !isTried }
+        guard let entry = isTried ? tried.popFirst() : untried.popFirst() else { return nil }
         count(entry.delivery, entry.isFresh, by: -1)
         return entry.delivery
     }
 
     /// Drops entries from the front for as long as the condition holds.
     mutating func dropFirst(while condition: (Delivery) -> Bool) {
-        while head < entries.count, let entry = entries[head], condition(entry.delivery) { _ = popFirst() }
+        while let entry = untried.first, condition(entry.delivery) {
+            _ = untried.popFirst()
+            count(entry.delivery, entry.isFresh, by: -1)
+        }
+        while let entry = tried.first, condition(entry.delivery) {
+            _ = tried.popFirst()
+            count(entry.delivery, entry.isFresh, by: -1)
+        }
     }
 
     mutating func removeAll() -> [Delivery] {
-        let all = entries[head...].compactMap { $0?.delivery }
+        let all = untried.all + tried.all
         self = DeliveryQueue()
-        return all
+        return all.map(\.delivery)
     }
 
     /// The claims of the entries that fulfil the condition.
     func references(where condition: (Delivery) -> Bool) -> [LeaseReference] {
-        entries[head...].compactMap { entry in
-            guard let entry, condition(entry.delivery) else { return nil }
+        (untried.all + tried.all).compactMap { entry in
+            guard condition(entry.delivery) else { return nil }
             return LeaseReference(messageKey: entry.delivery.messageKey, token: entry.delivery.lease.token)
         }
     }
 
     /// Moves the ends of leases, and drops the entries whose lease was lost.
     mutating func extend(_ held: Set<LeaseReference>, lost: Set<LeaseReference>, until end: ContinuousClock.Instant) {
-        let all = entries[head...].compactMap(\.self)
+        let all = untried.all + tried.all
+        let isTriedNext = isTriedNext
         self = DeliveryQueue()
+        self.isTriedNext = isTriedNext
         for var entry in all {
             let reference = LeaseReference(messageKey: entry.delivery.messageKey, token: entry.delivery.lease.token)
             if lost.contains(reference) { continue }
@@ -66,7 +78,48 @@ struct DeliveryQueue: Sendable {
     }
 
     private mutating func count(_ delivery: Delivery, _ isFresh: Bool, by step: Int) {
-        if isFresh { fresh += step } else { claimed += step }
+        if isFresh {
+            fresh += step
+            freshBytes += step * delivery.content.size
+        } else {
+            claimed += step
+        }
         if delivery.isSuspect { suspects += step }
+    }
+}
+
+/// Entries in the order in which they came.
+private struct Line: Sendable {
+    struct Entry: Sendable {
+        var delivery: Delivery
+        var isFresh: Bool
+    }
+
+    private var entries: [Entry?] = []
+    /// The first entry still in use: saves moving the rest down at each take.
+    private var head = 0
+
+    var isEmpty: Bool { head == entries.count }
+
+    var first: Entry? { isEmpty ? nil : entries[head] }
+
+    var all: [Entry] { entries[head...].compactMap(\.self) }
+
+    mutating func append(_ delivery: Delivery, _ isFresh: Bool) {
+        entries.append(Entry(delivery: delivery, isFresh: isFresh))
+    }
+
+    mutating func popFirst() -> Entry? {
+        guard let entry = first else { return nil }
+        entries[head] = nil
+        head += 1
+        if head == entries.count {
+            entries.removeAll(keepingCapacity: true)
+            head = 0
+        } else if head >= 1_024 {
+            entries.removeFirst(head)
+            head = 0
+        }
+        return entry
     }
 }

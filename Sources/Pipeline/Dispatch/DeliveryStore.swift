@@ -76,6 +76,8 @@ package struct ClaimRequest: Sendable, Equatable {
     package var owner: String
     /// Whether to claim deliveries that may have brought workers down, or only the others.
     package var isForSuspects: Bool
+    /// Whether to claim only deliveries without a counted attempt: what a probe of a failing handler takes first.
+    package var isForUntried = false
     /// Whether only the oldest delivery of each device may be claimed, and none while another of the device is leased.
     package var isOrdered: Bool
 

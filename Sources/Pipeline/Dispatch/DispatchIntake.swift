@@ -10,11 +10,18 @@ package protocol DeliveryIntake: Sendable {
     /// Every offer is followed by exactly one call of ``committed(_:messages:outcomes:)`` or ``withdrawn(_:)``.
     func offer(for count: Int) -> LeaseOffer
 
+    /// As ``offer(for:)``, for a batch that takes about so many bytes of memory.
+    func offer(for count: Int, bytes: Int) -> LeaseOffer
+
     /// The batch has committed.
     func committed(_ offer: LeaseOffer, messages: [IncomingMessage], outcomes: [StoreOutcome])
 
     /// The batch has not committed, as far as we know.
     func withdrawn(_ offer: LeaseOffer)
+}
+
+extension DeliveryIntake {
+    package func offer(for count: Int, bytes: Int) -> LeaseOffer { offer(for: count) }
 }
 
 /// The lease under which deliveries are inserted for handlers that have room in this worker.
@@ -33,6 +40,8 @@ package struct LeaseOffer: Sendable {
     var lanes: [Int] = []
     /// The places reserved in each.
     var count = 0
+    /// The bytes reserved in each.
+    var bytes = 0
     /// Until when the lease holds at least.
     var deadline = ContinuousClock.now
 
@@ -88,7 +97,9 @@ final class DispatchIntake: DeliveryIntake {
     /// Whether the handlers are registered.
     var isOpen: Bool { token.withLock { $0 != nil } }
 
-    func offer(for count: Int) -> LeaseOffer {
+    func offer(for count: Int) -> LeaseOffer { offer(for: count, bytes: 0) }
+
+    func offer(for count: Int, bytes: Int) -> LeaseOffer {
         var offer = LeaseOffer(
             handlers: [],
             local: names,
@@ -98,8 +109,9 @@ final class DispatchIntake: DeliveryIntake {
         )
         guard offer.token != 0 else { return offer }
         offer.count = count
+        offer.bytes = bytes
         offer.deadline = time.now() + settings.lease
-        for lane in lanes where lane.withMachine(wake: 0, { $0.reserve(count) }) {
+        for lane in lanes where lane.withMachine(wake: 0, { $0.reserve(count, bytes: bytes) }) {
             offer.lanes.append(lane.index)
             offer.handlers.append(names[lane.index])
         }
@@ -122,14 +134,17 @@ final class DispatchIntake: DeliveryIntake {
             }
             guard isOffered else { continue }
             let fresh = deliveries
-            released(lane.withMachine(wake: fresh.count) { $0.handOver(fresh, reserved: offer.count) }, lane.index)
+            let settlements = lane.withMachine(wake: fresh.count) {
+                $0.handOver(fresh, reserved: offer.count, bytes: offer.bytes)
+            }
+            released(settlements, lane.index)
         }
         if isWorkLeft { wakeClaims() }
     }
 
     func withdrawn(_ offer: LeaseOffer) {
         for index in offer.lanes {
-            _ = lanes[index].withMachine(wake: 0) { $0.handOver([], reserved: offer.count) }
+            _ = lanes[index].withMachine(wake: 0) { $0.handOver([], reserved: offer.count, bytes: offer.bytes) }
         }
     }
 

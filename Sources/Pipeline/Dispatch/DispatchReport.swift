@@ -63,11 +63,7 @@ package struct DispatchReport: Sendable {
 
     private static func failure(_ end: AttemptEnd) -> HandlerFailure? {
         guard case .verdict(let verdict) = end else { return nil }
-        switch verdict {
-        case .retry(_, let failure), .reject(let failure), .pause(let failure), .unavailable(_, let failure):
-            return failure
-        case .done, .cancelled: return nil
-        }
+        return verdict.failure
     }
 
     /// Deliveries were set aside without an attempt, or handed back.
@@ -108,8 +104,13 @@ package struct DispatchReport: Sendable {
         case .opened(let pause):
             var fields: [LogField: LogValue] = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
             if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
-            let message: StaticString = "a handler fails all the time; it is left in peace, then probed"
+            let message: StaticString = "circuit breaker open: the handler is down; it is probed after the pause"
             logger.event(.error, .handlerFailing, message, fields)
+        case .held(let pause):
+            var fields: [LogField: LogValue] = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
+            if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
+            let message: StaticString = "circuit breaker open: the handler asks for a pause (Retry-After)"
+            logger.event(.warning, .handlerFailing, message, fields)
         case .closed:
             logger.event(.notice, .handlerRecovered, "a handler works again", [.handler: .string(handlers[lane])])
         }

@@ -236,6 +236,12 @@ package final class DispatchService: Sendable {
             owner: settings.owner,
             isOrdered: lane.settings.isOrdered
         )
+        if lane.inspect({ $0.isAboutToProbe(now: time.now()) }) {
+            // What failed before may fail for its own sake and say nothing about the handler.
+            request.isForUntried = true
+            guard await claim(request, lane) == 0 else { return }
+            request.isForUntried = false
+        }
         guard let found = await claim(request, lane), found < limit else { return }
         // Deliveries that may bring the worker down are tried one at a time, over all handlers.
         guard !lanes.contains(where: { $0.inspect { $0.hasSuspect } }) else { return }

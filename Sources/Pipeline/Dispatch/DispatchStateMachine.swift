@@ -24,6 +24,7 @@ package struct DispatchStateMachine: Sendable {
         var deadline: ContinuousClock.Instant
         var leaseEnd: ContinuousClock.Instant
         var attempts: Int
+        var isUntried: Bool
         var isProbe: Bool
         var isSuspect: Bool
         var isTimedOut = false
@@ -36,15 +37,17 @@ package struct DispatchStateMachine: Sendable {
     private var waiting = DeliveryQueue()
     private var running: [RunID: Run] = [:]
     private var nextRun: RunID = 1
-    /// Places promised to ingest for batches that have not committed yet.
-    private var reserved = 0
+    /// Places and bytes promised to ingest for batches that have not committed yet.
+    private var reserved = (count: 0, bytes: 0)
+    /// Which messages were handed back uncounted.
+    private var uncounted = UncountedTries()
     /// How many deliveries of each kind may wait: what the handler gets through in about two seconds.
     private var limit: Int
     private var finishedSinceTick = 0
     /// The size of a claimed message, as the claims so far let expect; before the first, as large as any.
     private var expectedBytes = 256 * 1024
-    /// The most bytes of claimed messages that may wait, as far as can be foreseen.
-    private static let waitingBytes = 16 << 20
+    /// The most bytes of messages of each kind that may wait; of claimed ones as far as can be foreseen.
+    package static let waitingBytes = 16 << 20
     /// Whether the last claim was as large as it could be.
     private var hasMore = false
 
@@ -68,20 +71,26 @@ package struct DispatchStateMachine: Sendable {
 
     /// Asks for places for a batch that is about to be committed, so that its rows can be inserted under our lease.
     ///
+    /// - Parameters:
+    ///   - count: The messages in the batch.
+    ///   - bytes: About what they take in memory.
     /// - Returns: False where the handler has no room, or must take its messages from the table.
-    package mutating func reserve(_ count: Int) -> Bool {
+    package mutating func reserve(_ count: Int, bytes: Int = 0) -> Bool {
         guard mode == .active, !settings.isOrdered, breaker.isClosed,
-            waiting.fresh + reserved + count <= limit
+            waiting.fresh + reserved.count + count <= limit,
+            waiting.freshBytes + reserved.bytes + bytes <= Self.waitingBytes
         else { return false }
-        reserved += count
+        reserved.count += count
+        reserved.bytes += bytes
         return true
     }
 
     /// The batch has committed, or not: gives its places back and takes the deliveries that came of it.
     ///
     /// - Returns: Those that can't be run here any more, to be released.
-    package mutating func handOver(_ deliveries: [Delivery], reserved count: Int) -> [Settlement] {
-        reserved -= count
+    package mutating func handOver(_ deliveries: [Delivery], reserved count: Int, bytes: Int = 0) -> [Settlement] {
+        reserved.count -= count
+        reserved.bytes -= bytes
         guard mode == .active else { return deliveries.map(Settlement.release) }
         for delivery in deliveries { waiting.append(delivery, isFresh: true) }
         return []
@@ -102,6 +111,9 @@ package struct DispatchStateMachine: Sendable {
             return room * 2 >= limit ? min(room, 500) : 0
         }
     }
+
+    /// Whether the next attempt would be a probe, for which a message that never failed is claimed first.
+    package func isAboutToProbe(now: ContinuousClock.Instant) -> Bool { breaker.admission(now: now) == .probe }
 
     /// Takes what was claimed.
     ///
@@ -167,7 +179,9 @@ package struct DispatchStateMachine: Sendable {
         guard !waiting.isEmpty else { return .wait }
         let admission = breaker.begin(now: now)
         if case .refused = admission { return .wait }
-        guard let delivery = waiting.popFirst() else { return .wait }
+        let retries = running.values.count { !$0.isUntried }
+        let allowsTried = admission != .probe && retries < max(1, settings.concurrency / 2)
+        guard let delivery = waiting.popFirst(allowsTried: allowsTried) else { return .wait }
         let id = nextRun
         nextRun += 1
         let deadline = now + settings.timeout
@@ -176,6 +190,7 @@ package struct DispatchStateMachine: Sendable {
             deadline: deadline,
             leaseEnd: delivery.lease.deadline,
             attempts: delivery.attempts,
+            isUntried: delivery.isUntried,
             isProbe: admission == .probe,
             isSuspect: delivery.isSuspect
         )
@@ -231,55 +246,93 @@ package struct DispatchStateMachine: Sendable {
         guard let run = running.removeValue(forKey: id) else { return FinishAction(ending: .lost) }
         finishedSinceTick += 1
         var action = FinishAction(ending: .lost)
-        func settle(_ ending: Ending, _ outcome: Settlement.Outcome) {
-            action.ending = ending
+        switch end {
+        case .settled:
+            action.ending = .done
+            action.transition = answered(run)
+        case .lost:
+            if run.isProbe { breaker.probeAbandoned() }
+        case .verdict(let verdict):
+            let verdict = run.isTimedOut && verdict == .cancelled ? .down(after: nil, .timedOut) : verdict
+            let outcome: Settlement.Outcome
+            (action.ending, outcome) = self.outcome(of: verdict, run, random: random)
             action.settlement = Settlement(
                 messageKey: run.reference.messageKey,
                 token: run.reference.token,
                 outcome: outcome
             )
-        }
-        switch end {
-        case .settled:
-            action.ending = .done
-            action.transition = breaker.succeeded()
-        case .lost:
-            if run.isProbe { breaker.probeAbandoned() }
-        case .verdict(let verdict):
-            switch run.isTimedOut && verdict == .cancelled ? .retry(after: nil, .timedOut) : verdict {
-            case .done:
-                settle(.done, .done)
-                action.transition = breaker.succeeded()
-            case .reject(let failure):
-                settle(.rejected, .dead(failure, isCounted: true))
-                action.transition = breaker.succeeded()
-            case .retry(let after, let failure):
-                switch settings.retry.decide(failures: run.attempts + 1, requested: after, random: random()) {
-                case .again(let delay): settle(.retry, .retry(after: delay, failure))
-                case .giveUp: settle(.exhausted, .dead(failure, isCounted: true))
-                }
-                action.transition = breaker.failed(isProbe: run.isProbe, now: now, random: random())
-            case .unavailable(let after, _):
-                let delay = Backoff(initial: .seconds(1), maximum: .seconds(60)).delay(attempt: 3, random: random())
-                settle(.released, .release(after: min(after ?? delay, settings.retry.maximum)))
-                action.transition = breaker.failed(isProbe: run.isProbe, now: now, random: random())
-            case .pause(let failure):
-                settle(.released, .release(after: .zero))
+            action.transition = transition(after: verdict, run, now: now, random: random)
+            if case .pause(let failure) = verdict {
                 action.pause = failure
                 action.released = setPaused(true)
-                if run.isProbe { breaker.probeAbandoned() }
-            case .cancelled:
-                settle(.released, .release(after: .zero))
-                if run.isProbe { breaker.probeAbandoned() }
             }
         }
-        if case .opened = action.transition { action.released += releaseWaiting() }
+        switch action.transition {
+        case .opened, .held: action.released += releaseWaiting()
+        case .closed, nil: break
+        }
         if run.isLost, action.settlement != nil {
             action.settlement = nil
             action.ending = .lost
         }
         action.wantsClaim = hasMore && claimLimit(now: now) > 0
         return action
+    }
+
+    /// What the table is to be told after this verdict.
+    private mutating func outcome(
+        of verdict: HandlerVerdict,
+        _ run: Run,
+        random: () -> Double
+    ) -> (Ending, Settlement.Outcome) {
+        func counted(_ after: Duration?, _ failure: HandlerFailure) -> (Ending, Settlement.Outcome) {
+            switch settings.retry.decide(failures: run.attempts + 1, requested: after, random: random()) {
+            case .again(let delay): (.retry, .retry(after: delay, failure))
+            case .giveUp: (.exhausted, .dead(failure, isCounted: true))
+            }
+        }
+        func handedBack(_ after: Duration?, _ failure: HandlerFailure) -> (Ending, Settlement.Outcome) {
+            let delay = Backoff(initial: .seconds(1), maximum: .seconds(60)).delay(attempt: 3, random: random())
+            return (.released, .release(after: min(after ?? delay, settings.retry.maximum), noting: failure))
+        }
+        switch verdict {
+        case .done: return (.done, .done)
+        case .reject(let failure): return (.rejected, .dead(failure, isCounted: true))
+        case .retry(let after, let failure), .down(let after, _, let failure): return counted(after, failure)
+        case .unavailable(let after, let failure):
+            let isCounted = uncounted.unavailable(run.reference.messageKey)
+            return isCounted ? counted(after, failure) : handedBack(after, failure)
+        case .interrupted(let failure):
+            let isCounted = uncounted.interrupted(run.reference.messageKey)
+            return isCounted ? counted(nil, failure) : handedBack(nil, failure)
+        case .pause(let failure): return (.released, .release(after: .zero, noting: failure))
+        case .cancelled: return (.released, .release(after: .zero))
+        }
+    }
+
+    /// What this verdict says about the handler.
+    private mutating func transition(
+        after verdict: HandlerVerdict,
+        _ run: Run,
+        now: ContinuousClock.Instant,
+        random: () -> Double
+    ) -> CircuitBreaker.Transition? {
+        switch verdict {
+        case .done, .reject, .retry: return answered(run)
+        case .down(_, let hold?, _): return breaker.held(for: hold, now: now)
+        case .down, .unavailable:
+            return breaker.failed(isProbe: run.isProbe, isUntried: run.isUntried, now: now, random: random())
+        // Neither up nor down; after an interruption the next attempt shows whether the way to the handler is gone.
+        case .interrupted, .pause, .cancelled:
+            if run.isProbe { breaker.probeAbandoned() }
+            return nil
+        }
+    }
+
+    /// The handler has said something about the message, whatever it was.
+    private mutating func answered(_ run: Run) -> CircuitBreaker.Transition? {
+        uncounted.answered(run.reference.messageKey)
+        return breaker.succeeded(isProbe: run.isProbe)
     }
 
     // MARK: Leases and deadlines

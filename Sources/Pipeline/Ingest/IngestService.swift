@@ -145,7 +145,7 @@ package struct IngestService: Sendable {
         let isWhole = range.count == batch.messages.count
         let messages = isWhole ? batch.messages : Array(batch.messages[range])
         let start = ContinuousClock.now
-        let offer = offer(for: messages.count, after: elapsed)
+        let offer = offer(for: messages, after: elapsed)
         let outcomes: [StoreOutcome]
         do throws(StoreError) {
             outcomes = try await writer.commit(messages, leasing: offer, isRetry: elapsed != nil)
@@ -165,9 +165,10 @@ package struct IngestService: Sendable {
     ///
     /// None for a retry after an outage: should an earlier try have committed though its reply was lost, then the rows carry
     /// that try's lease, which may have ended, and whoever claims them would run them side by side with us.
-    private func offer(for count: Int, after elapsed: Duration?) -> LeaseOffer {
+    private func offer(for messages: [IncomingMessage], after elapsed: Duration?) -> LeaseOffer {
         guard let intake else { return .none }
-        let offer = intake.offer(for: count)
+        let bytes = messages.reduce(0) { $0 + $1.bytes.count + 512 }
+        let offer = intake.offer(for: messages.count, bytes: bytes)
         guard let elapsed, offer.duration > .zero, elapsed > offer.duration / 3 else { return offer }
         intake.withdrawn(offer)
         return .none

@@ -3,7 +3,13 @@ package enum HandlerVerdict: Sendable, Hashable {
     /// Delete the delivery.
     case done
     /// Count the attempt; try again, not before `after`, or set aside once the attempts are used up.
+    ///
+    /// The handler has answered, and its answer is about this message: it proves that the handler works.
     case retry(after: Duration?, HandlerFailure)
+    /// As ``retry(after:_:)``, and a sign that the handler itself is down: it counts for the circuit breaker.
+    ///
+    /// `hold` is set where the handler asks for a pause: no message is given to it for that long.
+    case down(after: Duration?, hold: Duration? = nil, HandlerFailure)
     /// Set aside as a dead letter at once.
     case reject(HandlerFailure)
     /// Stop giving messages to this handler until an operator resumes it; the attempt is not counted.
@@ -11,8 +17,22 @@ package enum HandlerVerdict: Sendable, Hashable {
     /// The handler itself can't work now (its program is missing, the machine is out of processes); nothing is wrong
     /// with the message: try again, not before `after`; the attempt is not counted.
     case unavailable(after: Duration?, HandlerFailure)
+    /// The handler had begun on the message and was cut off from outside, by the loss of its connection say.
+    ///
+    /// Not counted as an attempt, until that has happened to the same message too often.
+    case interrupted(HandlerFailure)
     /// The task was cancelled by a shutdown: release the lease; the attempt is not counted.
     case cancelled
+
+    /// What went wrong; nil where nothing did.
+    package var failure: HandlerFailure? {
+        switch self {
+        case .retry(_, let failure), .down(_, _, let failure), .reject(let failure), .pause(let failure),
+            .unavailable(_, let failure), .interrupted(let failure):
+            failure
+        case .done, .cancelled: nil
+        }
+    }
 
     /// Runs a handler on a message and judges what comes back.
     ///
