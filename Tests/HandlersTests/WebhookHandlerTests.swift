@@ -21,6 +21,7 @@ import UpstreamKit
         secrets: [String] = [WebhookReceiver.secret],
         resolver: AddressResolver = .system,
         mode: WebhookHandler.Mode = .structured,
+        rejecting: Set<Int> = [],
         times: Int = 1
     ) async throws -> HandlerVerdict {
         let url = "http://\(host):\(try Self.receiver.get().port)\(path)"
@@ -29,7 +30,8 @@ import UpstreamKit
             timeout: timeout,
             policy: NetworkPolicy(allowed: allowed.compactMap(Network.init)),
             connections: 2,
-            mode: mode
+            mode: mode,
+            rejectStatuses: rejecting
         )
         let handler = try WebhookHandler(options: options, resolver: resolver) { secrets.map { Array($0.utf8) } }
         let context = HandlerContext(handler: "h", attempt: 3, replayID: "r-1")
@@ -40,8 +42,15 @@ import UpstreamKit
     }
 
     private func failure(_ verdict: HandlerVerdict) -> HandlerFailure? {
-        guard case .retry(_, let failure) = verdict else { return nil }
-        return failure
+        switch verdict {
+        case .retry(_, let failure), .down(_, _, let failure): failure
+        default: nil
+        }
+    }
+
+    private func isDown(_ verdict: HandlerVerdict) -> Bool {
+        guard case .down = verdict else { return false }
+        return true
     }
 
     @Test func independentLibrariesAcceptWhatWeSend() async throws {
@@ -68,7 +77,9 @@ import UpstreamKit
     @Test func statusesAreJudged() async throws {
         for code in [200, 201, 202, 204, 299] { #expect(try await send("/status?code=\(code)") == .done) }
         for code in [400, 401, 404, 409, 422, 429, 500, 502, 503] {
-            #expect(failure(try await send("/status?code=\(code)"))?.group == "webhook status \(code)")
+            let verdict = try await send("/status?code=\(code)")
+            #expect(failure(verdict)?.group == "webhook status \(code)")
+            #expect(isDown(verdict) == (code == 429 || code >= 500), "\(code)")
         }
         guard case .pause(let failure) = try await send("/status?code=410") else {
             Issue.record("410 does not pause")
@@ -78,18 +89,35 @@ import UpstreamKit
     }
 
     @Test func retryAfterIsHonouredAndCapped() async throws {
-        for (after, wait) in [("7", 7), ("999999999", 86_400), ("0", 0)] {
-            guard case .retry(let given, _) = try await send("/status?code=503&after=\(after)") else {
-                Issue.record("no retry")
-                return
+        let cases: [(String, Duration?, hold: Duration?)] = [
+            ("7", .seconds(7), .seconds(7)), ("1000000000000", .seconds(86_400), .seconds(3600)), ("0", .zero, nil),
+            ("nonsense", nil, nil), ("-5", nil, nil),
+        ]
+        for code in [429, 503] {
+            for (after, wait, hold) in cases {
+                guard case .down(wait, hold, _) = try await send("/status?code=\(code)&after=\(after)") else {
+                    Issue.record("\(after) of \(code)")
+                    return
+                }
             }
-            #expect(given == .seconds(wait))
         }
-        guard case .retry(let given, _) = try await send("/status?code=503&after=nonsense") else {
-            Issue.record("no retry")
+        // An answer about one message holds that one only.
+        guard case .retry(.seconds(7), _) = try await send("/status?code=409&after=7") else {
+            Issue.record("409")
             return
         }
-        #expect(given == nil)
+    }
+
+    @Test func statusesThatRefuseForGoodAreTheOperatorsChoice() async throws {
+        for code in [400, 410, 422] {
+            guard case .reject(let failure) = try await send("/status?code=\(code)", rejecting: [400, 410, 422]) else {
+                Issue.record("\(code) is not refused")
+                return
+            }
+            #expect(failure.group == "webhook status \(code)")
+        }
+        #expect(failure(try await send("/status?code=404", rejecting: [400])) != nil)
+        #expect(try await send("/status?code=200", rejecting: [400]) == .done)
     }
 
     @Test func redirectsAreNotFollowed() async throws {

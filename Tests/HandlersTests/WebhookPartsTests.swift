@@ -62,7 +62,10 @@ import UpstreamKit
         let cases: [([[UInt8]], WebhookSigner.SecretError)] = [
             ([], .missing), (lines("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), .form), (lines("whsec_!!!!"), .form),
             (lines("whsec_MfK"), .form), (lines("whsec_"), .length), (lines(short), .length), (lines(long), .length),
-            (lines(good, good, good, good, good), .tooMany), (lines(good, "x"), .form),
+            (lines(good, good, good), .tooMany), (lines(good, "x"), .form), (lines(good + " "), .character),
+            (lines(" " + good), .character), (lines(good + "\t"), .character), (lines(good + "\0"), .character),
+            (lines("\u{FEFF}" + good), .character), (lines(good + " " + good), .character),
+            (lines("whsec_" + good), .form), (lines(String(good.dropLast(2))), .form), (lines("whsec-AAAA"), .form),
         ]
         for (secrets, error) in cases {
             #expect(throws: error) { try WebhookSigner(secrets: secrets) }
@@ -162,6 +165,18 @@ import UpstreamKit
             (String(repeating: "1", count: 100), nil),
         ]
         for (value, wait) in cases { #expect(RetryAfter.parse(value, now: now) == wait, "\(value)") }
+    }
+
+    @Test func aDateIsJudgedByTheClockOfWhoeverNamedIt() {
+        let (date, after) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:51:37 GMT")
+        // Our clock is an hour ahead, then a year behind.
+        for ours in [now + 3600, now - 31_536_000] {
+            #expect(RetryAfter.wait(after, date: date, now: ours) == .seconds(120))
+            #expect(RetryAfter.wait("5", date: date, now: ours) == .seconds(5))
+        }
+        #expect(RetryAfter.wait(after, date: "yesterday", now: now) == .seconds(120))
+        #expect(RetryAfter.wait(after, date: nil, now: now) == .seconds(120))
+        #expect(RetryAfter.wait(nil, date: date, now: now) == nil)
     }
 
     @Test func datesAgreeWithFoundation() {

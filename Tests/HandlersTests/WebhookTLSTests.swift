@@ -52,7 +52,7 @@ import UpstreamKit
     }
 
     private func isRefused(_ verdict: HandlerVerdict) -> Bool {
-        guard case .retry(_, let failure) = verdict else { return false }
+        guard case .down(_, _, let failure) = verdict else { return false }
         return !failure.group.contains("status") && !failure.group.contains("timeout")
     }
 
@@ -69,6 +69,79 @@ import UpstreamKit
     @Test func aCertificateThatHasExpiredIsRefused() async throws {
         let request = CertificateRequest(dnsNames: ["endpoint.invalid"], validFrom: -7200, validUntil: -3600)
         #expect(isRefused(try await verdict(certificate: request)))
+    }
+
+    /// `openssl s_server`, limited to one version of TLS, tells whether it has seen a handshake through.
+    @Test(arguments: [("-tls1", false), ("-tls1_1", false), ("-tls1_2", true), ("-tls1_3", true)])
+    func versionsBefore12AreRefusedWithAndWithoutAFile(_ version: String, _ isTaken: Bool) async throws {
+        for usesFile in [true, false] {
+            let server = try VersionedServer(version)
+            let caFile = server.folder.url.appending(path: "ca.pem").path
+            let handler = try WebhookHandler(
+                options: WebhookHandler.Options(
+                    endpoint: try #require(WebhookEndpoint("https://endpoint.invalid:\(server.port)/")),
+                    timeout: .seconds(20),
+                    policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
+                    connections: 1,
+                    caFile: usesFile ? caFile : nil
+                ),
+                resolver: AddressResolver { _ in ["127.0.0.1"].compactMap(NetworkAddress.init) }
+            ) { [Array(WebhookReceiver.secret.utf8)] }
+            let message = UpstreamMessage.sample(category: "c", data: "{}")
+            let verdict = await HandlerVerdict.of(handler, message, HandlerContext(handler: "h"))
+            await handler.shutdown()
+            let text = server.end()
+            if usesFile { #expect((verdict == .done) == isTaken, "\(verdict) \(text)") }
+            // Without the file the certificate is not trusted; but only then is it looked at.
+            let isVersion = text.contains("unsupported protocol") || text.contains("alert protocol version")
+            #expect(isVersion != isTaken, "\(text)")
+        }
+    }
+
+    /// A server that answers 204 to whatever comes.
+    private final class VersionedServer {
+        let folder: Folder
+        let port: Int
+        private let process = Process()
+        private let output = Pipe()
+        private let input = Pipe()
+        private var text = ""
+
+        init(_ version: String) throws {
+            folder = try Folder()
+            let authority = try CertificateAuthority()
+            let issued = try authority.issue(CertificateRequest(dnsNames: ["endpoint.invalid"]))
+            let chain = try folder.write(issued.chainPEM, as: "chain.pem")
+            let key = try folder.write(issued.keyPEM, as: "key.pem")
+            _ = try folder.write(authority.certificatePEM, as: "ca.pem")
+            process.executableURL = URL(filePath: "/usr/bin/openssl")
+            process.arguments = [
+                "s_server", "-accept", "127.0.0.1:0", "-naccept", "1", "-cert", chain, "-key", key, version,
+                "-cipher", "DEFAULT@SECLEVEL=0",
+            ]
+            process.standardInput = input
+            process.standardOutput = output
+            process.standardError = output
+            try process.run()
+            while !text.contains("ACCEPT 127.0.0.1:") || text.last != "\n" {
+                let more = output.fileHandleForReading.availableData
+                try #require(!more.isEmpty, "\(text)")
+                text += String(decoding: more, as: UTF8.self)
+            }
+            let line = try #require(text.split(separator: "\n").first { $0.hasPrefix("ACCEPT") })
+            port = try #require(line.split(separator: ":").last.flatMap { Int($0) })
+            // Sent to the client once there is one.
+            input.fileHandleForWriting.write(Data("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".utf8))
+        }
+
+        /// What it printed until its end.
+        func end() -> String {
+            try? input.fileHandleForWriting.close()
+            text += String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+            return text
+        }
+
+        deinit { if process.isRunning { kill(process.processIdentifier, SIGKILL) } }
     }
 
     @Test func aFileWithoutCertificatesIsRefusedAtTheStart() throws {

@@ -32,7 +32,7 @@ final class PinnedClients: Sendable {
     private let host: String
     private let connections: Int
     private let connectTimeout: TimeAmount
-    private let trust: WebhookTrust?
+    private let trust: WebhookTrust
     private let group: MultiThreadedEventLoopGroup
     private let state = Mutex(State())
 
@@ -40,7 +40,7 @@ final class PinnedClients: Sendable {
         host: String,
         connections: Int,
         connectTimeout: TimeAmount,
-        trust: WebhookTrust?,
+        trust: WebhookTrust,
         group: MultiThreadedEventLoopGroup
     ) {
         (self.host, self.connections, self.connectTimeout) = (host, connections, connectTimeout)
@@ -103,7 +103,7 @@ final class PinnedClients: Sendable {
 
     private func makeClient(_ address: NetworkAddress) -> HTTPClient {
         var configuration = HTTPClient.Configuration(
-            tlsConfiguration: trust?.configuration,
+            tlsConfiguration: trust.configuration,
             redirectConfiguration: .disallow,
             timeout: .init(connect: connectTimeout),
             decompression: .disabled

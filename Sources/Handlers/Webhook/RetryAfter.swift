@@ -1,7 +1,21 @@
 /// The response header `Retry-After` (RFC 9110 §10.2.3).
 enum RetryAfter {
-    /// The longest wait that an endpoint can ask for; the registration's policy may cap it further.
+    /// The longest wait that an endpoint can ask for, in seconds; the registration's policy may cap it further.
     static let maximum: Int64 = 86_400
+
+    /// The longest time for which an endpoint can ask to get nothing at all.
+    static let longestHold = Duration.seconds(3600)
+
+    /// The wait that an answer's headers ask for.
+    ///
+    /// - Parameters:
+    ///   - value: `Retry-After`.
+    ///   - date: `Date`: a moment is judged by the clock of whoever named it.
+    ///   - now: Our own clock in seconds since 1970, for answers without a date.
+    /// - Returns: As ``parse(_:now:)``.
+    static func wait(_ value: String?, date: String?, now: Int64) -> Duration? {
+        value.flatMap { parse($0, now: date.flatMap(Self.date) ?? now) }
+    }
 
     /// The wait a header asks for, capped; nil for what is neither seconds nor a date.
     ///

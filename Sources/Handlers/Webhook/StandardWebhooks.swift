@@ -8,6 +8,8 @@ package struct WebhookSigner: Sendable {
         case missing
         /// More than ``WebhookSigner/secretLimit``.
         case tooMany
+        /// A space, a NUL, or another character that no secret has.
+        case character
         /// Not `whsec_` and base64.
         case form
         /// Not 24 to 64 bytes, the range of the specification.
@@ -18,14 +20,15 @@ package struct WebhookSigner: Sendable {
             switch self {
             case .missing: "the secret file holds no secret; put one line of whsec_ and base64 into it"
             case .tooMany: "the secret file holds more than \(WebhookSigner.secretLimit) lines; remove retired secrets"
-            case .form: "a line of the secret file is not whsec_ followed by base64"
+            case .character: "a line of the secret file holds a space, a control character or a byte that is not ASCII"
+            case .form: "a line of the secret file is not whsec_ followed by base64, with its padding"
             case .length: "a secret must be 24 to 64 bytes long; make one with: openssl rand -base64 32"
             }
         }
     }
 
     /// The most secrets that sign at the same time.
-    package static let secretLimit = 4
+    package static let secretLimit = 2
 
     private let keys: [[UInt8]]
 
@@ -37,8 +40,8 @@ package struct WebhookSigner: Sendable {
         guard lines.count <= Self.secretLimit else { throw .tooMany }
         var keys: [[UInt8]] = []
         for line in lines {
-            let text = line.filter { $0 != 0x20 && $0 != 0x09 }
-            guard text.starts(with: "whsec_".utf8), let key = Base64.decode(text.dropFirst(6)) else { throw .form }
+            guard line.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .character }
+            guard line.starts(with: "whsec_".utf8), let key = Base64.decode(line.dropFirst(6)) else { throw .form }
             guard (24...64).contains(key.count) else { throw .length }
             keys.append(key)
         }

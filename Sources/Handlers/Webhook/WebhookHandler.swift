@@ -7,8 +7,10 @@ package import UpstreamKit
 
 /// Handler kind `webhook`: posts each message as a CloudEvent, signed as Standard Webhooks specifies.
 ///
-/// Any 2xx answer takes the message. 410 pauses the handler: the endpoint is gone for good, as far as it knows. Every
-/// other answer, redirects included, and every failure of the connection is tried again, not before `Retry-After`.
+/// Any 2xx answer takes the message, and one of ``Options/rejectStatuses`` refuses it for good. 410 pauses the handler: the
+/// endpoint is gone for good, as far as it knows. Every other answer, redirects included, and every failure of the
+/// connection is tried again, not before `Retry-After`. What says that the endpoint is down or overloaded (429, 5xx, no
+/// answer) counts for the circuit breaker; on 429 and 503 `Retry-After` stops all messages for that long.
 package final class WebhookHandler: UpstreamHandler {
     /// The content modes of the CloudEvents HTTP binding.
     package enum Mode: Sendable {
@@ -33,6 +35,8 @@ package final class WebhookHandler: UpstreamHandler {
         package var mode: Mode
         /// A file with the certificates to trust instead of the system's, PEM.
         package var caFile: String?
+        /// The statuses that refuse a message for good.
+        package var rejectStatuses: Set<Int>
 
         /// Options with these values.
         package init(
@@ -41,7 +45,8 @@ package final class WebhookHandler: UpstreamHandler {
             policy: NetworkPolicy,
             connections: Int,
             mode: Mode = .structured,
-            caFile: String? = nil
+            caFile: String? = nil,
+            rejectStatuses: Set<Int> = []
         ) {
             self.endpoint = endpoint
             self.timeout = timeout
@@ -49,6 +54,7 @@ package final class WebhookHandler: UpstreamHandler {
             self.connections = connections
             self.mode = mode
             self.caFile = caFile
+            self.rejectStatuses = rejectStatuses
         }
     }
 
@@ -84,7 +90,7 @@ package final class WebhookHandler: UpstreamHandler {
             host: options.endpoint.host,
             connections: options.connections,
             connectTimeout: TimeAmount(min(options.timeout, .seconds(10))),
-            trust: try options.caFile.map(WebhookTrust.init(caFile:)),
+            trust: try options.caFile.map(WebhookTrust.init(caFile:)) ?? .system,
             group: group
         )
     }
@@ -108,7 +114,7 @@ package final class WebhookHandler: UpstreamHandler {
         }
         let body = await Self.start(of: response.body, until: deadline)
         await clients.giveBack(loan, isReachable: true)
-        return try Self.judge(Int(response.status.code), retryAfter: response.headers.first(name: "retry-after"), body)
+        return try judge(Int(response.status.code), response.headers, body)
     }
 
     /// Closes the connections.
@@ -159,7 +165,7 @@ package final class WebhookHandler: UpstreamHandler {
             } catch {
                 try Task.checkCancellation()
                 let reason = (error as? ResolveError)?.reason ?? "\(error)"
-                throw Self.retry("webhook name not resolved", "\(endpoint.host) does not resolve: \(reason)")
+                throw Self.down("webhook name not resolved", "\(endpoint.host) does not resolve: \(reason)")
             }
         }
         // One bad address spoils all: a name that answers with public and private ones at once is not to be trusted.
@@ -167,12 +173,12 @@ package final class WebhookHandler: UpstreamHandler {
             switch options.policy.decide(address, isPlain: endpoint.isPlain) {
             case .allow: continue
             case .refuse:
-                throw Self.retry(
+                throw Self.down(
                     "webhook address refused",
                     "\(endpoint.host) is at \(address), which is not public; add its network to allow_networks"
                 )
             case .refusePlain:
-                throw Self.retry(
+                throw Self.down(
                     "webhook plain http refused",
                     "\(endpoint.host) is at \(address), outside allow_networks, where only https is spoken"
                 )
@@ -216,7 +222,7 @@ package final class WebhookHandler: UpstreamHandler {
         }
     }
 
-    private static func judge(_ status: Int, retryAfter: String?, _ body: [UInt8]) throws -> HandlerOutcome {
+    private func judge(_ status: Int, _ headers: HTTPHeaders, _ body: [UInt8]) throws -> HandlerOutcome {
         if (200...299).contains(status) { return .done }
         let start = String(decoding: body, as: UTF8.self)
         let note = (300...399).contains(status) ? " (redirects are not followed)" : ""
@@ -224,23 +230,35 @@ package final class WebhookHandler: UpstreamHandler {
             group: "webhook status \(status)",
             detail: "the endpoint answered \(status)\(note)" + (start.isEmpty ? "" : ": \(start)")
         )
+        if options.rejectStatuses.contains(status) { throw HandlerVerdictError(.reject(failure)) }
         if status == 410 { throw HandlerVerdictError(.pause(failure)) }
-        let wait = retryAfter.flatMap { RetryAfter.parse($0, now: UTCTime.now.microseconds / 1_000_000) }
-        throw HandlerVerdictError(.retry(after: wait, failure))
+        let wait = RetryAfter.wait(
+            headers.first(name: "retry-after"),
+            date: headers.first(name: "date"),
+            now: UTCTime.now.microseconds / 1_000_000
+        )
+        switch status {
+        // Both speak of the endpoint as a whole (RFC 6585 §4, RFC 9110 §15.6.4).
+        case 429, 503:
+            let hold = wait.flatMap { $0 > .zero ? min($0, RetryAfter.longestHold) : nil }
+            throw HandlerVerdictError(.down(after: wait, hold: hold, failure))
+        case 500...: throw HandlerVerdictError(.down(after: wait, failure))
+        default: throw HandlerVerdictError(.retry(after: wait, failure))
+        }
     }
 
     private static func failure(of error: any Error) -> HandlerVerdictError {
         switch error {
         case let error as HTTPClientError where error == .deadlineExceeded || error == .connectTimeout:
-            retry("webhook timeout", "no answer in time")
+            down("webhook timeout", "no answer in time")
         case let error as HTTPClientError:
-            retry("webhook \(error.shortDescription)", "the request failed: \(error.shortDescription)")
-        case is NIOConnectionError: retry("webhook connection failed", "no connection: \(error)")
-        default: retry("webhook \(type(of: error))", "the request failed: \(error)")
+            down("webhook \(error.shortDescription)", "the request failed: \(error.shortDescription)")
+        case is NIOConnectionError: down("webhook connection failed", "no connection: \(error)")
+        default: down("webhook \(type(of: error))", "the request failed: \(error)")
         }
     }
 
-    private static func retry(_ group: String, _ detail: String) -> HandlerVerdictError {
-        HandlerVerdictError(.retry(after: nil, HandlerFailure(group: group, detail: detail)))
+    private static func down(_ group: String, _ detail: String) -> HandlerVerdictError {
+        HandlerVerdictError(.down(after: nil, HandlerFailure(group: group, detail: detail)))
     }
 }

@@ -1,9 +1,19 @@
 import NIOSSL
 
-/// The certificates that a webhook's endpoint is verified against, instead of the system's.
+/// How webhooks speak TLS: everything verified, 1.2 at least, against the system's certificates or a file's.
 struct WebhookTrust: Sendable {
-    /// How the HTTP client speaks TLS: everything verified, 1.2 at least.
+    /// The HTTP client's settings.
     let configuration: TLSConfiguration
+
+    /// The system's certificates.
+    static let system = WebhookTrust()
+
+    private init() {
+        var configuration = TLSConfiguration.makeClientConfiguration()
+        // The library's own default is 1.0.
+        configuration.minimumTLSVersion = .tlsv12
+        self.configuration = configuration
+    }
 
     /// Reads the certificates of a PEM file.
     ///
@@ -18,8 +28,7 @@ struct WebhookTrust: Sendable {
         guard !certificates.isEmpty else {
             throw WebhookTrustError(description: "'\(caFile)' holds no certificate")
         }
-        var configuration = TLSConfiguration.makeClientConfiguration()
-        configuration.minimumTLSVersion = .tlsv12
+        var configuration = Self.system.configuration
         configuration.trustRoots = .certificates(certificates)
         self.configuration = configuration
     }

@@ -20,6 +20,8 @@ package struct WebhookConfiguration: Sendable, Equatable {
     package var timeout: Duration
     /// The networks within which private addresses, loopback and plain http are allowed, as CIDR.
     package var allowedNetworks: [String]
+    /// The statuses that refuse a message for good.
+    package var rejectStatuses: [Int]
 
     init(_ scope: ConfigurationScope) {
         let url = ConfigurationType.text("URL", "an https:// URL (http:// within allow_networks)") { text in
@@ -42,6 +44,16 @@ package struct WebhookConfiguration: Sendable, Equatable {
         allowedNetworks =
             scope.list("allow_networks", of: network, "none", "Where private addresses and plain http are allowed.")
             ?? []
+        rejectStatuses =
+            scope.list(
+                "reject_statuses",
+                of: .number(400...499),
+                "none",
+                "Statuses that make a message a dead letter at once; not 408, 425 or 429."
+            ) ?? []
+        for status in rejectStatuses where [408, 425, 429].contains(status) {
+            scope.problem("reject_statuses", "must not hold \(status), which asks for another try")
+        }
         if self.url.hasPrefix("http://"), allowedNetworks.isEmpty {
             scope.problem("url", "is plain http, which is allowed within 'allow_networks' only, and there are none")
         }

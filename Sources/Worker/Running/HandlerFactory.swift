@@ -96,6 +96,7 @@ enum HandlerFactory {
             throw Unusable(key: "webhook.url", message: "'\(webhook.url)' is no http or https URL")
         }
         let secretFile = webhook.secretFile
+        try check(secretFile)
         do throws(WebhookTrustError) {
             return try WebhookHandler(
                 options: WebhookHandler.Options(
@@ -104,12 +105,29 @@ enum HandlerFactory {
                     policy: NetworkPolicy(allowed: webhook.allowedNetworks.compactMap(Network.init)),
                     connections: concurrency,
                     mode: webhook.mode == .binary ? .binary : .structured,
-                    caFile: webhook.caFile
+                    caFile: webhook.caFile,
+                    rejectStatuses: Set(webhook.rejectStatuses)
                 ),
                 secrets: { try secretFile.lines() }
             )
         } catch {
             throw Unusable(key: "webhook.ca_file", message: error.description)
+        }
+    }
+
+    /// Finds a file that holds no usable secret at the start, not at the first message.
+    private static func check(_ secretFile: SecretFile) throws(Unusable) {
+        let key = "webhook.secret_file"
+        let lines: [[UInt8]]
+        do throws(FileError) {
+            lines = try secretFile.lines()
+        } catch {
+            throw Unusable(key: key, message: error.message)
+        }
+        do throws(WebhookSigner.SecretError) {
+            _ = try WebhookSigner(secrets: lines)
+        } catch {
+            throw Unusable(key: key, message: "'\(secretFile.path)': \(error.description)")
         }
     }
 }
