@@ -3,12 +3,82 @@
 
 /* What Swift's own Glibc module leaves out. */
 
+#include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* glibc declares these two only with _GNU_SOURCE, which Swift's Glibc module is built without; declared here as they are
    documented. posix_spawn_file_actions_addclosefrom_np needs glibc 2.34. */
 extern int pipe2(int ends[2], int flags);
 extern int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *actions, int from);
+
+/* How many bytes wait to be read; Swift can't call variadic functions. */
+static inline int upstream_unread(int descriptor) {
+    int count = 0;
+    return ioctl(descriptor, FIONREAD, &count) == 0 ? count : 0;
+}
+
+extern void closefrom(int from);
+
+/* Starts a program that is killed when the thread that started it ends, which it does when our process is killed: the one
+   thing that posix_spawn can't ask for (prctl(2), PR_SET_PDEATHSIG).
+
+   Leader of a process group of its own, with all signals at their defaults and none blocked, with the three descriptors
+   and no others; an output of -1 is /dev/null. Nothing of ours is kept or freed. Returns the process id, or a negative
+   errno where it could not be started.
+
+   The child shares our memory until it runs the program, as posix_spawn's does: signals are blocked meanwhile, it calls
+   system calls only, and it writes to `failure` alone. */
+__attribute__((noinline)) static inline pid_t upstream_start(
+    const char *path, char *const arguments[], char *const environment[], int input, int output, int error) {
+    volatile int failure = 0;
+    const pid_t parent = getpid();
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const pid_t child = vfork();
+    if (child == 0) {
+        struct sigaction action = {0};
+        action.sa_handler = SIG_DFL;
+        for (int number = 1; number < NSIG; number++) sigaction(number, &action, NULL);
+        setpgid(0, 0);
+        /* Away from 0 to 2 first: each may have any number. */
+        const int in = fcntl(input, F_DUPFD, 3);
+        const int out = output < 0 ? open("/dev/null", O_WRONLY) : fcntl(output, F_DUPFD, 3);
+        const int err = fcntl(error, F_DUPFD, 3);
+        if (in < 0 || out < 0 || err < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) {
+            failure = errno;
+            _exit(127);
+        }
+        closefrom(3);
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+            failure = errno;
+            _exit(127);
+        }
+        /* Ended before that was asked for. */
+        if (getppid() != parent) _exit(127);
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        execve(path, arguments, environment);
+        failure = errno;
+        _exit(127);
+    }
+    const int number = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (child < 0) return -number;
+    if (failure == 0) return child;
+    while (waitpid(child, NULL, 0) == -1 && errno == EINTR) {}
+    return -failure;
+}
 
 #endif

@@ -39,11 +39,7 @@ private func program(_ body: String) -> [String] {
     }
 
     private func group(_ verdict: HandlerVerdict?) -> String {
-        switch verdict {
-        case .retry(_, let failure), .reject(let failure), .pause(let failure), .unavailable(_, let failure):
-            failure.group
-        default: "\(String(describing: verdict))"
-        }
+        verdict?.failure?.group ?? "\(String(describing: verdict))"
     }
 
     @Test func answersInOrderFromOneProcess() async {
@@ -133,6 +129,72 @@ private func program(_ body: String) -> [String] {
                 return
             }
         }
+    }
+
+    @Test func aProgramThatHasAnsweredIsStartedAgainAtOnceAfterMessagesThatKillIt() async {
+        let good = UpstreamMessage.sample(category: "a", data: #"{"n":0}"#)
+        let bad = UpstreamMessage.sample(category: "a", data: #"{"n":1}"#)
+        let body = "os._exit(1) if m['data']['n'] else say('{\"outcome\":\"done\"}')"
+        let verdicts = await run(program(body), messages: [good] + Array(repeating: bad, count: 6) + [good])
+        #expect(verdicts.first == .done && verdicts.last == .done)
+        for verdict in verdicts.dropFirst().dropLast() {
+            guard case .retry(nil, _) = verdict else {
+                Issue.record("not the message's own failure: \(verdict)")
+                return
+            }
+        }
+    }
+
+    /// A descendant in a session of its own is beyond our kill, and holds the program's three streams.
+    @Test(arguments: [
+        (#"say('{"outcome":"done"}'); sys.exit(0)"#, "done"), ("os._exit(3)", "exec program ended before it answered"),
+        (#"os.write(1, b'{"outcome":"do'); os._exit(0)"#, "exec program ended before it answered"),
+    ])
+    func aDescendantThatKeepsTheOutputOpenDelaysNothing(_ end: String, _ expected: String) async throws {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent("upstream-\(UUID())").path
+        let body = """
+            p = os.fork()
+                if p == 0:
+                    os.setsid(); open('\(file)', 'w').write(str(os.getpid())); time.sleep(600)
+                while not os.path.exists('\(file)') or not open('\(file)').read(): time.sleep(0.01)
+                \(end)
+            """
+        let verdicts = await run(program(body), timeout: .seconds(60))
+        if let pid = Int32((try? String(contentsOfFile: file, encoding: .utf8)) ?? "") { kill(pid, SIGKILL) }
+        try? FileManager.default.removeItem(atPath: file)
+        for verdict in verdicts {
+            #expect(expected == "done" ? verdict == .done : group(verdict) == expected, "\(verdicts)")
+        }
+    }
+
+    @Test func onceADescendantThatKeepsTheStreamsOpenDelaysNothing() async throws {
+        let script = "setsid sleep 600 & echo $! >&2; exit 0"
+        let log = RecordedLog()
+        let before = try descriptors()
+        #expect(await run(["/bin/sh", "-c", script], mode: .once, logger: log.logger) == [.done])
+        // Nor does it keep our ends of its streams open.
+        let end = ContinuousClock.now + .seconds(20)
+        while try descriptors() > before, ContinuousClock.now < end { await Task.yield() }
+        #expect(try descriptors() <= before)
+        for line in log.lines { if let pid = line["line"].flatMap(Int32.init) { kill(pid, SIGKILL) } }
+    }
+
+    private func descriptors() throws -> Int {
+        try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").filter { name in
+            (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/" + name))?.hasPrefix("pipe:")
+                == true
+        }.count
+    }
+
+    @Test func signalsStandAtTheirDefaultsInTheProgram() async {
+        // SIGPIPE is ignored in ours. Python ignores it and SIGXFSZ by itself, and glibc keeps signal 32 to itself.
+        let body = """
+            status = dict(l.split(":\\t") for l in open("/proc/self/status").read().splitlines() if ":\\t" in l)
+                blocked, ignored = int(status["SigBlk"], 16), int(status["SigIgn"], 16) & ~0x81001000
+                say(json.dumps({"outcome": "done" if (blocked, ignored) == (0, 0) else "reject", "reason": "%x %x" % (blocked, ignored)}))
+            """
+        let verdicts = await run(program(body))
+        #expect(verdicts == [.done], "\(verdicts)")
     }
 
     @Test func theEnvironmentHoldsTheAllowedNamesOnly() async {

@@ -28,7 +28,8 @@ struct SpawnError: Error {
 
 /// A running subprocess, leader of its own process group: owns the process id until the process has been reaped.
 ///
-/// A thread of its own waits for it, so that no zombie is left whatever becomes of the pipes.
+/// A thread of its own starts it and waits for it, so that no zombie is left whatever becomes of the pipes. The system kills
+/// the process when that thread ends, so it doesn't outlive ours, however ours ends; the thread itself ends after it.
 final class ChildProcess: Sendable {
     /// How the process ended.
     enum Exit: Sendable, Hashable {
@@ -67,7 +68,7 @@ final class ChildProcess: Sendable {
         _ program: ChildProgram,
         readsOutput: Bool,
         onExit: @escaping @Sendable (Exit) -> Void
-    ) throws(SpawnError) -> (ChildProcess, Pipes) {
+    ) async throws(SpawnError) -> (ChildProcess, Pipes) {
         let input = try Pipe()
         let output: Pipe
         let errors: Pipe
@@ -84,18 +85,29 @@ final class ChildProcess: Sendable {
             output.close()
             throw error
         }
-        let pid: pid_t
+        let childOutput = readsOutput ? output.writing : nil
+        let started: Result<ChildProcess, SpawnError> = await withCheckedContinuation { continuation in
+            let isRunning = DetachedThread.run {
+                switch spawn(program, input.reading, childOutput, errors.writing) {
+                case .failure(let error): continuation.resume(returning: .failure(error))
+                case .success(let pid):
+                    // The thread keeps the child alive until it is reaped.
+                    let child = ChildProcess(pid: pid)
+                    continuation.resume(returning: .success(child))
+                    onExit(child.wait())
+                }
+            }
+            if !isRunning { continuation.resume(returning: .failure(SpawnError(number: EAGAIN))) }
+        }
+        let child: ChildProcess
         do {
-            pid = try spawn(program, input.reading, readsOutput ? output.writing : nil, errors.writing)
+            child = try started.get()
         } catch {
             for pipe in [input, output, errors] { pipe.close() }
             throw error
         }
         for descriptor in [input.reading, output.writing, errors.writing] { _ = Glibc.close(descriptor) }
         if !readsOutput { _ = Glibc.close(output.reading) }
-        let child = ChildProcess(pid: pid)
-        // The thread keeps the child alive until it is reaped.
-        DetachedThread.run { onExit(child.wait()) }
         return (
             child, Pipes(input: input.writing, output: readsOutput ? output.reading : nil, error: errors.reading)
         )
@@ -129,42 +141,13 @@ final class ChildProcess: Sendable {
         _ input: CInt,
         _ output: CInt?,
         _ error: CInt
-    ) throws(SpawnError) -> pid_t {
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_adddup2(&actions, input, 0)
-        if let output {
-            posix_spawn_file_actions_adddup2(&actions, output, 1)
-        } else {
-            posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0)
-        }
-        posix_spawn_file_actions_adddup2(&actions, error, 2)
-        // Sockets to the database and the peer are none of its business, whoever forgot to mark them close-on-exec.
-        posix_spawn_file_actions_addclosefrom_np(&actions, 3)
-
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        // A group of its own, so that a time-out reaches its children, and a terminal's Ctrl-C only us; signal
-        // dispositions and mask as a program expects to find them.
-        var signals = sigset_t()
-        sigemptyset(&signals)
-        posix_spawnattr_setsigmask(&attributes, &signals)
-        sigfillset(&signals)
-        posix_spawnattr_setsigdefault(&attributes, &signals)
-        posix_spawnattr_setpgroup(&attributes, 0)
-        let flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF
-        posix_spawnattr_setflags(&attributes, Int16(flags))
-
-        // Both arrays are copies that we own and free; the kernel copies them before posix_spawn returns.
-        var arguments = program.command.map { strdup($0) } + [nil]
-        var environment = program.environment.map { strdup($0) } + [nil]
+    ) -> Result<pid_t, SpawnError> {
+        // Both arrays are copies that we own and free; the kernel has copied them when the program runs.
+        let arguments = program.command.map { strdup($0) } + [nil]
+        let environment = program.environment.map { strdup($0) } + [nil]
         defer { for text in arguments + environment { free(text) } }
-        var pid: pid_t = 0
-        let number = posix_spawn(&pid, program.command.first ?? "", &actions, &attributes, &arguments, &environment)
-        guard number == 0 else { throw SpawnError(number: number) }
-        return pid
+        let id = upstream_start(program.command.first ?? "", arguments, environment, input, output ?? -1, error)
+        return id < 0 ? .failure(SpawnError(number: -id)) : .success(id)
     }
 }
 
@@ -192,7 +175,8 @@ private enum DetachedThread {
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     }
 
-    static func run(_ body: @escaping @Sendable () -> Void) {
+    /// Whether there was a thread to be had.
+    static func run(_ body: @escaping @Sendable () -> Void) -> Bool {
         // Retained for the thread, which releases it; on failure we do.
         let box = Unmanaged.passRetained(Box(body))
         var attributes = pthread_attr_t()
@@ -211,9 +195,7 @@ private enum DetachedThread {
             },
             box.toOpaque()
         )
-        if number != 0 {
-            // No thread to be had: wait on this one rather than leave a zombie and a caller without an answer.
-            box.takeRetainedValue().body()
-        }
+        if number != 0 { box.release() }
+        return number == 0
     }
 }

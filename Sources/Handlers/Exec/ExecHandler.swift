@@ -87,7 +87,7 @@ package final class ExecHandler: UpstreamHandler {
     // MARK: once
 
     private func handleOnce(_ line: [UInt8], _ context: HandlerContext) async throws -> HandlerOutcome {
-        try waitForBackoff()
+        try await waitForBackoff()
         let exit: ChildProcess.Exit
         do {
             exit = try await ExecProcess.run(
@@ -153,12 +153,12 @@ package final class ExecHandler: UpstreamHandler {
         let idle: ExecSession? = pool.withLock { pool in
             while let session = pool.idle.popLast() {
                 if session.isAlive { return session }
-                if !session.hasAnswered { pool.backoff.failed(now: .now) }
+                if !session.hasAnswered { pool.backoff.died(now: .now) }
             }
             return nil
         }
         if let idle { return idle }
-        try waitForBackoff()
+        try await waitForBackoff()
         do {
             return try await ExecSession.start(
                 program,
@@ -183,15 +183,17 @@ package final class ExecHandler: UpstreamHandler {
     private func noteEnd(of session: ExecSession, reason: String, isFailure: Bool = false) {
         output.ended(reason)
         pool.withLock { pool in
-            if isFailure || !session.hasAnswered { pool.backoff.failed(now: .now) }
+            if isFailure || !session.hasAnswered { pool.backoff.died(now: .now) }
         }
     }
 
     // MARK: Failures
 
-    /// Refuses the message while the program is not to be started yet.
-    private func waitForBackoff() throws {
-        guard let wait = pool.withLock({ $0.backoff.wait(now: .now) }) else { return }
+    /// Refuses the message while the program is not to be started yet; waits where that is a moment only.
+    private func waitForBackoff() async throws {
+        let (wait, isPacing) = pool.withLock { ($0.backoff.wait(now: .now), $0.backoff.isPacing) }
+        guard let wait else { return }
+        guard !isPacing else { return try await Task.sleep(for: wait) }
         throw HandlerVerdictError(
             .unavailable(
                 after: wait,
@@ -227,6 +229,8 @@ package final class ExecHandler: UpstreamHandler {
             case .timedOut: "exec program gave no answer in time and was killed"
             case .stopped: "exec program was stopped"
             }
-        return HandlerVerdictError(.retry(after: nil, HandlerFailure(group: text, detail: text)))
+        let failure = HandlerFailure(group: text, detail: text)
+        // A hang may be the program's; every other end is this message's.
+        return HandlerVerdictError(end == .timedOut ? .down(after: nil, failure) : .retry(after: nil, failure))
     }
 }

@@ -114,14 +114,25 @@ struct LineSampler {
 
 /// The pipes of a subprocess as channels.
 enum ExecPipes {
-    /// Reads a standard error until its end and logs it.
-    static func logErrors(_ descriptor: CInt, to log: ExecOutputLog, on eventLoop: any EventLoop) async throws {
-        _ = try await NIOPipeBootstrap(group: eventLoop)
+    /// Reads a standard error and logs it, until its end or, where others hold it open, shortly after the process has ended.
+    static func logErrors(
+        _ descriptor: CInt,
+        to log: ExecOutputLog,
+        on eventLoop: any EventLoop,
+        until exit: EventLoopFuture<ChildProcess.Exit>
+    ) async throws {
+        let channel = try await NIOPipeBootstrap(group: eventLoop)
             .takingOwnershipOfDescriptor(input: descriptor) { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandler(ErrorOutputHandler(log))
+                    return channel
                 }
             }
+        exit.whenComplete { _ in
+            guard channel.isActive else { return }
+            // Time to read what a pipe holds.
+            eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }
+        }
     }
 
     private final class ErrorOutputHandler: ChannelInboundHandler {

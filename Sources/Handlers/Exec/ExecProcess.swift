@@ -20,7 +20,7 @@ enum ExecProcess {
         let child: ChildProcess
         let pipes: ChildProcess.Pipes
         do {
-            (child, pipes) = try ChildProcess.start(program, readsOutput: false) { exit.succeed($0) }
+            (child, pipes) = try await ChildProcess.start(program, readsOutput: false) { exit.succeed($0) }
         } catch {
             exit.fail(error)
             throw error
@@ -30,11 +30,13 @@ enum ExecProcess {
             let timeout = eventLoop.scheduleTask(in: wait) { child.kill() }
             defer { timeout.cancel() }
             do {
-                try await ExecPipes.logErrors(pipes.error, to: output, on: eventLoop)
+                try await ExecPipes.logErrors(pipes.error, to: output, on: eventLoop, until: exit.futureResult)
                 let channel = try await NIOPipeBootstrap(group: eventLoop)
                     .takingOwnershipOfDescriptor(output: pipes.input) { $0.eventLoop.makeSucceededFuture($0) }
                 // A process need not read: what it leaves unread fails the write, and its exit status still counts.
                 channel.writeAndFlush(ByteBuffer(bytes: input)).whenComplete { _ in channel.close(promise: nil) }
+                // Nor does whoever it left behind with the other end.
+                exit.futureResult.whenComplete { _ in channel.close(promise: nil) }
             } catch {
                 child.kill()
                 _ = try? await exit.futureResult.get()

@@ -1,3 +1,4 @@
+import CGlibc
 import Logging
 import NIOCore
 import NIOPosix
@@ -50,21 +51,23 @@ final class ExecSession: Sendable {
         let child: ChildProcess
         let pipes: ChildProcess.Pipes
         do {
-            (child, pipes) = try ChildProcess.start(program, readsOutput: true) { exit.succeed($0) }
+            (child, pipes) = try await ChildProcess.start(program, readsOutput: true) { exit.succeed($0) }
         } catch {
             exit.fail(error)
             throw error
         }
         do {
-            try await ExecPipes.logErrors(pipes.error, to: output, on: eventLoop)
+            try await ExecPipes.logErrors(pipes.error, to: output, on: eventLoop, until: exit.futureResult)
+            let answers = pipes.output ?? -1
             let bound = try await NIOPipeBootstrap(group: eventLoop)
-                .takingOwnershipOfDescriptors(input: pipes.output ?? -1, output: pipes.input) { channel in
+                .takingOwnershipOfDescriptors(input: answers, output: pipes.input) { channel in
                     channel.eventLoop.makeCompletedFuture {
                         let handler = ExecLineHandler(limit: lineLimit, kill: child.kill)
                         try channel.pipeline.syncOperations.addHandler(handler)
                         return (channel, NIOLoopBound(handler, eventLoop: channel.eventLoop))
                     }
                 }
+            exit.futureResult.whenComplete { _ in bound.1.value.processEnded(answers) }
             return ExecSession(child: child, terminated: exit.futureResult, channel: bound.0, handler: bound.1)
         } catch {
             // NIO has taken the descriptors or not; a process without pipes is of no use either way.
@@ -130,6 +133,8 @@ private final class ExecLineHandler: ChannelInboundHandler {
     private var reply: EventLoopPromise<[UInt8]>?
     private var timeout: Scheduled<Void>?
     private var context: ChannelHandlerContext?
+    /// Where to read what a process that has ended may have left.
+    private var leftover: CInt?
     private let kill: () -> Void
 
     init(limit: Int, kill: @escaping () -> Void) {
@@ -171,6 +176,18 @@ private final class ExecLineHandler: ChannelInboundHandler {
             reply?.succeed(line)
         case .end(let end): finish(end)
         }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        if let leftover { processEnded(leftover) }
+        context.fireChannelReadComplete()
+    }
+
+    /// The process has ended: what it wrote still counts, but not that others hold its output open.
+    func processEnded(_ output: CInt) {
+        guard let context, context.channel.isActive else { return }
+        leftover = output
+        if upstream_unread(output) == 0 { end(.closed) }
     }
 
     func channelInactive(context: ChannelHandlerContext) {

@@ -1,5 +1,11 @@
-/// When a program that ends without having answered anything may be started again.
+/// When a program that can't be started, or ends without having answered anything, may be started again.
+///
+/// Once one of its processes has answered, the program works: a process that ends over a message says something about that
+/// message, and must not hold back others. Starts are then only paced, so that they don't take the machine's time.
 struct RestartBackoff {
+    /// The wait between starts of a program that works, after the second that ended without an answer in a row.
+    static let pace = Duration.milliseconds(250)
+
     /// The wait after the second failure in a row; each further one doubles it.
     static let initial = Duration.milliseconds(500)
 
@@ -7,14 +13,27 @@ struct RestartBackoff {
     static let maximum = Duration.seconds(30)
 
     private var failures = 0
+    private var deaths = 0
+    private var works = false
     private var notBefore: ContinuousClock.Instant?
 
     /// It answered: the next start is free again.
     mutating func succeeded() {
         self = RestartBackoff()
+        works = true
     }
 
-    /// It could not be started, or ended without an answer.
+    /// Whether the wait is short, and only keeps starts apart.
+    var isPacing: Bool { works && failures == 0 }
+
+    /// A process ended with a message in its hands, or answered out of shape.
+    mutating func died(now: ContinuousClock.Instant) {
+        guard works else { return failed(now: now) }
+        deaths = min(deaths + 1, 2)
+        if deaths > 1, notBefore ?? now <= now { notBefore = now + Self.pace }
+    }
+
+    /// It could not be started, or ended before any process had ever answered.
     ///
     /// The first failure costs nothing: one bad message must not hold back the next.
     mutating func failed(now: ContinuousClock.Instant) {
