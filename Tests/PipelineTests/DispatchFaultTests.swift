@@ -41,7 +41,7 @@ struct DispatchFaultTests {
         var machine = machine()
         for number in 1...40 as ClosedRange<UInt64> {
             _ = machine.claimed([delivery(number)], hasMore: false)
-            let verdict = number.isMultiple(of: 2) ? HandlerVerdict.reject(failure) : .retry(after: nil, failure)
+            let verdict = number.isMultiple(of: 10) ? HandlerVerdict.reject(failure) : .retry(after: nil, failure)
             let (_, action) = try #require(run(&machine, verdict))
             #expect(action.transition == nil)
         }
