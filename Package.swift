@@ -137,8 +137,8 @@ let package = Package(
         suite(
             "XMPPSessionTests",
             [
-                "XMPPSession", "XMPP", "XMLWire", "TLSWire", "UpstreamKit", "Pipeline", "Telemetry", nio, nioPosix,
-                nioEmbedded, logging,
+                "XMPPSession", "XMPP", "XMLWire", "TLSWire", "UpstreamKit", "Pipeline", "Telemetry", "Digests", nio,
+                nioPosix, nioEmbedded, logging,
             ]
         ),
         suite("PostgresTests", ["Postgres"]),

@@ -61,7 +61,8 @@ private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
     var ack: [UInt8] = []
     let encoder = AckEncoder(dialect: .ccs)
     encoder.encode(message, into: &ack)
-    require(ack.count == encoder.size(of: message), "a size other than announced")
+    require(ack.count <= encoder.sizeLimit(of: message), "an ack longer than announced")
+    require(!message.isAcked || ack.count <= UpstreamCodec.ackLimit, "an ack over the ceiling")
     if let extra = message.extra {
         var inner = JSONScanner()
         let kind = message.bytes[extra.range].withContiguousStorageIfAvailable { scan($0, with: &inner) }
@@ -75,7 +76,7 @@ private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
     let tail = Array("</gcm></message>".utf8)
     require(ack.starts(with: head) && ack.suffix(tail.count).elementsEqual(tail), "an ack of another form")
     let payload = Array(ack[head.count..<ack.count - tail.count])
-    for byte in payload { require(byte >= 0x20 && byte < 0x7f && !"<>&'".utf8.contains(byte), "markup in an ack") }
+    for byte in payload { require(byte >= 0x20 && byte != 0x7f && !"<>&'".utf8.contains(byte), "markup in an ack") }
     payload.withUnsafeBufferPointer { payload in
         var inner = JSONScanner()
         require(scan(payload, with: &inner) == .object && inner.members.count == 3, "an ack that is no JSON")

@@ -65,6 +65,8 @@ package struct EmulatorConfiguration: Sendable {
     package var drainMessages = 20
     /// How long a draining connection stays open at most.
     package var drainTimeout = TimeAmount.seconds(5)
+    /// Whether a draining connection is closed at all; without, only the peer ends it.
+    package var closesDrained = true
     /// How long a peer has to answer the end of the stream.
     package var closeTimeout = TimeAmount.seconds(2)
 

@@ -98,7 +98,9 @@ extension EmulatorCore {
         guard connection.phase == .bound, let pool = connection.pool else { return }
         let isAlone = pool.connections.allSatisfy { $0 === connection || $0.phase != .bound }
         connection.phase = .draining(messages: isAlone ? configuration.drainMessages : 0)
-        eventLoop.assumeIsolated().scheduleTask(in: configuration.drainTimeout) { connection.end() }
+        if configuration.closesDrained {
+            eventLoop.assumeIsolated().scheduleTask(in: configuration.drainTimeout) { connection.end() }
+        }
         finishDraining(connection)
     }
 

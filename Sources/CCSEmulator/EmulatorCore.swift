@@ -138,7 +138,7 @@ final class EmulatorCore {
 
     /// Ends a draining connection that has nothing more to say and nothing more to hear.
     func finishDraining(_ connection: ConnectionHandler) {
-        guard connection.phase == .draining(messages: 0), let pool = connection.pool,
+        guard configuration.closesDrained, connection.phase == .draining(messages: 0), let pool = connection.pool,
             pool.book.unacked(on: connection.slot) == 0
         else { return }
         connection.end()

@@ -1,3 +1,4 @@
+import Digests
 import Postgres
 import UpstreamKit
 
@@ -34,7 +35,7 @@ struct BatchEncoder {
         return parameters
     }
 
-    /// The 6 arrays of ``StoreStatements/quarantine``; `withIDs` is false where PostgreSQL may have refused an id.
+    /// The 7 arrays of ``StoreStatements/quarantine``; `withIDs` is false where PostgreSQL may have refused an id.
     func quarantine(withIDs: Bool) -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         senderIDs(&parameters)
@@ -52,7 +53,31 @@ struct BatchEncoder {
         parameters.endArray()
         spans(&parameters, .bytea) { $0.pointee.stanza }
         times(&parameters)
+        parameters.beginArray(of: .bytea, count: rows.count)
+        for row in rows { BatchEncoder.digest(batch[row]).withUnsafeBytes { parameters.element($0) } }
+        parameters.endArray()
         return parameters
+    }
+
+    /// By what `quarantine` knows a stanza again: SHA-256 over its sender without the resource, and its payload.
+    ///
+    /// Not over its bytes: a server that sends it again adds a `<delay/>`, an id of its own, a language, or writes the same XML
+    /// in another way. A message whose ack would be too large is known by its key alone: it comes for ever.
+    static func digest(_ message: borrowing IncomingMessage) -> [UInt8] {
+        var hash = SHA256()
+        guard !message.isAckTooLarge else {
+            hash.update(bigEndian: .max)
+            hash.update(bigEndian: message.messageKey.high)
+            hash.update(bigEndian: message.messageKey.low)
+            return hash.finish()
+        }
+        message.bytes.withUnsafeBytes { bytes in
+            let from = message.stanzaFrom.map { bytes[$0.range].prefix { $0 != UInt8(ascii: "/") } } ?? bytes[0..<0]
+            hash.update(bigEndian: UInt64(from.count))
+            hash.update(UnsafeRawBufferPointer(rebasing: from))
+            hash.update(UnsafeRawBufferPointer(rebasing: bytes[(message.payload ?? message.stanza).range]))
+        }
+        return hash.finish()
     }
 
     private var estimatedBytes: Int {

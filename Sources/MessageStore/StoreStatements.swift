@@ -47,9 +47,9 @@ enum StoreStatements {
                 max(received_at) OVER copies AS last_seen_at,
                 row_number() OVER (copies ORDER BY received_at) AS place
             FROM (
-                SELECT *, sha256(stanza) AS digest
-                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::timestamptz[])
-                    AS input (sender_id, message_id, reason, detail, stanza, received_at)
+                SELECT *
+                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::timestamptz[], $7::bytea[])
+                    AS input (sender_id, message_id, reason, detail, stanza, received_at, digest)
             ) AS input
             WINDOW copies AS (PARTITION BY sender_id, digest)
         )

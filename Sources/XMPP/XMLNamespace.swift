@@ -22,6 +22,8 @@ package enum XMLNamespace {
     package static var ping: StaticString { "urn:xmpp:ping" }
     /// Stream management (XEP-0198).
     package static var streamManagement: StaticString { "urn:xmpp:sm:3" }
+    /// Stream limits (XEP-0478).
+    package static var streamLimits: StaticString { "urn:xmpp:stream-limits:0" }
     /// The CCS payload (`gcm`).
     package static var payload: StaticString { "google:mobile:data" }
 }

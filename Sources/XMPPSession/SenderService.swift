@@ -1,6 +1,7 @@
 package import Logging
 import NIOCore
 package import NIOPosix
+import Synchronization
 import Telemetry
 import XMPP
 
@@ -45,6 +46,7 @@ package struct SenderService: Sendable {
 
     private func keepOpen(_ slot: Int) async {
         var policy = ReconnectPolicy()
+        let kept = DrainingConnections()
         await withDiscardingTaskGroup { draining in
             while !Task.isCancelled {
                 let connection = Connection(
@@ -60,7 +62,13 @@ package struct SenderService: Sendable {
                 switch turn {
                 case .draining(let bound):
                     // Also where we are to end by now: it still has acks to write, and its goodbye to say.
-                    draining.addTask { _ = await untilCancelled(connection) { await $0.ended } }
+                    let excess = kept.add(connection)
+                    draining.addTask {
+                        _ = await untilCancelled(connection) { await $0.ended }
+                        await connection.emptied()
+                        kept.remove(connection)
+                    }
+                    await excess?.closed()
                     ending = .draining(bound: bound)
                     reason = .draining
                 case .ended(let end):
@@ -93,6 +101,46 @@ package struct SenderService: Sendable {
             await value(connection)
         } onCancel: {
             connection.shutDown()
+        }
+    }
+}
+
+/// The draining connections of one slot, beside the one that it waits for.
+private final class DrainingConnections: Sendable {
+    private struct State {
+        var streams = DrainingStreams()
+        var members: [Int: Member] = [:]
+    }
+
+    /// A draining connection, and a stream of nothing that ends once it is gone with all it brought.
+    struct Member {
+        let connection: Connection
+        let gone: AsyncStream<Never>
+        let end: AsyncStream<Never>.Continuation
+
+        /// Closes the connection in order and waits until it is gone, or the task is cancelled.
+        func closed() async {
+            connection.shutDown()
+            for await _ in gone {}
+        }
+    }
+
+    private let state = Mutex(State())
+
+    /// Takes a connection in; returns the one that has to go for it.
+    func add(_ connection: Connection) -> Member? {
+        state.withLock { state in
+            let (gone, end) = AsyncStream.makeStream(of: Never.self)
+            state.members[connection.number] = Member(connection: connection, gone: gone, end: end)
+            return state.streams.began(connection.number).flatMap { state.members[$0] }
+        }
+    }
+
+    /// The connection is gone.
+    func remove(_ connection: Connection) {
+        state.withLock { state in
+            state.streams.ended(connection.number)
+            state.members.removeValue(forKey: connection.number)?.end.finish()
         }
     }
 }

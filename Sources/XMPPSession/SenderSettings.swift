@@ -41,9 +41,9 @@ package struct SenderSettings: Sendable {
     package var idScope: IDScope
     /// Stanza senders that are accepted as the CCS, besides the ones that always are.
     package var trustedFrom: [String]
-    /// How long a stream may be silent before it is pinged.
+    /// How long after the last proof that the peer hears us it is pinged.
     package var keepaliveInterval: Duration
-    /// How long the answer to a ping may take.
+    /// How long the answer to a ping may take, and how long a write may wait for the peer to take it.
     package var keepaliveTimeout: Duration
     /// The bounds of what a peer may send.
     package var limits: StreamLimits
@@ -55,6 +55,8 @@ package struct SenderSettings: Sendable {
     package var secret: @Sendable () throws -> [UInt8]
     /// Finds the host's addresses; nil for the system's resolver, another one for tests.
     package var resolver: (any Resolver & Sendable)?
+    /// Computes and remembers the keys of SCRAM.
+    package var keys = KeyDeriver()
     /// Whether the operator has been told already that the server keeps no account of what we received.
     let managementWarning = OnceFlag()
 

@@ -13,6 +13,8 @@ package struct SessionEnd: Sendable {
     package var ending: ReconnectPolicy.Ending
     /// The negotiation's verdict, where it failed.
     package var negotiation: NegotiationError?
+    /// What the server has of stream management; nil where the stream was not bound.
+    package var management: StreamManagement.Offer?
 }
 
 /// What a slot waits for: whatever calls for a new connection.

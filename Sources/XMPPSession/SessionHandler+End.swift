@@ -119,10 +119,18 @@ extension SessionHandler {
         }
         phase = .ended
         timer?.cancel()
+        writeTimer?.cancel()
+        drainTimer?.cancel()
         count(as: nil)
         submitPending()
         sink = nil
-        let end = SessionEnd(reason: reason, message: message, ending: ending, negotiation: negotiation)
+        let end = SessionEnd(
+            reason: reason,
+            message: message,
+            ending: ending,
+            negotiation: negotiation,
+            management: management
+        )
         logEnd(end)
         turnPromise.succeed(.ended(end))
         endPromise.succeed(end)

@@ -46,11 +46,23 @@ extension SessionHandler {
         switch step {
         case .none: break
         case .send(let bytes): write(bytes)
+        case .derive(let derivation): derive(derivation)
         case .bound(let bound): becomeBound(bound)
         case .failed(let error): fail(error)
         case .broken(let error): failed(error)
         }
         flush()
+    }
+
+    private func derive(_ derivation: KeyDerivation) {
+        guard let context else { return }
+        settings.keys.key(for: derivation, on: context.eventLoop).assumeIsolated().whenComplete { result in
+            guard let context = self.context, let opening = self.opening else { return }
+            switch result {
+            case .success(let key): self.proceed(opening.derived(key, context))
+            case .failure(let error): self.failed(error)
+            }
+        }
     }
 
     private func becomeBound(_ bound: BoundStream) {
@@ -78,6 +90,7 @@ extension SessionHandler {
             now: ReceiptClock.monotonicNanoseconds()
         )
         phase = .bound(since: .now())
+        management = bound.management
         count(as: .bound)
         logger.event(.info, .streamBound, "the stream is bound", [.host: .string(settings.host)])
         if let timer = session?.start() { setTimer(timer) }

@@ -39,7 +39,7 @@ extension SessionHandler {
             write(bytes)
         case .end(let error, let bytes):
             write(bytes)
-            end(.streamError, "stream error \(error.condition.rawValue): \(error.text)", error: error.condition)
+            end(.streamError, "stream error \(error.summary)", error: error.condition)
             closeChannel()
         case .some(.none), nil:
             break
@@ -102,6 +102,10 @@ extension SessionHandler {
         count(as: .draining)
         logger.event(.info, .streamDraining, "the peer drains the stream; a replacement opens, this one goes on")
         turnPromise.succeed(.draining(bound: .nanoseconds((NIODeadline.now() - since).nanoseconds)))
+        drainTimer = context?.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(DrainingStreams.patience)) {
+            self.logger.event(.notice, .streamDraining, "the peer drains the stream and does not close it; closing it")
+            self.shutDown()
+        }
     }
 
     /// Tells of a standard server that keeps nothing for us: once, since every connection to it is the same.
@@ -110,7 +114,7 @@ extension SessionHandler {
         switch outcome {
         case .enabled: return
         case .missing: reason = "not offered"
-        case .refused(let condition): reason = condition
+        case .refused(let condition): reason = condition.rawValue
         }
         guard settings.managementWarning.isFirst() else { return }
         logger.event(
@@ -132,7 +136,10 @@ extension SessionHandler {
         let settled = messages.span
         for index in settled.indices {
             bytes += settled[index].bytes.count
-            guard settled[index].isAcked else { continue }
+            guard settled[index].isAcked else {
+                if settled[index].isAckTooLarge { environment.metrics.acks[.tooLarge].increment() }
+                continue
+            }
             acked += 1
             size += encoder.usualSize(of: settled[index])
         }
@@ -162,15 +169,12 @@ extension SessionHandler {
                 encoder.encode(settled[index], into: room)
             }
         }
-        let written = context.eventLoop.makePromise(of: Void.self)
-        written.futureResult.whenComplete { result in
+        write(buffer, in: context) { result in
             switch result {
             case .success: acks[.sent].increment(by: count)
             case .failure: acks[.connectionGone].increment(by: count)
             }
         }
-        context.write(wrapOutboundOut(buffer), promise: written)
-        needsFlush = true
         let now = ReceiptClock.monotonicNanoseconds()
         environment.metrics.ackLatency.observe(count: messages.count) { index in
             Double(now &- messages[index].parsedAt) * 1e-9

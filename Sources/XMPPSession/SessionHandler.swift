@@ -48,14 +48,20 @@ final class SessionHandler: ChannelInboundHandler {
     var gauge: ConnectionState?
     /// The negotiation's deadline, then the session's timer.
     var timer: Scheduled<Void>?
+    /// Ends a stream that is draining for too long.
+    var drainTimer: Scheduled<Void>?
+    /// Looks after writes that wait.
+    var writeTimer: Scheduled<Void>?
+    /// How long writes wait.
+    var unsent: WriteWatch
+    /// What the server has of stream management; nil until the stream is bound.
+    var management: StreamManagement.Offer?
     /// Copies of the read in hand.
     var pending: [IncomingMessage] = []
     /// Copies of the read in hand by kind, in the order of ``IncomingMessage/Kind``.
     var pendingKinds = (upstream: 0, receipt: 0, malformed: 0)
     /// The time of the read in hand; nil between reads.
     var readTime: (wall: Int64, monotonic: UInt64)?
-    /// What ``XMLStreamHandler/bytesReceived`` was when the peer was last seen alive.
-    var bytesSeen: UInt64 = 0
     /// Whether reading has ended for good, but for the peer's closing tag.
     var isClosing = false
     /// Why the stream ends once everything is settled, other than by our will.
@@ -86,6 +92,7 @@ final class SessionHandler: ChannelInboundHandler {
         stream = XMLStreamHandler(limits: settings.limits)
         encoder = AckEncoder(dialect: settings.dialect)
         window = InFlightWindow(window: settings.window)
+        unsent = WriteWatch(limit: settings.keepaliveTimeout.nanoseconds)
         idPrefix = String(UInt64.random(in: .min ... .max), radix: 36)
     }
 
@@ -131,10 +138,6 @@ final class SessionHandler: ChannelInboundHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        if stream.bytesReceived != bytesSeen {
-            bytesSeen = stream.bytesReceived
-            session?.received(now: ReceiptClock.monotonicNanoseconds())
-        }
         submitPending()
         readTime = nil
         flush()
@@ -162,7 +165,22 @@ final class SessionHandler: ChannelInboundHandler {
     /// Writes bytes; they leave with the end of the read in hand, or with ``flush()``.
     func write(_ bytes: [UInt8]) {
         guard !bytes.isEmpty, let context else { return }
-        context.write(wrapOutboundOut(context.channel.allocator.buffer(bytes: bytes)), promise: nil)
+        write(context.channel.allocator.buffer(bytes: bytes), in: context) { _ in }
+    }
+
+    /// Writes a buffer, and tells whether the kernel has taken it.
+    func write(
+        _ buffer: ByteBuffer,
+        in context: ChannelHandlerContext,
+        _ ended: @escaping (Result<Void, any Error>) -> Void
+    ) {
+        let number = unsent.wrote(now: ReceiptClock.monotonicNanoseconds())
+        let promise = context.eventLoop.makePromise(of: Void.self)
+        promise.futureResult.assumeIsolated().whenComplete { result in
+            self.unsent.ended(number)
+            ended(result)
+        }
+        context.write(wrapOutboundOut(buffer), promise: promise)
         needsFlush = true
     }
 
@@ -171,6 +189,22 @@ final class SessionHandler: ChannelInboundHandler {
         guard needsFlush else { return }
         needsFlush = false
         context?.flush()
+        watchWrites()
+    }
+
+    /// Sees to it that a write which the peer does not take is not waited for without end.
+    private func watchWrites() {
+        guard writeTimer == nil, let due = unsent.due, let context else { return }
+        if case .ended = phase { return }
+        let now = ReceiptClock.monotonicNanoseconds()
+        let delay = TimeAmount.nanoseconds(Int64(clamping: due > now ? due - now : 0))
+        writeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
+            self.writeTimer = nil
+            let now = ReceiptClock.monotonicNanoseconds()
+            guard let due = self.unsent.due, now >= due else { return self.watchWrites() }
+            self.end(.pingTimeout, "the peer takes nothing of what we send: the connection is dead")
+            self.context?.close(promise: nil)
+        }
     }
 
     /// Closes the channel; TLS says close_notify.
@@ -182,7 +216,7 @@ final class SessionHandler: ChannelInboundHandler {
     /// Reads exactly while the window has room, the peer takes what we write, and the stream is not being closed.
     ///
     /// A peer that takes no acks would otherwise let them pile up here. It is not excused from answering a ping
-    /// meanwhile, so it is found dead in the end.
+    /// meanwhile, nor is a write that waits: it is found dead in the end.
     func updateReading() {
         let wanted = !window.isPaused && (channel?.isWritable ?? true) && !isClosing
         guard wanted != isReading else { return }

@@ -1,3 +1,4 @@
+import Glibc
 package import NIOCore
 import NIOPosix
 import TLSWire
@@ -15,6 +16,8 @@ package final class StreamOpening {
         case none
         /// Send these bytes.
         case send([UInt8])
+        /// Compute this key, away from the event loop, then call ``StreamOpening/derived(_:)``.
+        case derive(KeyDerivation)
         /// The stream is bound; the opening is over.
         case bound(BoundStream)
         /// The opening has failed, and is over.
@@ -90,18 +93,28 @@ package final class StreamOpening {
         case .closed:
             return negotiation.closed().map { .failed($0) } ?? .none
         case .stanza(let stanza):
-            switch negotiation.stanza(stanza, trailingBytes: stream.unreadBytes) {
-            case .none: return .none
-            case .send(let bytes): return .send(bytes)
-            case .bound(let bound): return .bound(bound)
-            case .fail(let error): return .failed(error)
-            case .restart(let bytes):
-                stream.reset()
-                return .send(bytes)
-            case .startTLS:
-                stream.reset()
-                return startTLS(context)
-            }
+            return step(negotiation.stanza(stanza, trailingBytes: stream.unreadBytes), context)
+        }
+    }
+
+    /// The key is there that ``Step/derive(_:)`` asked for.
+    package func derived(_ key: Secret, _ context: ChannelHandlerContext) -> Step {
+        step(negotiation.derived(key), context)
+    }
+
+    private func step(_ action: Negotiation.StanzaAction, _ context: ChannelHandlerContext) -> Step {
+        switch action {
+        case .none: return .none
+        case .send(let bytes): return .send(bytes)
+        case .derive(let derivation): return .derive(derivation)
+        case .bound(let bound): return .bound(bound)
+        case .fail(let error): return .failed(error)
+        case .restart(let bytes):
+            stream.reset()
+            return .send(bytes)
+        case .startTLS:
+            stream.reset()
+            return startTLS(context)
         }
     }
 
@@ -146,6 +159,13 @@ extension StreamOpening {
             .connectTimeout(settings.connectTimeout)
             .channelOption(.socketOption(.so_keepalive), value: 1)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+        // What the kernel has taken and the peer has not acknowledged for so long, or had no room for, ends the connection:
+        // else TCP would go on trying for a quarter of an hour.
+        let patience = settings.keepaliveTimeout.nanoseconds / 1_000_000
+        bootstrap = bootstrap.channelOption(
+            .tcpOption(NIOBSDSocket.Option(rawValue: CInt(TCP_USER_TIMEOUT))),
+            value: Int(min(max(patience, 1), 600_000))
+        )
         if let resolver = settings.resolver { bootstrap = bootstrap.resolver(resolver) }
         return bootstrap.connect(host: settings.host, port: settings.port).flatMapThrowing { channel in
             guard let handlers = handlers() else { return channel.close(promise: nil) }

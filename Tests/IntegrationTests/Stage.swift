@@ -24,6 +24,8 @@ struct WorkerOptions: Sendable {
     var handlers = ""
     /// How long a lease holds.
     var lease = "60s"
+    /// When the peer is asked whether it hears us.
+    var keepalive = "{interval: 30s, timeout: 15s}"
 }
 
 /// An emulator and a database, for workers to stand between.
@@ -108,6 +110,7 @@ final class Stage: Sendable {
                 window: \(options.window)
                 secret_file: \(secret)
                 tls: {mode: \(options.mode)\(trust)}
+                keepalive: \(options.keepalive)
             \(options.handlers.isEmpty ? "" : "handlers:\n" + options.handlers)
             dispatch: {lease: \(options.lease)}
             shutdown: {grace: \(options.grace)}

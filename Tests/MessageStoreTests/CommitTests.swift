@@ -69,7 +69,7 @@ import UpstreamKit
         #expect(try await fixture.integer("SELECT times_seen FROM upstream.quarantine") == 2)
         #expect(
             try await fixture.integer(
-                "SELECT (digest = sha256(stanza) AND reason = 'payload_not_json')::int FROM upstream.quarantine"
+                "SELECT (digest = sha256(decode(repeat('00', 8), 'hex') || stanza) AND reason = 'payload_not_json')::int FROM upstream.quarantine"
             )
                 == 1
         )
@@ -272,5 +272,59 @@ import UpstreamKit
         var message = IncomingMessage.make(1)
         message.registrationToken = nil
         #expect(try await fixture.store().commit([message, .make(2)]) == [.quarantined, .stored])
+    }
+
+    @Test(
+        "a stanza that comes again with a delay, an id or other quotes of its server's is one row, with the first's bytes"
+    )
+    func sameStanzaAgain() async throws {
+        let fixture = try await StoreFixture()
+        let store = fixture.store()
+        func copy(_ number: Int, from: String?, payload: String, stanza: String) -> IncomingMessage {
+            var message = IncomingMessage(kind: .malformed, bytes: [], stanza: ByteSpan(start: 0, count: 0))
+            func add(_ text: String) -> ByteSpan {
+                let start = message.bytes.count
+                message.bytes += text.utf8
+                return ByteSpan(start: start, count: message.bytes.count - start)
+            }
+            message.stanza = add(stanza)
+            message.payload = add(payload)
+            message.stanzaFrom = from.map(add)
+            message.quarantine = .payloadNotJSON
+            message.receivedAt = IncomingMessage.now() + Int64(number)
+            return message
+        }
+        for number in 0..<6 {
+            let again = copy(number, from: "a@b/\(number)", payload: "[]", stanza: "<message>\(number)</message>")
+            #expect(try await store.commit([again]) == [.quarantined])
+        }
+        #expect(try await fixture.count("quarantine") == 1)
+        #expect(
+            try await fixture.text("SELECT times_seen || convert_from(stanza, 'UTF8') FROM upstream.quarantine")
+                == "6<message>0</message>"
+        )
+        // Another sender, another payload: other stanzas.
+        let others = [
+            copy(7, from: "c@b/0", payload: "[]", stanza: "x"), copy(8, from: "a@b", payload: "[ ]", stanza: "x"),
+            copy(9, from: nil, payload: "[]", stanza: "x"),
+        ]
+        _ = try await store.commit(others)
+        #expect(try await fixture.count("quarantine") == 4)
+    }
+
+    @Test("messages whose ack would be too large are one row for each id, whatever else differs")
+    func oversizedOnce() async throws {
+        let fixture = try await StoreFixture()
+        var first = IncomingMessage.make(1, quarantine: .fieldTooLong)
+        first.isAckTooLarge = true
+        first.kind = .malformed
+        var second = IncomingMessage.make(1, data: #"{"b":2}"#, quarantine: .fieldTooLong)
+        second.isAckTooLarge = true
+        var third = IncomingMessage.make(2, quarantine: .fieldTooLong)
+        third.isAckTooLarge = true
+        _ = try await fixture.store().commit([first, second, third])
+        _ = try await fixture.store().commit([second.copy()])
+        #expect(try await fixture.count("quarantine") == 2)
+        #expect(try await fixture.integer("SELECT max(times_seen) FROM upstream.quarantine") == 3)
     }
 }

@@ -155,6 +155,69 @@ struct EndingTests {
         #expect(!bench.channel.isActive)
     }
 
+    @Test("A peer that sends all the time and answers no ping is given up: our direction may be dead")
+    func talkativePeer() throws {
+        for noise in [" ", "<presence/>", Bench.message("1"), "<iq type='result' id='x'/>"] {
+            var settings = try Bench.settings(window: 10_000)
+            settings.keepaliveInterval = .milliseconds(1)
+            settings.keepaliveTimeout = .milliseconds(1)
+            let bench = try Bench.bound(settings)
+            defer { bench.finish() }
+            let deadline = ContinuousClock.now + .seconds(20)
+            while bench.end == nil {
+                guard ContinuousClock.now < deadline else { throw Deadline() }
+                try bench.read(noise)
+                bench.handler.settled(bench.submitted())
+                bench.channel.embeddedEventLoop.advanceTime(by: .milliseconds(1))
+            }
+            #expect(bench.end?.reason == .pingTimeout, "\(noise)")
+        }
+    }
+
+    @Test("A peer that answers its pings stays, however long")
+    func answeringPeer() throws {
+        var settings = try Bench.settings()
+        settings.keepaliveInterval = .milliseconds(1)
+        settings.keepaliveTimeout = .seconds(60)
+        let bench = try Bench.bound(settings)
+        defer { bench.finish() }
+        var answered = 0
+        let deadline = ContinuousClock.now + .seconds(20)
+        while answered < 20 {
+            guard ContinuousClock.now < deadline else { throw Deadline() }
+            bench.channel.embeddedEventLoop.advanceTime(by: .milliseconds(1))
+            let sent = try bench.written()
+            guard let start = sent.firstRange(of: "id=\"")?.upperBound else { continue }
+            let id = sent[start...].prefix { $0 != "\"" }
+            try bench.read("<iq type='result' id='\(id)' from='fcm.example.org'/>")
+            answered += 1
+        }
+        #expect(bench.end == nil && bench.channel.isActive)
+    }
+
+    @Test("Acks that the peer's side does not take end the stream, though it goes on sending")
+    func unsentAcks() throws {
+        var settings = try Bench.settings()
+        settings.keepaliveInterval = .seconds(3_600)
+        settings.keepaliveTimeout = .milliseconds(5)
+        let bench = try Bench.bound(settings)
+        defer { bench.finish() }
+        let cork = Cork()
+        try bench.channel.pipeline.syncOperations.addHandler(cork, position: .first)
+        bench.handler.settled(try bench.deliver("1"))
+        #expect(cork.held == 1)
+        let deadline = ContinuousClock.now + .seconds(20)
+        while bench.end == nil {
+            guard ContinuousClock.now < deadline else { throw Deadline() }
+            try bench.read(" ")
+            bench.channel.embeddedEventLoop.advanceTime(by: .milliseconds(1))
+        }
+        #expect(bench.end?.reason == .pingTimeout)
+        #expect(bench.end?.message.contains("takes nothing") == true)
+        #expect(!bench.channel.isActive)
+        #expect(bench.acksSent == 0 && bench.acksGone == 1)
+    }
+
     @Test("The transport's end without a word is a lost connection, reported once")
     func transportLost() throws {
         let bench = try Bench.bound()
@@ -184,5 +247,22 @@ struct EndingTests {
         }
         #expect(sink == nil)
         #expect(handler == nil)
+    }
+}
+
+/// Takes writes and never ends them, as a socket whose buffers are full.
+private final class Cork: ChannelOutboundHandler {
+    typealias OutboundIn = ByteBuffer
+    private var promises: [EventLoopPromise<Void>] = []
+    var held: Int { promises.count }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        if let promise { promises.append(promise) }
+    }
+
+    func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        for held in promises { held.fail(ChannelError.ioOnClosedChannel) }
+        promises = []
+        context.close(mode: mode, promise: promise)
     }
 }

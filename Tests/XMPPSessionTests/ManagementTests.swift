@@ -47,6 +47,38 @@ struct ManagementTests {
         return bench
     }
 
+    @Test("A message whose ack would be too large is not acked but answered for, and counted once it has committed")
+    func ackTooLarge() throws {
+        let bench = try ManagementTests.managed()
+        defer { bench.finish() }
+        try bench.read(ManagementTests.message(String(repeating: "'", count: 20_000)), ManagementTests.message("2"))
+        let messages = bench.submitted()
+        #expect(messages.map(\.isAckTooLarge) == [true, false])
+        #expect(bench.metrics.acks[.tooLarge].value == 0)
+        bench.handler.settled(messages)
+        let sent = try bench.written()
+        #expect(sent.contains(#""message_id":"2""#) && sent.hasSuffix(ManagementTests.ack(2)))
+        #expect(sent.utf8.count < 1_000)
+        #expect(bench.metrics.acks[.tooLarge].value == 1 && bench.acksSent == 1)
+        let books = bench.metrics.messages.snapshot()
+        #expect(books.received(.malformed) == 1 && books.received(.upstream) == 1)
+    }
+
+    @Test("The limit that the server announces is the acks' limit")
+    func announcedLimit() throws {
+        let limits = "<limits xmlns='urn:xmpp:stream-limits:0'><max-bytes>10000</max-bytes></limits></stream:features>"
+        let bench = try ManagementTests.binding(
+            ManagementTests.features.replacing("</stream:features>", with: limits)
+        )
+        defer { bench.finish() }
+        try bench.read(Bench.bindResult, ManagementTests.enabled)
+        _ = try bench.written()
+        try bench.read(ManagementTests.message(String(repeating: "i", count: 9_000)))
+        try bench.read(ManagementTests.message(String(repeating: "i", count: 4_000)))
+        // The token of a test's message is as long as its id.
+        #expect(bench.submitted().map(\.isAckTooLarge) == [true, false])
+    }
+
     private static func managed() throws -> Bench {
         let bench = try binding()
         try bench.read(Bench.bindResult)

@@ -10,7 +10,10 @@ import XMLWire
         import json, sys, xml.etree.ElementTree as tree
         for line in sys.stdin:
             wanted_id, wanted_to, ack = (bytes.fromhex(part) for part in line.rstrip('\\n').split(' '))
-            assert all(0x20 <= byte < 0x7f for byte in ack), 'not ASCII'
+            text = ack.decode('utf-8')
+            assert all(' ' <= c < '\\x7f' or c >= '\\xa0' for c in text), 'a control'
+            inside = text[text.index('<gcm xmlns="google:mobile:data">') + 32:text.index('</gcm>')]
+            assert not set(inside) & set("<>&'\\ufffe\\uffff"), 'markup'
             message = tree.fromstring(ack)
             assert message.tag == 'message' and len(message) == 1 and message.attrib == {'id': ''}
             gcm = message[0]
@@ -95,6 +98,49 @@ import XMLWire
         let verdicts = try python(AckEncoderTests.program, lines)
         #expect(verdicts.count == 271 + 16)
         #expect(verdicts.allSatisfy { $0 == "yes" })
+    }
+
+    /// An ack of six bytes for each that came once had a server with a stanza limit end the stream, again and again.
+    @Test func anAckIsHardlyLongerThanWhatItEchoes() throws {
+        let frame = try ack(id: "1", from: "t").count - 2
+        for text in ["é", "木", "😀", "\u{a0}", "\u{fffd}", "\u{1ffff}", "\u{202e}", "plain"] {
+            let id = String(repeating: text, count: 1_000)
+            #expect(try ack(id: id, from: "t").count == frame + id.utf8.count + 1, "\(text)")
+        }
+        #expect(try ack(id: "\u{7f}\u{80}\u{9f}\u{fffe}\u{ffff}'", from: "t").count == frame + 6 * 6 + 1)
+    }
+
+    @Test func theSizeOfALongAckIsExact() throws {
+        var generator = SeededGenerator(state: 42)
+        let scalars: [Unicode.Scalar] = ["a", "'", "<", "é", "\u{85}", "\u{ffff}", "木", "😀", "&", "\u{7f}"]
+        let encoder = AckEncoder(dialect: .ccs)
+        for count in [0, 1, 700, 5_000, 12_000] {
+            var id = "x"
+            for _ in 0..<count { id.unicodeScalars.append(scalars.randomElement(using: &generator) ?? "a") }
+            let json = #"{"message_id":"\#(id)","from":"t","category":"c"}"#
+            guard case .message(let message) = try decode(rawEnvelope(Array(json.utf8))) else {
+                throw Unexpected("no message")
+            }
+            let size = encode(message).count
+            if size > 4_096 { #expect(encoder.sizeLimit(of: message) == size) }
+            #expect(message.isAcked == encoder.isAck(of: message, over: size - 1))
+            #expect(!encoder.isAck(of: message, over: size))
+        }
+    }
+
+    /// The own reader, as the emulator's and a replay's, gives back the id's text byte for byte.
+    @Test func ourReaderGetsTheIDsBack() throws {
+        for id in ["é", "\u{feff}木", "😀'<", "\\u00e9\\/\\n", "e\u{301}", "\u{fffe}\u{80}", "a\u{2028}b"] {
+            let bytes = try ack(id: id, from: "t" + id)
+            var reader = AckReader()
+            let read = try #require(reader.read(try stanza(String(decoding: bytes, as: UTF8.self))))
+            let text = Array(id.utf8).withUnsafeBufferPointer { literal in
+                [UInt8](unsafeUninitializedCapacity: literal.count + 1) { room, count in
+                    count = room.baseAddress.map { JSONText.unescape(literal, into: $0) } ?? 0
+                }
+            }
+            #expect(read.messageID == text && read.to == Array("t".utf8) + text, "\(id)")
+        }
     }
 
     @Test func malformedCopiesAreNotAcked() throws {

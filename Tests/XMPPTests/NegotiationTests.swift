@@ -49,7 +49,7 @@ import XMLWire
         case headerAuthenticated, featuresAuthenticated, binding, finished
     }
 
-    private static func reach(_ point: Point, _ configuration: NegotiationConfiguration? = nil) throws -> Negotiation {
+    static func reach(_ point: Point, _ configuration: NegotiationConfiguration? = nil) throws -> Negotiation {
         let plain: [Point] = [.headerPlain, .featuresPlain, .awaitingProceed, .startingTLS]
         var negotiation = Negotiation(
             configuration: configuration ?? self.configuration(plain.contains(point) ? .starttls : .direct)
@@ -87,6 +87,7 @@ import XMLWire
         case .none: "-"
         case .send: "send"
         case .startTLS: "startTLS"
+        case .derive: "derive"
         case .restart: "restart"
         case .bound: "bound"
         case .fail(let error): "fail \(error.code.rawValue)"
@@ -351,7 +352,7 @@ import XMLWire
     @Test func errorsNameTheFixAndNeverTheSecret() throws {
         let failures = [
             ("not-authorized", true, "secret_file"), ("malformed-request", true, "username"),
-            ("temporary-auth-failure", false, ""), ("something-new", true, ""),
+            ("temporary-auth-failure", false, ""), ("undefined-condition", true, ""),
         ]
         for (condition, permanent, fix) in failures {
             var negotiation = try NegotiationTests.reach(.authenticating)

@@ -41,11 +41,19 @@ import XMLWire
         )
     }
 
+    /// The answer to a challenge, its key computed here.
+    private static func answer(_ exchange: inout SCRAM, _ challenge: String) throws -> [UInt8] {
+        switch try exchange.respond(to: Array(challenge.utf8)) {
+        case .respond(let bytes): bytes
+        case .derive(let derivation): try exchange.derived(derivation.run())
+        }
+    }
+
     /// An exchange whose proof is sent.
     private static func proved(_ example: Example) throws -> SCRAM {
         var exchange = exchange(example)
         _ = exchange.begin()
-        _ = try exchange.respond(to: Array(example.challenge.utf8))
+        _ = try answer(&exchange, example.challenge)
         return exchange
     }
 
@@ -55,7 +63,7 @@ import XMLWire
     func published(_ example: Example) throws {
         var exchange = SCRAMTests.exchange(example)
         #expect(SCRAMTests.text(exchange.begin()) == "n,,n=user,r=\(example.nonce)")
-        #expect(SCRAMTests.text(try exchange.respond(to: Array(example.challenge.utf8))) == example.proof)
+        #expect(SCRAMTests.text(try SCRAMTests.answer(&exchange, example.challenge)) == example.proof)
         try exchange.finish(with: Array(example.signature.utf8))
     }
 
@@ -63,7 +71,7 @@ import XMLWire
     func proofAsChallenge(_ example: Example) throws {
         for rest in [nil, []] as [[UInt8]?] {
             var exchange = try SCRAMTests.proved(example)
-            #expect(try exchange.respond(to: Array(example.signature.utf8)) == [])
+            #expect(try SCRAMTests.answer(&exchange, example.signature) == [])
             try exchange.finish(with: rest)
         }
     }
@@ -76,15 +84,19 @@ import XMLWire
     /// Every state with every message, right and wrong.
     @Test func everyStateWithEveryMessage() throws {
         let example = SCRAMTests.sha256
-        enum Point: CaseIterable { case begun, awaitingChallenge, awaitingSignature, verified }
+        enum Point: CaseIterable { case begun, awaitingChallenge, deriving, awaitingSignature, verified }
         func reach(_ point: Point) throws -> SCRAM {
             var exchange = SCRAMTests.exchange(example)
             if point == .begun { return exchange }
             _ = exchange.begin()
             if point == .awaitingChallenge { return exchange }
-            _ = try exchange.respond(to: Array(example.challenge.utf8))
+            guard case .derive(let derivation) = try exchange.respond(to: Array(example.challenge.utf8)) else {
+                throw Unexpected("no key asked for")
+            }
+            if point == .deriving { return exchange }
+            _ = try exchange.derived(derivation.run())
             if point == .awaitingSignature { return exchange }
-            _ = try exchange.respond(to: Array(example.signature.utf8))
+            _ = try SCRAMTests.answer(&exchange, example.signature)
             return exchange
         }
         let challenges: [(String, Set<Point>)] = [
@@ -96,6 +108,8 @@ import XMLWire
             (example.challenge, []),
         ]
         for point in Point.allCases {
+            var early = try reach(point)
+            #expect(((try? early.derived(Secret([1]))) != nil) == (point == .deriving), "a key in \(point)")
             for (text, good) in challenges {
                 var exchange = try reach(point)
                 let isTaken = (try? exchange.respond(to: Array(text.utf8))) != nil
@@ -134,13 +148,15 @@ import XMLWire
     }
 
     @Test func theBoundsOfTheIterationsAreInside() throws {
-        for count in ["4096", "10000"] {
+        for count in ["4096", "1000000"] {
             var exchange = SCRAMTests.exchange(SCRAMTests.sha256)
             _ = exchange.begin()
             let challenge = "r=\(SCRAMTests.sha256.nonce)x,s=AAAA,i=\(count),x=passed-over"
-            _ = try exchange.respond(to: Array(challenge.utf8))
+            guard case .derive(let derivation) = try exchange.respond(to: Array(challenge.utf8)) else {
+                throw Unexpected("no key asked for")
+            }
+            #expect(derivation.iterations == Int(count) && derivation.salt == [0, 0, 0])
         }
-        #expect(SCRAM.iterations.contains(1_000_000) && !SCRAM.iterations.contains(1_000_001))
     }
 
     @Test func anEndlessChallengeIsRefused() throws {
@@ -174,8 +190,15 @@ import XMLWire
             let nonce = try #require(opening.split(separator: "r=").last)
             #expect(opening == "n,,n=1234567890,r=\(nonce)" && nonce.utf8.count >= 22)
             let challenge = "r=\(nonce)server,s=AAAA,i=4096"
-            let proof = try SCRAMTests.send(&negotiation, "challenge", challenge)
-            guard case .send(let bytes) = proof else { throw Unexpected("no proof") }
+            guard case .derive(let derivation) = try SCRAMTests.send(&negotiation, "challenge", challenge) else {
+                throw Unexpected("no key asked for")
+            }
+            // It is our turn: what the server says meanwhile changes nothing.
+            guard case .none = try SCRAMTests.send(&negotiation, "challenge", challenge),
+                case .none = try SCRAMTests.send(&negotiation, "success", "v=AAAA")
+            else { throw Unexpected("went on without the key") }
+            guard case .send(let bytes) = negotiation.derived(derivation.run()) else { throw Unexpected("no proof") }
+            guard case .none = negotiation.derived(Secret([])) else { throw Unexpected("took a key twice") }
             let withoutProof = try SCRAMTests.payload(SCRAMTests.text(bytes)).split(separator: ",p=")[0]
             let bare = opening.dropFirst(3)
             let salted = HashFunction.sha256.derive(password: Array("pencil".utf8), salt: [0, 0, 0], iterations: 4_096)
@@ -192,6 +215,23 @@ import XMLWire
             default: throw Unexpected("neither")
             }
         }
+    }
+
+    @Test("a failure while the key is computed ends the negotiation, and the key then comes too late")
+    func failureWhileDeriving() throws {
+        var negotiation = Negotiation(configuration: SCRAMTests.configuration(.xmpp))
+        let opening = try SCRAMTests.payload(try SCRAMTests.begin(&negotiation, offering: ["SCRAM-SHA-1"]))
+        let nonce = try #require(opening.split(separator: "r=").last)
+        let challenge = "r=\(nonce)server,s=AAAA,i=4096"
+        guard case .derive = try SCRAMTests.send(&negotiation, "challenge", challenge) else {
+            throw Unexpected("no key")
+        }
+        let failure = "<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><temporary-auth-failure/></failure>"
+        guard case .fail(let error) = negotiation.stanza(try stanza(failure), trailingBytes: 0) else {
+            throw Unexpected("went on")
+        }
+        #expect(error.code == .authenticationUnavailable)
+        guard case .none = negotiation.derived(Secret([])) else { throw Unexpected("went on after the end") }
     }
 
     @Test func successWithoutProofIsRefused() throws {

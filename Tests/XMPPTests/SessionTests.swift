@@ -184,22 +184,66 @@ import XMLWire
         #expect(session.timerFired(second.id, now: 60 * SessionTests.second) == .none)
     }
 
-    @Test func anyByteIsLife() throws {
+    private static func pong(
+        _ ping: [UInt8],
+        from: String? = "fcm.googleapis.com",
+        type: String = "result"
+    ) throws -> Stanza {
+        let ping = try stanza(String(decoding: ping, as: UTF8.self))
+        let id = try #require(ping.attribute("id", of: 0).map { ping.string($0) })
+        let address = from.map { " from='\($0)'" } ?? ""
+        return try stanza("<iq type='\(type)' id='\(id)'\(address)/>")
+    }
+
+    @Test(
+        "only the answer to the ping itself shows that the peer hears us",
+        arguments: [
+            ("result", "fcm.googleapis.com", true), ("error", "fcm.googleapis.com", true), ("result", nil, true),
+            ("result", "1234567890@fcm.googleapis.com", true), ("result", "1234567890@fcm.googleapis.com/r", true),
+            ("result", "devices@gcm.googleapis.com", false), ("result", "mallory@fcm.googleapis.com/x", false),
+            ("result", "@", false), ("get", "fcm.googleapis.com", false), ("set", "fcm.googleapis.com", false),
+        ] as [(String, String?, Bool)]
+    )
+    func answers(_ type: String, _ from: String?, _ counts: Bool) throws {
         var session = try SessionTests.session()
         let first = session.start()
-        session.received(now: 20 * SessionTests.second)
-        guard case .wait(let later) = session.timerFired(first.id, now: 30 * SessionTests.second) else {
-            throw Unexpected("asked too early")
-        }
-        #expect(later.delay == .seconds(20))
-        guard case .ping(_, let answer) = session.timerFired(later.id, now: 50 * SessionTests.second) else {
+        guard case .ping(let bytes, let answer) = session.timerFired(first.id, now: 30 * SessionTests.second) else {
             throw Unexpected("no ping")
         }
-        session.received(now: 51 * SessionTests.second)
-        guard case .wait(let next) = session.timerFired(answer.id, now: 65 * SessionTests.second) else {
-            throw Unexpected("given up though it was heard")
+        let pong = try SessionTests.pong(bytes, from: from, type: type)
+        _ = session.stanza(pong, receivedAt: 0, parsedAt: 31 * SessionTests.second)
+        let next = session.timerFired(answer.id, now: 45 * SessionTests.second)
+        guard counts else { return #expect(next == .dead) }
+        guard case .wait(let rest) = next else { throw Unexpected("given up though it has answered") }
+        // Asked again an interval after the answer.
+        #expect(rest.delay == .seconds(16))
+        guard case .ping(let second, let last) = session.timerFired(rest.id, now: 61 * SessionTests.second) else {
+            throw Unexpected("no second ping")
         }
-        #expect(next.delay == .seconds(16))
+        #expect(second != bytes)
+        // An old answer is not the answer to this one.
+        _ = session.stanza(pong, receivedAt: 0, parsedAt: 62 * SessionTests.second)
+        #expect(session.timerFired(last.id, now: 76 * SessionTests.second) == .dead)
+    }
+
+    /// A peer whose every message comes through while nothing of ours reaches it.
+    @Test func aBusyStreamIsAskedAsOftenAsAnIdleOne() throws {
+        var session = try SessionTests.session()
+        var timer = session.start()
+        var pings = 0
+        for tick in UInt64(1)...45 {
+            let now = tick * SessionTests.second
+            _ = session.stanza(try stanza(SessionTests.good), receivedAt: 0, parsedAt: now)
+            guard tick == 30 || tick == 45 else { continue }
+            switch session.timerFired(timer.id, now: now) {
+            case .ping(_, let next):
+                pings += 1
+                timer = next
+            case .dead: #expect(tick == 45 && pings == 1)
+            case let action: Issue.record("\(action) after \(tick) s")
+            }
+        }
+        #expect(session.canSend == false)
     }
 
     @Test func pausedReadingIsNotThePeersSilence() throws {
@@ -212,26 +256,68 @@ import XMLWire
         guard case .wait(let paused) = session.timerFired(answer.id, now: 45 * SessionTests.second) else {
             throw Unexpected("given up while paused")
         }
-        guard case .wait(let more) = session.timerFired(paused.id, now: 500 * SessionTests.second) else {
+        guard case .wait = session.timerFired(paused.id, now: 500 * SessionTests.second) else {
             throw Unexpected("given up while paused")
         }
-        #expect(session.readingPaused(false, now: 501 * SessionTests.second) == .none)
-        guard case .wait(let after) = session.timerFired(more.id, now: 530 * SessionTests.second) else {
-            throw Unexpected("no time after the pause")
+        // The clock goes on from where it stood: a second of the answer's 15 had passed.
+        guard case .wait(let rest) = session.readingPaused(false, now: 501 * SessionTests.second) else {
+            throw Unexpected("no timer after the pause")
         }
-        guard case .ping(_, let last) = session.timerFired(after.id, now: 531 * SessionTests.second) else {
-            throw Unexpected("no ping after the pause")
-        }
-        #expect(session.timerFired(last.id, now: 546 * SessionTests.second) == .dead)
+        #expect(rest.delay == .seconds(14))
+        #expect(session.timerFired(rest.id, now: 515 * SessionTests.second) == .dead)
     }
 
-    @Test func streamErrorsAreReadAndTheirTextMadeHarmless() throws {
+    @Test(
+        "a stream that pauses and resumes all the time is asked and judged all the same",
+        arguments: [
+            StreamManagement.Offer.unused, .missing,
+        ]
+    )
+    func flapping(_ offer: StreamManagement.Offer) throws {
+        let second = SessionTests.second
+        var session = Session(
+            configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r"),
+            codec: try makeCodec(dialect: offer == .unused ? .ccs : .xmpp),
+            stream: BoundStream(
+                address: try #require(JID("1234567890@fcm.googleapis.com/r")),
+                greeting: [],
+                management: offer
+            ),
+            now: 0
+        )
+        var due: [UInt64: UInt64] = [:]
+        func set(_ timer: SessionTimer, _ now: UInt64) { due = [timer.id: now + timer.delay.nanoseconds] }
+        set(session.start(), 0)
+        var pings = 0
+        // Half of the time paused: 5 ms each.
+        for tick in UInt64(0)..<40_000 {
+            let now = tick * 5_000_000
+            if case .wait(let timer) = session.readingPaused(tick % 2 == 1, now: now) { set(timer, now) }
+            guard let (id, at) = due.first, at <= now else { continue }
+            switch session.timerFired(id, now: now) {
+            case .wait(let timer): set(timer, now)
+            case .ping(_, let timer):
+                pings += 1
+                // 30 s of reading.
+                #expect(now >= 59 * second && now <= 71 * second)
+                set(timer, now)
+            case .dead:
+                #expect(pings == 1 && now >= 89 * second && now <= 112 * second)
+                return
+            case let action: throw Unexpected("\(action)")
+            }
+        }
+        Issue.record("never given up")
+    }
+
+    @Test func streamErrorsAreReadAndTheirTextIsNot() throws {
         for condition in StreamErrorCondition.allCases {
             let xml =
                 "<stream:error><\(condition.rawValue) xmlns='urn:ietf:params:xml:ns:xmpp-streams'>other.host</\(condition.rawValue)><text xmlns='urn:ietf:params:xml:ns:xmpp-streams'>a&#10;b</text></stream:error>"
             let error = try #require(StreamError(try stanza(xml)))
             #expect(error.condition == condition)
-            #expect(error.text == (condition == .seeOtherHost ? "other.host" : "a?b"))
+            #expect(error.otherHost == (condition == .seeOtherHost ? "other.host" : nil))
+            #expect(error.summary == condition.rawValue + (condition == .seeOtherHost ? " (other.host)" : ""))
         }
         let odd = try #require(
             StreamError(

@@ -46,11 +46,11 @@ import XMLWire
         let zero = StreamManagement.ElementAction.send(Array(StreamManagementTests.ack(0).utf8))
         let table: [(String, [Point: StreamManagement.ElementAction])] = [
             (StreamManagementTests.enabled, [.requested: .decided(.enabled)]),
-            (StreamManagementTests.failed, [.requested: .decided(.refused("unexpected-request"))]),
-            ("<failed xmlns='urn:xmpp:sm:3'/>", [.requested: .decided(.refused("undefined-condition"))]),
+            (StreamManagementTests.failed, [.requested: .decided(.refused(.unexpectedRequest))]),
+            ("<failed xmlns='urn:xmpp:sm:3'/>", [.requested: .decided(.refused(.undefinedCondition))]),
             (
                 "<failed xmlns='urn:xmpp:sm:3' h='-1'><text xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'>x</text></failed>",
-                [.requested: .decided(.refused("undefined-condition"))]
+                [.requested: .decided(.refused(.undefinedCondition))]
             ),
             (StreamManagementTests.question, [.active: zero]),
             // What the peer says of our stanzas is not used: no value of it can do harm.
@@ -275,7 +275,7 @@ import XMLWire
     @Test func aRefusalIsToldAndTheSessionGoesOn() throws {
         var session = try StreamManagementTests.session(.offered)
         let answer = session.stanza(try stanza(StreamManagementTests.failed), receivedAt: 0, parsedAt: 0)
-        guard case .managed(.refused("unexpected-request"), let bytes) = answer else { throw Unexpected("not refused") }
+        guard case .managed(.refused(.unexpectedRequest), let bytes) = answer else { throw Unexpected("not refused") }
         #expect(StreamManagementTests.text(bytes) == "<presence/>")
         let message = try StreamManagementTests.deliver(&session)
         #expect(message.stanzaNumber == 0 && session.committed([message]) == nil)
@@ -354,7 +354,6 @@ import XMLWire
         var session = try StreamManagementTests.session(.offered)
         let timer = session.start()
         #expect(timer.delay == .seconds(30))
-        session.received(now: 29_000_000_000)
         guard case .unmanaged(let bytes) = session.timerFired(timer.id, now: 30_000_000_000) else {
             throw Unexpected("goes on without presence")
         }

@@ -314,7 +314,7 @@ import XMLWire
         #expect(word(try decode(stanza)) == (trusted ? "upstream" : "untrusted"), "\(from)")
     }
 
-    @Test func aStanzaErrorIsReadAndItsTextMadeHarmless() throws {
+    @Test func aStanzaErrorIsReadAndItsTextIsNot() throws {
         let token = String(repeating: "APA91bH", count: 20)
         let xml = """
             <message type='error' id='3'><gcm xmlns='google:mobile:data'>{"random":"text"}</gcm>\
@@ -323,7 +323,6 @@ import XMLWire
             """
         guard case .error(let error) = try decode(try stanza(xml)) else { throw Unexpected("no error") }
         #expect(error.condition == .notAcceptable && error.legacyCode == 406)
-        #expect(error.text == "for […] ?Received acks ??")
-        #expect(!error.text.contains("APA91bH") && error.text.allSatisfy { $0 != "\n" })
+        #expect(!"\(error)".contains("APA91bH") && !"\(error)".contains("Received"))
     }
 }

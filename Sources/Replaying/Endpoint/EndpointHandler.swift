@@ -47,7 +47,6 @@ final class EndpointHandler: ChannelInboundHandler {
     private var timer: Scheduled<Void>?
     private var boundAt: NIODeadline?
     private var hasEnded = false
-    private var bytesSeen: UInt64 = 0
 
     private init(_ settings: SenderSettings, secret: [UInt8], events: AsyncStream<EndpointEvent>.Continuation) {
         self.settings = settings
@@ -110,10 +109,6 @@ final class EndpointHandler: ChannelInboundHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        if stream.bytesReceived != bytesSeen {
-            bytesSeen = stream.bytesReceived
-            session?.received(now: ReceiptClock.monotonicNanoseconds())
-        }
         if !acks.isEmpty {
             events.yield(.acks(acks))
             acks.removeAll(keepingCapacity: true)
@@ -145,6 +140,7 @@ final class EndpointHandler: ChannelInboundHandler {
         switch step {
         case .none: break
         case .send(let bytes): write(bytes)
+        case .derive(let derivation): derive(derivation)
         case .bound(let bound): becomeBound(bound)
         case .failed(let error): fail(error)
         case .broken(let error):
@@ -152,6 +148,17 @@ final class EndpointHandler: ChannelInboundHandler {
             context?.close(promise: nil)
         }
         context?.flush()
+    }
+
+    private func derive(_ derivation: KeyDerivation) {
+        guard let context else { return }
+        settings.keys.key(for: derivation, on: context.eventLoop).assumeIsolated().whenComplete { result in
+            guard let context = self.context else { return }
+            switch result {
+            case .success(let key): self.proceed(self.opening.derived(key, context))
+            case .failure(let error): self.end("the key of SCRAM can't be computed: \(error)")
+            }
+        }
     }
 
     private func becomeBound(_ bound: BoundStream) {
@@ -206,7 +213,7 @@ final class EndpointHandler: ChannelInboundHandler {
             case .reply(let bytes)?, .answer(let bytes)?: write(bytes)
             case .end(let error, let bytes)?:
                 write(bytes)
-                end("the server ended the stream: \(error.condition.rawValue) \(error.text)", error: error.condition)
+                end("the server ended the stream: \(error.summary)", error: error.condition)
                 context?.close(promise: nil)
             // A message is not for us: unacked, it goes to the worker once we are gone.
             case .deliver?, .note?, .drain?, .managed?, .none?, nil: break

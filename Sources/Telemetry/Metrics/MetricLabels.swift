@@ -96,11 +96,14 @@ package enum AckOutcome: Int, MetricLabel {
     case sent
     /// Dropped: that connection is gone, and the redelivery will be acked instead.
     case connectionGone
+    /// Not written: it would be longer than the server takes.
+    case tooLarge
 
     package var text: String {
         switch self {
         case .sent: "sent"
         case .connectionGone: "connection_gone"
+        case .tooLarge: "too_large"
         }
     }
 }
@@ -123,7 +126,7 @@ package enum ReconnectReason: Int, MetricLabel {
     case streamError
     /// The stream broke our rules: bad XML, or beyond the limits.
     case policyViolation
-    /// The peer answered no ping.
+    /// The peer answered no ping, or took nothing of what we sent.
     case pingTimeout
     /// The TCP connection was lost.
     case connectionLost

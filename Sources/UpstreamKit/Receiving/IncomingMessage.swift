@@ -9,7 +9,7 @@ package struct IncomingMessage: Sendable {
         case upstream
         /// A delivery receipt (`message_type: receipt`). Acked with its full id.
         case receipt
-        /// Quarantined without an ack, for want of a usable `message_id` and `from`.
+        /// Quarantined without an ack, for want of a usable `message_id` and `from`, or for an ack's size.
         case malformed
     }
 
@@ -34,12 +34,22 @@ package struct IncomingMessage: Sendable {
     /// Constant text; never a token, an id or payload.
     package var quarantineDetail: StaticString = ""
 
+    /// Whether the copy is not acked because its ack would be longer than the server takes.
+    ///
+    /// Only with ``Kind/malformed``.
+    package var isAckTooLarge = false
+
     /// All bytes that the spans below point into.
     ///
     /// UTF-8.
     package var bytes: [UInt8]
     /// The verbatim stanza.
     package var stanza: ByteSpan
+    /// What a server sends unchanged when it sends the stanza again: the payload's text, or, where a stanza has not just one,
+    /// a form of what stands in its place.
+    ///
+    /// By it quarantine knows a stanza again.
+    package var payload: ByteSpan?
     /// `message_id`, unescaped; nil where the copy has none that a `text` column can hold.
     package var messageID: ByteSpan?
     /// JSON `from`, unescaped.

@@ -2,10 +2,10 @@ package import UpstreamKit
 
 /// Writes acks: `<message id=""><gcm xmlns="google:mobile:data">{"to":…,"message_id":…,"message_type":"ack"}</gcm></message>`.
 ///
-/// The JSON is ASCII and free of what XML could read as markup: the literals that came are echoed with the escapes they
-/// have; every other byte outside printable ASCII, and `<`, `>`, `&`, `'` and DEL, becomes `\uXXXX`. So the text means the
-/// same before and after any number of XML passes, and nothing in an id can end the element. The bytes are written once,
-/// straight into the caller's buffer.
+/// The literals that came are echoed: their escapes as they are, printable characters as UTF-8. What XML could read as markup
+/// (`<`, `>`, `&`, `'`), controls (DEL and U+0080 to U+009F included), and U+FFFE and U+FFFF, which XML can't hold, become
+/// `\uXXXX`. So the text means the same before and after any number of XML passes, nothing in an id can end the element, and
+/// an ack is hardly longer than what it echoes. The bytes are written once, straight into the caller's buffer.
 package struct AckEncoder: Sendable {
     private let addressed: Bool
 
@@ -22,7 +22,29 @@ package struct AckEncoder: Sendable {
     /// The most bytes that a message's ack can take; 0 for one that is not acked.
     package func sizeLimit(of message: borrowing IncomingMessage) -> Int {
         // `\uXXXX` and `&quot;` stand for a byte each; what UTF-8 writes in more bytes has no more than 6 for each of them.
-        size(of: message, escape: 6)
+        let limit = size(of: message, escape: 6)
+        // What is long is measured: there is no room to be wasted for it.
+        return limit <= AckEncoder.cheapLimit ? limit : exactSize(of: message)
+    }
+
+    /// Whether a message's ack takes more bytes than this.
+    package func isAck(of message: borrowing IncomingMessage, over limit: Int) -> Bool {
+        size(of: message, escape: 6) > limit && exactSize(of: message) > limit
+    }
+
+    /// Below this the bound on the size is as good as the size.
+    private static let cheapLimit = 4_096
+
+    private func exactSize(of message: borrowing IncomingMessage) -> Int {
+        guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
+        return message.bytes.withUnsafeBufferPointer { bytes in
+            var counted = Output(buffer: nil)
+            counted.write(escaping: bytes, token)
+            counted.write(escaping: bytes, id)
+            let size = AckEncoder.constantSize + counted.count
+            guard let to = address(of: message, in: bytes) else { return size }
+            return size + AckEncoder.addressStart.utf8CodeUnitCount + 1 + to.count
+        }
     }
 
     private func size(of message: borrowing IncomingMessage, escape: Int) -> Int {
@@ -83,22 +105,23 @@ package struct AckEncoder: Sendable {
         return escaped
     }
 
-    /// The caller's buffer, filled from the front.
+    /// The caller's buffer, filled from the front; without one, bytes are only counted.
     private struct Output {
-        let buffer: UnsafeMutableRawBufferPointer
+        let buffer: UnsafeMutableRawBufferPointer?
         var count = 0
 
-        init(buffer: UnsafeMutableRawBufferPointer) { self.buffer = buffer }
+        init(buffer: UnsafeMutableRawBufferPointer?) { self.buffer = buffer }
 
         mutating func write(_ text: StaticString) {
             write(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
         }
 
         mutating func write(_ bytes: UnsafeBufferPointer<UInt8>) {
+            defer { count += bytes.count }
+            guard let buffer else { return }
             precondition(buffer.count - count >= bytes.count, "the buffer is smaller than sizeLimit(of:)")
             guard let base = buffer.baseAddress, let source = bytes.baseAddress else { return }
             (base + count).copyMemory(from: source, byteCount: bytes.count)
-            count += bytes.count
         }
 
         mutating func write(escaping bytes: UnsafeBufferPointer<UInt8>, _ span: ByteSpan) {
@@ -106,24 +129,22 @@ package struct AckEncoder: Sendable {
             var at = Int(span.start)
             let end = at + Int(span.count)
             while at < end {
-                let plain = ASCIIRun.length(base + at, end - at)
+                let plain = PlainRun.length(base + at, end - at)
                 write(UnsafeBufferPointer(start: base + at, count: plain))
                 at += plain
                 guard at < end else { return }
-                let length = min(ASCIIRun.sequenceLength(base[at]), end - at)
-                var scalar = UInt32(base[at]) & (length == 1 ? 0x7f : 0x7f >> UInt32(length))
-                for offset in 1..<max(length, 1) { scalar = scalar << 6 | UInt32(base[at + offset] & 0x3f) }
-                if scalar >= 0x10000 {
-                    write(unit: 0xd800 | (scalar &- 0x10000) >> 10)
-                    write(unit: 0xdc00 | scalar & 0x3ff)
-                } else {
-                    write(unit: scalar)
-                }
+                // At most U+FFFF: nothing beyond needs an escape.
+                let length = min(PlainRun.sequenceLength(base[at]), end - at)
+                var unit = UInt32(base[at]) & (length == 1 ? 0x7f : 0x7f >> UInt32(length))
+                for offset in 1..<max(length, 1) { unit = unit << 6 | UInt32(base[at + offset] & 0x3f) }
+                write(unit: unit)
                 at += length
             }
         }
 
         private mutating func write(unit: UInt32) {
+            defer { count += 6 }
+            guard let buffer else { return }
             precondition(buffer.count - count >= 6, "the buffer is smaller than sizeLimit(of:)")
             buffer[count] = UInt8(ascii: "\\")
             buffer[count + 1] = UInt8(ascii: "u")
@@ -131,15 +152,38 @@ package struct AckEncoder: Sendable {
                 let value = UInt8(truncatingIfNeeded: unit >> UInt32(12 - 4 * digit)) & 15
                 buffer[count + 2 + digit] = value < 10 ? value + 48 : value + 87
             }
-            count += 6
         }
     }
 }
 
 /// Runs of bytes that stand in an ack as they are.
-enum ASCIIRun {
-    /// The number of bytes at the front that need no escape: printable ASCII but for `<`, `>`, `&` and `'`.
+enum PlainRun {
+    /// The number of bytes at the front that need no escape; the text is UTF-8.
     static func length(_ base: UnsafePointer<UInt8>, _ count: Int) -> Int {
+        var at = ascii(base, count)
+        while at < count, base[at] >= 0x80 {
+            let length = min(sequenceLength(base[at]), count &- at)
+            guard isPrintable(base + at, length) else { return at }
+            at &+= length
+            if at < count, base[at] < 0x80 { at &+= ascii(base + at, count &- at) }
+        }
+        return at
+    }
+
+    /// Whether a character beyond ASCII may stand in XML and is no control.
+    private static func isPrintable(_ character: UnsafePointer<UInt8>, _ length: Int) -> Bool {
+        switch (character[0], length) {
+        // U+0080 to U+009F.
+        case (0xc2, 2): character[1] >= 0xa0
+        // U+FFFE and U+FFFF. JSON text in UTF-8 holds no surrogates but as escapes.
+        case (0xef, 3): character[1] != 0xbf || character[2] < 0xbe
+        case (0xc3..., 2...): true
+        default: false
+        }
+    }
+
+    /// The number of bytes at the front that are printable ASCII but for `<`, `>`, `&` and `'`.
+    private static func ascii(_ base: UnsafePointer<UInt8>, _ count: Int) -> Int {
         let raw = UnsafeRawPointer(base)
         var at = 0
         while at &+ 8 <= count {

@@ -48,50 +48,67 @@ package enum StanzaErrorCondition: String, Sendable, CaseIterable {
     case unexpectedRequest = "unexpected-request"
 }
 
-/// What a stanza of `type="error"` says.
+/// What a stanza of `type="error"` says; its text is the peer's own words, which may quote anything, and is not read.
 package struct StanzaError: Sendable, Equatable {
     /// The defined condition; ``StanzaErrorCondition/undefinedCondition`` where there is none that we know.
     package var condition: StanzaErrorCondition
     /// The numeric `code` of old servers (XEP-0086): 406 is their word for a wrong ack.
     package var legacyCode: Int?
-    /// The text, made fit for a log by ``PeerText``; empty where there is none.
-    package var text: String
-
     /// The error child of an element; of the stanza itself unless told otherwise.
     package init(_ stanza: Stanza, element: Int = 0) {
         condition = .undefinedCondition
-        text = ""
         guard let error = stanza.child("error", in: XMLNamespace.client, of: element) else { return }
         if let code = stanza.attribute("code", of: error), code.count <= 3 { legacyCode = Int(stanza.string(code)) }
         for child in stanza.children(of: error)
         where stanza.equals(stanza.elements[child].namespace, XMLNamespace.stanzaErrors) {
-            if stanza.equals(stanza.elements[child].name, "text") {
-                text = PeerText.fit(stanza.bytes[stanza.elements[child].text])
-            } else if let known = StanzaErrorCondition(rawValue: stanza.string(stanza.elements[child].name)) {
+            if let known = StanzaErrorCondition(rawValue: stanza.string(stanza.elements[child].name)) {
                 condition = known
             }
         }
     }
 }
 
-/// Text that a peer chose, made fit for logs and errors.
+/// Names that a peer chose, made fit for logs and errors.
+///
+/// Free text of a peer is never shown: servers like to quote tokens, ids and payloads in it. What an operator needs of it is
+/// the defined condition, one of a closed set; beside it there are two kinds of names.
 package enum PeerText {
-    /// The most characters that are kept.
-    package static let limit = 200
+    /// The most characters that are kept of a list or a host.
+    package static let limit = 100
 
-    /// Printable ASCII of bounded length.
+    /// A host and port as `see-other-host` names it (RFC 6120 section 4.9.3.19).
     ///
-    /// Other bytes become `?`; a run of more than 40 letters, digits and `-_:.` becomes `[…]`, because that is the form
-    /// of registration tokens and keys, which servers like to quote in error texts.
-    package static func fit(_ bytes: some Collection<UInt8>) -> String {
-        var words: [Substring] = []
-        let clean = String(
-            decoding: bytes.prefix(4 * limit).map { $0 >= 0x20 && $0 < 0x7f ? $0 : UInt8(ascii: "?") },
-            as: UTF8.self
-        )
-        for word in clean.split(separator: " ") {
-            words.append(word.count > 40 && word.contains(where: { $0.isLetter || $0.isNumber }) ? "[…]" : word)
+    /// - Returns: Letters, digits, `.`, `-`, `:` and brackets; other characters become `?`, and a label of more than 40
+    ///   characters, the form of tokens and keys, becomes `[…]`.
+    package static func host(_ bytes: some Collection<UInt8>) -> String {
+        let clean = bytes.prefix(256).map { isWord($0) || ".:[]".utf8.contains($0) ? $0 : UInt8(ascii: "?") }
+        let labels = clean.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+            .map { $0.count > 40 ? "[…]" : String(decoding: $0, as: UTF8.self) }
+        return String(labels.joined(separator: ".").prefix(limit))
+    }
+
+    /// Some of the SASL mechanisms that a server offers.
+    ///
+    /// - Parameter names: UTF-8.
+    /// - Returns: Those that are names (RFC 4422 section 3.1), as far as there is room.
+    package static func mechanisms(_ names: some Sequence<String>) -> String {
+        var list = ""
+        for name in names where (1...20).contains(name.utf8.count) {
+            guard name.utf8.allSatisfy({ isWord($0) && !(0x61...0x7a).contains($0) || $0 == UInt8(ascii: "_") }) else {
+                continue
+            }
+            let longer = list.isEmpty ? name : "\(list), \(name)"
+            if longer.utf8.count > limit { return list + ", …" }
+            list = longer
         }
-        return String(words.joined(separator: " ").prefix(limit))
+        return list
+    }
+
+    private static func isWord(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"): true
+        default: false
+        }
     }
 }

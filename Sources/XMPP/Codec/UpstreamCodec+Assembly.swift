@@ -59,7 +59,7 @@ extension UpstreamCodec {
         message.bytes = [UInt8](unsafeUninitializedCapacity: capacity) { storage, count in
             guard let base = storage.baseAddress else { return }
             var writer = SpanWriter(base: base)
-            _ = writer.append(text)
+            message.payload = writer.append(text)
             message.messageID = UpstreamCodec.place(envelope.messageID, of: text, in: &writer)
             message.registrationToken = UpstreamCodec.place(envelope.from, of: text, in: &writer)
             message.category = UpstreamCodec.place(envelope.category, of: text, in: &writer)
@@ -91,6 +91,7 @@ extension UpstreamCodec {
                 message.quarantine = reason
                 message.quarantineDetail = detail
             }
+            if acks.isAck(of: message, over: ackLimit) { message.refuseAck() }
         }
         UpstreamCodec.dropUnstorable(envelope, &message)
         return message
@@ -206,15 +207,31 @@ extension IncomingMessage {
         _ reason: QuarantineReason,
         _ detail: StaticString,
         from: Range<Int>?,
+        content: [UInt8],
         of stanza: Stanza
     ) -> IncomingMessage {
-        var bytes = stanza.raw
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(stanza.raw.count + (from?.count ?? 0) + content.count)
+        bytes += stanza.raw
         let raw = ByteSpan(start: 0, count: bytes.count)
         if let from { bytes += stanza.bytes[from] }
+        let payload = ByteSpan(start: bytes.count, count: content.count)
+        bytes += content
         var message = IncomingMessage(kind: .malformed, bytes: bytes, stanza: raw)
         if let from { message.stanzaFrom = ByteSpan(start: Int(raw.count), count: from.count) }
+        message.payload = payload
         message.quarantine = reason
         message.quarantineDetail = detail
         return message
+    }
+
+    /// Makes it a copy for quarantine whose ack would be longer than a server takes.
+    fileprivate mutating func refuseAck() {
+        kind = .malformed
+        isAckTooLarge = true
+        ackMessageID = nil
+        ackTo = nil
+        quarantine = .fieldTooLong
+        quarantineDetail = "message_id and from make an ack that is longer than the server takes"
     }
 }

@@ -19,13 +19,18 @@ package import XMLWire
 /// 7. identity: `message_id` or `from` repeats, then `message_id` unusable, then `from` unusable: quarantined, not acked;
 /// 8. and acked: `message_id`, then `from` that no `text` can hold; either too long; another key repeats; `message_type`
 ///    unknown; `category` unusable, not storable, too long: quarantined;
-/// 9. else a message, or a receipt.
+/// 9. and whatever is to be acked: an ack that would be over ``ackLimit``: quarantined, not acked;
+/// 10. else a message, or a receipt.
 package struct UpstreamCodec: Sendable {
     /// What it was made with.
     package let configuration: CodecConfiguration
 
     private var trusted: TrustedSenders
     private var reader = EnvelopeReader()
+    /// What the acks are going to look like.
+    let acks: AckEncoder
+    /// The most bytes of an ack that is still written.
+    private(set) var ackLimit = UpstreamCodec.ackLimit
     /// The state after `sender_id ‖ 0x00`.
     let keyPrefix: SHA256
 
@@ -33,14 +38,26 @@ package struct UpstreamCodec: Sendable {
     package init(configuration: CodecConfiguration) {
         self.configuration = configuration
         trusted = TrustedSenders(domain: configuration.domain, trustedFrom: configuration.trustedFrom)
+        acks = AckEncoder(dialect: configuration.dialect)
         var prefix = SHA256()
         Array(configuration.senderID.utf8).withUnsafeBytes { prefix.update($0) }
         prefix.update(0)
         keyPrefix = prefix
     }
 
-    /// Tells the address that the server has bound the connection to: stanzas from its bare form are trusted.
-    package mutating func bound(to address: JID) { trusted.insert(own: address) }
+    /// The most bytes of an ack: more than that no server can be relied on to take, and one that it does not take ends the
+    /// stream, which would have the message sent again, and so on for ever.
+    package static let ackLimit = 64 << 10
+
+    /// Tells what the server has bound the connection to, and what it takes.
+    ///
+    /// - Parameters:
+    ///   - address: Our address; stanzas from its bare form are trusted.
+    ///   - stanzaLimit: The longest stanza that the server says it takes; a longer ack is never written.
+    package mutating func bound(to address: JID, stanzaLimit: Int? = nil) {
+        trusted.insert(own: address)
+        ackLimit = min(UpstreamCodec.ackLimit, stanzaLimit ?? .max)
+    }
 
     /// Reads one stanza.
     ///
@@ -91,7 +108,9 @@ package struct UpstreamCodec: Sendable {
     ) -> StanzaKind {
         let element = stanza.elements[payload]
         func unreadable(_ reason: QuarantineReason, _ detail: StaticString) -> StanzaKind {
-            var message = IncomingMessage.unreadable(reason, detail, from: from, of: stanza)
+            let isOneText = reason != .payloadMisplaced
+            let content = isOneText ? Array(stanza.bytes[element.text]) : UpstreamCodec.outline(of: stanza)
+            var message = IncomingMessage.unreadable(reason, detail, from: from, content: content, of: stanza)
             note(arrival, in: &message)
             return .message(message)
         }
@@ -112,6 +131,33 @@ package struct UpstreamCodec: Sendable {
             }
             return .message(assemble(envelope, text, from: from.map { bytes[$0] }, raw: stanza.raw, arrival))
         }
+    }
+
+    /// The `gcm` children with what they hold, without what a server may write differently when it sends the stanza again:
+    /// prefixes, quotes, the order of attributes, and everything beside the `gcm`.
+    ///
+    /// Never longer than about the stanza: namespaces, which may be long and apply to many names, are left out. The marks
+    /// between the parts are bytes that no XML text holds.
+    private static func outline(of stanza: Stanza) -> [UInt8] {
+        var outline: [UInt8] = []
+        outline.reserveCapacity(stanza.raw.count)
+        for child in stanza.children() where stanza.element(child, is: "gcm", in: XMLNamespace.payload) {
+            for element in stanza.elements[child..<max(stanza.elements[child].end, child + 1)] {
+                outline += [0, UInt8(truncatingIfNeeded: element.depth)]
+                outline += stanza.bytes[element.name]
+                let attributes = stanza.attributes[element.attributes]
+                    .sorted { stanza.bytes[$0.name].lexicographicallyPrecedes(stanza.bytes[$1.name]) }
+                for attribute in attributes {
+                    outline.append(1)
+                    outline += stanza.bytes[attribute.name]
+                    outline.append(2)
+                    outline += stanza.bytes[attribute.value]
+                }
+                outline.append(3)
+                outline += stanza.bytes[element.text]
+            }
+        }
+        return outline
     }
 
     /// Why the payload can't be read from this element; nil where it can.

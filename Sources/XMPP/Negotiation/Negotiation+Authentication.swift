@@ -13,7 +13,7 @@ extension Negotiation {
         let dialect = configuration.dialect
         guard let chosen = SASLMechanisms.choose(among: offered, for: dialect, encrypted: true) else {
             let known = SASLMechanisms.preferred(for: dialect).map { $0.name }.joined(separator: ", ")
-            let names = PeerText.fit(offered.prefix(10).joined(separator: ", ").utf8)
+            let names = PeerText.mechanisms(offered)
             return .fail(
                 finish(
                     NegotiationError(
@@ -46,7 +46,7 @@ extension Negotiation {
         var mechanism = mechanism
         let text = stanza.bytes[stanza.elements[0].text]
         let name = stanza.string(stanza.elements[0].name)
-        if name == "failure" { return .fail(finish(saslFailure(stanza))) }
+        if name == "failure" { return .fail(finish(.sasl(saslFailure(stanza)))) }
         guard name == "challenge" || name == "success" else { return .none }
         let encoded = text.elementsEqual([UInt8(ascii: "=")]) ? [] : Base64.decode(text)
         do throws(SASLMechanismError) {
@@ -58,28 +58,51 @@ extension Negotiation {
                 state = .awaitingHeader(.authenticated)
                 return .restart(header)
             }
-            let response = try mechanism.respond(to: data)
-            state = .authenticating(mechanism)
-            var bytes: [UInt8] = []
-            bytes.append(xml: "<response xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\">")
-            bytes += Base64.encode(response)
-            bytes.append(xml: "</response>")
-            return .send(bytes)
+            switch try mechanism.respond(to: data) {
+            case .respond(let response):
+                state = .authenticating(mechanism)
+                return .send(Negotiation.saslResponse(response))
+            case .derive(let derivation):
+                state = .deriving(mechanism)
+                return .derive(derivation)
+            }
         } catch {
             return .fail(finish(NegotiationError(.authenticationProtocol, error.message, isAuthentication: true)))
         }
     }
 
-    private func saslFailure(_ stanza: Stanza) -> NegotiationError {
-        var condition = "undefined-condition"
-        var text = ""
-        for child in stanza.children() where stanza.equals(stanza.elements[child].namespace, XMLNamespace.sasl) {
-            if stanza.equals(stanza.elements[child].name, "text") {
-                text = PeerText.fit(stanza.bytes[stanza.elements[child].text])
-            } else {
-                condition = PeerText.fit(stanza.bytes[stanza.elements[child].name])
-            }
+    /// The key is there that ``StanzaAction/derive(_:)`` asked for.
+    ///
+    /// - Returns: What to do; nothing where the negotiation is over by now.
+    package mutating func derived(_ key: Secret) -> StanzaAction {
+        guard case .deriving(var mechanism) = state else { return .none }
+        do throws(SASLMechanismError) {
+            let response = try mechanism.derived(key)
+            state = .authenticating(mechanism)
+            return .send(Negotiation.saslResponse(response))
+        } catch {
+            return .fail(finish(NegotiationError(.authenticationProtocol, error.message, isAuthentication: true)))
         }
-        return .sasl(condition: condition, text: text)
+    }
+
+    /// While the key is computed it is our turn: all that the server may say is that it has given up.
+    mutating func whileDeriving(_ stanza: Stanza) -> StanzaAction {
+        guard stanza.element(0, is: "failure", in: XMLNamespace.sasl) else { return .none }
+        return .fail(finish(.sasl(saslFailure(stanza))))
+    }
+
+    private static func saslResponse(_ response: [UInt8]) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.append(xml: "<response xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\">")
+        bytes += Base64.encode(response)
+        bytes.append(xml: "</response>")
+        return bytes
+    }
+
+    private func saslFailure(_ stanza: Stanza) -> SASLFailureCondition {
+        for child in stanza.children() where stanza.equals(stanza.elements[child].namespace, XMLNamespace.sasl) {
+            if let known = SASLFailureCondition(rawValue: stanza.string(stanza.elements[child].name)) { return known }
+        }
+        return .undefinedCondition
     }
 }

@@ -24,6 +24,7 @@ extension Negotiation {
             offers.session = stanza.child("optional", in: XMLNamespace.session, of: offer) == nil
         }
         offers.management = stanza.child("sm", in: XMLNamespace.streamManagement) != nil
+        offers.stanzaLimit = stanzaLimit(stanza)
         var bytes: [UInt8] = []
         bytes.append(xml: "<iq type=\"set\" id=\"")
         bytes.append(escaping: bindID.utf8)
@@ -46,12 +47,11 @@ extension Negotiation {
         guard let type = stanza.attribute("type", of: 0) else { return .none }
         if stanza.equals(type, "error") {
             let error = StanzaError(stanza)
-            let text = error.text.isEmpty ? "" : " (\(error.text))"
             return .fail(
                 finish(
                     NegotiationError(
                         .bindRefused,
-                        "the server refused to bind: \(error.condition.rawValue)\(text); see its limits on resources",
+                        "the server refused to bind: \(error.condition.rawValue); see its limits on resources",
                         condition: error.condition.rawValue
                     )
                 )
@@ -67,8 +67,26 @@ extension Negotiation {
         state = .finished
         let management = managementOffer(offers)
         return .bound(
-            BoundStream(address: address, greeting: greeting(offers, management), management: management)
+            BoundStream(
+                address: address,
+                greeting: greeting(offers, management),
+                management: management,
+                stanzaLimit: offers.stanzaLimit
+            )
         )
+    }
+
+    /// What the server announces as the longest stanza that it takes (XEP-0478); nil where it announces nothing.
+    private func stanzaLimit(_ features: Stanza) -> Int? {
+        guard let limits = features.child("limits", in: XMLNamespace.streamLimits),
+            let bytes = features.child("max-bytes", in: XMLNamespace.streamLimits, of: limits)
+        else { return nil }
+        let text = features.bytes[features.elements[bytes].text]
+        guard (1...18).contains(text.count), text.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }),
+            let number = Int(String(decoding: text, as: UTF8.self))
+        else { return nil }
+        // RFC 6120 section 13.12: no server may refuse less.
+        return max(number, 10_000)
     }
 
     private func managementOffer(_ offers: Offers) -> StreamManagement.Offer {

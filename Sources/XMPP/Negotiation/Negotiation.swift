@@ -6,6 +6,8 @@ package import XMLWire
 /// idle ──▶ awaitingHeader ──▶ awaitingFeatures ─┬─ plain ──▶ awaitingProceed ──▶ startingTLS ──▶ awaitingHeader
 ///                 ▲                             ├─ secured ──▶ authenticating ──▶ awaitingHeader
 ///                 └─────────────────────────────┴─ authenticated ──▶ binding ──▶ finished
+///
+/// authenticating ──a key is needed──▶ deriving ──the key──▶ authenticating
 /// ```
 /// Any state goes to `finished` with a ``NegotiationError``; after that nothing has an effect. What the server sends that
 /// is not part of the exchange is passed over, so that a notice of some kind can't stop us; the caller's timeout bounds how
@@ -33,8 +35,10 @@ package struct Negotiation: ~Copyable {
         case awaitingProceed
         /// The caller makes TLS. To `awaitingHeader(.secured)`.
         case startingTLS
-        /// `<auth/>` is sent. To `awaitingHeader(.authenticated)`.
+        /// `<auth/>` is sent. To `deriving`, `awaitingHeader(.authenticated)`.
         case authenticating(any SASLMechanism)
+        /// The caller computes a key for the mechanism. To `authenticating`.
+        case deriving(any SASLMechanism)
         /// The bind request is sent. To `finished`.
         case binding(Offers)
         /// Bound, or failed. The last state.
@@ -47,6 +51,8 @@ package struct Negotiation: ~Copyable {
         var session = false
         /// Stream management (XEP-0198).
         var management = false
+        /// The longest stanza that it takes (XEP-0478); nil where it does not say.
+        var stanzaLimit: Int?
     }
 
     let configuration: NegotiationConfiguration
@@ -80,7 +86,7 @@ package struct Negotiation: ~Copyable {
             return .fail(
                 finish(NegotiationError(.notEncrypted, "the connection is not encrypted: nothing is sent over it"))
             )
-        case .awaitingHeader, .awaitingFeatures, .awaitingProceed, .authenticating, .binding, .finished:
+        case .awaitingHeader, .awaitingFeatures, .awaitingProceed, .authenticating, .deriving, .binding, .finished:
             return .none
         }
         return .send(header)
@@ -130,6 +136,8 @@ package struct Negotiation: ~Copyable {
         case startTLS
         /// Begin a new stream on the same transport: reset the parser, then send these bytes.
         case restart([UInt8])
+        /// Compute the key, away from the event loop, then call ``Negotiation/derived(_:)``.
+        case derive(KeyDerivation)
         /// Done: send the greeting and hand the stream to a ``Session``.
         case bound(BoundStream)
         /// Close the transport.
@@ -155,6 +163,8 @@ package struct Negotiation: ~Copyable {
             return proceed(stanza, trailingBytes: trailingBytes)
         case .authenticating(let mechanism):
             return authentication(stanza, mechanism)
+        case .deriving:
+            return whileDeriving(stanza)
         case .binding(let offers):
             return bindResult(stanza, offers)
         case .idle, .awaitingHeader, .startingTLS, .finished:
@@ -202,7 +212,7 @@ package struct Negotiation: ~Copyable {
         case .awaitingHeader(.secured), .awaitingFeatures(.secured): "before authentication"
         case .awaitingHeader(.authenticated), .awaitingFeatures(.authenticated): "after authentication"
         case .awaitingProceed, .startingTLS: "during STARTTLS"
-        case .authenticating: "during authentication"
+        case .authenticating, .deriving: "during authentication"
         case .binding: "during resource binding"
         case .finished: "after negotiation"
         }

@@ -58,4 +58,6 @@ package struct BoundStream: Sendable, Equatable {
     package var greeting: [UInt8]
     /// What is known of the server's stream management.
     package var management = StreamManagement.Offer.unused
+    /// The longest stanza that the server says it takes, in bytes (XEP-0478); nil where it says nothing.
+    package var stanzaLimit: Int?
 }

@@ -87,44 +87,59 @@ extension NegotiationError {
         default:
             fix = "see the server's log"
         }
-        let text = error.text.isEmpty ? "" : " (\(error.text))"
         return NegotiationError(
             .streamError,
-            "stream error \(error.condition.rawValue)\(text): \(fix)",
+            "stream error \(error.summary): \(fix)",
             condition: error.condition.rawValue,
             isPermanent: permanent
         )
     }
 
     /// The meaning of a SASL failure (RFC 6120 section 6.5).
-    static func sasl(condition: String, text: String) -> NegotiationError {
+    static func sasl(_ condition: SASLFailureCondition) -> NegotiationError {
         let fix: String
         var code = Code.authenticationRefused
         switch condition {
-        case "not-authorized":
+        case .notAuthorized:
             fix =
                 "the server refuses the sender id and secret: check `sender_id`, `username` and the file of `secret_file`"
-        case "malformed-request", "invalid-authzid", "incorrect-encoding":
+        case .malformedRequest, .invalidAuthzid, .incorrectEncoding:
             fix = "the server refuses the form of the user name: try the other value of `username` (jid or localpart)"
-        case "account-disabled":
+        case .accountDisabled:
             fix = "the server has disabled this account"
-        case "credentials-expired":
+        case .credentialsExpired:
             fix = "the secret has expired: put the new one into the file of `secret_file`"
-        case "encryption-required", "mechanism-too-weak", "invalid-mechanism":
+        case .encryptionRequired, .mechanismTooWeak, .invalidMechanism:
             fix = "the server offered this SASL mechanism and does not accept it: see its list of mechanisms"
-        case "temporary-auth-failure":
+        case .temporaryAuthFailure:
             fix = "the server can't authenticate anybody at the moment"
             code = .authenticationUnavailable
-        default:
+        case .aborted, .undefinedCondition:
             fix = "see the server's log"
         }
-        let quoted = text.isEmpty ? "" : " (\(text))"
         return NegotiationError(
             code,
-            "SASL failure \(condition)\(quoted): \(fix)",
-            condition: condition,
+            "SASL failure \(condition.rawValue): \(fix)",
+            condition: condition.rawValue,
             isAuthentication: true,
             isPermanent: code == .authenticationRefused
         )
     }
+}
+
+/// The defined conditions of SASL failures (RFC 6120 section 6.5).
+enum SASLFailureCondition: String, CaseIterable {
+    case aborted
+    case accountDisabled = "account-disabled"
+    case credentialsExpired = "credentials-expired"
+    case encryptionRequired = "encryption-required"
+    case incorrectEncoding = "incorrect-encoding"
+    case invalidAuthzid = "invalid-authzid"
+    case invalidMechanism = "invalid-mechanism"
+    case malformedRequest = "malformed-request"
+    case mechanismTooWeak = "mechanism-too-weak"
+    case notAuthorized = "not-authorized"
+    case temporaryAuthFailure = "temporary-auth-failure"
+    /// Whatever is not in the list.
+    case undefinedCondition = "undefined-condition"
 }

@@ -1,3 +1,5 @@
+package import Digests
+
 /// A secret in memory: never part of a description, a log or an error.
 package struct Secret: Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The bytes, as they go to the server.
@@ -36,6 +38,42 @@ package struct SASLMechanismError: Error, Sendable {
     package var message: String
 }
 
+/// A key that a mechanism needs, and that takes long to compute: done beside the machines, which only wait for it.
+package struct KeyDerivation: Sendable {
+    /// The hash function.
+    package let hash: HashFunction
+    /// What the key is derived from.
+    package let secret: Secret
+    /// What makes it another one on each server.
+    package let salt: [UInt8]
+    /// The work; within the bounds of ``SCRAM/iterations``.
+    package let iterations: Int
+
+    package init(hash: HashFunction, secret: Secret, salt: [UInt8], iterations: Int) {
+        self.hash = hash
+        self.secret = secret
+        self.salt = salt
+        self.iterations = iterations
+    }
+
+    /// Whether both give the same key.
+    package func isSame(as other: KeyDerivation) -> Bool {
+        hash == other.hash && iterations == other.iterations && salt == other.salt
+            && ConstantTime.areEqual(secret.bytes, other.secret.bytes)
+    }
+
+    /// Computes the key: up to about a second of a processor's time, so never on an event loop.
+    package func run() -> Secret { Secret(hash.derive(password: secret.bytes, salt: salt, iterations: iterations)) }
+}
+
+/// What to do about a challenge.
+package enum SASLStep: Sendable {
+    /// Answer with this message.
+    case respond([UInt8])
+    /// Compute the key, then call ``SASLMechanism/derived(_:)``.
+    case derive(KeyDerivation)
+}
+
 /// One SASL exchange (RFC 4422): makes our messages from the server's.
 ///
 /// A mechanism joins by conforming and by standing in ``SASLMechanisms/preferred(for:)``. Messages are without their Base64.
@@ -56,10 +94,15 @@ package protocol SASLMechanism: Sendable {
     /// The message that goes with the mechanism's choice; nil for none.
     mutating func initialResponse() -> [UInt8]?
 
-    /// The answer to a challenge.
+    /// The answer to a challenge, or what it takes first.
     ///
     /// - Throws: ``SASLMechanismError``
-    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8]
+    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep
+
+    /// The answer to the challenge that a key was needed for.
+    ///
+    /// - Throws: ``SASLMechanismError``
+    mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8]
 
     /// Checks what came with the server's success; a mechanism that authenticates the server does so here.
     ///
@@ -112,8 +155,13 @@ package struct PlainMechanism: SASLMechanism {
     }
 
     /// There is no second step.
-    package mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8] {
+    package mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
         throw SASLMechanismError(message: "the server sent a challenge where PLAIN has none")
+    }
+
+    /// No key is ever asked for.
+    package mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8] {
+        throw SASLMechanismError(message: "PLAIN derives no key")
     }
 
     /// Nothing to check: PLAIN does not authenticate the server, TLS does.

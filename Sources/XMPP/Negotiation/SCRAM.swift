@@ -3,8 +3,10 @@ import Digests
 /// SCRAM (RFC 5802) as a pure value: proves that we know the secret without sending it, and has the server prove the same.
 ///
 /// ```
-/// begun ──▶ awaitingChallenge ──▶ awaitingSignature ──▶ verified
+/// begun ──▶ awaitingChallenge ──▶ deriving ──▶ awaitingSignature ──▶ verified
 /// ```
+/// The salted password takes up to 1,000,000 rounds of HMAC and is computed by whoever runs the machine.
+///
 /// Without channel binding: TLS has verified the server's name before a byte of this. A secret beyond ASCII is used as it
 /// stands; the server normalises its own (RFC 4013), so it must be in that form already.
 struct SCRAM: Sendable {
@@ -13,6 +15,8 @@ struct SCRAM: Sendable {
         case begun
         /// The user and our nonce are sent.
         case awaitingChallenge
+        /// The server's first message came; the salted password is being computed.
+        case deriving(ServerFirst, challenge: [UInt8])
         /// Our proof is sent; the server's must be this.
         case awaitingSignature([UInt8])
         /// The server has proved itself.
@@ -25,6 +29,13 @@ struct SCRAM: Sendable {
     static let iterations = 4_096...1_000_000
     /// The longest message that a server may send.
     static let messageLimit = 4_096
+
+    /// What a server may end the exchange with (RFC 5802 section 7); anything else counts as `other-error`.
+    private static let failures = [
+        "invalid-encoding", "extensions-not-supported", "invalid-proof", "channel-bindings-dont-match",
+        "server-does-support-channel-binding", "channel-binding-not-supported", "unsupported-channel-binding-type",
+        "unknown-user", "invalid-username-encoding", "no-resources",
+    ]
 
     private let hash: HashFunction
     private let credentials: SASLCredentials
@@ -66,14 +77,20 @@ struct SCRAM: Sendable {
     }
 
     /// The answer to a challenge.
-    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8] {
+    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
         switch state {
-        case .awaitingChallenge: return try prove(challenge)
+        case .awaitingChallenge:
+            let first = try ServerFirst(challenge, nonce: nonce)
+            state = .deriving(first, challenge: challenge)
+            return .derive(
+                KeyDerivation(hash: hash, secret: credentials.secret, salt: first.salt, iterations: first.iterations)
+            )
         case .awaitingSignature(let expected):
             // RFC 6120 section 6.3.10: a server may send its proof as a challenge of its own.
             try verify(challenge, expected)
-            return []
-        case .begun, .verified: throw SASLMechanismError(message: "the server sent a SCRAM challenge too many")
+            return .respond([])
+        case .begun, .deriving, .verified:
+            throw SASLMechanismError(message: "the server sent a SCRAM challenge too many")
         }
     }
 
@@ -83,7 +100,7 @@ struct SCRAM: Sendable {
         case (.awaitingSignature(let expected), let data?): try verify(data, expected)
         case (.verified, nil), (.verified, []?): break
         case (.verified, _): throw SASLMechanismError(message: "the server's success holds more than SCRAM has")
-        case (.begun, _), (.awaitingChallenge, _), (.awaitingSignature, nil):
+        case (.begun, _), (.awaitingChallenge, _), (.deriving, _), (.awaitingSignature, nil):
             throw SASLMechanismError(
                 message: "the server accepts us without proof that it knows the secret: it is not the server it claims "
                     + "to be"
@@ -91,15 +108,14 @@ struct SCRAM: Sendable {
         }
     }
 
-    private mutating func prove(_ challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8] {
-        let first = try ServerFirst(challenge, nonce: nonce)
+    /// Our proof, once the salted password is there.
+    mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8] {
+        guard case .deriving(let first, let challenge) = state else {
+            throw SASLMechanismError(message: "a SCRAM key came at a wrong moment")
+        }
+        let salted = key.bytes
         let withoutProof = Array("c=\(SCRAM.encodedHeader),r=".utf8) + first.nonce
         let authenticated = bareFirst + [UInt8(ascii: ",")] + challenge + [UInt8(ascii: ",")] + withoutProof
-        let salted = hash.derive(
-            password: credentials.secret.bytes,
-            salt: first.salt,
-            iterations: first.iterations
-        )
         let clientKey = hash.code(for: Array("Client Key".utf8), key: salted)
         let signature = hash.code(for: authenticated, key: hash.digest(of: clientKey))
         let proof = zip(clientKey, signature).map { $0 ^ $1 }
@@ -111,9 +127,8 @@ struct SCRAM: Sendable {
     private mutating func verify(_ message: [UInt8], _ expected: [UInt8]) throws(SASLMechanismError) {
         let value = message.prefix { $0 != UInt8(ascii: ",") }
         if value.starts(with: Array("e=".utf8)) {
-            throw SASLMechanismError(
-                message: "the server ended SCRAM with \(PeerText.fit(value.dropFirst(2).prefix(64)))"
-            )
+            let condition = SCRAM.failures.first { value.dropFirst(2).elementsEqual($0.utf8) } ?? "other-error"
+            throw SASLMechanismError(message: "the server ended SCRAM with \(condition)")
         }
         guard value.starts(with: Array("v=".utf8)), let signature = Base64.decode(value.dropFirst(2)),
             ConstantTime.areEqual(signature, expected)
@@ -129,7 +144,7 @@ struct SCRAM: Sendable {
 }
 
 /// The server's first message: `r=nonce,s=salt,i=iterations`, and extensions, which are passed over.
-private struct ServerFirst {
+private struct ServerFirst: Sendable {
     var nonce: [UInt8]
     var salt: [UInt8]
     var iterations: Int
@@ -185,9 +200,14 @@ extension ScramMechanism {
     /// The user and our nonce.
     package mutating func initialResponse() -> [UInt8]? { exchange.begin() }
 
-    /// Our proof, or, after the server's, nothing.
-    package mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> [UInt8] {
+    /// The key that our proof needs, or, after the server's proof, nothing.
+    package mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
         try exchange.respond(to: challenge)
+    }
+
+    /// Our proof.
+    package mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8] {
+        try exchange.derived(key)
     }
 
     /// Checks the server's proof.

@@ -6,16 +6,24 @@ package struct SessionTimer: Sendable, Equatable {
     package var delay: Duration
 }
 
-/// Whether the peer is alive: XEP-0199 pings on an idle stream, as a pure value.
+/// Whether the peer hears us: XEP-0199 pings, as a pure value.
 ///
-/// Any byte that comes counts as life. While reading is paused nothing can come, by our own doing: no ping is sent then,
-/// and no silence is held against the peer; the interval begins anew when reading resumes.
+/// ```
+/// proven ──interval──▶ asked ──answer──▶ proven
+///                        └──timeout──▶ dead
+/// ```
+/// Only the answer to our own ping is proof. What else comes shows that the peer's direction works, not that ours does: a
+/// peer may go on sending for hours while nothing of ours reaches it, our acks least of all. So a busy stream is asked as
+/// often as an idle one.
+///
+/// While reading is paused no answer can be read, by our own doing: the clock stands still. It goes on from where it stood, so
+/// that a stream that pauses and resumes a thousand times a second is asked and judged all the same.
 struct Keepalive: Sendable {
     private enum State {
-        /// The peer was heard at the instant held outside, and owes nothing.
-        case idle
-        /// A ping is under way since this instant.
-        case waiting(since: UInt64)
+        /// The peer was known at this instant to hear us. To `asked`.
+        case proven(at: UInt64)
+        /// A ping is under way since this instant. To `proven`.
+        case asked(at: UInt64)
     }
 
     /// What a fired timer asks for.
@@ -30,64 +38,76 @@ struct Keepalive: Sendable {
 
     private let interval: UInt64
     private let timeout: UInt64
-    private var state = State.idle
-    private var heardAt: UInt64
+    private var state: State
     private var pausedSince: UInt64?
 
     /// A watch over a stream that is bound at this instant.
     ///
     /// - Parameters:
-    ///   - interval: How long the peer may be silent before it is asked.
+    ///   - interval: How long after the last proof the peer is asked for another one.
     ///   - timeout: How long it has to answer.
     ///   - now: Nanoseconds of a monotonic clock.
     init(interval: Duration, timeout: Duration, now: UInt64) {
         self.interval = max(interval.nanoseconds, 1_000_000)
         self.timeout = max(timeout.nanoseconds, 1_000_000)
-        heardAt = now
+        state = .proven(at: now)
     }
 
-    /// Bytes came.
-    mutating func heard(now: UInt64) { heardAt = max(heardAt, now) }
+    /// The answer to the ping under way came; one that nobody waits for is no proof of anything new.
+    mutating func answered(now: UInt64) {
+        guard case .asked = state else { return }
+        state = .proven(at: now)
+    }
 
     /// Reading was paused or resumed by us.
     mutating func paused(_ paused: Bool, now: UInt64) {
-        guard paused != (pausedSince != nil) else { return }
-        pausedSince = paused ? now : nil
-        state = .idle
-        heard(now: now)
+        guard let since = pausedSince else {
+            if paused { pausedSince = now }
+            return
+        }
+        guard !paused else { return }
+        pausedSince = nil
+        let pause = now > since ? now - since : 0
+        switch state {
+        case .proven(let at): state = .proven(at: at.addingReportingOverflow(pause).partialValue)
+        case .asked(let at): state = .asked(at: at.addingReportingOverflow(pause).partialValue)
+        }
     }
 
-    /// Whether reading has been paused for at least so long.
-    func isPaused(for duration: Duration, now: UInt64) -> Bool {
-        guard let pausedSince else { return false }
-        return now >= pausedSince && now - pausedSince >= duration.nanoseconds
+    /// How long reading has been paused; nil where it is not.
+    func pause(now: UInt64) -> Duration? {
+        pausedSince.map { .nanoseconds(Int64(clamping: now > $0 ? now - $0 : 0)) }
+    }
+
+    /// When the timer has to fire, as long as reading is not paused.
+    var due: UInt64 {
+        let (at, span) =
+            switch state {
+            case .proven(let at): (at, interval)
+            case .asked(let at): (at, timeout)
+            }
+        let (due, overflow) = at.addingReportingOverflow(span)
+        return overflow ? .max : due
     }
 
     /// The timer fired.
     mutating func timerFired(now: UInt64) -> Action {
-        if pausedSince != nil {
-            heard(now: now)
-            return .wait(.nanoseconds(Int64(clamping: interval)))
-        }
+        guard pausedSince == nil else { return .wait(.nanoseconds(Int64(clamping: interval))) }
+        let due = due
+        guard now >= due else { return .wait(.nanoseconds(Int64(clamping: due - now))) }
         switch state {
-        case .waiting(let since) where heardAt <= since:
-            let due = since.addingReportingOverflow(timeout).partialValue
-            return now < due ? .wait(.nanoseconds(Int64(clamping: due - now))) : .dead
-        case .waiting, .idle:
-            let due = heardAt.addingReportingOverflow(interval).partialValue
-            if now < due {
-                state = .idle
-                return .wait(.nanoseconds(Int64(clamping: due - now)))
-            }
-            state = .waiting(since: now)
+        case .proven:
+            state = .asked(at: now)
             return .ping(.nanoseconds(Int64(clamping: timeout)))
+        case .asked:
+            return .dead
         }
     }
 }
 
 extension Duration {
     /// The whole nanoseconds of a duration; 0 for a negative one, the largest number for one past 584 years.
-    var nanoseconds: UInt64 {
+    package var nanoseconds: UInt64 {
         guard components.seconds >= 0, components.attoseconds >= 0 else { return 0 }
         let (seconds, overflow) = UInt64(components.seconds).multipliedReportingOverflow(by: 1_000_000_000)
         let (sum, carry) = seconds.addingReportingOverflow(UInt64(components.attoseconds / 1_000_000_000))

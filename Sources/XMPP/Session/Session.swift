@@ -1,36 +1,6 @@
 package import UpstreamKit
 package import XMLWire
 
-/// What a session is run with.
-package struct SessionConfiguration: Sendable {
-    /// The XMPP domain, which pings go to.
-    package var domain: String
-    /// The beginning of the ids of our IQs; random for each connection.
-    package var idPrefix: String
-    /// How long the peer may be silent before it is pinged (configuration key `keepalive.interval`).
-    package var keepaliveInterval: Duration
-    /// How long it has to answer (configuration key `keepalive.timeout`).
-    package var keepaliveTimeout: Duration
-    /// How long we wait for the peer's `</stream:stream>` after ours, and, when the peer closes first, for our own
-    /// messages under way.
-    package var closeTimeout: Duration
-
-    /// The configuration of one connection.
-    package init(
-        domain: String,
-        idPrefix: String,
-        keepaliveInterval: Duration = .seconds(30),
-        keepaliveTimeout: Duration = .seconds(15),
-        closeTimeout: Duration = .seconds(2)
-    ) {
-        self.domain = domain
-        self.idPrefix = idPrefix
-        self.keepaliveInterval = keepaliveInterval
-        self.keepaliveTimeout = keepaliveTimeout
-        self.closeTimeout = closeTimeout
-    }
-}
-
 /// A bound stream until its end, as a pure value: each event returns what to do.
 ///
 /// ```
@@ -62,6 +32,12 @@ package struct Session: ~Copyable {
     private var attendance: Attendance
     private var state = State.open
     private var timerID: UInt64 = 0
+    /// When the last timer fires, where that is known.
+    private var timerDue: UInt64 = .max
+    private let startedAt: UInt64
+    /// Our own address, which a server may answer a ping from.
+    private let address: JID
+    private let domain: JID?
     private var pings: UInt64 = 0
     /// Whether the peer has announced that it will close the connection.
     package private(set) var isDraining = false
@@ -81,7 +57,10 @@ package struct Session: ~Copyable {
     ) {
         self.configuration = configuration
         self.codec = codec
-        self.codec.bound(to: stream.address)
+        self.codec.bound(to: stream.address, stanzaLimit: stream.stanzaLimit)
+        startedAt = now
+        address = stream.address
+        domain = JID(configuration.domain)
         management = StreamManagement(stream.management)
         attendance = Attendance(stream.management)
         keepalive = Keepalive(
@@ -105,11 +84,9 @@ package struct Session: ~Copyable {
     /// The timer to set when the session begins.
     package mutating func start() -> SessionTimer {
         let interval = configuration.keepaliveInterval
-        return timer(after: management.isRequested ? min(interval, Session.managementTimeout) : interval)
+        let delay = management.isRequested ? min(interval, Session.managementTimeout) : interval
+        return timer(after: delay, from: startedAt)
     }
-
-    /// Bytes came from the peer: whitespace counts as well.
-    package mutating func received(now: UInt64) { keepalive.heard(now: now) }
 
     /// What to do when reading was paused or resumed.
     package enum PauseAction: Sendable, Equatable {
@@ -123,10 +100,21 @@ package struct Session: ~Copyable {
 
     /// Reading was paused or resumed: silence is not taken for death, and a standard server is told of a long pause.
     package mutating func readingPaused(_ paused: Bool, now: UInt64) -> PauseAction {
+        let isNews = paused != (keepalive.pause(now: now) != nil)
         keepalive.paused(paused, now: now)
-        guard case .open = state, !management.isRequested else { return .none }
-        if paused { return attendance.isPresent ? .wait(timer(after: Attendance.patience)) : .none }
-        return attendance.come() ? .send(Session.presence) : .none
+        guard isNews, case .open = state, !management.isRequested else { return .none }
+        guard paused else {
+            if attendance.come() { return .send(Session.presence) }
+            return sooner(keepalive.due, now: now)
+        }
+        guard attendance.isPresent else { return .none }
+        return sooner(now.addingReportingOverflow(Attendance.patience.nanoseconds).partialValue, now: now)
+    }
+
+    /// Sets the timer where it would fire later than this: a stream that pauses all the time must not put it off for ever.
+    private mutating func sooner(_ due: UInt64, now: UInt64) -> PauseAction {
+        guard timerDue > due else { return .none }
+        return .wait(timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now))
     }
 
     /// What to do about a stanza.
@@ -166,7 +154,7 @@ package struct Session: ~Copyable {
         }
         switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt) {
         case .message(let message): return .deliver(management.isActive ? management.numbered(message) : message)
-        case .other: return other(stanza)
+        case .other: return other(stanza, now: parsedAt)
         case let kind: return note(kind)
         }
     }
@@ -185,8 +173,9 @@ package struct Session: ~Copyable {
         return .answer(bytes)
     }
 
-    private mutating func other(_ stanza: Stanza) -> StanzaAction {
+    private mutating func other(_ stanza: Stanza, now: UInt64) -> StanzaAction {
         if let error = StreamError(stanza) { return end(error) }
+        if isPong(stanza) { keepalive.answered(now: now) }
         if stanza.equals(stanza.elements[0].namespace, XMLNamespace.client) { management.noted() }
         switch management.receive(stanza) {
         case .none: break
@@ -236,14 +225,18 @@ package struct Session: ~Copyable {
         case .open where management.isRequested:
             return .unmanaged(violation(.undefinedCondition))
         case .open:
-            if keepalive.isPaused(for: Attendance.patience, now: now), attendance.leave() {
-                return .withdraw(Session.absence, timer(after: configuration.keepaliveInterval))
+            if let pause = keepalive.pause(now: now), attendance.isPresent {
+                guard pause >= Attendance.patience else {
+                    return .wait(timer(after: Attendance.patience - pause, from: now))
+                }
+                _ = attendance.leave()
+                return .withdraw(Session.absence, timer(after: configuration.keepaliveInterval, from: now))
             }
             switch keepalive.timerFired(now: now) {
-            case .wait(let delay): return .wait(timer(after: delay))
+            case .wait(let delay): return .wait(timer(after: delay, from: now))
             case .ping(let delay):
                 pings += 1
-                return .ping(ping, timer(after: delay))
+                return .ping(ping, timer(after: delay, from: now))
             case .dead:
                 state = .ended
                 return .dead
@@ -259,9 +252,26 @@ package struct Session: ~Copyable {
         }
     }
 
-    private mutating func timer(after delay: Duration) -> SessionTimer {
+    private mutating func timer(after delay: Duration, from now: UInt64? = nil) -> SessionTimer {
         timerID += 1
+        timerDue = now.map { $0.addingReportingOverflow(delay.nanoseconds).partialValue } ?? .max
         return SessionTimer(id: timerID, delay: delay)
+    }
+
+    private var pingID: String { "\(configuration.idPrefix)-ping-\(pings)" }
+
+    /// Whether a stanza is the answer to the last ping: a result, or an error, which shows as well that we are heard.
+    ///
+    /// From the domain that was asked; servers also leave the address out or answer in the name of our account (RFC 6120
+    /// section 8.1.2.1). The id can't be guessed by anybody else.
+    private func isPong(_ stanza: Stanza) -> Bool {
+        guard pings > 0, stanza.element(0, is: "iq", in: XMLNamespace.client),
+            let type = stanza.attribute("type", of: 0), stanza.equals(type, "result") || stanza.equals(type, "error"),
+            let id = stanza.attribute("id", of: 0), stanza.bytes[id].elementsEqual(pingID.utf8)
+        else { return false }
+        guard let from = stanza.attribute("from", of: 0) else { return true }
+        guard let sender = JID(stanza.string(from)) else { return false }
+        return sender == domain || sender == address || sender == address.bare
     }
 
     private var ping: [UInt8] {
@@ -269,7 +279,7 @@ package struct Session: ~Copyable {
         bytes.append(xml: "<iq type=\"get\" to=\"")
         bytes.append(escaping: configuration.domain.utf8)
         bytes.append(xml: "\" id=\"")
-        bytes.append(escaping: "\(configuration.idPrefix)-ping-\(pings)".utf8)
+        bytes.append(escaping: pingID.utf8)
         bytes.append(xml: "\"><ping xmlns=\"urn:xmpp:ping\"/></iq>")
         return bytes
     }

@@ -65,28 +65,31 @@ package enum StreamErrorCondition: String, Sendable, CaseIterable {
     }
 }
 
-/// What a `{http://etherx.jabber.org/streams}error` says.
+/// What a `{http://etherx.jabber.org/streams}error` says; its text is the peer's own words and is not read.
 package struct StreamError: Sendable, Equatable {
     /// The defined condition; ``StreamErrorCondition/undefinedCondition`` where there is none that we know.
     package var condition: StreamErrorCondition
-    /// The text, or the other host of ``StreamErrorCondition/seeOtherHost``, made fit for a log by ``PeerText``.
-    package var text: String
+    /// The other host of ``StreamErrorCondition/seeOtherHost``, made fit for a log by ``PeerText``; else nil.
+    package var otherHost: String?
 
     /// Reads a stream error; nil where the stanza is none.
     package init?(_ stanza: Stanza) {
         guard !stanza.elements.isEmpty, stanza.element(0, is: "error", in: XMLNamespace.streams) else { return nil }
         condition = .undefinedCondition
-        text = ""
         for child in stanza.children()
         where stanza.equals(stanza.elements[child].namespace, XMLNamespace.streamErrors) {
-            let content = PeerText.fit(stanza.bytes[stanza.elements[child].text])
-            if stanza.equals(stanza.elements[child].name, "text") {
-                if text.isEmpty { text = content }
-            } else if let known = StreamErrorCondition(element: stanza.string(stanza.elements[child].name)) {
-                condition = known
-                if known == .seeOtherHost { text = content }
+            guard let known = StreamErrorCondition(element: stanza.string(stanza.elements[child].name)) else {
+                continue
             }
+            condition = known
+            if known == .seeOtherHost { otherHost = PeerText.host(stanza.bytes[stanza.elements[child].text]) }
         }
+    }
+
+    /// The condition, and the host it names, for an operator.
+    package var summary: String {
+        guard let otherHost, !otherHost.isEmpty else { return condition.rawValue }
+        return "\(condition.rawValue) (\(otherHost))"
     }
 
     /// The bytes that report our own verdict on the peer's stream and end ours (RFC 6120 section 4.9.1.1).

@@ -32,7 +32,7 @@ package struct StreamManagement: Sendable {
         /// The server does not offer it.
         case missing
         /// The server refused the request after offering it, with this condition.
-        case refused(String)
+        case refused(StanzaErrorCondition)
     }
 
     /// What to do about a top-level element that is no message for the pipeline.
@@ -150,13 +150,11 @@ package struct StreamManagement: Sendable {
         }
     }
 
-    private static func condition(of element: Stanza) -> String {
+    private static func condition(of element: Stanza) -> StanzaErrorCondition {
         for child in element.children()
-        where element.equals(element.elements[child].namespace, XMLNamespace.stanzaErrors)
-            && !element.equals(element.elements[child].name, "text")
-        {
-            return PeerText.fit(element.bytes[element.elements[child].name])
+        where element.equals(element.elements[child].namespace, XMLNamespace.stanzaErrors) {
+            if let known = StanzaErrorCondition(rawValue: element.string(element.elements[child].name)) { return known }
         }
-        return "undefined-condition"
+        return .undefinedCondition
     }
 }

@@ -1,0 +1,29 @@
+/// What a session is run with.
+package struct SessionConfiguration: Sendable {
+    /// The XMPP domain, which pings go to.
+    package var domain: String
+    /// The beginning of the ids of our IQs; random for each connection.
+    package var idPrefix: String
+    /// How long after the last proof that it hears us the peer is pinged (configuration key `keepalive.interval`).
+    package var keepaliveInterval: Duration
+    /// How long it has to answer (configuration key `keepalive.timeout`).
+    package var keepaliveTimeout: Duration
+    /// How long we wait for the peer's `</stream:stream>` after ours, and, when the peer closes first, for our own
+    /// messages under way.
+    package var closeTimeout: Duration
+
+    /// The configuration of one connection.
+    package init(
+        domain: String,
+        idPrefix: String,
+        keepaliveInterval: Duration = .seconds(30),
+        keepaliveTimeout: Duration = .seconds(15),
+        closeTimeout: Duration = .seconds(2)
+    ) {
+        self.domain = domain
+        self.idPrefix = idPrefix
+        self.keepaliveInterval = keepaliveInterval
+        self.keepaliveTimeout = keepaliveTimeout
+        self.closeTimeout = closeTimeout
+    }
+}

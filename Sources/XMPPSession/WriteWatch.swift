@@ -1,0 +1,54 @@
+/// How long the oldest write has waited for the kernel to take it, as a pure value.
+///
+/// A peer that reads nothing fills its own buffers, then the kernel's here, and then our acks stay with us. What has been taken
+/// by the kernel and not by the peer is TCP's to watch (`TCP_USER_TIMEOUT`).
+///
+/// Writes end in the order they were made. They are kept as marks, at most one for each sixteenth of the limit: however
+/// many acks wait, there are not more than 18 of these.
+struct WriteWatch {
+    private struct Mark {
+        /// The first write that it stands for; it stands for the others up to the next mark, too.
+        var number: UInt64
+        /// When the first of them was made.
+        var at: UInt64
+    }
+
+    private let limit: UInt64
+    private let grain: UInt64
+    private var marks: [Mark] = []
+    private var written: UInt64 = 0
+
+    /// A watch over no writes.
+    ///
+    /// - Parameter limit: How long a write may wait, in nanoseconds.
+    init(limit: UInt64) {
+        // A year is for ever, and adds to any clock without overflow.
+        self.limit = min(max(limit, 1_000_000), 31_536_000_000_000_000)
+        grain = self.limit / 16
+    }
+
+    /// A write was made.
+    ///
+    /// - Returns: Its number, from 1.
+    mutating func wrote(now: UInt64) -> UInt64 {
+        written += 1
+        guard let last = marks.last, now < last.at &+ grain else {
+            marks.append(Mark(number: written, at: now))
+            return written
+        }
+        return written
+    }
+
+    /// The write of this number, and with it all before, is done, or has failed.
+    mutating func ended(_ number: UInt64) {
+        if number >= written { return marks.removeAll(keepingCapacity: true) }
+        while marks.count > 1, marks[1].number <= number + 1 { marks.removeFirst() }
+    }
+
+    /// When the oldest write has waited for too long; nil where none waits.
+    ///
+    /// Up to a sixteenth later than the limit, never earlier.
+    var due: UInt64? {
+        marks.first.map { $0.at &+ limit &+ grain }
+    }
+}

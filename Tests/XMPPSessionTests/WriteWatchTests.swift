@@ -1,0 +1,36 @@
+import Testing
+
+@testable import XMPPSession
+
+@Suite("How long the oldest write has waited")
+struct WriteWatchTests {
+    @Test("nothing is due while nothing waits")
+    func idle() {
+        var watch = WriteWatch(limit: 16_000_000)
+        #expect(watch.due == nil)
+        let first = watch.wrote(now: 5)
+        #expect(watch.due == 17_000_005)
+        watch.ended(first)
+        #expect(watch.due == nil)
+    }
+
+    @Test("the oldest write counts, never early and at most a sixteenth late, however many follow")
+    func manyWrites() {
+        let limit: UInt64 = 160_000_000
+        var watch = WriteWatch(limit: limit)
+        var times: [UInt64] = [0]
+        // One each microsecond; the oldest third is taken, in steps of different sizes.
+        for number in 1...100_000 {
+            times.append(UInt64(number) * 1_000)
+            _ = watch.wrote(now: times[number])
+        }
+        for ended in [1, 2, 500, 9_999, 20_000, 33_333, 99_999] {
+            watch.ended(UInt64(ended))
+            let oldest = times[ended + 1]
+            let due = watch.due ?? 0
+            #expect(due + limit / 16 >= oldest + limit && due <= oldest + limit + limit / 16, "\(ended)")
+        }
+        watch.ended(100_000)
+        #expect(watch.due == nil)
+    }
+}
