@@ -14,6 +14,8 @@ package struct CertificateRequest: Sendable {
     package var dnsNames: [String]
     /// IPv4 and IPv6 addresses.
     package var addresses: [String]
+    /// The subject's name; the first of the names by default.
+    package var commonName: String?
     /// The beginning of the validity, in seconds from now; an hour ago by default.
     package var validFrom: Int
     /// The end of the validity, in seconds from now; a day ahead by default, negative for an expired certificate.
@@ -22,9 +24,11 @@ package struct CertificateRequest: Sendable {
     package init(
         dnsNames: [String] = [],
         addresses: [String] = [],
+        commonName: String? = nil,
         validFrom: Int = -3600,
         validUntil: Int = 86_400
     ) {
+        self.commonName = commonName
         self.dnsNames = dnsNames
         self.addresses = addresses
         self.validFrom = validFrom
@@ -55,7 +59,7 @@ package struct CertificateAuthority: Sendable {
     /// Throws ``TLSError/Code/misconfigured`` for a name that can't stand in a certificate.
     package func issue(_ request: CertificateRequest) throws(TLSError) -> IssuedCertificate {
         let made = try CertificateMaker.make(
-            request.commonName,
+            request.subject,
             request,
             isAuthority: false,
             issuer: (certificate: .bytes(self.certificatePEM), key: .bytes(self.keyPEM))
@@ -65,15 +69,15 @@ package struct CertificateAuthority: Sendable {
 
     /// Makes a server certificate that is signed with its own key.
     package static func selfSigned(_ request: CertificateRequest) throws(TLSError) -> IssuedCertificate {
-        let made = try CertificateMaker.make(request.commonName, request, isAuthority: false, issuer: nil)
+        let made = try CertificateMaker.make(request.subject, request, isAuthority: false, issuer: nil)
         return IssuedCertificate(chainPEM: made.certificate, keyPEM: made.key)
     }
 }
 
 extension CertificateRequest {
     /// The subject's name: the first of the names, or a stand-in.
-    fileprivate var commonName: String {
-        self.dnsNames.first ?? self.addresses.first ?? "unnamed"
+    fileprivate var subject: String {
+        self.commonName ?? self.dnsNames.first ?? self.addresses.first ?? "unnamed"
     }
 
     /// The names in OpenSSL's configuration syntax.

@@ -32,6 +32,13 @@ enum ReferenceIdentity: Sendable, Hashable {
         guard !name.isEmpty, name.utf8.count <= 253 else {
             throw TLSError(.misconfigured, "the server name \"\(serverName)\" is no host name")
         }
+        // OpenSSL would take it for "any name below".
+        guard !name.hasPrefix(".") else {
+            throw TLSError(
+                .misconfigured,
+                "the server name \"\(serverName)\" begins with a dot: name one host, without the dot"
+            )
+        }
         self = .host(name)
     }
 
@@ -46,7 +53,12 @@ enum ReferenceIdentity: Sendable, Hashable {
     func apply(to ssl: OpaquePointer) throws(TLSError) {
         switch self {
         case .host(let name):
-            SSL_set_hostflags(ssl, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))
+            // NEVER_CHECK_SUBJECT: a certificate without names is for nobody, whatever its subject calls itself (RFC 9525
+            // section 2): an authority checks the alternative names alone.
+            SSL_set_hostflags(
+                ssl,
+                UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS) | UInt32(X509_CHECK_FLAG_NEVER_CHECK_SUBJECT)
+            )
             guard SSL_set1_host(ssl, name) == 1, upstream_ssl_set_sni(ssl, name) == 1 else {
                 throw TLSError(.misconfigured, "the server name \"\(name)\" can't be used for TLS")
             }

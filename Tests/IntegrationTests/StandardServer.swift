@@ -49,7 +49,7 @@ final class Prosody: Sendable {
             try text.write(to: accounts.appending(path: "\(account).dat"), atomically: true, encoding: .utf8)
         }
         let authority = try CertificateAuthority()
-        let identity = try authority.issue(CertificateRequest(dnsNames: [domain], addresses: ["127.0.0.1"]))
+        let identity = try authority.issue(CertificateRequest(dnsNames: [domain]))
         let authorityFile = try folder.write(authority.certificatePEM, as: "ca.pem")
         try Data(identity.chainPEM).write(to: data.appending(path: "chain.pem"))
         try Data(identity.keyPEM).write(to: data.appending(path: "key.pem"))
@@ -154,7 +154,7 @@ final class Prosody: Sendable {
                 window: \(window)
                 dialect: xmpp
                 secret_file: \(secretFile)
-                tls: {mode: \(mode), ca_file: \(authorityFile), server_name: \(Prosody.domain)}
+                tls: {mode: \(mode), ca_file: \(authorityFile)}
                 trusted_from: ["\(Prosody.peer)@\(Prosody.domain)"]
                 keepalive: \(keepalive)
             admin: {listen: "127.0.0.1:0"}

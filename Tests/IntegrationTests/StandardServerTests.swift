@@ -1,6 +1,7 @@
 import Foundation
 import Telemetry
 import Testing
+import Worker
 
 extension Integration {
     /// The worker on an ordinary XMPP server (Prosody), with another account in the CCS's part.
@@ -174,6 +175,24 @@ extension Integration {
                     #expect(worker.settled(.stored) == ids.count && worker.settled(.duplicate) == 0)
                     #expect(ReconnectReason.allCases.allSatisfy { worker.metrics.reconnects[$0].value == 0 })
                 }
+            }
+        }
+
+        @Test("check --connect says what a server without stream management means", arguments: [true, false])
+        func checkConnect(_ management: Bool) async throws {
+            try await Prosody.run(Prosody.Options(management: management)) { server, _, database in
+                let yaml = try server.yaml(database)
+                let configuration = try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "t.yaml")
+                    .configuration
+                let outcomes = await ProbeSequence.sender(configuration, index: 0).run()
+                guard case .passed(let detail)? = outcomes.first?.result else {
+                    Issue.record("\(outcomes)")
+                    return
+                }
+                #expect(
+                    detail.contains("XEP-0198") == !management && detail.contains("smacks") == !management,
+                    "\(detail)"
+                )
             }
         }
 

@@ -64,6 +64,13 @@ import Testing
             words: "DNS:other.example"
         ),
         Refusal(
+            testDescription: "the right name as the subject alone",
+            server: { try serving(CertificateRequest(commonName: "localhost")) },
+            client: { try trusting() },
+            code: .hostnameMismatch,
+            words: "only the subject"
+        ),
+        Refusal(
             testDescription: "partial wildcard",
             server: { try serving(CertificateRequest(dnsNames: ["loc*.example"])) },
             client: { try trusting("localhost.example") },

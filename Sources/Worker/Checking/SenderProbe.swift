@@ -49,10 +49,17 @@ extension ProbeSequence {
         return result(of: end, at: sender)
     }
 
+    /// What a standard server without stream management means.
+    private static let unmanaged =
+        "\n        note: the server offers no stream management (XEP-0198): it forgets a message once it has written it to the "
+        + "connection,\n        so what is in flight when this worker or the connection dies is lost"
+        + "\n        fix: enable it on the server (Prosody: \"smacks\" in modules_enabled; ejabberd: mod_stream_mgmt)"
+
     private static func result(of end: SessionEnd, at sender: SenderConfiguration) -> Probe.Result {
         // Once the stream was bound the probe has seen what it came for, whatever the end looked like.
         if case .session = end.ending {
-            return .passed(detail: "bound at \(sender.host) port \(sender.port)")
+            let detail = "bound at \(sender.host) port \(sender.port)"
+            return .passed(detail: end.management == .missing ? detail + unmanaged : detail)
         }
         let place = "\(sender.host) port \(sender.port)"
         switch end.reason {

@@ -1,3 +1,5 @@
+import XMPP
+
 /// Why a text is not a value of its type: the rest of a sentence that begins with the key.
 struct ConfigurationTypeError: Error {
     var message: String
@@ -32,6 +34,33 @@ extension ConfigurationType where Value == String {
             guard holds(text) else { throw .init(message: "must be \(rule), not '\(Self.shown(text))'") }
             return text
         }
+    }
+
+    /// An XMPP address (RFC 7622): a domain, an account, or an account's resource.
+    static var address: Self {
+        .text("text", "an XMPP address such as devices@example.org or example.org", isAddress)
+    }
+
+    /// What stands for an address here, stricter than what is read from a stream: a slip of the pen must not go unnoticed.
+    private static func isAddress(_ text: String) -> Bool {
+        guard let address = JID(text) else { return false }
+        // RFC 7622 section 3.3.1: what a localpart can't hold.
+        let hasLocal = !(address.local ?? []).contains { "\"&'/:<>@ ".utf8.contains($0) || $0 < 0x20 }
+        let domain = String(decoding: address.domain, as: UTF8.self)
+        let labels = domain.split(separator: ".", omittingEmptySubsequences: false)
+        let isLiteral = domain.hasPrefix("[") && domain.hasSuffix("]")
+        let hasDomain =
+            isLiteral
+            || labels.allSatisfy { label in
+                !label.isEmpty && label.utf8.count <= 63
+                    && label.unicodeScalars.allSatisfy { scalar in
+                        !scalar.isASCII || scalar == "-" || scalar.properties.isAlphabetic
+                            || ("0"..."9").contains(scalar)
+                    }
+            }
+        // A resource may hold nearly anything (section 3.4), but no space at its ends.
+        let resource = address.resource.map { String(decoding: $0, as: UTF8.self) } ?? ""
+        return hasLocal && hasDomain && !resource.hasPrefix(" ") && !resource.hasSuffix(" ")
     }
 
     /// A wrong value as problems show it: short.

@@ -60,9 +60,9 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var idScope: IDScope
     /// Stanza senders accepted as the server, beside the usual ones.
     package var trustedFrom: [String]
-    /// How long a stream may be idle before it is pinged.
+    /// How long after the last answer to a ping the next one is sent.
     package var keepaliveInterval: Duration
-    /// How long the answer may take before the stream counts as dead.
+    /// How long the answer, or a write, may take before the stream counts as dead.
     package var keepaliveTimeout: Duration
 
     init(_ scope: ConfigurationScope) {
@@ -84,10 +84,16 @@ package struct SenderConfiguration: Sendable, Equatable {
         let tls = scope.section("tls")
         tlsMode = tls.value("mode", .word(TLSMode.direct), default: "direct", "How TLS begins.")
         caFile = tls.optional("ca_file", .file, "the system's trust store", "Certificates to trust, PEM.")
-        serverName =
-            tls.optional("server_name", host, "the host", "Name or IP address the certificate must be for.")
-            ?? self.host
+        let serverName = tls.optional(
+            "server_name",
+            host,
+            "the host for ccs, the domain for xmpp",
+            "Name or IP address the certificate must be for, also sent as SNI."
+        )
         dialect = scope.value("dialect", .word(Dialect.ccs), default: "ccs", "What the peer speaks beyond XMPP.")
+        // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, whatever host it runs on. The CCS's is
+        // for its host.
+        self.serverName = serverName ?? (dialect == .ccs ? self.host : domain)
         self.connections = connections ?? (dialect == .ccs ? 2 : 1)
         if dialect == .xmpp, self.connections > 1 {
             scope.warning(
@@ -114,7 +120,7 @@ package struct SenderConfiguration: Sendable, Equatable {
         trustedFrom =
             scope.list(
                 "trusted_from",
-                of: .text,
+                of: .address,
                 "`devices@gcm.googleapis.com` for ccs, none for xmpp",
                 "More stanza senders accepted as the server."
             ) ?? (dialect == .ccs ? ["devices@gcm.googleapis.com"] : [])
@@ -123,13 +129,13 @@ package struct SenderConfiguration: Sendable, Equatable {
             "interval",
             .duration("1s", "1h"),
             default: "30s",
-            "Idle time after which the stream is pinged (XEP-0199)."
+            "Time after the last answer to a ping until the next one (XEP-0199), on a busy stream too."
         )
         keepaliveTimeout = keepalive.value(
             "timeout",
             .duration("1s", "10m"),
             default: "15s",
-            "Wait for the answer; then the stream is dead and opened again."
+            "Wait for the answer, and for the peer to take what we send; then the stream is dead and opened again."
         )
     }
 
@@ -140,7 +146,7 @@ package struct SenderConfiguration: Sendable, Equatable {
 
     /// A name's labels, or an address; enough to catch an URL, a port or an @ that slipped in.
     private static func isHost(_ text: String) -> Bool {
-        text.utf8.count <= 255
+        text.utf8.count <= 255 && !text.hasPrefix(".")
             && text.unicodeScalars.allSatisfy { isWord($0) || $0 == ":" || $0.value > 0x7F }
             && (!text.contains(":") || text.split(separator: ":", omittingEmptySubsequences: false).count > 2)
     }
