@@ -132,7 +132,7 @@ let package = Package(
         suite("TelemetryTests", ["Telemetry", logging]),
         suite("DigestsTests", ["Digests", "UpstreamKit"]),
         suite("TLSWireTests", ["TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
-        suite("XMLWireTests", ["XMLWire", nio, nioEmbedded]),
+        suite("XMLWireTests", ["XMLWire", "CGlibc", nio, nioEmbedded]),
         suite("XMPPTests", ["XMPP", "XMLWire", "UpstreamKit", "Digests"]),
         suite(
             "XMPPSessionTests",

@@ -93,6 +93,8 @@ final class ConnectionHandler: ChannelInboundHandler {
             } else {
                 perform(negotiation.received(stanza, resource: core.resource(number)))
             }
+        case .skipped(let stanza):
+            broken(by: "a stanza over the limits: \(stanza.reason.shortDescription)", condition: "policy-violation")
         case .closed:
             if phase != .ending { write(ServerStanzas.streamEnd) }
             close()
@@ -112,10 +114,14 @@ final class ConnectionHandler: ChannelInboundHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if let error = error as? XMLStreamError {
-            if !expectsBreak, phase != .closed { core.peerBrokeStream(self, why: error.message) }
-            write(ServerStanzas.streamError(String(describing: error.condition)) + ServerStanzas.streamEnd)
-        }
+        guard let error = error as? XMLStreamError else { return close() }
+        broken(by: error.message, condition: String(describing: error.condition))
+    }
+
+    /// The peer has broken the stream's rules.
+    private func broken(by what: String, condition: String) {
+        if !expectsBreak, phase != .closed { core.peerBrokeStream(self, why: what) }
+        write(ServerStanzas.streamError(condition) + ServerStanzas.streamEnd)
         close()
     }
 

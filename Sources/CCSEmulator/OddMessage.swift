@@ -81,7 +81,7 @@ package struct OddMessage: Sendable {
     }
 
     /// Every one, in a fixed order.
-    package static let all: [OddMessage] = unackable + ackedQuarantine + dataForms + strangers
+    package static let all: [OddMessage] = unackable + ackedQuarantine + dataForms + strangers + excessive
 
     private static func fill(_ text: String, _ id: String, _ token: String) -> [UInt8] {
         var result: [UInt8] = []
@@ -328,6 +328,21 @@ extension OddMessage {
         ),
         OddMessage("presence", .nowhere, acked: false, .stanza("<presence from='devices@gcm.googleapis.com'/>")),
     ]
+
+    /// Well-formed, and more of something than a receiver takes.
+    private static let excessive: [OddMessage] = [
+        ("deep", String(repeating: "<a>", count: 300) + String(repeating: "</a>", count: 300)),
+        ("many-elements", String(repeating: "<a/>", count: 5000)),
+        ("many-attributes", "<a " + (0..<3000).map { "a\($0)='' " }.joined() + "/>"),
+        ("many-namespaces", "<a " + (0..<300).map { "xmlns:n\($0)='u' " }.joined() + "/>"),
+        ("long-name", "<" + String(repeating: "n", count: 60_000) + "/>"),
+        ("undeclared-prefix", "<forwarded:a/>"),
+        (
+            "long-namespaces",
+            "<a xmlns:p='\(String(repeating: "p", count: 60_000))' xmlns:q='\(String(repeating: "q", count: 60_000))'>"
+                + (0..<2500).map { "<a p:a\($0)='' q:a='' p:b='' q:b=''/>" }.joined() + "</a>"
+        ),
+    ].map { OddMessage($0, .nowhere, acked: false, .stanza("<message>\($1)\(gcm(plain))</message>")) }
 
     private static func nested(_ depth: Int) -> String {
         String(repeating: "[", count: depth) + String(repeating: "]", count: depth)

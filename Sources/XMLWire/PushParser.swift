@@ -41,6 +41,9 @@ final class PushParser {
     /// How many distinct names the parser holds on to.
     var nameCount: Int { Int(xmlDictSize(context.pointee.dict)) }
 
+    /// Whether the parser is inside a CDATA section, of which it takes little at a time.
+    var isInSection: Bool { context.pointee.instate == XML_PARSER_CDATA_SECTION }
+
     /// Whether the document is in order so far.
     ///
     /// Namespace errors are not in this; they come by the callback.
@@ -121,8 +124,18 @@ final class PushParser {
             // A namespace name that is no URI is an error to libxml2 but a name like any other to XML's grammar and to
             // XMPP servers, so that whoever may write to us could end the stream with one.
             guard error.pointee.code != XML_WAR_NS_URI.rawValue else { return }
+            let code = Int32(error.pointee.code)
+            let skipReason: SkippedStanza.Reason? =
+                if error.pointee.domain == XML_FROM_NAMESPACE.rawValue {
+                    .namespace
+                } else if error.pointee.code == XML_ERR_NAME_TOO_LONG.rawValue {
+                    .name
+                } else {
+                    nil
+                }
             PushParser.framer(pointer)?._withUnsafeGuaranteedRef {
-                $0.record(XMLStreamError(.notWellFormed, parserCode: Int32(error.pointee.code)))
+                guard let skipReason else { return $0.record(XMLStreamError(.notWellFormed, parserCode: code)) }
+                $0.stanzaFailed(skipReason, parserCode: code)
             }
         }
         return handler

@@ -14,6 +14,10 @@ struct StanzaBuilder {
 
     /// Storage above this is given back after each stanza, so that one large stanza does not stay for good.
     private static let keptBytes = 16 * 1024
+    /// What the parser needs, on average, to remember a name that it may not have met before.
+    private static let nameBytes = 32
+    /// How many namespaces are looked through.
+    private static let fewLimit = 8
 
     private let stanza = Stanza()
     /// What ``Stanza/raw`` will be.
@@ -24,9 +28,19 @@ struct StanzaBuilder {
     /// Indices of the open elements, the innermost last.
     private var open: [Int] = []
     private var laterTexts: [LaterText] = []
-    /// The namespace stored last: libxml2 interns names, so that an equal pointer is an equal name while one context
-    /// lives, and a context lives for a whole stanza.
-    private var lastNamespace: (name: UnsafePointer<xmlChar>, range: Range<Int>)?
+    /// The namespaces stored, each once: one name may hold for thousands of elements and attributes.
+    ///
+    /// libxml2 interns names, so that an equal pointer is an equal name while one context lives, and a context lives for a
+    /// whole stanza. Few are looked through, as there are rarely more than three; the others are hashed.
+    private var fewNamespaces: [(name: UnsafePointer<xmlChar>, range: Range<Int>)] = []
+    private var fewCount = 0
+    private var otherNamespaces: [UnsafePointer<xmlChar>: Range<Int>] = [:]
+    /// The elements in ``open`` that declare namespaces, and how many.
+    private var declarations: [(depth: Int, count: Int)] = []
+    /// Namespace declarations that hold at this place.
+    private var openNamespaces = 0
+    /// The size of the first bytes of ``raw``, where it was asked for.
+    private var measured = (bytes: 0, size: StanzaSize())
 
     var elementCount: Int { elements.count }
     /// Bytes of storage held, for the stanza's contents.
@@ -38,9 +52,14 @@ struct StanzaBuilder {
     mutating func start(
         name: UnsafePointer<xmlChar>,
         namespace: UnsafePointer<xmlChar>?,
+        namespaceCount: Int,
         attributes given: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
         count: Int
     ) {
+        if namespaceCount > 0 {
+            declarations.append((open.count, namespaceCount))
+            openNamespaces += namespaceCount
+        }
         let storedName = store(name)
         let storedNamespace = store(namespace: namespace)
         let first = attributes.count
@@ -59,6 +78,19 @@ struct StanzaBuilder {
             )
         )
         open.append(index)
+    }
+
+    /// What is too much of the stanza so far, or nil.
+    ///
+    /// Not a getter: reading the builder behind its pointer would copy it.
+    mutating func excess(over limits: StreamLimits) -> SkippedStanza.Reason? {
+        if openNamespaces > limits.openNamespaces { return .namespaces }
+        // About what the parsed form takes, with the parser's own record of the names.
+        let parsedBytes =
+            bytes.count + elements.count * (MemoryLayout<Stanza.Element>.stride + Self.nameBytes)
+            + attributes.count * (MemoryLayout<Stanza.Attribute>.stride + Self.nameBytes)
+            + laterTexts.count * MemoryLayout<LaterText>.stride
+        return parsedBytes > limits.parsedBytes ? .memory : nil
     }
 
     /// Adds character data to the innermost open element.
@@ -83,6 +115,10 @@ struct StanzaBuilder {
     mutating func end() {
         guard let element = open.popLast() else { return }
         elements[element].end = elements.count
+        let last = declarations.count - 1
+        guard last >= 0, declarations[last].depth == open.count else { return }
+        openNamespaces -= declarations[last].count
+        declarations.removeLast()
     }
 
     /// Makes the direct text of every element contiguous.
@@ -110,6 +146,14 @@ struct StanzaBuilder {
         raw.append(contentsOf: bytes)
     }
 
+    /// How large the unfinished stanza is, a reference counted as one byte; exact from `limit` on.
+    mutating func size(knownBelow limit: Int) -> Int {
+        guard raw.count >= limit else { return raw.count }
+        raw[measured.bytes...].withUnsafeBytes { measured.size.add($0) }
+        measured.bytes = raw.count
+        return measured.size.bytes
+    }
+
     /// Hands the contents to the stanza, or takes them back.
     mutating func exchangeContents() -> Stanza {
         swap(&bytes, &stanza.bytes)
@@ -121,9 +165,14 @@ struct StanzaBuilder {
 
     /// Forgets the stanza; storage of an ordinary size is kept, or none at all.
     mutating func reset(keepingStorage: Bool = true) {
-        open.removeAll(keepingCapacity: true)
-        laterTexts.removeAll(keepingCapacity: laterTexts.capacity < 64)
-        lastNamespace = nil
+        open.removeAll(keepingCapacity: keepingStorage)
+        if !laterTexts.isEmpty { laterTexts.removeAll(keepingCapacity: laterTexts.capacity < 64) }
+        fewCount = 0
+        if !keepingStorage { fewNamespaces = [] }
+        if !otherNamespaces.isEmpty { otherNamespaces = [:] }
+        if !declarations.isEmpty || !keepingStorage { declarations.removeAll(keepingCapacity: keepingStorage) }
+        openNamespaces = 0
+        measured = (0, StanzaSize())
         let limit = keepingStorage ? Self.keptBytes : 0
         bytes.removeAll(keepingCapacity: bytes.capacity <= limit)
         raw.removeAll(keepingCapacity: raw.capacity <= limit)
@@ -162,9 +211,21 @@ struct StanzaBuilder {
 
     private mutating func store(namespace: UnsafePointer<xmlChar>?) -> Range<Int> {
         guard let namespace else { return 0..<0 }
-        if let lastNamespace, lastNamespace.name == namespace { return lastNamespace.range }
+        // By index: an iterator would retain the array.
+        for index in 0..<fewCount where fewNamespaces[index].name == namespace { return fewNamespaces[index].range }
+        let isFull = fewCount == Self.fewLimit
+        if isFull, let range = otherNamespaces[namespace] { return range }
         let range = store(value: UnsafeBufferPointer(start: namespace, count: Int(xmlStrlen(namespace))))
-        lastNamespace = (namespace, range)
+        if isFull {
+            otherNamespaces[namespace] = range
+        } else {
+            if fewCount < fewNamespaces.count {
+                fewNamespaces[fewCount] = (namespace, range)
+            } else {
+                fewNamespaces.append((namespace, range))
+            }
+            fewCount += 1
+        }
         return range
     }
 

@@ -1,24 +1,33 @@
-/// What a peer may send before the stream is ended with `policy-violation`.
+/// What a peer may send.
 ///
 /// The limits hold at every moment, also inside an unfinished start tag, attribute or CDATA section, and however the
-/// bytes are cut into reads.
+/// bytes are cut into reads. A stanza over ``stanzaBytes`` and a header over ``headerBytes`` end the stream with
+/// `policy-violation`. A stanza over any other of them is skipped to its end, since whoever may write to us may send one.
 package struct StreamLimits: Sendable, Equatable {
-    /// Bytes of one stanza on the wire, from `<` to `>` (configuration: `limits.stanza`).
+    /// Bytes of one stanza, from `<` to `>` (configuration: `limits.stanza`).
     ///
-    /// Leave room for escaping: a server that writes each `"` as `&quot;` makes 15 KB of a 4 KB JSON payload.
+    /// A reference such as `&quot;` counts as one byte: what a server takes for a stanza of this size it may write to us
+    /// with up to six bytes for each quotation mark.
     package var stanzaBytes = 256 * 1024
     /// Elements open at once inside the stream; the stanza itself is the first (configuration: `limits.depth`).
     package var depth = 64
     /// Elements of one stanza, itself included.
-    ///
-    /// Bounds the memory a stanza of `<a/><a/>…` takes once parsed.
     package var elements = 4096
     /// Attributes of one element, namespace declarations not included.
     package var attributes = 64
-    /// Namespace declarations of one element.
+    /// Namespace declarations of one element; four times as many may hold at one place.
     package var namespaces = 16
     /// Bytes from the start of the document to the end of the stream's start tag.
     package var headerBytes = 16 * 1024
+
+    /// What the parsed form of a stanza may take, besides its bytes as they came.
+    ///
+    /// An element or attribute takes more memory than its few bytes on the wire: a stanza that consists of hardly anything
+    /// else is skipped. Ordinary ones need about as much as they are long.
+    package var parsedBytes: Int { max(4 * stanzaBytes, 64 * 1024) }
+
+    /// Namespace declarations that may hold at one place.
+    var openNamespaces: Int { 4 * namespaces }
 
     package init() {}
 }

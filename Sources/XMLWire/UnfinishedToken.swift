@@ -1,17 +1,21 @@
-/// The tag, reference, comment or instruction that a parser is in the middle of, where it is a long one.
+/// The tag, reference, section, comment or instruction that a parser is in the middle of, where it is a long one.
 ///
-/// libxml2 reads such a token again from its start whenever it is called, as soon as a start tag has a `>` inside quotes
-/// and a comment or instruction a `>` that does not end it, and always while a reference has no `;`. A peer that sends
-/// 256 KB of one byte by byte would cost 18 s of processor time. While the token cannot end, its bytes are therefore
+/// libxml2 looks at such a token again from its start, or from its end back to its start, whenever it is called. A peer that
+/// sends 256 KB of one byte by byte would cost 30 s of processor time. While the token cannot end, its bytes are therefore
 /// gathered to a quarter of its length, so that reading it stays linear. No stanza waits for that: a stanza that is
 /// well-formed cannot end before its token does.
+///
+/// A token that has ended, as it seems here, and that the parser waits for all the same, is not well-formed; libxml2
+/// will say so when it sees fit. It is gathered like one that cannot end.
 struct UnfinishedToken {
     /// Shorter tokens go to the parser as they come.
     static let shortBytes = 1024
 
     private enum Kind {
         case startTag
+        case endTag
         case reference
+        case section
         case comment
         case instruction
     }
@@ -19,34 +23,48 @@ struct UnfinishedToken {
     private let kind: Kind
     /// The quotation mark of the attribute value that is open, or 0.
     private var quote: UInt8 = 0
-    /// How much of `--` or `?` stands directly before the next byte.
+    /// How much of `--`, `?` or `]]` stands directly before the next byte.
     private var matched = 0
+    /// Whether the end was found in what the parser has looked at.
+    private var isOverdue = false
+    /// The attribute values, namespace names included, that a start tag has so far.
+    private(set) var values = 0
 
     /// Looks at what the parser has been given and has not taken.
     ///
-    /// Nil where it is short, may have ended, or is of a kind that is read once.
-    init?(_ pending: UnsafeRawBufferPointer) {
+    /// Nil where it is short, or of a kind that is read once.
+    ///
+    /// - Parameters:
+    ///   - pending: The token's bytes so far.
+    ///   - isSection: Whether they are inside of a CDATA section.
+    init?(_ pending: UnsafeRawBufferPointer, isSection: Bool = false) {
         guard pending.count >= Self.shortBytes else { return nil }
         let skipped: Int
-        if pending.starts(with: "<!--".utf8) {
+        if isSection {
+            (kind, skipped) = (.section, 0)
+        } else if pending.starts(with: "<!--".utf8) {
             (kind, skipped) = (.comment, 4)
         } else if pending.starts(with: "<?".utf8) {
             (kind, skipped) = (.instruction, 2)
         } else if pending[0] == UInt8(ascii: "&") {
             (kind, skipped) = (.reference, 1)
-        } else if pending[0] == UInt8(ascii: "<"), pending[1] != UInt8(ascii: "/"), pending[1] != UInt8(ascii: "!") {
+        } else if pending.starts(with: "</".utf8) {
+            (kind, skipped) = (.endTag, 2)
+        } else if pending[0] == UInt8(ascii: "<"), pending[1] != UInt8(ascii: "!") {
             (kind, skipped) = (.startTag, 1)
         } else {
             return nil
         }
-        if mayEnd(in: UnsafeRawBufferPointer(rebasing: pending[skipped...])) { return nil }
+        isOverdue = mayEnd(in: UnsafeRawBufferPointer(rebasing: pending[skipped...]))
     }
 
     /// Whether the token may end within the bytes that follow it.
     mutating func mayEnd(in bytes: UnsafeRawBufferPointer) -> Bool {
-        switch kind {
-        case .startTag: tagEnds(in: bytes)
+        guard !isOverdue else { return false }
+        return switch kind {
+        case .startTag, .endTag: tagEnds(in: bytes)
         case .reference: bytes.contains(UInt8(ascii: ";"))
+        case .section: ends(in: bytes, after: 2, of: UInt8(ascii: "]"))
         case .comment: ends(in: bytes, after: 2, of: UInt8(ascii: "-"))
         case .instruction: ends(in: bytes, after: 1, of: UInt8(ascii: "?"))
         }
@@ -55,7 +73,10 @@ struct UnfinishedToken {
     private mutating func tagEnds(in bytes: UnsafeRawBufferPointer) -> Bool {
         for byte in bytes {
             if quote != 0 {
-                if byte == quote { quote = 0 }
+                if byte == quote {
+                    quote = 0
+                    values += 1
+                }
             } else if byte == UInt8(ascii: "'") || byte == UInt8(ascii: "\"") {
                 quote = byte
             } else if byte == UInt8(ascii: ">") {

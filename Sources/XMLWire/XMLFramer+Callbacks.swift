@@ -15,12 +15,43 @@ extension XMLFramer {
         guard isListening, let name else { return }
         depth += 1
         if isReplayingHeader { return }
-        if depth - 1 > limits.depth { return fail(.limit(.depth)) }
-        if attributeCount > limits.attributes { return fail(.limit(.attributes)) }
-        if namespaceCount > limits.namespaces { return fail(.limit(.namespaces)) }
-        if builder.pointee.elementCount >= limits.elements { return fail(.limit(.elements)) }
-        builder.pointee.start(name: name, namespace: namespace, attributes: attributes, count: attributeCount)
-        if depth == 1 { finishHeader() }
+        if attributeCount > limits.attributes { return refuse(.attributes, .attributes) }
+        if namespaceCount > limits.namespaces { return refuse(.namespaces, .namespaces) }
+        if depth - 1 > limits.depth { return skipStanza(.depth) }
+        if builder.pointee.elementCount >= limits.elements { return skipStanza(.elements) }
+        builder.pointee.start(
+            name: name,
+            namespace: namespace,
+            namespaceCount: namespaceCount,
+            attributes: attributes,
+            count: attributeCount
+        )
+        if depth == 1 { return finishHeader() }
+        if let reason = builder.pointee.excess(over: limits) { skipStanza(reason) }
+    }
+
+    /// A start tag is too wide: the stream's own ends the stream, another one is skipped with its stanza.
+    private func refuse(_ limit: XMLStreamError.Limit, _ reason: SkippedStanza.Reason) {
+        depth == 1 ? fail(.limit(limit)) : skipStanza(reason)
+    }
+
+    /// What the parser calls an error that leaves it well able to go on, or that is a bound of its own.
+    ///
+    /// Such a stanza is well-formed XML, which a server may pass on from anybody: no reason to end the stream.
+    func stanzaFailed(_ reason: SkippedStanza.Reason, parserCode: Int32) {
+        guard isListening else { return }
+        guard position == .stanza, !isReplayingHeader else {
+            return record(XMLStreamError(.notWellFormed, parserCode: parserCode))
+        }
+        skipStanza(reason)
+    }
+
+    /// Has the stanza being read skipped to its end, once the parser has returned.
+    func skipStanza(_ reason: SkippedStanza.Reason) {
+        guard isListening else { return }
+        skipReason = reason
+        isListening = false
+        parser?.stop()
     }
 
     func endElement() {
@@ -98,7 +129,9 @@ extension XMLFramer {
         // Not so in bytes that were held back: they hold no end of a stanza.
         guard end <= slice.count else { return fail(.notWellFormed) }
         builder.pointee.keepRaw(UnsafeRawBufferPointer(rebasing: slice[min(unfinishedStart, end)..<end]))
-        guard builder.pointee.raw.count <= limits.stanzaBytes else { return fail(.limit(.stanzaBytes)) }
+        guard builder.pointee.size(knownBelow: limits.stanzaBytes) <= limits.stanzaBytes else {
+            return fail(.limit(.stanzaBytes))
+        }
         builder.pointee.joinTexts()
         position = .betweenStanzas
         emit(.stanza(builder.pointee.exchangeContents()), end: end)
@@ -134,7 +167,9 @@ extension XMLFramer {
     /// Looks for the next stanza behind the one that ended at `end`, or has the parser replaced there.
     private func goOn(from end: Int) {
         guard cut == nil else { return }
-        if sliceBase + end >= Self.parserBytes + header.count { return breakOff(at: end) }
+        if sliceBase + end >= Self.parserBytes + header.count || (parser?.nameCount ?? 0) > Self.parserNames {
+            return breakOff(at: end)
+        }
         _ = beginStanza(in: slice, at: end)
         if failure != nil { parser?.stop() }
     }

@@ -1,10 +1,12 @@
 /// Cuts an XMPP stream into stanzas: bytes in, ``XMLStreamEvent`` out, for any cut of the bytes.
 ///
 /// One framer reads one connection, over all stream documents of it (a new one begins after STARTTLS and SASL). What XMPP
-/// forbids and what is over the ``StreamLimits`` ends the stream for good. Not thread-safe: used on one event loop.
+/// forbids ends the stream for good, as does a stanza that is too long; what is too deep or too wide, and what breaks the
+/// rules of namespaces, is skipped. Not thread-safe: used on one event loop.
 ///
 /// The whitespace between stanzas is read here and never reaches the parser; everything from `<` to `>` is read by
-/// libxml2 alone, and the bytes it took are the stanza's raw bytes: there is no second opinion on where a stanza ends.
+/// libxml2 alone, and the bytes it took are the stanza's raw bytes: there is no second opinion on where a stanza ends. One
+/// that is skipped is read by a ``StanzaSkipper`` instead, from its first byte.
 package final class XMLFramer {
     /// What the sink asked for during an event.
     enum Request {
@@ -13,13 +15,16 @@ package final class XMLFramer {
         case stop
     }
 
-    /// The parser sees at most so much at once, which bounds its buffers.
-    private static let sliceBytes = 16 * 1024
+    /// The parser sees at most so much at once, which bounds its buffers, and the attributes that it compares with each other
+    /// before we hear of them.
+    private static let sliceBytes = 4 * 1024
     /// A parser is replaced at the end of the stanza that makes it this much.
     ///
     /// libxml2 keeps every distinct name it has met for the life of a context, and refuses to go on at 10 MB of them.
     /// Since a stanza is bounded, so is what one context can gather, and a replacement never has to fall inside one.
     static let parserBytes = 512 * 1024
+    /// And at the end of one that leaves it with so many names, which take some 60 bytes each.
+    static let parserNames = 8 * 1024
 
     /// The limits it holds the peer to.
     package let limits: StreamLimits
@@ -27,6 +32,8 @@ package final class XMLFramer {
     package internal(set) var position: XMLStreamPosition = .beforeHeader
     /// Why the stream was given up; nothing is read after it.
     package internal(set) var failure: XMLStreamError?
+    /// The stanza in the middle of which the stream was given up; nil where it was given up outside of stanzas.
+    package private(set) var failedStanza: StanzaName?
     /// All bytes taken, whitespace between stanzas included: a change shows that the peer is alive.
     package private(set) var bytesReceived: UInt64 = 0
     /// Whitespace bytes between stanzas (RFC 6120 §4.6.1).
@@ -61,10 +68,16 @@ package final class XMLFramer {
     var unfinishedStart = 0
     /// What the parser is in the middle of, while bytes of it are held back.
     private var token: UnfinishedToken?
+    /// Why the stanza being read is nobody's: set by a callback, for ``step(_:)`` to act on.
+    var skipReason: SkippedStanza.Reason?
+    /// What is in the middle of skipping.
+    var skipping: Skipping?
+    /// Bytes that the parser was given, each time anew while they are unfinished; for tests.
+    private(set) var bytesLookedAt = 0
     /// The last bytes of the unfinished stanza that the parser has not been given.
     private(set) var heldBytes = 0
     /// Bytes of the current buffer from the start of `slice` on.
-    private var bytesLeft = 0
+    var bytesLeft = 0
     /// Where in `slice` the current event's last byte ends.
     var eventEnd = 0
     private var isStopped = false
@@ -88,6 +101,7 @@ package final class XMLFramer {
     /// there before the handshake, by whoever sits on the path. Outside of an event: the bytes of what is unfinished.
     package var unreadBytes: Int {
         if isFeeding { return bytesLeft - eventEnd }
+        if let skipping { return skipping.byteCount }
         return position == .header ? header.count : builder.pointee.raw.count
     }
 
@@ -113,6 +127,8 @@ package final class XMLFramer {
         }
         isFeeding = false
         guard let failure else { return }
+        failedStanza = unfinishedName
+        skipping = nil
         giveUpParser()
         throw failure
     }
@@ -163,6 +179,7 @@ package final class XMLFramer {
         guard failure == nil, start < rest.count else { return UnsafeRawBufferPointer(rebasing: rest[rest.count...]) }
         let rest = UnsafeRawBufferPointer(rebasing: rest[start...])
         bytesLeft = rest.count
+        if skipping != nil { return skip(rest, from: 0) }
         guard let parser = readyParser() else { return rest }
 
         slice = UnsafeRawBufferPointer(rebasing: rest.prefix(min(Self.sliceBytes, budget)))
@@ -171,7 +188,8 @@ package final class XMLFramer {
             keepUnfinished()
             return UnsafeRawBufferPointer(rebasing: rest[slice.count...])
         }
-        parser.parse(slice)
+        if skipReason == nil { parser.parse(slice) }
+        if let skipReason, failure == nil { return beginSkipping(skipReason, rest) }
         let parsed = slice.count
         sliceBase += parsed
         if failure == nil, cut == nil, !parser.isWellFormed { record(XMLStreamError(.notWellFormed)) }
@@ -243,7 +261,7 @@ package final class XMLFramer {
     private var budget: Int {
         switch position {
         case .header: limits.headerBytes - header.count
-        case .stanza: limits.stanzaBytes - builder.pointee.raw.count
+        case .stanza: limits.stanzaBytes - builder.pointee.size(knownBelow: limits.stanzaBytes)
         case .beforeHeader, .betweenStanzas, .closed: Self.sliceBytes
         }
     }
@@ -256,22 +274,34 @@ package final class XMLFramer {
             if header.count >= limits.headerBytes { record(XMLStreamError(.limit(.headerBytes))) }
         case .stanza:
             builder.pointee.keepRaw(UnsafeRawBufferPointer(rebasing: slice[unfinishedStart...]))
-            if builder.pointee.raw.count >= limits.stanzaBytes { record(XMLStreamError(.limit(.stanzaBytes))) }
+            if builder.pointee.size(knownBelow: limits.stanzaBytes) >= limits.stanzaBytes {
+                record(XMLStreamError(.limit(.stanzaBytes)))
+            }
         case .beforeHeader, .betweenStanzas, .closed:
             break
         }
     }
 
-    /// Whether these bytes can wait; if not, the parser has been given those that waited.
+    /// Whether these bytes can wait; if not, the parser has been given those that waited, unless the stanza is to be skipped.
     private func holdsBack(_ bytes: UnsafeRawBufferPointer, from parser: PushParser) -> Bool {
         let pendingBytes = sliceBase - parser.position
+        bytesLookedAt += pendingBytes + bytes.count
         guard position == .stanza, pendingBytes >= UnfinishedToken.shortBytes else { return false }
         if token == nil {
-            token = builder.pointee.raw.suffix(pendingBytes).withUnsafeBytes { UnfinishedToken($0) }
+            let isSection = parser.isInSection
+            token = builder.pointee.raw.suffix(pendingBytes).withUnsafeBytes {
+                UnfinishedToken($0, isSection: isSection)
+            }
         }
         let mayEnd = token?.mayEnd(in: bytes) ?? true
+        if let values = token?.values, values > limits.attributes + limits.namespaces {
+            // libxml2 compares each attribute of a tag with each other.
+            skipStanza(.attributes)
+            return false
+        }
         if !mayEnd, heldBytes + bytes.count < pendingBytes / 4 {
             heldBytes += bytes.count
+            bytesLookedAt -= pendingBytes
             return true
         }
         token = nil
@@ -308,14 +338,14 @@ package final class XMLFramer {
         return parser
     }
 
-    private func giveUpParser() {
+    func giveUpParser() {
         parser = nil
         token = nil
         heldBytes = 0
         slice = UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
-    private func carryOutRequest() {
+    func carryOutRequest() {
         switch request {
         case .none: giveUpParser()
         case .restart: beginDocument()
@@ -328,6 +358,7 @@ package final class XMLFramer {
 
     private func beginDocument() {
         giveUpParser()
+        skipping = nil
         builder.pointee.reset()
         header.removeAll()
         depth = 0

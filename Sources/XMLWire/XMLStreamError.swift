@@ -3,17 +3,13 @@
 /// Final: the framer refuses everything after it, since a parser that goes on after an error sees other stanzas than its
 /// peer does. Holds no byte of what the peer sent.
 package struct XMLStreamError: Error, Sendable, Hashable {
-    /// The limits of ``StreamLimits``.
+    /// The limits of ``StreamLimits`` that end a stream.
     package enum Limit: Sendable, Hashable, CaseIterable {
         /// ``StreamLimits/stanzaBytes``
         case stanzaBytes
-        /// ``StreamLimits/depth``
-        case depth
-        /// ``StreamLimits/elements``
-        case elements
-        /// ``StreamLimits/attributes``
+        /// ``StreamLimits/attributes``, in the stream's own start tag
         case attributes
-        /// ``StreamLimits/namespaces``
+        /// ``StreamLimits/namespaces``, in the stream's own start tag
         case namespaces
         /// ``StreamLimits/headerBytes``
         case headerBytes
@@ -108,10 +104,8 @@ extension XMLStreamError.Limit {
     fileprivate var message: String {
         switch self {
         case .stanzaBytes: "a stanza is larger than limits.stanza allows"
-        case .depth: "a stanza is nested deeper than limits.depth allows"
-        case .elements: "a stanza has too many elements"
-        case .attributes: "an element has too many attributes"
-        case .namespaces: "an element declares too many namespaces"
+        case .attributes: "the stream header has too many attributes"
+        case .namespaces: "the stream header declares too many namespaces"
         case .headerBytes: "the stream header is too long"
         }
     }

@@ -4,6 +4,9 @@ package enum XMLStreamEvent {
     case opened(Stanza)
     /// A whole stanza. Lent for the call.
     case stanza(Stanza)
+    /// The end of a stanza that was skipped: well-formed, and over a limit other than its length or against the rules of
+    /// namespaces. Under stream management it counts as handled.
+    case skipped(SkippedStanza)
     /// The peer's `</stream:stream>`.
     case closed
 }

@@ -34,6 +34,8 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
     package var position: XMLStreamPosition { framer.position }
     /// Why the stream was given up, or nil.
     package var failure: XMLStreamError? { framer.failure }
+    /// The stanza in the middle of which the stream was given up, or nil.
+    package var failedStanza: StanzaName? { framer.failedStanza }
     /// All bytes that came in: a change shows that the peer is alive.
     package var bytesReceived: UInt64 { framer.bytesReceived }
     /// Whitespace bytes between stanzas.

@@ -76,7 +76,9 @@ extension SessionHandler {
     func failed(_ error: any Error) {
         switch error {
         case let error as XMLStreamError:
-            guard case .limit = error.code, session?.refusedStanza() == true else { return violated(error) }
+            guard stream.failedStanza?.isStanza == true, session?.refusedStanza() == true else {
+                return violated(error)
+            }
             environment.metrics.stanzas[.other].increment()
             refusal = error
             return finishReading()
@@ -99,7 +101,8 @@ extension SessionHandler {
             write(session?.violation(condition) ?? [])
         }
         // Whoever breaks the rules does it again at once: always a failure, however long the session was.
-        end(.policyViolation, error.message + remark, error: .policyViolation)
+        let ending = ReconnectPolicy.Ending.violated(afterStanzas: session?.hasTakenStanza ?? false)
+        end(.policyViolation, error.message + remark, as: ending)
         closeChannel()
     }
 
@@ -108,6 +111,7 @@ extension SessionHandler {
         _ reason: ReconnectReason,
         _ message: String,
         error: StreamErrorCondition? = nil,
+        as known: ReconnectPolicy.Ending? = nil,
         negotiation: NegotiationError? = nil
     ) {
         let ending: ReconnectPolicy.Ending
@@ -115,7 +119,7 @@ extension SessionHandler {
         case .ended: return
         case .negotiating: ending = .failed
         case .bound(let since):
-            ending = .session(bound: .nanoseconds((NIODeadline.now() - since).nanoseconds), error: error)
+            ending = known ?? .session(bound: .nanoseconds((NIODeadline.now() - since).nanoseconds), error: error)
         }
         phase = .ended
         timer?.cancel()

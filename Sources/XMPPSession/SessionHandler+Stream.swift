@@ -12,6 +12,7 @@ extension SessionHandler {
     func receive(_ event: XMLStreamEvent) {
         switch event {
         case .stanza(let stanza): receive(stanza)
+        case .skipped(let stanza): skipped(stanza)
         case .closed: peerClosed()
         case .opened: break
         }
@@ -44,6 +45,18 @@ extension SessionHandler {
         case .some(.none), nil:
             break
         }
+    }
+
+    /// A stanza was read to its end and no further looked at.
+    private func skipped(_ stanza: SkippedStanza) {
+        guard session?.skipped(stanza.name) == true else { return }
+        environment.metrics.stanzas[.other].increment()
+        logger.event(
+            .debug,
+            .stanzaIgnored,
+            "a stanza too deep or too wide, or against the rules of namespaces, was skipped",
+            [.reason: .string(stanza.reason.shortDescription)]
+        )
     }
 
     private func collect(_ message: consuming IncomingMessage) {

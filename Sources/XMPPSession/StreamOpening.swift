@@ -90,6 +90,9 @@ package final class StreamOpening {
         case .opened(let header):
             if case .fail(let error) = negotiation.opened(header) { return .failed(error) }
             return .none
+        // Nothing that the server needs to say is like that; the deadline ends the wait for what it should have said.
+        case .skipped:
+            return .none
         case .closed:
             return negotiation.closed().map { .failed($0) } ?? .none
         case .stanza(let stanza):

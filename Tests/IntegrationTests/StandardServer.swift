@@ -18,6 +18,8 @@ final class Prosody: Sendable {
     static let worker = "1234567890"
     /// The account that has the CCS's part.
     static let peer = "devices"
+    /// An account like any other, which may write to everybody.
+    static let stranger = "eve"
     static let secret = "FAKE-SECRET-never-in-a-log"
 
     let directPort: Int
@@ -44,7 +46,7 @@ final class Prosody: Sendable {
         let data = folder.url.appending(path: "data")
         let accounts = data.appending(path: "ccs%2etest/accounts")
         try FileManager.default.createDirectory(at: accounts, withIntermediateDirectories: true)
-        for account in [worker, peer] {
+        for account in [worker, peer, stranger] {
             let text = "return { [\"password\"] = \"\(secret)\"; };\n"
             try text.write(to: accounts.appending(path: "\(account).dat"), atomically: true, encoding: .utf8)
         }
@@ -199,7 +201,7 @@ final class StandardSender: Sendable {
     }
 
     /// Starts it and waits until it is signed in.
-    static func start(_ server: Prosody) async throws -> StandardSender {
+    static func start(_ server: Prosody, as account: String = Prosody.peer) async throws -> StandardSender {
         let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         let python =
             ProcessInfo.processInfo.environment["UPSTREAM_TEST_PYTHON"]
@@ -212,7 +214,7 @@ final class StandardSender: Sendable {
         let process = try ServerProcess(
             [
                 python, tests.appending(path: "Tools/xmpp_sender.py").path, String(server.directPort),
-                server.authorityFile, "\(Prosody.peer)@\(Prosody.domain)", "\(Prosody.worker)@\(Prosody.domain)",
+                server.authorityFile, "\(account)@\(Prosody.domain)", "\(Prosody.worker)@\(Prosody.domain)",
             ],
             log: log.path
         )
@@ -232,6 +234,12 @@ final class StandardSender: Sendable {
                 #"{"message_id":"\#(id)","from":"FAKE-token","category":"com.example","data":{"n":"\#(id)"}}"# + "\n"
             )
         }
+    }
+
+    /// Sends a chat message with this content, as XML.
+    func send(content: String) throws {
+        let stanza = "<message to='\(Prosody.worker)@\(Prosody.domain)' type='chat'><body>x</body>\(content)</message>"
+        try process.write(String(decoding: JSONEncoder().encode(["raw": stanza]), as: UTF8.self) + "\n")
     }
 
     private var text: String { (try? String(contentsOf: log, encoding: .utf8)) ?? "" }

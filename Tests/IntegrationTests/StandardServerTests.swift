@@ -196,6 +196,51 @@ extension Integration {
             }
         }
 
+        @Test(
+            "stanzas of a stranger that are too wide, too deep or hard to read stop nobody's messages, offline or online"
+        )
+        func hostileStranger() async throws {
+            let hostile = [
+                "<x xmlns='urn:x' " + (0..<70).map { "a\($0)='' " }.joined() + "/>",
+                "<x xmlns='urn:x'>" + String(repeating: "<a>", count: 80) + String(repeating: "</a>", count: 80)
+                    + "</x>",
+                "<x xmlns='urn:x'>" + String(repeating: "<a/>", count: 5000) + "</x>",
+                "<" + String(repeating: "n", count: 60_000) + " xmlns='urn:x'/>",
+            ]
+            try await Prosody.run { server, sender, database in
+                let stranger = try await StandardSender.start(server, as: Prosody.stranger)
+                let ids = Self.ids(1...20)
+                func saved() -> Int {
+                    server.log.split(separator: "\n").count { $0.contains("Saved to offline storage") }
+                }
+                for (number, content) in hostile.enumerated() {
+                    try sender.send([ids[number]])
+                    try await waitUntil("the server has stored a message") { saved() == 2 * number + 1 }
+                    try stranger.send(content: content)
+                    try await waitUntil("and a hostile one") { saved() == 2 * number + 2 }
+                }
+                try sender.send(ids[hostile.count..<10])
+                try await Self.withWorker(try server.yaml(database)) { worker in
+                    try await waitUntil("what was stored is acked") { sender.acks.count >= 10 }
+                    for (number, content) in hostile.enumerated() {
+                        try stranger.send(content: content)
+                        try sender.send([ids[10 + number]])
+                    }
+                    try sender.send(ids[(10 + hostile.count)...])
+                    try await waitUntil("every message is acked") { sender.acks.count >= ids.count }
+                    #expect(sender.acks.sorted() == ids.sorted() && sender.errors.isEmpty && stranger.errors.isEmpty)
+                    // The stranger's, and our own presence, which comes back.
+                    try await waitUntil("all are counted") {
+                        worker.metrics.stanzas[.other].value == UInt64(2 * hostile.count + 1)
+                    }
+                    #expect(worker.settled(.stored) == ids.count && worker.settled(.duplicate) == 0)
+                    #expect(ReconnectReason.allCases.allSatisfy { worker.metrics.reconnects[$0].value == 0 })
+                }
+                // Nothing of it waits for a next connection.
+                #expect(!server.log.contains("unacked stanzas"))
+            }
+        }
+
         @Test("an idle stream stays up: the server answers our pings")
         func keepalive() async throws {
             try await Prosody.run { server, _, database in

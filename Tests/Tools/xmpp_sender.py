@@ -2,7 +2,8 @@
 
 Usage: xmpp_sender.py PORT CA_FILE JID TO        with the password on the first line of stdin
 
-Each further line of stdin is a JSON object, sent as the payload of one message to TO. Each line of stdout is an event:
+Each further line of stdin is a JSON object, sent as the payload of one message to TO; of {"raw": …} the text is sent as it
+is, a whole stanza. Each line of stdout is an event:
 {"event": "ready"}, {"event": "ack", "id": …}, {"event": "error", "id": …, "condition": …}. The end of stdin ends it.
 """
 
@@ -49,6 +50,9 @@ class Sender(slixmpp.ClientXMPP):
     async def serve(self):
         say(event="ready")
         while line := await self.loop.run_in_executor(None, sys.stdin.readline):
+            if "raw" in json.loads(line):
+                self.send_raw(json.loads(line)["raw"])
+                continue
             message = self.make_message(mto=self.to, mtype="normal")
             message["id"] = json.loads(line)["message_id"]
             payload = ET.SubElement(message.xml, PAYLOAD)

@@ -50,7 +50,8 @@ struct FramerHostileTests {
     @Test("whole, byte by byte and in small pieces", arguments: cases)
     func hostile(_ hostile: Case) {
         let whole = record([hostile.bytes])
-        #expect(whole.failure?.shortDescription ?? "accepted" == hostile.verdict)
+        let unfailed = whole.skipped.isEmpty ? "accepted" : "skipped"
+        #expect(whole.failure?.shortDescription ?? unfailed == hostile.verdict)
         #expect(whole.stanzas.count == hostile.stanzas)
         for size in 1...7 {
             let cut = record(hostile.bytes.pieces(of: size))
@@ -80,7 +81,7 @@ struct FramerHostileTests {
     func errorTexts() {
         let secret = "s3cret-payload"
         for text in [
-            "<a>\(secret)</b>", "<a>&\(secret);</a>", "<\(secret):a/>", secret, "<a \(secret)='1' \(secret)='2'/>",
+            "<a>\(secret)</b>", "<a>&\(secret);</a>", "<p:a>\(secret)</b>", secret, "<a \(secret)='1' \(secret)='2'/>",
         ] {
             let failure = record(header + text + "<b>").failure
             #expect(failure != nil)

@@ -15,6 +15,7 @@ struct RecordedElement: Equatable {
 enum RecordedEvent: Equatable {
     case opened([RecordedElement])
     case stanza([RecordedElement], raw: [UInt8])
+    case skipped(SkippedStanza)
     case closed
 }
 
@@ -24,6 +25,7 @@ extension RecordedEvent {
             switch event {
             case .opened(let stanza): .opened(Self.elements(of: stanza))
             case .stanza(let stanza): .stanza(Self.elements(of: stanza), raw: stanza.raw)
+            case .skipped(let stanza): .skipped(stanza)
             case .closed: .closed
             }
     }
@@ -49,7 +51,7 @@ extension RecordedEvent {
     var elements: [RecordedElement] {
         switch self {
         case .opened(let elements), .stanza(let elements, _): elements
-        case .closed: []
+        case .skipped, .closed: []
         }
     }
 
@@ -67,6 +69,10 @@ struct Recording: Equatable {
 
     var stanzas: [RecordedEvent] {
         events.filter { if case .stanza = $0 { true } else { false } }
+    }
+
+    var skipped: [SkippedStanza] {
+        events.compactMap { if case .skipped(let stanza) = $0 { stanza } else { nil } }
     }
 }
 

@@ -20,11 +20,26 @@ struct UnfinishedTokenTests {
         Case(start: "<a b='", repeated: ">", end: "'/>", outcome: "stanza"),
         Case(start: "<a b='", repeated: "\">", end: "'/>", outcome: "stanza"),
         Case(start: "<a b=\"", repeated: "'>", end: "\" c='>'></a>", outcome: "stanza"),
-        Case(start: "<a b='", repeated: "' b='>", end: "'/>", outcome: "not_well_formed"),
+        Case(start: "<a b='", repeated: "' b='>", end: "'/>", outcome: "skipped"),
         Case(start: "<a>&#", repeated: "0", end: "65;</a>", outcome: "stanza"),
         Case(start: "<a>&", repeated: "n", end: ";</a>", outcome: "entity"),
         Case(start: "<a>&", repeated: ">", end: "</a>", outcome: "unfinished"),
         Case(start: "<a><!--", repeated: "->", end: "--></a>", outcome: "comment"),
+        Case(start: "<a></a '", repeated: ">", end: "'></a>", outcome: "not_well_formed"),
+        Case(start: "<a></a '<'", repeated: ">", end: "</a>", outcome: "unfinished"),
+        Case(start: "<a></a", repeated: " ", end: ">", outcome: "stanza"),
+        Case(start: "<a><b c='<'", repeated: ">", end: "</a>", outcome: "unfinished"),
+        Case(start: "<a ", repeated: "\n", end: "/>", outcome: "stanza"),
+        Case(start: "<a", repeated: "n", end: "/>", outcome: "stanza"),
+        Case(start: "<a><![CDATA[", repeated: "]", end: "]]></a>", outcome: "stanza"),
+        Case(start: "<a><![CDATA[", repeated: "x", end: "]]></a>", outcome: "stanza"),
+        Case(start: "<a><![CDATA[<b c='", repeated: "&]>", end: "]]></a>", outcome: "stanza"),
+        Case(start: "<a>", repeated: "x", end: "</a>", outcome: "stanza"),
+        Case(start: "<a>", repeated: "]", end: "</a>", outcome: "stanza"),
+        Case(start: "<a>", repeated: "\r", end: "</a>", outcome: "stanza"),
+        Case(start: "<a>", repeated: "\u{20AC}", end: "</a>", outcome: "stanza"),
+        Case(start: "<a>", repeated: "&amp;", end: "</a>", outcome: "stanza"),
+        Case(start: "<a><!", repeated: "x", end: "></a>", outcome: "not_well_formed"),
         Case(start: "<a><?p ", repeated: ">", end: "?></a>", outcome: "processing_instruction"),
     ]
 
@@ -32,11 +47,10 @@ struct UnfinishedTokenTests {
     func longToken(_ token: Case) {
         let framer = XMLFramer()
         var outcome = "unfinished"
-        var readAgain = 0
-        var held = 0
         for piece in Array((header + token.text).utf8).pieces(of: 1) {
             do throws(XMLStreamError) {
                 try framer.feed(piece) { event in
+                    if case .skipped = event { outcome = "skipped" }
                     guard case .stanza(let stanza) = event else { return }
                     outcome = "stanza"
                     #expect(stanza.raw == Array(token.text.utf8))
@@ -45,13 +59,11 @@ struct UnfinishedTokenTests {
                 outcome = error.shortDescription
                 break
             }
-            // Each call of the parser may read all that is unfinished.
-            if framer.heldBytes <= held { readAgain += framer.unreadBytes }
-            held = framer.heldBytes
         }
         #expect(outcome == token.outcome)
-        let short = UnfinishedToken.shortBytes
-        #expect(readAgain < short * short + 10 * token.text.utf8.count)
+        // Each call of the parser may read all that it has not taken yet: with one for each byte that would be 20,000 times
+        // the token. It takes text only 300 bytes at a time.
+        #expect(framer.bytesLookedAt < 400 * token.text.utf8.count)
     }
 
     @Test("the same stanza comes out in pieces of every size", arguments: [2, 3, 7, 100, 255, 1023, 1400, 5000])
@@ -88,7 +100,7 @@ struct UnfinishedTokenTests {
         let cases: [(start: String, open: String, end: String)] = [
             ("<a b='" + filler, ">\">", "'>"), ("<a b=\"" + filler, ">'>", "\">"), ("<" + filler, "'>'", ">"),
             ("&" + filler, "<>'", ";"), ("<!--" + filler, ">->x-x->", "-->"), ("<!--" + filler, "->", "---->"),
-            ("<?" + filler, ">?x>", "?>"), ("<?" + filler, "?", "??>"),
+            ("<?" + filler, ">?x>", "?>"), ("<?" + filler, "?", "??>"), ("</" + filler, "' >", "'>"),
         ]
         for (start, open, end) in cases {
             let whole = Array((start + open + end).utf8)
@@ -100,9 +112,11 @@ struct UnfinishedTokenTests {
                 let late = whole.suffix(1).withUnsafeBytes { token?.mayEnd(in: $0) }
                 #expect(late == true, "\(start.prefix(6)) \(cut)")
             }
-            #expect(whole.withUnsafeBytes { UnfinishedToken($0) } == nil)
+            // What should have ended, and has not for the parser, is waited for without hope.
+            var overdue = whole.withUnsafeBytes { UnfinishedToken($0) }
+            #expect(whole.withUnsafeBytes { overdue?.mayEnd(in: $0) } == false)
         }
-        for start in ["<![CDATA[", "</", "x", ""] {
+        for start in ["<![CDATA[", "x", ""] {
             #expect(Array((start + filler).utf8).withUnsafeBytes { UnfinishedToken($0) } == nil)
         }
         #expect(Array("<a b='".utf8).withUnsafeBytes { UnfinishedToken($0) } == nil)

@@ -106,7 +106,7 @@ struct EndingTests {
     }
 
     @Test(
-        "Bad XML gets a stream error for an answer and counts as a failure however long the session was",
+        "Bad XML gets a stream error for an answer and counts as a failure, which does not grow where stanzas came before",
         arguments: ["<!-- x -->", "<!DOCTYPE a>", "<?pi x?>", "<message></presence>", "&undefined;"]
     )
     func violation(_ bad: String) throws {
@@ -118,14 +118,38 @@ struct EndingTests {
         #expect(farewell.hasSuffix("</stream:error>" + Bench.closingTag))
         #expect(!bench.channel.isActive)
         #expect(bench.end?.reason == .policyViolation)
-        guard case .session(_, .policyViolation)? = bench.end?.ending else {
-            Issue.record("\(String(describing: bench.end?.ending))")
-            return
-        }
+        #expect(bench.end?.ending == .violated(afterStanzas: true))
         #expect(bench.submitted().map(Bench.id) == ["1"])
+
+        let first = try Bench.bound()
+        defer { first.finish() }
+        try first.read(bad, Bench.message("2"))
+        #expect(first.end?.ending == .violated(afterStanzas: false))
     }
 
-    @Test("A stanza beyond the limits ends the stream the same way")
+    /// Well-formed, and more than the reader takes; in the order of ``SkippedStanza/Reason``.
+    nonisolated static let tooMuch = [
+        String(repeating: "<a>", count: 64) + String(repeating: "</a>", count: 64),
+        String(repeating: "<a/>", count: 4096),
+        "<a " + (0...64).map { "a\($0)='' " }.joined() + "/>",
+        "<a " + (0...16).map { "xmlns:n\($0)='u' " }.joined() + "/>",
+        "<" + String(repeating: "n", count: 60_000) + "/>",
+        "<forwarded:by-a-server-without-its-declaration/>",
+    ]
+
+    @Test("A stanza that is too deep or too wide is counted as other, and the stream goes on", arguments: tooMuch)
+    func tooWide(_ content: String) throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        let payload = Bench.message("2").replacing("</message>", with: content + "</message>")
+        try bench.read(Bench.message("1"), payload, "<message from='eve@x'>\(content)</message>", Bench.message("3"))
+        #expect(bench.submitted().map(Bench.id) == ["1", "3"])
+        #expect(bench.metrics.stanzas[.other].value == 2)
+        #expect(bench.end == nil && bench.channel.isActive)
+        #expect(try bench.written() == "")
+    }
+
+    @Test("A stanza longer than the limit ends the stream the same way")
     func tooLarge() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }

@@ -160,26 +160,54 @@ struct ManagementTests {
         #expect(try bench.written().hasPrefix(ManagementTests.ack(1) + "<stream:error>"))
     }
 
-    @Test("A stanza over the limits is answered for after what came before it, so that it does not come again")
-    func refusedStanza() throws {
+    @Test("A skipped stanza is answered for with its neighbours", arguments: EndingTests.tooMuch)
+    func skippedStanza(_ content: String) throws {
         let bench = try ManagementTests.managed()
         defer { bench.finish() }
-        let attributes = (0...64).map { " a\($0)=''" }.joined()
+        try bench.read("<message from='eve@x'>\(content)</message>", ManagementTests.question)
+        #expect(try bench.written() == ManagementTests.ack(1))
         let messages = try ManagementTests.deliver(bench, "1", "2")
-        try bench.read("<message\(attributes)/>" + ManagementTests.message("3"))
+        try bench.read("<presence>\(content)</presence>", "<nonza>\(content)</nonza>", ManagementTests.question)
+        // Not past what has not committed.
+        #expect(try bench.written() == ManagementTests.ack(1))
+        bench.handler.settled(messages)
+        #expect(try bench.written().hasSuffix("</message>" + ManagementTests.ack(4)))
+        #expect(bench.end == nil && bench.metrics.stanzas[.other].value == 3)
+    }
+
+    /// A beginning that ends the stream, and the error's text.
+    private nonisolated static let unreadable = [
+        ("<message>" + String(repeating: "x", count: 256 * 1024) + "</message>", "larger than limits.stanza"),
+        ("<message a='" + String(repeating: "x", count: 256 * 1024), "larger than limits.stanza"),
+        ("<message><a></b></message>", "not well-formed"),
+        ("<message><!-- x --></message>", "comment"),
+        ("<message>\u{1}</message>", "not well-formed"),
+        ("<message>" + EndingTests.tooMuch[0] + "<a></b></message>", "not well-formed"),
+    ]
+
+    @Test(
+        "A stanza that ends the stream is answered for after what came before it, so that it does not come again",
+        arguments: unreadable
+    )
+    func refusedStanza(_ stanza: String, _ reason: String) throws {
+        let bench = try ManagementTests.managed()
+        defer { bench.finish() }
+        let messages = try ManagementTests.deliver(bench, "1", "2")
+        try bench.read(stanza + ManagementTests.message("3"))
         #expect(try bench.written() == "" && bench.end == nil)
         bench.handler.settled([messages[1]])
         #expect(try bench.written().contains("stream:error") == false)
         bench.handler.settled([messages[0]])
         #expect(try bench.written().contains("</message>" + ManagementTests.ack(3) + "<stream:error>"))
         #expect(bench.end?.reason == .policyViolation)
-        #expect(bench.end?.message.contains("too many attributes") == true)
+        #expect(bench.end?.message.contains(reason) == true)
+        #expect(bench.end?.ending == .violated(afterStanzas: true))
         #expect(bench.submitted().isEmpty)
         #expect(bench.metrics.stanzas[.other].value == 1)
 
         let quiet = try ManagementTests.managed()
         defer { quiet.finish() }
-        try quiet.read("<message\(attributes)/>")
+        try quiet.read(stanza)
         #expect(try quiet.written().hasPrefix(ManagementTests.ack(1) + "<stream:error>"))
     }
 

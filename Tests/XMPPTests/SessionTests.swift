@@ -390,6 +390,16 @@ import XMLWire
         #expect(policy.delay(after: .session(bound: .seconds(9_999), error: .conflict), random: 1) == .seconds(7))
     }
 
+    @Test func badXMLAfterStanzasIsAlwaysTheFirstFailure() {
+        var policy = ReconnectPolicy()
+        for _ in 0..<5 { _ = policy.delay(after: .failed, random: 1) }
+        for _ in 0..<5 { #expect(policy.delay(after: .violated(afterStanzas: true), random: 1) == .seconds(1)) }
+        #expect(policy.delay(after: .violated(afterStanzas: true), random: 0) == .milliseconds(100))
+        // As the first thing on a stream it comes again at once, and reconnecting helps nobody.
+        #expect(policy.delay(after: .violated(afterStanzas: false), random: 1) == .seconds(2))
+        #expect(policy.delay(after: .violated(afterStanzas: false), random: 1) == .seconds(4))
+    }
+
     @Test func aDrainingConnectionIsReplacedAtOnceButNotInALoop() {
         var policy = ReconnectPolicy()
         #expect(policy.delay(after: .draining(bound: .seconds(1)), random: 1) == .zero)

@@ -33,7 +33,7 @@ private func feed(_ xml: String) throws -> Fed {
         switch event {
         case .opened(let lent): fed.opened = copy(lent)
         case .stanza(let lent): fed.stanza = copy(lent)
-        case .closed: break
+        case .skipped, .closed: break
         }
     }
     return fed

@@ -191,6 +191,7 @@ final class EndpointHandler: ChannelInboundHandler {
     private func receive(_ event: XMLStreamEvent) {
         switch event {
         case .opened: break
+        case .skipped(let stanza): _ = session?.skipped(stanza.name)
         case .closed:
             switch session?.peerClosed() {
             case .finish?, .close?:

@@ -6,6 +6,8 @@ package struct ReconnectPolicy: Sendable {
         case failed
         /// It was bound for this long, and ended without a stream error, or with this one, by the peer or by us.
         case session(bound: Duration, error: StreamErrorCondition?)
+        /// We ended it for what the peer sent; whether stanzas had come before that.
+        case violated(afterStanzas: Bool)
         /// It is draining after having been bound for this long: a replacement is wanted.
         case draining(bound: Duration)
     }
@@ -31,7 +33,8 @@ package struct ReconnectPolicy: Sendable {
     ///
     /// After a working session: not at all. After a failure: exponential with full jitter, a random part of 1, 2, 4 … 60
     /// seconds. A session that ends with `policy-violation`, `conflict` or `see-other-host` is a failure however long it
-    /// was. A draining connection is replaced at once; a second one in a row that drained before it worked backs off.
+    /// was. One that we ended for bad XML is the first failure again and again where stanzas came before it: whoever may
+    /// write to the account may be the cause, and must not put off the others' messages for long. A draining connection is replaced at once; a second one in a row that drained before it worked backs off.
     ///
     /// - Parameters:
     ///   - ending: What happened.
@@ -53,7 +56,10 @@ package struct ReconnectPolicy: Sendable {
         where bound >= ReconnectPolicy.workingSession && error != .policyViolation && error != .seeOtherHost:
             failures = 0
             return .zero
-        case .session, .failed:
+        case .violated(afterStanzas: true):
+            failures = 1
+            return backOff(random)
+        case .session, .failed, .violated(afterStanzas: false):
             failures += 1
             return backOff(random)
         }

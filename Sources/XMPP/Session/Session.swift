@@ -41,6 +41,8 @@ package struct Session: ~Copyable {
     private var pings: UInt64 = 0
     /// Whether the peer has announced that it will close the connection.
     package private(set) var isDraining = false
+    /// Whether anything has come that the stream is there for: with it, an end by the peer's bad XML is no failure to connect.
+    package private(set) var hasTakenStanza = false
 
     /// A session on a stream that is bound at this instant.
     ///
@@ -153,13 +155,16 @@ package struct Session: ~Copyable {
         case .ended: return .none
         }
         switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt) {
-        case .message(let message): return .deliver(management.isActive ? management.numbered(message) : message)
+        case .message(let message):
+            hasTakenStanza = true
+            return .deliver(management.isActive ? management.numbered(message) : message)
         case .other: return other(stanza, now: parsedAt)
         case let kind: return note(kind)
         }
     }
 
     private mutating func note(_ kind: StanzaKind) -> StanzaAction {
+        hasTakenStanza = true
         management.noted()
         guard kind.announcesDraining else { return .note(kind) }
         defer { isDraining = true }
@@ -373,7 +378,20 @@ extension Session {
         }
     }
 
-    /// A stanza was over the limits, so that the stream has to end.
+    /// A stanza was skipped: well-formed, but too deep or too wide to be read.
+    ///
+    /// It is handled by that, so that a server which counts stanzas does not send it again.
+    ///
+    /// - Parameter name: What it was.
+    /// - Returns: Whether to count it as `other`; not so where nothing is taken any more.
+    package mutating func skipped(_ name: StanzaName) -> Bool {
+        guard case .open = state else { return false }
+        hasTakenStanza = true
+        if name.isStanza { management.noted() }
+        return true
+    }
+
+    /// A stanza was too long or not well-formed, so that the stream has to end.
     ///
     /// A server that counts stanzas keeps what isn't answered for and sends it again at the next login, which would then end
     /// in the same way, for good. So the stanza is answered for, in its turn: after what came before it.

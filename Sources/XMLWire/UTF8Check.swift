@@ -1,0 +1,116 @@
+/// Whether bytes are UTF-8 (RFC 3629) of characters that XML 1.0 allows, one byte after another.
+///
+/// Looks at what is above ASCII; the control characters are the caller's.
+struct UTF8Check {
+    /// The continuation bytes that are still to come.
+    private var missing = 0
+    /// What the next one may be.
+    private var lower: UInt8 = 0x80
+    private var upper: UInt8 = 0xBF
+    /// Whether the sequence began with EF, in which U+FFFE and U+FFFF would lie.
+    private var beganWithEF = false
+
+    /// Whether a character is unfinished.
+    var isUnfinished: Bool { missing > 0 }
+
+    /// Takes a byte that is not ASCII, or any while a character is unfinished: whether it can stand there.
+    mutating func take(_ byte: UInt8) -> Bool {
+        guard missing > 0 else { return begin(byte) }
+        guard lower...upper ~= byte else { return false }
+        missing -= 1
+        upper = beganWithEF && missing == 1 && byte == 0xBF ? 0xBD : 0xBF
+        lower = 0x80
+        return true
+    }
+
+    private mutating func begin(_ byte: UInt8) -> Bool {
+        (lower, upper) = (0x80, 0xBF)
+        beganWithEF = byte == 0xEF
+        switch byte {
+        case 0xC2...0xDF: missing = 1
+        case 0xE0: (missing, lower) = (2, 0xA0)
+        case 0xED: (missing, upper) = (2, 0x9F)
+        case 0xE1...0xEF: missing = 2
+        case 0xF0: (missing, lower) = (3, 0x90)
+        case 0xF1...0xF3: missing = 3
+        case 0xF4: (missing, upper) = (3, 0x8F)
+        default: return false
+        }
+        return true
+    }
+}
+
+/// A reference from behind its `&` to its `;`, one byte after another.
+struct ReferenceCheck {
+    /// What a byte makes of it.
+    enum Outcome {
+        case more
+        case complete
+        case failed(XMLStreamError.Code)
+    }
+
+    private enum Form {
+        case start
+        case entity
+        case number
+        case decimal
+        case hexadecimal
+    }
+
+    private var form = Form.start
+    /// The name's bytes, the first one highest; more than eight are no name that we know.
+    private var name: UInt64 = 0
+    private var nameBytes = 0
+    /// The number so far, kept above Unicode once it is.
+    private var value: UInt32 = 0
+    private var hasDigits = false
+
+    private static let known: Set<UInt64> = Set(
+        ["lt", "gt", "amp", "quot", "apos"].map { $0.utf8.reduce(0) { $0 << 8 | UInt64($1) } }
+    )
+
+    mutating func take(_ byte: UInt8) -> Outcome {
+        switch (form, byte) {
+        case (.start, UInt8(ascii: "#")): form = .number
+        case (.number, UInt8(ascii: "x")): form = .hexadecimal
+        case (.entity, UInt8(ascii: ";")):
+            return nameBytes <= 8 && Self.known.contains(name) ? .complete : .failed(.entity)
+        case (.decimal, UInt8(ascii: ";")), (.hexadecimal, UInt8(ascii: ";")):
+            return hasDigits && isCharacter ? .complete : .failed(.notWellFormed)
+        case (.start, _) where StanzaSkipper.beginsName(byte), (.entity, _) where StanzaSkipper.continuesName(byte):
+            form = .entity
+            name = name << 8 | UInt64(byte)
+            nameBytes += 1
+        case (.number, UInt8(ascii: "0")...UInt8(ascii: "9")), (.decimal, UInt8(ascii: "0")...UInt8(ascii: "9")):
+            form = .decimal
+            add(UInt32(byte - UInt8(ascii: "0")), base: 10)
+        case (.hexadecimal, _):
+            guard let digit = Self.hexadecimalDigit(byte) else { return .failed(.notWellFormed) }
+            add(digit, base: 16)
+        default: return .failed(.notWellFormed)
+        }
+        return .more
+    }
+
+    private mutating func add(_ digit: UInt32, base: UInt32) {
+        hasDigits = true
+        value = min(value * base + digit, 0x11_0000)
+    }
+
+    /// Whether XML 1.0 allows the character of this number.
+    private var isCharacter: Bool {
+        switch value {
+        case 0x9, 0xA, 0xD, 0x20...0xD7FF, 0xE000...0xFFFD, 0x1_0000...0x10_FFFF: true
+        default: false
+        }
+    }
+
+    private static func hexadecimalDigit(_ byte: UInt8) -> UInt32? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt32(byte - UInt8(ascii: "0"))
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): UInt32(byte - UInt8(ascii: "a") + 10)
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): UInt32(byte - UInt8(ascii: "A") + 10)
+        default: nil
+        }
+    }
+}
