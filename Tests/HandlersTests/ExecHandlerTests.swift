@@ -168,7 +168,10 @@ private func program(_ body: String) -> [String] {
     }
 
     @Test func onceADescendantThatKeepsTheStreamsOpenDelaysNothing() async throws {
-        let script = "setsid sleep 600 & echo $! >&2; exit 0"
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent("upstream-\(UUID())").path
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        let wait = "while [ ! -e \(file) ]; do sleep 0.01; done"
+        let script = "setsid sh -c 'touch \(file); exec sleep 600' & echo $! >&2; \(wait); exit 0"
         let log = RecordedLog()
         let before = try descriptors()
         #expect(await run(["/bin/sh", "-c", script], mode: .once, logger: log.logger) == [.done])
