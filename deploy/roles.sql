@@ -14,10 +14,12 @@ END
 $$;
 
 -- What `upstream-worker run` does, and nothing else: it can't change a stored message, and deletes none but by the
--- functions of retention, which take nothing that is young.
+-- functions of retention, which take nothing that the retention policy keeps.
 GRANT USAGE ON SCHEMA upstream TO upstream_worker;
 GRANT SELECT ON upstream.schema_migrations TO upstream_worker;
 GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages, upstream.retention_runs TO upstream_worker;
+-- What is kept for how long it may make longer, by a function, and never shorter.
+GRANT SELECT ON upstream.retention_policy, upstream.dead_messages TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE
     ON upstream.handlers, upstream.subscriptions, upstream.deliveries, upstream.dead_letters TO upstream_worker;
@@ -28,10 +30,14 @@ GRANT SELECT, INSERT ON upstream.replay_events TO upstream_worker;
 GRANT USAGE ON SEQUENCE upstream.lease_tokens TO upstream_worker;
 GRANT EXECUTE ON FUNCTION
     upstream.ensure_partitions(date, date),
+    upstream.raise_retention(interval, interval, interval, interval),
+    upstream.keep_dead_messages(date, integer),
     upstream.drop_partition(date),
-    upstream.purge_message_ids(timestamptz, bigint, integer),
-    upstream.purge_conflicts(timestamptz, integer),
-    upstream.purge_quarantine(timestamptz, integer)
+    upstream.purge_message_ids(bigint, integer),
+    upstream.purge_conflicts(integer),
+    upstream.purge_quarantine(integer),
+    upstream.purge_dead_letters(integer),
+    upstream.purge_dead_messages(bigint, integer)
     TO upstream_worker;
 -- upstream.store_messages, upstream.store_conflicts and upstream.known_messages run with the caller's rights; anybody may call them.
 

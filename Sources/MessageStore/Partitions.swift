@@ -27,6 +27,11 @@ package struct UTCDay: Sendable, Hashable, Comparable {
 
 /// The daily partitions of `messages`.
 package enum Partitions {
+    /// The days that can have one: 2000-01-01 to 2100-12-31.
+    ///
+    /// Anything else is a clock's mistake, or a file's. `upstream.ensure_partitions` holds the same limits.
+    package static let days = UTCDay(number: 10_957)...UTCDay(number: 47_846)
+
     /// Makes the partitions of a day and its neighbours: from the day before to seven days after.
     ///
     /// - Returns: How many were missing.
@@ -39,7 +44,8 @@ package enum Partitions {
 
     /// Makes the partitions of these days.
     ///
-    /// Concurrent calls and running inserts are safe.
+    /// Concurrent calls and running inserts are safe. A day counts as made where an attached partition covers it, whatever
+    /// that is called.
     ///
     /// - Returns: How many were missing.
     package static func ensure(

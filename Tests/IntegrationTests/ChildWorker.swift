@@ -15,20 +15,24 @@ final class ChildWorker: @unchecked Sendable {
     ///   - program: Another executable than `upstream-worker`.
     ///   - command: Another command than `run`.
     ///   - arguments: What comes after it.
+    ///   - environment: What is set beside the usual.
     /// - Throws: Where the program isn't built.
     init(
         yaml: String,
         in folder: TemporaryFolder,
         program: URL? = nil,
         command: [String] = ["run"],
-        _ arguments: [String] = []
+        _ arguments: [String] = [],
+        _ environment: [String: String] = [:]
     ) throws {
         let tag = UInt32.random(in: 0...UInt32.max)
         let configuration = try folder.write(yaml.utf8, as: "worker-\(tag).yaml")
         log = URL(filePath: try folder.write([], as: "worker-\(tag).log"))
-        process.executableURL = if let program { program } else { try ChildWorker.program() }
-        process.arguments = command + ["--config", configuration] + arguments
-        process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"]
+        let executable = if let program { program } else { try ChildWorker.program() }
+        process.executableURL = environment.isEmpty ? executable : ChildWorker.env
+        process.arguments =
+            (environment.isEmpty ? [] : [executable.path]) + command + ["--config", configuration] + arguments
+        process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"].merging(environment) { $1 }
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = FileHandle.nullDevice
         process.standardError = try FileHandle(forWritingTo: log)
@@ -36,6 +40,10 @@ final class ChildWorker: @unchecked Sendable {
     }
 
     deinit { if process.isRunning { Glibc.kill(process.processIdentifier, SIGKILL) } }
+
+    /// What a preloaded library may change the environment of, so that the program itself finds its own untouched: Swift finds a
+    /// program's arguments by where its environment lies.
+    static let env = URL(filePath: "/usr/bin/env")
 
     /// The built program, beside the tests.
     static func program() throws -> URL {

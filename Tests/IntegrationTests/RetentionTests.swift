@@ -18,6 +18,8 @@ extension Integration {
             try await database.script(
                 """
                 SELECT upstream.ensure_partitions(current_date - 52, current_date - 49);
+                INSERT INTO upstream.retention_policy
+                VALUES ('30 days', '35 days', '90 days', '7 days', 'test', now() - interval '1 day');
                 CREATE TEMP TABLE seed AS
                 SELECT gen_random_uuid() AS key, now() - days * interval '1 day' AS at, days
                 FROM unnest(ARRAY[50, 51, 0]) AS days;
@@ -87,6 +89,144 @@ extension Integration {
             let run = try CommandRun(["partitions", "run", "--config", config])
             #expect(run.status == 75 && run.errors.contains("a worker is running retention"))
             await session.close()
+        }
+
+        /// What lets a program believe in another time.
+        private static func faked(_ offset: String) throws -> [String: String] {
+            let library = ["x86_64", "aarch64"].map { "/usr/lib/\($0)-linux-gnu/faketime/libfaketime.so.1" }
+                .first { FileManager.default.fileExists(atPath: $0) }
+            return [
+                "LD_PRELOAD": try #require(library, "scripts/install-test-tools installs faketime"), "FAKETIME": offset,
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_RESET": "1",
+            ]
+        }
+
+        @Test(
+            "partitions run on a machine with a wrong clock says so and deletes nothing",
+            arguments: ["+30d", "-3d", "+6m"]
+        )
+        func wrongClock(offset: String) async throws {
+            let database = try await database()
+            let folder = try TemporaryFolder()
+            let config = try configuration(database, in: folder)
+            let environment = try Self.faked(offset)
+            let run = try CommandRun(["partitions", "run", "--force", "--yes", "--config", config], environment)
+            #expect(run.status == 78 && run.errors.contains("this machine's clock is "), "\(run.errors)")
+            #expect(try await database.count("messages") == 3)
+            let plan = try CommandRun(["partitions", "plan", "--config", config], environment)
+            #expect(plan.status == 0 && plan.errors.contains("deletes nothing until"))
+            // By the database's clock, whatever the machine's: the same days.
+            let right = try CommandRun(["partitions", "plan", "--config", config])
+            #expect(plan.output == right.output)
+        }
+
+        @Test("a worker whose clock is a month ahead drops nothing, and one whose clock is right does")
+        func aheadWorker() async throws {
+            let database = try await database()
+            let folder = try TemporaryFolder()
+            // Twenty days old: too old for a clock that is a month ahead.
+            try await database.script(
+                """
+                SELECT upstream.ensure_partitions(current_date - 20, current_date - 20);
+                INSERT INTO upstream.messages (
+                    message_key, sender_id, message_id, registration_token, device_key, category, received_at)
+                SELECT gen_random_uuid(), '1', 'm-20', 't', gen_random_uuid(), 'c', now() - interval '20 days'
+                """
+            )
+            let yaml = "database: {url: \"\(database.url)\"}\nadmin: {listen: off}\nlog: {format: json}\n"
+            let ahead = try ChildWorker(yaml: yaml, in: folder, ["--roles", "dispatch"], Self.faked("+30d"))
+            try await ahead.waitForEvent("clock.differs")
+            #expect(try ahead.events("retention.done").isEmpty)
+            ahead.send(SIGTERM)
+            #expect(try await ahead.exitCode() == 0)
+            #expect(try await database.count("messages") == 4)
+            let right = try ChildWorker(yaml: yaml, in: folder, ["--roles", "dispatch"])
+            try await right.waitForEvent("retention.done")
+            right.send(SIGTERM)
+            #expect(try await right.exitCode() == 0)
+            #expect(try await database.count("messages") == 3)
+        }
+
+        @Test(
+            "of two workers with different files the longer one holds, whichever starts first",
+            arguments: [true, false]
+        )
+        func twoFiles(longerFirst: Bool) async throws {
+            let database = try await database()
+            try await database.script("DELETE FROM upstream.retention_policy")
+            let folder = try TemporaryFolder()
+            let usual = "database: {url: \"\(database.url)\"}\nadmin: {listen: off}\nlog: {format: json}\n"
+            let longer = usual + "retention: {messages: 60d, dedupe_window: 65d}\n"
+            let first = try ChildWorker(yaml: longerFirst ? longer : usual, in: folder, ["--roles", "dispatch"])
+            // The first policy is too young to delete by.
+            try await first.waitForEvent("retention.waits")
+            let second = try ChildWorker(yaml: longerFirst ? usual : longer, in: folder, ["--roles", "dispatch"])
+            try await second.waitForEvent(longerFirst ? "retention.policy_differs" : "retention.policy_raised")
+            try await second.waitForEvent("retention.waits")
+            for worker in [first, second] {
+                worker.send(SIGTERM)
+                #expect(try await worker.exitCode() == 0)
+            }
+            // A day later, one with the defaults starts again.
+            try await database.script("UPDATE upstream.retention_policy SET set_at = now() - interval '1 day'")
+            let third = try ChildWorker(yaml: usual, in: folder, ["--roles", "dispatch"])
+            try await third.waitForEvent("retention.policy_differs", count: 2)
+            try await waitUntil("retention has run") { try await database.count("retention_runs") == 1 }
+            #expect(
+                try third.events("retention.policy_differs").compactMap { $0["key"] as? String }
+                    == ["retention.messages", "retention.dedupe_window"]
+            )
+            third.send(SIGTERM)
+            #expect(try await third.exitCode() == 0)
+            #expect(try await database.count("messages") == 3)
+            #expect(
+                try await database.texts(
+                    "SELECT concat_ws(' ', messages, dedupe_window, dead_letters) FROM upstream.retention_policy"
+                ) == ["60 days 65 days 90 days"]
+            )
+        }
+
+        @Test("partitions policy: shows both, asks before it makes anything shorter, and is the owner's")
+        func policy() async throws {
+            let database = try await database()
+            let folder = try TemporaryFolder()
+            let config = try folder.write(
+                "database: {url: \"\(database.url)\"}\nretention: {messages: 20d, dead_letters: 36h}\n".utf8,
+                as: "config.yaml"
+            )
+            func run(_ arguments: String...) throws -> CommandRun {
+                try CommandRun(["partitions", "policy", "--config", config] + arguments)
+            }
+            let shown = try run()
+            #expect(shown.status == 0 && shown.errors.contains("set by test"), "\(shown.errors)")
+            #expect(
+                shown.output == """
+                    KEY                      CONFIGURED  IN FORCE
+                    retention.messages       20d         30d
+                    retention.dedupe_window  35d         35d
+                    retention.dead_letters   36h         90d
+
+                    """
+            )
+            let document = try run("--json").object()
+            #expect((document["applying_drops"] as? [String: Any])?["partitions"] as? Int == 3)
+            #expect((document["in_force"] as? [String: Any])?["attempts"] as? String == "7d")
+            let unasked = try run("--apply")
+            #expect(unasked.status == 64 && unasked.errors.contains("--yes"))
+            #expect(try await database.texts("SELECT messages::text FROM upstream.retention_policy") == ["30 days"])
+            let applied = try run("--apply", "--yes")
+            #expect(applied.status == 0 && applied.errors.contains("the policy is set"), "\(applied.errors)")
+            #expect(
+                try await database.texts(
+                    "SELECT concat_ws(' ', messages, dedupe_window, dead_letters, attempts) FROM upstream.retention_policy"
+                ) == ["20 days 35 days 1 day 12:00:00 7 days"]
+            )
+            #expect(try run("--apply").errors.contains("the policy is what the configuration says"))
+            try await database.script("DELETE FROM upstream.retention_policy")
+            #expect(try run().output.contains("20d         -"))
+            let refused = try CommandRun(["partitions", "run", "--config", config])
+            #expect(refused.status == 75 && refused.errors.contains("no retention policy"))
+            #expect(try await database.count("messages") == 3)
         }
 
         @Test("forget: refuses what it can't read, asks, counts, erases, and shows no token")
@@ -181,11 +321,12 @@ struct CommandRun {
     var output: String
     var errors: String
 
-    init(_ arguments: [String]) throws {
+    init(_ arguments: [String], _ environment: [String: String] = [:]) throws {
         let process = Process()
-        process.executableURL = try ChildWorker.program()
-        process.arguments = arguments
-        process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"]
+        let program = try ChildWorker.program()
+        process.executableURL = environment.isEmpty ? program : ChildWorker.env
+        process.arguments = (environment.isEmpty ? [] : [program.path]) + arguments
+        process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"].merging(environment) { $1 }
         let (output, errors) = (Pipe(), Pipe())
         process.standardOutput = output
         process.standardError = errors

@@ -94,6 +94,19 @@ struct ErasureTests {
             }
         }
         _ = try await fixture.deliveries.settle(settled, of: "orders")
+        // A day that retention has dropped: its bodies are where its dead letters have them.
+        let past = IncomingMessage.now() - 50 * Self.day
+        _ = try await fixture.writer.commit([
+            Self.message(20, of: Self.token, at: past, Self.payload),
+            Self.message(30, of: Self.other, at: past, "keep"),
+        ])
+        let failure = HandlerFailure(group: "g", detail: "keep")
+        _ = try await fixture.deliveries.settle(
+            try await fixture.claim().map { $0.settled(.dead(failure, isCounted: true)) },
+            of: "orders"
+        )
+        try await Retention(fixture.store.admin).set(.usual)
+        #expect(try await Retention(fixture.store.admin, pace: .brisk).run().deadLettersKept == 2)
         try await fixture.store.script("ANALYZE")
         return fixture
     }
@@ -137,8 +150,9 @@ struct ErasureTests {
 
         let counts = try await erasure.count()
         #expect((counts.messages, counts.conflicts, counts.quarantine) == (7, 1, 5))
-        // Of the seven 1, 4 and 7 are to be retried, 3 and 6 are dead, and so is the released conflict.
-        #expect((counts.deliveries, counts.deadLetters) == (3, 3))
+        // Of the seven 1, 4 and 7 are to be retried, 3 and 6 are dead, and so are the released conflict and the one whose
+        // day has been dropped.
+        #expect((counts.deliveries, counts.deadLetters, counts.deadMessages) == (3, 4, 1))
         #expect(traces(in: try dump(fixture)).count >= 6, "counting changes nothing")
         #expect(try await erasure.run() == counts)
 
@@ -160,6 +174,7 @@ struct ErasureTests {
             """
             SELECT concat_ws(' ',
                 (SELECT count(*) FROM upstream.messages WHERE registration_token = '\(Self.other)'),
+                (SELECT count(*) FROM upstream.dead_messages WHERE registration_token = '\(Self.other)'),
                 (SELECT count(*) FROM upstream.conflicts WHERE registration_token = '\(Self.other)'),
                 (SELECT count(*) FROM upstream.quarantine WHERE convert_from(stanza, 'UTF8') LIKE '%\(Self.other)%'),
                 (SELECT count(*) FROM upstream.deliveries AS d, upstream.message_of(d.message_key, d.received_at)
@@ -168,6 +183,33 @@ struct ErasureTests {
                     WHERE registration_token = '\(Self.other)'))
             """
         )
+    }
+
+    @Test("what retention copies while the erasure runs is erased as well")
+    func copied() async throws {
+        let fixture = try await DeliveriesFixture()
+        let store = fixture.store
+        let past = IncomingMessage.now() - 50 * Self.day
+        _ = try await fixture.writer.commit([Self.message(1, of: Self.token, at: past, Self.payload)])
+        let failure = HandlerFailure(group: "g", detail: "d")
+        _ = try await fixture.deliveries.settle(
+            try await fixture.claim().map { $0.settled(.dead(failure, isCounted: true)) },
+            of: "orders"
+        )
+        try await Retention(store.admin).set(.usual)
+        let retention = try await PostgresConnection.open(store.settings)
+        try await retention.run { connection throws(PostgresError) in
+            try connection.script(
+                "BEGIN; SELECT upstream.keep_dead_messages((now() AT TIME ZONE 'UTC')::date - 50, 10)"
+            )
+        }
+        let own = try await PostgresConnection.open(store.settings)
+        async let counts = Erasure(own, token: [UInt8](Self.token.utf8), rest: .zero).run()
+        try await store.waitUntil("SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)")
+        try await retention.run { connection throws(PostgresError) in try connection.script("COMMIT") }
+        #expect(try await counts.deadMessages == 1)
+        #expect(try await store.count("dead_messages") == 0)
+        #expect(traces(in: try dump(fixture)) == [])
     }
 
     @Test("what ANALYZE keeps holds no token and no payload, before and after")

@@ -66,20 +66,26 @@ struct RoleTests {
             try await fixture.text(grants("upstream_worker")) == """
                 conflicts: insert select update
                 dead_letters: delete insert select update
+                dead_messages: select
                 deliveries: delete insert select update
                 drop_partition: execute
                 ensure_partitions: execute
                 handlers: delete insert select update
+                keep_dead_messages: execute
                 lease_tokens: usage
                 message_ids: insert select
                 messages: insert select
                 purge_conflicts: execute
+                purge_dead_letters: execute
+                purge_dead_messages: execute
                 purge_message_ids: execute
                 purge_quarantine: execute
                 quarantine: insert select update
+                raise_retention: execute
                 replay_events: insert select
                 replay_messages: delete insert select
                 replays: insert select update
+                retention_policy: select
                 retention_runs: insert select
                 schema: usage
                 schema_migrations: select
@@ -115,8 +121,8 @@ struct RoleTests {
         let worker = try await PostgresConnection.open(settings)
         #expect(try await DeadLetters(worker).discard(DeadLetterFilter()) == 2)
         #expect(try await StoreHealth.check(worker) == .ready)
-        let policy = RetentionPolicy(messages: .seconds(30 * 86_400), dedupeWindow: .seconds(35 * 86_400))
-        let report = try await Retention(worker, policy).run(now: IncomingMessage.now())
+        #expect(try await Retention(worker).raise(to: .usual))
+        let report = try await Retention(worker).run()
         #expect(report.dropped.count == 1 && report.isComplete)
         #expect((report.ledger, report.conflicts, report.quarantine) == (1, 1, 1))
         #expect(try await fixture.count("messages") == 1)
@@ -136,7 +142,10 @@ struct RoleTests {
             "UPDATE upstream.message_ids SET received_at = now()", "DELETE FROM upstream.conflicts",
             "DELETE FROM upstream.quarantine", "TRUNCATE upstream.quarantine", "CREATE TABLE upstream.x ()",
             "INSERT INTO upstream.schema_migrations VALUES ('9', '')", "DELETE FROM upstream.replays",
-            "DELETE FROM upstream.retention_runs",
+            "DELETE FROM upstream.retention_runs", "DELETE FROM upstream.dead_messages",
+            "UPDATE upstream.retention_policy SET messages = '1 day'", "DELETE FROM upstream.retention_policy",
+            "SELECT upstream.set_retention('30 days', '35 days', '90 days', '7 days')",
+            "SELECT upstream.retention_end('messages')",
             "ALTER TABLE upstream.deliveries ADD x int", "CREATE ROLE x",
         ] {
             await refuses(worker, sql)
@@ -171,8 +180,8 @@ struct RoleTests {
         }
         #expect(token == "token-SECRET", "the reader sees tokens: roles.sql says to whom to give it")
         #expect(try await StoreStatistics.take(reader).tables.count > 5)
-        let policy = RetentionPolicy(messages: .seconds(30 * 86_400), dedupeWindow: .seconds(35 * 86_400))
-        #expect(try await Retention(reader, policy).plan(now: IncomingMessage.now()).partitions.count == 10)
+        #expect(try await Retention(reader).plan(under: .usual).partitions.count == 10)
+        #expect(try await Retention(reader).policy() == nil)
     }
 
     @Test("the reader writes nothing and calls nothing that does")
@@ -191,8 +200,10 @@ struct RoleTests {
             "SELECT nextval('upstream.lease_tokens')", "CREATE TABLE upstream.x ()",
             "SELECT upstream.ensure_partitions(current_date, current_date)",
             "SELECT upstream.drop_partition('2020-01-01')",
-            "SELECT upstream.purge_message_ids('2020-01-01', 0, 1)", "SELECT upstream.purge_conflicts('2020-01-01', 1)",
-            "SELECT upstream.purge_quarantine('2020-01-01', 1)",
+            "SELECT upstream.purge_message_ids(0, 1)", "SELECT upstream.purge_conflicts(1)",
+            "SELECT upstream.purge_quarantine(1)", "SELECT upstream.purge_dead_letters(1)",
+            "SELECT upstream.purge_dead_messages(0, 1)", "SELECT upstream.keep_dead_messages('2020-01-01', 1)",
+            "SELECT upstream.raise_retention('30 days', '35 days', '90 days', '7 days')",
             // These run with the caller's rights.
             """
             SELECT upstream.store_conflicts(

@@ -67,6 +67,25 @@ struct LookupTests {
         #expect(object["message_key"] as? String == key && object["message_id"] == nil && object["ledger"] != nil)
     }
 
+    @Test("a message that is kept for its dead letter is found by key and by id, once")
+    func kept() async throws {
+        let fixture = try await fixture()
+        let key = try #require(
+            try await fixture.text(
+                "SELECT message_key::text FROM upstream.dead_letters JOIN upstream.messages USING (message_key)"
+            )
+        )
+        try await fixture.script(
+            "INSERT INTO upstream.dead_messages SELECT * FROM upstream.messages WHERE message_key = '\(key)'"
+        )
+        let lookup = MessageLookup(fixture.reader)
+        #expect(try await lookup.find("a").count == 2)
+        try await fixture.script("DELETE FROM upstream.messages WHERE message_key = '\(key)'")
+        let byKey = try #require(try await lookup.find(key).first)
+        #expect(byKey.row == 0 && byKey.page.message(0)?.message.messageID == "a" && byKey.deadLetters.count == 1)
+        #expect(try await lookup.find("a").contains { $0.messageKey == byKey.messageKey && $0.row == 0 })
+    }
+
     @Test("as JSON it holds all of it, and a token only where it was asked for")
     func json() async throws {
         let fixture = try await fixture()

@@ -154,6 +154,30 @@ struct ReplayedMessageTests {
         }
     }
 
+    @Test(
+        "a year that has no partition is the line's fault, and said so",
+        arguments: [
+            "1970-01-01T00:00:00Z", "1999-12-31T23:59:59.999999Z", "2101-01-01T00:00:00Z", "9999-12-31T00:00:00Z",
+        ]
+    )
+    func years(_ time: String) throws {
+        var reader = ImportReader(now: 0)
+        func line(_ time: String) -> [UInt8] {
+            Array(
+                #"{"sender_id":"1","message_id":"m","registration_token":"t","category":"c","received_at":"\#(time)"}"#
+                    .utf8
+            )
+        }
+        #expect {
+            _ = try line(time).withUnsafeBufferPointer { try reader.read($0) }
+        } throws: { error in
+            (error as? ImportReader.Refusal)?.message == "received_at is not within the years 2000 to 2100"
+        }
+        for kept in ["2000-01-01T00:00:00Z", "2100-12-31T23:59:59.999999Z"] {
+            _ = try line(kept).withUnsafeBufferPointer { try reader.read($0) }
+        }
+    }
+
     @Test("lines are the same wherever the reads are torn")
     func tearing() {
         let text = Array("one\r\n\ntwo\nthree".utf8)

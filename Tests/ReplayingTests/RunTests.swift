@@ -60,6 +60,35 @@ struct ReplayDatabaseTests {
         #expect(try await fixture.integer(doubled) == 0)
     }
 
+    @Test("a dead letter whose day has gone is planned and handed over; without its dead letter it is passed over")
+    func deadMessages() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(3)
+        try await fixture.script(
+            """
+            INSERT INTO upstream.dead_messages SELECT * FROM upstream.messages;
+            DELETE FROM upstream.messages WHERE message_id <> 'm-3';
+            INSERT INTO upstream.dead_letters (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_token, error_group)
+            SELECT 'audit', message_key, received_at, 1, now(), 1, 'g' FROM upstream.dead_messages
+            """
+        )
+        let plan = try await fixture.plan(fixture.request("r", .handlers(["audit"], .onlyFailed)))
+        #expect(plan.planned == 3 && plan.handlers.map(\.dead) == [3] && plan.sample.count == 3)
+        try await fixture.apply(.start)
+        try await fixture.script(
+            "DELETE FROM upstream.dead_letters WHERE message_key IN (SELECT message_key FROM upstream.dead_messages WHERE message_id = 'm-2')"
+        )
+        let step = try await fixture.step(try await fixture.take(owner: "a"), from: 0, count: 3)
+        #expect(step.done == 3 && step.skipped == 1)
+        let queued = """
+            SELECT message_id FROM upstream.deliveries AS d, upstream.message_of(d.message_key, d.received_at)
+            WHERE d.device_key IS NOT NULL ORDER BY 1
+            """
+        #expect(try await fixture.texts(queued) == ["m-1", "m-3"])
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.dead_letters") == 0)
+    }
+
     @Test("a step that fails moves nothing: the position and the deliveries are one")
     func atomicity() async throws {
         let fixture = try await ReplayFixture()

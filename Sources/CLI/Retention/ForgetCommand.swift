@@ -35,6 +35,7 @@ struct ForgetCommand: AsyncParsableCommand {
         var deviceKey: String
         var dryRun: Bool
         var messages: Int
+        var deadMessages: Int
         var deliveries: Int
         var deadLetters: Int
         var conflicts: Int
@@ -114,6 +115,7 @@ struct ForgetCommand: AsyncParsableCommand {
                     deviceKey: erasure.deviceKey.description,
                     dryRun: dryRun,
                     messages: counts.messages,
+                    deadMessages: counts.deadMessages,
                     deliveries: counts.deliveries,
                     deadLetters: counts.deadLetters,
                     conflicts: counts.conflicts,
@@ -125,7 +127,8 @@ struct ForgetCommand: AsyncParsableCommand {
         Console.data(
             Console.table([
                 ["TABLE", dryRun ? "WOULD BE ERASED" : "ERASED"],
-                row("messages", counts.messages), row("deliveries", counts.deliveries),
+                row("messages", counts.messages), row("dead_messages", counts.deadMessages),
+                row("deliveries", counts.deliveries),
                 row("dead_letters", counts.deadLetters), row("conflicts", counts.conflicts),
                 row("quarantine", counts.quarantine),
             ])

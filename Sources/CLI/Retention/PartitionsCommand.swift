@@ -8,19 +8,21 @@ import Worker
 struct PartitionsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "partitions",
-        abstract: "Shows the days of messages and what retention does with them; runs retention.",
+        abstract: "Shows the days of messages and what retention does with them; runs retention; sets its policy.",
         discussion: """
             Examples:
               upstream-worker partitions plan
               upstream-worker partitions plan --json
               upstream-worker partitions run
-              upstream-worker partitions run --force     also days that deliveries or dead letters still need
+              upstream-worker partitions run --force     also days that deliveries still need
+              upstream-worker partitions policy          what is kept for how long, and what the configuration says
 
             `run` makes the partitions from yesterday to a week ahead, drops days past retention.messages with conflicts \
-            and quarantined stanzas of that age, and forgets ids past retention.dedupe_window. Workers do the same once a \
-            day, a while after midnight UTC.
+            and quarantined stanzas of that age, deletes dead letters past retention.dead_letters, and forgets ids past \
+            retention.dedupe_window. Workers do the same once a day, a while after midnight UTC. What counts is the policy \
+            in the database, and the database's clock.
             """,
-        subcommands: [Plan.self, Run.self]
+        subcommands: [Plan.self, Run.self, Policy.self]
     )
 
     /// One partition, for people and programs.
@@ -39,9 +41,8 @@ struct PartitionsCommand: AsyncParsableCommand {
             rowsEstimate = partition.rows
             bytes = partition.bytes
             fate = partition.fate.rawValue
-            guard partition.fate == .held else { return }
-            waitingDeliveries = partition.waiting
-            deadLetters = partition.deadLetters
+            if partition.fate == .held { waitingDeliveries = partition.waiting }
+            if partition.fate == .held || partition.fate == .drop { deadLetters = partition.deadLetters }
         }
     }
 
@@ -49,26 +50,25 @@ struct PartitionsCommand: AsyncParsableCommand {
     static func date(_ day: UTCDay) -> String { String(UTCTime(microseconds: day.start).rfc3339.prefix(10)) }
 
     fileprivate static func needs(_ partition: PartitionPlan) -> String {
-        [(partition.waiting, "delivery", "deliveries"), (partition.deadLetters, "dead letter", "dead letters")]
-            .filter { $0.0 > 0 }
-            .map { "\(Amount.count($0.0)) \($0.0 == 1 ? $0.1 : $0.2)" }
-            .joined(separator: " and ")
+        "\(Amount.count(partition.waiting)) \(partition.waiting == 1 ? "delivery" : "deliveries")"
+    }
+
+    fileprivate static func kept(_ partition: PartitionPlan) -> String {
+        guard partition.deadLetters > 0 else { return "" }
+        let count = Amount.count(partition.deadLetters)
+        return partition.deadLetters == 1
+            ? ", 1 dead letter keeps its message" : ", \(count) dead letters keep their messages"
     }
 
     /// What happens to a partition, in words.
     fileprivate static func words(_ partition: PartitionPlan, _ policy: RetentionPolicy) -> String {
         switch partition.fate {
         case .ahead: "ahead"
-        case .keep: "keep until \(date(UTCDay(microseconds: partition.day.end + policy.keepLength - 1)))"
-        case .drop: "drop"
+        case .keep: "keep until \(date(UTCDay(microseconds: partition.end + policy.messages.microseconds - 1)))"
+        case .drop: "drop\(kept(partition))"
         case .held: "held for \(needs(partition))"
         }
     }
-}
-
-extension RetentionPolicy {
-    /// The length of ``messages`` in microseconds.
-    fileprivate var keepLength: Int64 { -bodiesEnd(0) }
 }
 
 extension PartitionsCommand {
@@ -107,14 +107,15 @@ extension PartitionsCommand {
                   upstream-worker partitions run --force --yes
 
                 Ingest never waits for more than 50 ms. A day that somebody reads all the time is kept for the next run: exit \
-                code 75.
+                code 75. Nothing is deleted where this machine's clock and the database's differ by more than five minutes: \
+                exit code 78.
                 """
         )
 
         @OptionGroup var options: CommonOptions
         @Flag(help: "Show what would be done, as `plan` does.")
         var dryRun = false
-        @Flag(help: "Give up deliveries and dead letters that still need a day that is too old, and drop it with them.")
+        @Flag(help: "Give up deliveries that still need a day that is too old, and drop it with them.")
         var force = false
         @Flag(help: "Do not ask before --force gives something up.")
         var yes = false
@@ -123,20 +124,37 @@ extension PartitionsCommand {
 
         func run() async throws {
             try await options.withDatabase { connection, configuration in
-                let policy = configuration.retention
-                if dryRun { return try await PartitionsCommand.show(connection, policy, json: json) }
-                if force { try await confirm(connection, policy) }
+                if dryRun { return try await PartitionsCommand.show(connection, configuration.retention, json: json) }
+                let retention = Retention(connection)
+                if force { try await confirm(retention) }
                 let bar = ProgressBar("retention")
-                let report = try await Retention(connection, policy)
-                    .run(now: UTCTime.now.microseconds, force: force) { Self.show($0, bar) }
+                let report = try await retention.run(force: force) { Self.show($0, bar) }
                 bar.clear()
+                if let refusal = report.refusal { throw Self.failure(refusal) }
                 try print(report)
                 try Self.judge(report)
             }
         }
 
-        private func confirm(_ connection: PostgresConnection, _ policy: RetentionPolicy) async throws {
-            let held = try await Retention(connection, policy).plan(now: UTCTime.now.microseconds).partitions(.held)
+        private static func failure(_ refusal: RetentionRefusal) -> CommandFailure {
+            switch refusal {
+            case .clock(let difference):
+                CommandFailure(
+                    .configuration,
+                    "\(difference.description): nothing was deleted. Set the clock that is wrong, then run it again"
+                )
+            case .noPolicy:
+                CommandFailure(
+                    .temporaryFailure,
+                    "there is no retention policy in this database yet: nothing was deleted. A worker sets it at its start, "
+                        + "or `partitions policy --apply`"
+                )
+            }
+        }
+
+        private func confirm(_ retention: Retention) async throws {
+            guard let inForce = try await retention.policy() else { return }
+            let held = try await retention.plan(under: inForce.policy).partitions(.held)
             guard !yes, !held.isEmpty else { return }
             for partition in held {
                 Console.message("\(PartitionsCommand.date(partition.day)): \(PartitionsCommand.needs(partition))")
@@ -153,7 +171,10 @@ extension PartitionsCommand {
                 bar.clear()
                 let day = PartitionsCommand.date(partition.day)
                 switch outcome {
-                case .dropped: Console.message("\(day): dropped, \(Amount.bytes(partition.bytes))")
+                case .dropped:
+                    Console.message(
+                        "\(day): dropped, \(Amount.bytes(partition.bytes))\(PartitionsCommand.kept(partition))"
+                    )
                 case .pending:
                     Console.message(
                         "\(day): kept for \(PartitionsCommand.needs(partition)) (--force gives them up)"
@@ -165,7 +186,7 @@ extension PartitionsCommand {
             case .ledger(let block, let all, let deleted):
                 bar.show(block, of: all, "ledger: \(Amount.count(Int64(deleted))) ids forgotten")
             case .odd(let deleted):
-                bar.show(Int64(deleted), of: nil, "conflicts and quarantined stanzas")
+                bar.show(Int64(deleted), of: nil, "conflicts, quarantined stanzas and dead letters")
             }
         }
 
@@ -176,7 +197,8 @@ extension PartitionsCommand {
                 var held: [Row]
                 var locked: [Row]
                 var deliveriesGivenUp: Int
-                var deadLettersGivenUp: Int
+                var deadLettersKept: Int
+                var deadLettersDeleted: Int
                 var ledgerRowsDeleted: Int
                 var conflictsDeleted: Int
                 var quarantineDeleted: Int
@@ -188,7 +210,8 @@ extension PartitionsCommand {
                 held: report.held.map(Row.init),
                 locked: report.locked.map(Row.init),
                 deliveriesGivenUp: report.deliveries,
-                deadLettersGivenUp: report.deadLetters,
+                deadLettersKept: report.deadLettersKept,
+                deadLettersDeleted: report.deadLetters,
                 ledgerRowsDeleted: report.ledger,
                 conflictsDeleted: report.conflicts,
                 quarantineDeleted: report.quarantine,
@@ -206,7 +229,8 @@ extension PartitionsCommand {
                     ["partitions kept, still needed", number(report.held.count)],
                     ["partitions kept, in use", number(report.locked.count)],
                     ["deliveries given up", number(report.deliveries)],
-                    ["dead letters given up", number(report.deadLetters)],
+                    ["dead letters of dropped days, kept", number(report.deadLettersKept)],
+                    ["dead letters deleted", number(report.deadLetters)],
                     ["ledger rows deleted", number(report.ledger)],
                     ["conflicts deleted", number(report.conflicts)],
                     ["quarantined stanzas deleted", number(report.quarantine)],
@@ -224,10 +248,25 @@ extension PartitionsCommand {
     }
 
     /// Prints the plan.
-    fileprivate static func show(_ connection: PostgresConnection, _ policy: RetentionPolicy, json: Bool) async throws {
-        let retention = Retention(connection, policy)
-        let plan = try await retention.plan(now: UTCTime.now.microseconds)
+    ///
+    /// By the policy in force; where there is none yet, by the configuration's.
+    fileprivate static func show(
+        _ connection: PostgresConnection,
+        _ configured: RetentionPolicy,
+        json: Bool
+    ) async throws {
+        let retention = Retention(connection)
+        let inForce = try await retention.policy()?.policy
+        let policy = inForce ?? configured
+        let plan = try await retention.plan(under: policy)
         let last = try await retention.lastRun().map { UTCTime(microseconds: $0).rfc3339 }
+        let difference = try await retention.clockDifference()
+        if difference.isTooLarge {
+            Console.message("\(difference.description): `run` deletes nothing until the one that is wrong is set")
+        }
+        if inForce == nil {
+            Console.message("no policy is in force yet: this is by the configuration, and a worker's start sets it")
+        }
         if json { return try Console.json(PlanDocument(plan, lastRun: last)) }
         let cells = plan.partitions.map { partition in
             [
@@ -243,7 +282,8 @@ extension PartitionsCommand {
         Console.message(
             """
             run would drop \(plan.partitions(.drop).count) partitions, \(Amount.bytes(freed)); conflicts to delete: \
-            \(Amount.count(plan.conflicts)), quarantined stanzas: \(Amount.count(plan.quarantine)),
+            \(Amount.count(plan.conflicts)), quarantined stanzas: \(Amount.count(plan.quarantine)), dead letters: \
+            \(Amount.count(plan.deadLetters)),
             ids to forget: \(expired) of \(ledger). "~" marks estimates from the catalog. Last run: \(last ?? "none yet").
             """
         )
@@ -256,6 +296,7 @@ extension PartitionsCommand {
         var ledgerExpiredEstimate: Int64?
         var conflictsExpired: Int64
         var quarantineExpired: Int64
+        var deadLettersExpired: Int64
         var lastRun: String?
 
         init(_ plan: RetentionPlan, lastRun: String?) {
@@ -266,6 +307,7 @@ extension PartitionsCommand {
             ledgerExpiredEstimate = plan.ledgerExpired
             conflictsExpired = plan.conflicts
             quarantineExpired = plan.quarantine
+            deadLettersExpired = plan.deadLetters
         }
     }
 }

@@ -6,6 +6,8 @@ package import UpstreamKit
 package struct ErasureCounts: Sendable, Equatable {
     /// Bodies in `messages`.
     package var messages = 0
+    /// Bodies in `dead_messages`, kept for their dead letters.
+    package var deadMessages = 0
     /// Deliveries of them.
     package var deliveries = 0
     /// Dead letters of them.
@@ -77,13 +79,15 @@ package struct Erasure: Sendable {
     ) async throws(PostgresError) -> ErasureCounts {
         var counts = ErasureCounts()
         let device = device
-        (counts.messages, counts.deliveries, counts.deadLetters, counts.conflicts) = try await connection.run {
-            connection throws(PostgresError) in
+        counts = try await connection.run { connection throws(PostgresError) in
             var parameters = PostgresParameters()
             parameters.append(uuidHigh: device.high, low: device.low)
             let result = try connection.query(ErasureStatements.count, parameters)
             func number(_ column: Int) -> Int { Int(result.integer(0, column) ?? 0) }
-            return (number(0), number(1), number(2), number(3))
+            var counts = ErasureCounts()
+            (counts.messages, counts.deadMessages, counts.conflicts) = (number(0), number(1), number(2))
+            (counts.deliveries, counts.deadLetters) = (number(3), number(4))
+            return counts
         }
         try await searchQuarantine { found throws(PostgresError) in
             counts.quarantine += found.count
@@ -116,13 +120,20 @@ package struct Erasure: Sendable {
             if counts.messages > before { touched.append(partition) }
             report(.partition(index + 1, of: partitions.count, counts))
         }
+        // A day that retention drops just now has its bodies copied first. Whatever is on its way arrives before this goes
+        // on, and no more of it follows: the days are empty.
+        try await connection.run { connection throws(PostgresError) in
+            _ = try connection.query(ErasureStatements.awaitRetention)
+        }
+        while try await eraseBatch(.deadMessages, \.deadMessages, &counts) { try await pause() }
         while try await eraseBatch(.conflicts, \.conflicts, &counts) { try await pause() }
         try await eraseRest(&counts)
         try await eraseQuarantine(&counts, report)
-        if counts.deliveries > 0 { touched.append("deliveries") }
-        if counts.deadLetters > 0 { touched.append("dead_letters") }
-        if counts.conflicts > 0 { touched.append("conflicts") }
-        if counts.quarantine > 0 { touched.append("quarantine") }
+        if counts.deadMessages > 0 { touched.append("upstream.dead_messages") }
+        if counts.deliveries > 0 { touched.append("upstream.deliveries") }
+        if counts.deadLetters > 0 { touched.append("upstream.dead_letters") }
+        if counts.conflicts > 0 { touched.append("upstream.conflicts") }
+        if counts.quarantine > 0 { touched.append("upstream.quarantine") }
         for (index, table) in touched.enumerated() {
             report(.vacuum(table: table, index, of: touched.count))
             try await vacuum(table)
@@ -229,7 +240,7 @@ package struct Erasure: Sendable {
     private func vacuum(_ table: String) async throws(PostgresError) {
         do throws(PostgresError) {
             try await connection.run { connection throws(PostgresError) in
-                try connection.script("VACUUM (ANALYZE) upstream.\(table)")
+                try connection.script("VACUUM (ANALYZE) \(table)")
             }
         } catch  where error.sqlState == "42P01" {}
     }
@@ -252,38 +263,48 @@ package struct Erasure: Sendable {
 
 /// The statements of an erasure.
 private enum ErasureStatements {
-    /// Only names that our own function gives; they go into texts.
+    /// Every partition, whatever it is called; they go into texts.
     static let partitions = """
-        SELECT relname FROM pg_inherits JOIN pg_class ON oid = inhrelid
-        WHERE inhparent = 'upstream.messages'::regclass AND relname ~ '^messages_[0-9]{8}$' ORDER BY relname
+        SELECT format('%I.%I', n.nspname, c.relname)
+        FROM upstream.partitions() AS p
+        JOIN pg_class AS c ON c.oid = p.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        ORDER BY p.since
         """
+
+    /// Waits for the end of the transaction that retention is in, if it is in one.
+    static let awaitRetention = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))"
 
     static let count = """
         WITH body AS MATERIALIZED (
             SELECT message_key AS key FROM upstream.messages WHERE device_key = $1
         ), content AS MATERIALIZED (
             SELECT upstream.release_key(message_key, fingerprint) AS key FROM upstream.conflicts WHERE device_key = $1
+        ), kept AS MATERIALIZED (
+            SELECT message_key AS key FROM upstream.dead_messages WHERE device_key = $1
         ), known AS MATERIALIZED (
-            SELECT key FROM body UNION ALL SELECT key FROM content
+            SELECT key FROM body UNION ALL SELECT key FROM content UNION ALL SELECT key FROM kept
         )
         SELECT
             (SELECT count(*) FROM body),
+            (SELECT count(*) FROM kept),
+            (SELECT count(*) FROM content),
             (SELECT count(*) FROM upstream.deliveries WHERE device_key = $1 OR message_key IN (SELECT key FROM known)),
-            (SELECT count(*) FROM upstream.dead_letters WHERE device_key = $1 OR message_key IN (SELECT key FROM known)),
-            (SELECT count(*) FROM content)
+            (SELECT count(*) FROM upstream.dead_letters WHERE device_key = $1 OR message_key IN (SELECT key FROM known))
         """
 
     /// Where content is kept.
     enum Bodies: Sendable {
         /// A partition of `messages`.
         case day(String)
+        /// `dead_messages`.
+        case deadMessages
         /// `conflicts`; a released one has deliveries under a key of its own.
         case conflicts
 
         var choose: String {
             switch self {
-            case .day(let partition):
-                "SELECT message_key, ctid::text FROM upstream.\(partition) WHERE device_key = $1 LIMIT $2 FOR UPDATE"
+            case .day, .deadMessages:
+                "SELECT message_key, ctid::text FROM \(table) WHERE device_key = $1 LIMIT $2 FOR UPDATE"
             case .conflicts:
                 """
                 SELECT upstream.release_key(message_key, fingerprint), ctid::text FROM upstream.conflicts
@@ -292,13 +313,14 @@ private enum ErasureStatements {
             }
         }
 
-        var delete: String {
-            let table =
-                switch self {
-                case .day(let partition): partition
-                case .conflicts: "conflicts"
-                }
-            return "DELETE FROM upstream.\(table) WHERE ctid = ANY ($1::text[]::tid[])"
+        var delete: String { "DELETE FROM \(table) WHERE ctid = ANY ($1::text[]::tid[])" }
+
+        private var table: String {
+            switch self {
+            case .day(let partition): partition
+            case .deadMessages: "upstream.dead_messages"
+            case .conflicts: "upstream.conflicts"
+            }
         }
     }
 

@@ -1,8 +1,9 @@
 package import Postgres
 
-/// Retention over one connection: the plan, and the run.
+/// Retention over one connection: the policy, the plan, and the run.
 ///
-/// Every step is a transaction of its own and may be repeated, so a run may break off anywhere.
+/// What is too old is judged by the database, its clock and its policy; this process has no say in it. Every step is a
+/// transaction of its own and may be repeated, so a run may break off anywhere.
 package struct Retention: Sendable {
     /// How hard a run tries, and how much it does at once.
     package struct Pace: Sendable {
@@ -14,7 +15,7 @@ package struct Retention: Sendable {
         package var longestPause = Duration.seconds(8)
         /// Blocks of the ledger in one transaction: of 8 KiB and some hundred rows each.
         package var blocks: Int64 = 256
-        /// Conflicts, and quarantined stanzas, in one transaction.
+        /// Conflicts, quarantined stanzas, and dead letters, in one transaction.
         package var rows: Int64 = 1_000
         /// The rest after a transaction that deleted something.
         package var rest = Duration.milliseconds(50)
@@ -22,65 +23,91 @@ package struct Retention: Sendable {
         package init() {}
     }
 
-    private let connection: PostgresConnection
-    private let policy: RetentionPolicy
+    let connection: PostgresConnection
     private let pace: Pace
+    private let clock: @Sendable () -> Int64
 
-    package init(_ connection: PostgresConnection, _ policy: RetentionPolicy, pace: Pace = Pace()) {
+    /// Retention of the database that the connection leads to.
+    ///
+    /// - Parameters:
+    ///   - connection: The session.
+    ///   - pace: How hard a run tries.
+    ///   - clock: This process's clock, which a run compares with the database's: microseconds since 1970-01-01 UTC.
+    package init(
+        _ connection: PostgresConnection,
+        pace: Pace = Pace(),
+        clock: @escaping @Sendable () -> Int64 = ClockDifference.own
+    ) {
         self.connection = connection
-        self.policy = policy
         self.pace = pace
+        self.clock = clock
     }
 
     // MARK: Plan
 
     /// Looks, and changes nothing.
     ///
-    /// - Parameter now: Microseconds since 1970-01-01 UTC.
-    /// - Returns: What ``run(now:force:report:)`` would do.
+    /// - Parameter policy: How long what is kept.
+    /// - Returns: What ``run(force:report:)`` would do if that policy were in force.
     /// - Throws: ``PostgresError``
-    package func plan(now: Int64) async throws(PostgresError) -> RetentionPlan {
+    package func plan(under policy: RetentionPolicy) async throws(PostgresError) -> RetentionPlan {
         try await connection.run { connection throws(PostgresError) in
-            let partitions = try partitions(connection, now: now)
-            let today = UTCDay(microseconds: now)
-            let days = Set(partitions.map(\.day))
-            let ledger = try connection.query(RetentionStatements.ledger, Self.time(policy.ledgerEnd(now)))
-            let odd = try connection.query(RetentionStatements.odd, Self.time(policy.bodiesEnd(now)))
-            return RetentionPlan(
-                partitions: partitions,
-                missing: (today.number - 1...today.number + 7).map(UTCDay.init(number:)).filter { !days.contains($0) },
-                ledgerRows: ledger.integer(0, 0),
-                ledgerExpired: ledger.integer(0, 1),
-                conflicts: odd.integer(0, 0) ?? 0,
-                quarantine: odd.integer(0, 1) ?? 0
-            )
+            try connection.transaction { connection throws(PostgresError) in
+                try connection.script(RetentionStatements.begin)
+                let now = try connection.query(RetentionStatements.now).timestamp(0, 0) ?? 0
+                let partitions = try partitions(connection, policy, now: now)
+                let today = UTCDay(microseconds: now)
+                let ledger = try connection.query(RetentionStatements.ledger, Self.time(policy.ledgerEnd(now)))
+                var ends = Self.time(policy.bodiesEnd(now))
+                ends.append(timestamp: policy.deadLettersEnd(now))
+                let odd = try connection.query(RetentionStatements.odd, ends)
+                return RetentionPlan(
+                    now: now,
+                    policy: policy,
+                    partitions: partitions,
+                    missing: (today.number - 1...today.number + 7).map(UTCDay.init(number:)).filter { day in
+                        !partitions.contains { $0.day <= day && $0.end >= day.end }
+                    },
+                    ledgerRows: ledger.integer(0, 0),
+                    ledgerExpired: ledger.integer(0, 1),
+                    conflicts: odd.integer(0, 0) ?? 0,
+                    quarantine: odd.integer(0, 1) ?? 0,
+                    deadLetters: odd.integer(0, 2) ?? 0
+                )
+            }
         }
     }
 
     private func partitions(
         _ connection: isolated PostgresConnection,
+        _ policy: RetentionPolicy,
         now: Int64
     ) throws(PostgresError) -> [PartitionPlan] {
         let result = try connection.query(RetentionStatements.partitions)
-        let found = (0..<result.count).compactMap { row -> (name: String, day: UTCDay, row: Int)? in
-            guard let name = result.text(row, 0), let day = UTCDay(partition: name) else { return nil }
-            return (name, day, row)
+        let found = (0..<result.count).compactMap { row -> (name: String, day: UTCDay, end: Int64, row: Int)? in
+            guard let name = result.text(row, 0), let since = result.timestamp(row, 3),
+                let end = result.timestamp(row, 4)
+            else { return nil }
+            return (name, UTCDay(microseconds: since), end, row)
         }
-        var needs: [UTCDay: (waiting: Int64, deadLetters: Int64)] = [:]
-        if let last = found.filter({ policy.fate(of: $0.day, now) == .drop }).map(\.day).max() {
-            let result = try connection.query(RetentionStatements.needs, Self.time(last.end))
-            for row in 0..<result.count {
-                guard let day = result.integer(row, 0) else { continue }
-                needs[UTCDay(number: day)] = (result.integer(row, 1) ?? 0, result.integer(row, 2) ?? 0)
+        var needs: [(day: UTCDay, waiting: Int64, deadLetters: Int64)] = []
+        if let last = found.filter({ policy.fate(of: $0.day, until: $0.end, now) == .drop }).map(\.end).max() {
+            let result = try connection.query(RetentionStatements.needs, Self.time(last))
+            needs = (0..<result.count).compactMap { row in
+                result.integer(row, 0).map {
+                    (UTCDay(number: $0), result.integer(row, 1) ?? 0, result.integer(row, 2) ?? 0)
+                }
             }
         }
-        return found.map { name, day, row in
-            PartitionPlan(
+        return found.map { name, day, end, row in
+            let own = needs.filter { $0.day >= day && $0.day.start < end }
+            return PartitionPlan(
                 name: name,
                 day: day,
+                end: end,
                 rows: result.integer(row, 1).flatMap { $0 < 0 ? nil : $0 },
                 bytes: result.integer(row, 2) ?? 0,
-                needs: needs[day] ?? (0, 0),
+                needs: (own.reduce(0) { $0 + $1.waiting }, own.reduce(0) { $0 + $1.deadLetters }),
                 policy: policy,
                 now: now
             )
@@ -92,21 +119,30 @@ package struct Retention: Sendable {
     /// Makes partitions ahead, drops those that are too old, and deletes what else is too old.
     ///
     /// - Parameters:
-    ///   - now: Microseconds since 1970-01-01 UTC.
-    ///   - force: Whether days that deliveries or dead letters still need go as well, with these.
+    ///   - force: Whether days that deliveries still need go as well, with these.
     ///   - report: Is told how far it is.
-    /// - Returns: What was done.
+    /// - Returns: What was done; with ``RetentionReport/refusal`` nothing was deleted.
     /// - Throws: ``PostgresError``; what was done before stays done.
     package func run(
-        now: Int64,
         force: Bool = false,
         report: @Sendable (RetentionProgress) -> Void = { _ in }
     ) async throws(PostgresError) -> RetentionReport {
         var done = RetentionReport()
         done.created = try await connection.run { connection throws(PostgresError) in
-            try Partitions.ensure(connection, around: UTCDay(microseconds: now))
+            let now = try connection.query(RetentionStatements.now).timestamp(0, 0) ?? 0
+            return try Partitions.ensure(connection, around: UTCDay(microseconds: now))
         }
-        for partition in try await plan(now: now).partitions where partition.fate == .drop || partition.fate == .held {
+        let difference = try await clockDifference()
+        guard !difference.isTooLarge else {
+            done.refusal = .clock(difference)
+            return done
+        }
+        guard let policy = try await policy()?.policy else {
+            done.refusal = .noPolicy
+            return done
+        }
+        let plan = try await plan(under: policy)
+        for partition in plan.partitions where partition.fate == .drop || partition.fate == .held {
             guard partition.fate == .drop || force else {
                 done.held.append(partition)
                 report(.partition(partition, .pending))
@@ -115,21 +151,37 @@ package struct Retention: Sendable {
             try await drop(partition, force: force, &done, report)
             if done.isBusy { return done }
         }
-        try await purgeLedger(before: policy.ledgerEnd(now), &done, report)
-        try await purge(RetentionStatements.purgeConflicts, before: policy.bodiesEnd(now), \.conflicts, &done, report)
-        try await purge(RetentionStatements.purgeQuarantine, before: policy.bodiesEnd(now), \.quarantine, &done, report)
-        if done.isComplete { try await record(done, now) }
+        try await purge(RetentionStatements.purgeDeadLetters, \.deadLetters, &done, report)
+        try await purge("dead_messages", RetentionStatements.purgeDeadMessages, \.deadMessages, &done) { _, _, _ in }
+        try await purge("message_ids", RetentionStatements.purgeLedger, \.ledger, &done) { block, all, deleted in
+            report(.ledger(block: block, of: all, deleted: deleted))
+        }
+        try await purge(RetentionStatements.purgeConflicts, \.conflicts, &done, report)
+        try await purge(RetentionStatements.purgeQuarantine, \.quarantine, &done, report)
+        if done.isComplete { try await record(done, plan.now) }
         return done
     }
 
-    /// Whether nobody has run it to its end on this UTC day, or later.
+    /// How far this process's clock is from the database's.
     ///
-    /// - Parameter now: Microseconds since 1970-01-01 UTC.
+    /// - Throws: ``PostgresError``
+    package func clockDifference() async throws(PostgresError) -> ClockDifference {
+        let clock = clock
+        return try await connection.run { connection throws(PostgresError) in
+            let asked = clock()
+            let database = try connection.query(RetentionStatements.clock).timestamp(0, 0) ?? asked
+            return ClockDifference(asked: asked, database: database, answered: clock())
+        }
+    }
+
+    /// Whether nobody has run it to its end on this UTC day.
+    ///
     /// - Returns: True where a run is due.
     /// - Throws: ``PostgresError``
-    package func isDue(now: Int64) async throws(PostgresError) -> Bool {
-        guard let last = try await lastRun() else { return true }
-        return last < UTCDay(microseconds: now).start
+    package func isDue() async throws(PostgresError) -> Bool {
+        try await connection.run { connection throws(PostgresError) in
+            try connection.query(RetentionStatements.isDue).bool(0, 0) ?? true
+        }
     }
 
     /// When the last complete run began: microseconds since 1970-01-01 UTC; nil where there was none.
@@ -146,12 +198,15 @@ package struct Retention: Sendable {
             var parameters = Self.time(now)
             for count in [
                 report.dropped.count, report.held.count, report.ledger, report.conflicts, report.quarantine,
+                report.deadLetters,
             ] {
                 parameters.append(Int64(count))
             }
             _ = try connection.query(RetentionStatements.record, parameters)
         }
     }
+
+    // MARK: Days
 
     private func drop(
         _ partition: PartitionPlan,
@@ -162,8 +217,9 @@ package struct Retention: Sendable {
         var partition = partition
         var pause = pace.pause
         var attempt = 1
-        while true {
-            let drop = try await attemptDrop(partition.day, force: force)
+        try await keepDeadMessages(partition, &done)
+        while !done.isBusy {
+            let drop = try await attemptDrop(partition, force: force)
             (partition.waiting, partition.deadLetters) = drop.needs
             if drop.outcome == .locked, attempt < pace.attempts {
                 attempt += 1
@@ -175,8 +231,8 @@ package struct Retention: Sendable {
             case .dropped:
                 partition.fate = .drop
                 done.dropped.append(partition)
-                done.deliveries += drop.discarded.waiting
-                done.deadLetters += drop.discarded.deadLetters
+                done.deliveries += drop.discarded
+                done.deadLettersKept += Int(partition.deadLetters)
             case .pending:
                 partition.fate = .held
                 done.held.append(partition)
@@ -188,23 +244,44 @@ package struct Retention: Sendable {
         }
     }
 
+    /// Copies what dead letters need while the table is still everybody's.
+    private func keepDeadMessages(
+        _ partition: PartitionPlan,
+        _ done: inout RetentionReport
+    ) async throws(PostgresError) {
+        guard partition.deadLetters > 0 else { return }
+        let rows = pace.rows
+        while true {
+            let copied = try await integer(RetentionStatements.keep) { parameters in
+                parameters.append(partition.day.number)
+                parameters.append(rows)
+            }
+            guard let copied else {
+                done.isBusy = true
+                return
+            }
+            guard copied > 0 else { return }
+            try await rest(pace.rest)
+        }
+    }
+
     private struct Drop: Sendable {
         var outcome: RetentionOutcome
         var needs: (waiting: Int64, deadLetters: Int64)
-        var discarded: (waiting: Int, deadLetters: Int) = (0, 0)
+        var discarded = 0
     }
 
     /// One transaction: where it does not end with a dropped day, nothing was given up.
-    private func attemptDrop(_ day: UTCDay, force: Bool) async throws(PostgresError) -> Drop {
+    private func attemptDrop(_ partition: PartitionPlan, force: Bool) async throws(PostgresError) -> Drop {
         try await connection.run { connection throws(PostgresError) in
-            guard force else { return try Self.drop(connection, day) }
+            guard force else { return try Self.drop(connection, partition.day) }
             try connection.script("BEGIN")
             do throws(PostgresError) {
-                var parameters = Self.time(day.start)
-                parameters.append(timestamp: day.end)
+                var parameters = Self.time(partition.day.start)
+                parameters.append(timestamp: partition.end)
                 let gone = try connection.query(RetentionStatements.discardNeeds, parameters)
-                var drop = try Self.drop(connection, day)
-                drop.discarded = (Int(gone.integer(0, 0) ?? 0), Int(gone.integer(0, 1) ?? 0))
+                var drop = try Self.drop(connection, partition.day)
+                drop.discarded = Int(gone.integer(0, 0) ?? 0)
                 try connection.script(drop.outcome == .dropped ? "COMMIT" : "ROLLBACK")
                 return drop
             } catch {
@@ -227,39 +304,40 @@ package struct Retention: Sendable {
         return Drop(outcome: outcome, needs: (result.integer(0, 1) ?? 0, result.integer(0, 2) ?? 0))
     }
 
-    private func purgeLedger(
-        before end: Int64,
+    // MARK: Rows
+
+    /// Goes through a table part by part; `progress` is told the block, the number of blocks, and how many rows were
+    /// deleted.
+    private func purge(
+        _ table: String,
+        _ statement: String,
+        _ field: WritableKeyPath<RetentionReport, Int>,
         _ done: inout RetentionReport,
-        _ report: @Sendable (RetentionProgress) -> Void
+        _ progress: @Sendable (Int64, Int64, Int) -> Void
     ) async throws(PostgresError) {
-        let all = try await integer(RetentionStatements.ledgerBlocks) ?? 0
+        let all = try await integer(RetentionStatements.blocks(of: table)) ?? 0
         let blocks = pace.blocks
         for block in stride(from: 0, to: all, by: Int64.Stride(blocks)) where !done.isBusy {
-            let deleted = try await integer(RetentionStatements.purgeLedger) { parameters in
-                parameters.append(timestamp: end)
+            let deleted = try await integer(statement) { parameters in
                 parameters.append(block)
                 parameters.append(blocks)
             }
-            guard try await count(deleted, \.ledger, &done) > 0 || block % (blocks * 64) == 0 else { continue }
-            report(.ledger(block: min(block + blocks, all), of: all, deleted: done.ledger))
+            guard try await count(deleted, field, &done) > 0 || block % (blocks * 64) == 0 else { continue }
+            progress(min(block + blocks, all), all, done[keyPath: field])
         }
     }
 
     private func purge(
         _ statement: String,
-        before end: Int64,
         _ field: WritableKeyPath<RetentionReport, Int>,
         _ done: inout RetentionReport,
         _ report: @Sendable (RetentionProgress) -> Void
     ) async throws(PostgresError) {
         let rows = pace.rows
         while !done.isBusy {
-            let deleted = try await integer(statement) { parameters in
-                parameters.append(timestamp: end)
-                parameters.append(rows)
-            }
+            let deleted = try await integer(statement) { $0.append(rows) }
             guard try await count(deleted, field, &done) > 0 else { return }
-            report(.odd(deleted: done.conflicts + done.quarantine))
+            report(.odd(deleted: done.conflicts + done.quarantine + done.deadLetters))
         }
     }
 

@@ -1,4 +1,4 @@
-/// One day of `messages`, and what retention does with it.
+/// One partition of `messages`, usually a day, and what retention does with it.
 package struct PartitionPlan: Sendable, Equatable {
     /// What happens to a partition.
     package enum Fate: String, CaseIterable, Sendable {
@@ -6,14 +6,16 @@ package struct PartitionPlan: Sendable, Equatable {
         case ahead
         /// Within `retention.messages`.
         case keep
-        /// Too old, and nobody needs it any more.
+        /// Too old, and no delivery needs it any more; what dead letters need of it is kept elsewhere.
         case drop
-        /// Too old, but deliveries or dead letters still need it.
+        /// Too old, but deliveries still need it.
         case held
     }
 
-    /// The UTC day.
+    /// The UTC day, or the first of several.
     package var day: UTCDay
+    /// The end of the last one: microseconds since 1970-01-01 UTC.
+    package var end: Int64
     /// The table's name.
     package var name: String
     /// Rows, estimated from the catalog; nil where nothing is known yet.
@@ -22,15 +24,16 @@ package struct PartitionPlan: Sendable, Equatable {
     package var bytes: Int64
     /// Deliveries that still need it; counted only where it is too old.
     package var waiting: Int64 = 0
-    /// Dead letters that still need it; counted only where it is too old.
+    /// Dead letters of it, which keep their messages when it goes; counted only where it is too old.
     package var deadLetters: Int64 = 0
     /// What happens to it.
     package var fate: Fate
 
-    /// Decides: time alone, unless something still needs the day's bodies.
+    /// Decides: time alone, unless a delivery still needs the bodies.
     package init(
         name: String,
         day: UTCDay,
+        end: Int64,
         rows: Int64?,
         bytes: Int64,
         needs: (waiting: Int64, deadLetters: Int64),
@@ -39,17 +42,22 @@ package struct PartitionPlan: Sendable, Equatable {
     ) {
         self.name = name
         self.day = day
+        self.end = end
         self.rows = rows
         self.bytes = bytes
-        fate = policy.fate(of: day, now)
+        fate = policy.fate(of: day, until: end, now)
         guard fate == .drop else { return }
         (waiting, deadLetters) = needs
-        if waiting + deadLetters > 0 { fate = .held }
+        if waiting > 0 { fate = .held }
     }
 }
 
 /// What retention would do now.
 package struct RetentionPlan: Sendable {
+    /// Now, by the database's clock: microseconds since 1970-01-01 UTC.
+    package var now: Int64
+    /// The policy that it was made by.
+    package var policy: RetentionPolicy
     /// The partitions, oldest first.
     package var partitions: [PartitionPlan]
     /// The days from yesterday to a week ahead that have no partition yet.
@@ -62,6 +70,8 @@ package struct RetentionPlan: Sendable {
     package var conflicts: Int64
     /// Quarantined stanzas that are too old, counted.
     package var quarantine: Int64
+    /// Dead letters that are too old, counted.
+    package var deadLetters: Int64
 
     /// The partitions with this fate.
     package func partitions(_ fate: PartitionPlan.Fate) -> [PartitionPlan] { partitions.filter { $0.fate == fate } }
@@ -79,7 +89,9 @@ package struct RetentionReport: Sendable, Equatable {
     package var locked: [PartitionPlan] = []
     /// Deliveries given up with their day, by force.
     package var deliveries = 0
-    /// Dead letters given up with their day, by force.
+    /// Dead letters of dropped days, which keep their messages.
+    package var deadLettersKept = 0
+    /// Dead letters deleted for their age.
     package var deadLetters = 0
     /// Ledger rows deleted.
     package var ledger = 0
@@ -87,11 +99,25 @@ package struct RetentionReport: Sendable, Equatable {
     package var conflicts = 0
     /// Quarantined stanzas deleted.
     package var quarantine = 0
+    /// Messages deleted that were kept for dead letters which are gone.
+    package var deadMessages = 0
     /// Whether another process was at it, so that this one left the rest to it.
     package var isBusy = false
+    /// Why nothing was deleted; nil where nothing stood against it.
+    package var refusal: RetentionRefusal?
 
-    /// Whether nothing was left for want of a lock.
-    package var isComplete: Bool { !isBusy && locked.isEmpty }
+    /// Whether nothing was left for want of a lock, or of a right to delete.
+    package var isComplete: Bool { !isBusy && locked.isEmpty && refusal == nil }
+    /// How many rows were deleted, besides those of dropped days.
+    package var rows: Int { ledger + conflicts + quarantine + deadLetters + deadMessages }
+}
+
+/// Why a run deletes nothing.
+package enum RetentionRefusal: Sendable, Equatable {
+    /// The asking process's clock and the database's differ by so much that one of them can't be right.
+    case clock(ClockDifference)
+    /// No worker has set a policy in this database yet.
+    case noPolicy
 }
 
 /// How far a run is.
@@ -100,7 +126,7 @@ package enum RetentionProgress: Sendable {
     case partition(PartitionPlan, RetentionOutcome)
     /// The ledger was read up to a block.
     case ledger(block: Int64, of: Int64, deleted: Int)
-    /// Conflicts and quarantined stanzas were deleted.
+    /// Conflicts, quarantined stanzas and dead letters were deleted.
     case odd(deleted: Int)
 }
 
@@ -110,7 +136,7 @@ package enum RetentionOutcome: String, Sendable {
     case dropped
     /// It was gone already.
     case absent
-    /// Deliveries or dead letters need it.
+    /// Deliveries need it.
     case pending
     /// Somebody uses the table.
     case locked

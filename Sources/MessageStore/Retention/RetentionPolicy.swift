@@ -6,10 +6,40 @@ package struct RetentionPolicy: Sendable, Equatable {
     ///
     /// The configuration sees to it that it is no shorter than ``messages`` and than the peer's longest redelivery.
     package var dedupeWindow: Duration
+    /// How long dead letters are kept, with the messages they are about.
+    package var deadLetters: Duration
+    /// How long a record of attempts is kept; zero for none.
+    package var attempts: Duration
 
-    package init(messages: Duration, dedupeWindow: Duration) {
+    /// A policy.
+    ///
+    /// - Parameters:
+    ///   - messages: How long bodies are kept.
+    ///   - dedupeWindow: How long the ledger knows a message.
+    ///   - deadLetters: How long dead letters are kept.
+    ///   - attempts: How long a record of attempts is kept. No key of the configuration sets it while nothing is recorded.
+    package init(
+        messages: Duration,
+        dedupeWindow: Duration,
+        deadLetters: Duration = .seconds(90 * 86_400),
+        attempts: Duration = .seconds(7 * 86_400)
+    ) {
         self.messages = messages
         self.dedupeWindow = dedupeWindow
+        self.deadLetters = deadLetters
+        self.attempts = attempts
+    }
+
+    /// What a configuration sets, by the key's name within `retention`.
+    package static var configured: [(key: String, path: WritableKeyPath<RetentionPolicy, Duration>)] {
+        [("messages", \.messages), ("dedupe_window", \.dedupeWindow), ("dead_letters", \.deadLetters)]
+    }
+
+    /// The keys, of those that a configuration sets, for which this policy keeps longer than another.
+    package func longer(
+        than other: RetentionPolicy
+    ) -> [(key: String, path: WritableKeyPath<RetentionPolicy, Duration>)] {
+        Self.configured.filter { self[keyPath: $0.path] > other[keyPath: $0.path] }
     }
 
     /// Bodies from before this time are too old: microseconds since 1970-01-01 UTC.
@@ -18,11 +48,32 @@ package struct RetentionPolicy: Sendable, Equatable {
     /// Ledger rows from before this time are too old: microseconds since 1970-01-01 UTC.
     package func ledgerEnd(_ now: Int64) -> Int64 { now - dedupeWindow.microseconds }
 
-    /// What becomes of the bodies of a day, as far as time alone decides: a day goes once its last moment is too old.
-    package func fate(of day: UTCDay, _ now: Int64) -> PartitionPlan.Fate {
-        if day.end <= bodiesEnd(now) { return .drop }
+    /// Dead letters from before this time are too old: microseconds since 1970-01-01 UTC.
+    package func deadLettersEnd(_ now: Int64) -> Int64 { now - deadLetters.microseconds }
+
+    /// What becomes of the bodies of a partition, as far as time alone decides: it goes once its last moment is too old.
+    ///
+    /// - Parameters:
+    ///   - day: The partition's first day.
+    ///   - end: The end of its last one: microseconds since 1970-01-01 UTC.
+    ///   - now: Likewise.
+    /// - Returns: ``PartitionPlan/Fate/drop``, `ahead` or `keep`.
+    package func fate(of day: UTCDay, until end: Int64, _ now: Int64) -> PartitionPlan.Fate {
+        if end <= bodiesEnd(now) { return .drop }
         return day > UTCDay(microseconds: now) ? .ahead : .keep
     }
+}
+
+/// The policy that a database enforces.
+package struct RetentionPolicyInForce: Sendable, Equatable {
+    /// How long what is kept.
+    package var policy: RetentionPolicy
+    /// The role that set it last.
+    package var setBy: String
+    /// How long ago that was, by the database's clock.
+    package var age: Duration
+    /// When that was: microseconds since 1970-01-01 UTC.
+    package var setAt: Int64
 }
 
 extension UTCDay {
@@ -33,21 +84,4 @@ extension UTCDay {
 
     /// The next day's first moment: microseconds since 1970-01-01 UTC.
     package var end: Int64 { start + Self.length }
-
-    /// The day that the name of a partition speaks of, `messages_YYYYMMDD`; nil for any other name.
-    package init?(partition name: String) {
-        let prefix = "messages_"
-        let digits = name.dropFirst(prefix.count)
-        guard name.hasPrefix(prefix), digits.utf8.count == 8, digits.allSatisfy({ $0.isASCII && $0.isNumber }),
-            let date = Int64(digits)
-        else { return nil }
-        // Days from the civil date, counted in eras of 400 years that begin on 1 March.
-        let (month, day) = (date / 100 % 100, date % 100)
-        guard (1...12).contains(month), (1...31).contains(day) else { return nil }
-        let year = date / 10_000 - (month <= 2 ? 1 : 0)
-        let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
-        let yearOfEra = year % 400
-        let dayOfEra = yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear
-        self.init(number: year / 400 * 146_097 + dayOfEra - 719_468)
-    }
 }

@@ -80,7 +80,7 @@ package struct StoreStatistics: Sendable {
                         deleted: number(5)
                     )
                 },
-                days: (0..<days.count).compactMap { days.text($0, 0).flatMap(UTCDay.init(partition:)) },
+                days: (0..<days.count).compactMap { days.timestamp($0, 3).map(UTCDay.init(microseconds:)) },
                 newest: head.timestamp(0, 2),
                 categories: (0..<common.count).map { row in
                     Category(name: common.text(row, 0) ?? "", rows: common.integer(row, 1) ?? 0)

@@ -5,7 +5,7 @@ package import UpstreamKit
 package struct MessageDetail: Sendable {
     /// The key.
     package var messageKey: MessageKey
-    /// The row of `messages`, if it is still there.
+    /// The row of `messages`, or of `dead_messages`, if it is still there.
     package var page: MessagePage
     /// The row's number in ``page``; nil where the body is past its retention.
     package var row: Int?
@@ -77,7 +77,25 @@ package struct MessageLookup: Sendable {
             guard let key = page.cursor(row)?.messageKey else { continue }
             found.append(try await detail(key, page, row))
         }
+        var values = SQLValues()
+        let id = values.bind(reference)
+        let kept = try await kept("m.message_id = \(id)", values)
+        for row in 0..<kept.count {
+            guard let key = kept.cursor(row)?.messageKey else { continue }
+            if found.contains(where: { $0.messageKey == key }) { continue }
+            found.append(try await detail(key, kept, row))
+        }
         return found
+    }
+
+    /// What is kept for its dead letters, as its day has been dropped.
+    private func kept(_ condition: String, _ values: SQLValues) async throws(PostgresError) -> MessagePage {
+        let sql = """
+            SELECT \(MessagePage.columns()) FROM upstream.dead_messages AS m
+            WHERE \(condition) ORDER BY m.received_at DESC, m.message_key DESC LIMIT 100
+            """
+        let result = try await connection.run { connection throws(PostgresError) in try connection.query(sql, values) }
+        return MessagePage(result: result, isFull: false)
     }
 
     /// Everything about the message of a key, or of the release key of a conflict; nil where there is none.
@@ -89,7 +107,12 @@ package struct MessageLookup: Sendable {
         var filter = MessageFilter()
         filter.messageKey = key
         var pager = MessagePager(filter, .newestFirst, limit: 1)
-        let page = try await pager.next(connection)
+        var page = try await pager.next(connection)
+        if page.count == 0 {
+            var values = SQLValues()
+            let place = values.bind(key.digest)
+            page = try await kept("m.message_key = \(place)", values)
+        }
         let detail = try await detail(key, page, page.count > 0 ? 0 : nil)
         return detail.row == nil && detail.ledger == nil ? try await released(key) : detail
     }

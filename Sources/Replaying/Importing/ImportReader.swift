@@ -1,3 +1,4 @@
+import MessageStore
 import Querying
 import UpstreamKit
 import XMLWire
@@ -40,6 +41,9 @@ struct ImportReader {
                 receivedAt = try TimeExpression.moment(text)
             } catch {
                 throw Refusal("received_at is no time")
+            }
+            guard Partitions.days.contains(UTCDay(microseconds: receivedAt)) else {
+                throw Refusal("received_at is not within the years 2000 to 2100")
             }
         }
         wrap(try fields.payload())

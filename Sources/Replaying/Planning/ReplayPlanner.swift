@@ -145,6 +145,23 @@ private struct Planning {
             )
             """
         let condition = request.filter.condition(&values, alias: "m")
+        // A dead letter keeps its message when the day goes.
+        _ = try connection.query(
+            """
+            INSERT INTO replay_selection
+            SELECT
+                m.received_at, m.message_key, m.category, array_position(\(list), x.handler)::smallint,
+                CASE WHEN d.message_key IS NOT NULL THEN 'p' ELSE 'x' END
+            FROM upstream.dead_messages AS m
+            JOIN upstream.dead_letters AS x ON x.message_key = m.message_key AND x.handler = ANY (\(list))
+            JOIN upstream.handlers AS h ON h.name = x.handler AND \(match)
+            LEFT JOIN upstream.deliveries AS d ON d.message_key = m.message_key AND d.handler = x.handler
+            WHERE \(condition) AND NOT EXISTS (
+                SELECT FROM upstream.messages AS day
+                WHERE day.received_at = m.received_at AND day.message_key = m.message_key)
+            """,
+            values
+        )
         // p: waits already, x: dead letter, n: from before the handler, h: it has had it.
         _ = try connection.query(
             """
@@ -251,7 +268,9 @@ private struct Planning {
                 (SELECT received_at, message_key FROM replay_selection WHERE \(wanted)
                 ORDER BY received_at DESC, message_key DESC LIMIT 1)
             ) AS edge
-            \(ReplayReader.join(to: "edge"))
+            CROSS JOIN LATERAL (
+                SELECT * FROM upstream.message_of(edge.message_key, edge.received_at) OFFSET 0
+            ) AS m
             ORDER BY edge.received_at, edge.message_key
             """
         )

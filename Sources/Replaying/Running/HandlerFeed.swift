@@ -106,6 +106,9 @@ enum HandlerFeed {
 
     /// A dead letter comes back to life with its delivery.
     ///
+    /// A message whose day has gone is there for as long as it has a dead letter: retention takes it with the last one, and
+    /// sees the delivery in its place where one statement moves it.
+    ///
     /// A delivery that waits already is the delivery: it stays as it is, and no second one joins it. A message whose
     /// body is gone is passed over: there is nothing to hand over. So is one for a handler that was removed since; its row
     /// is locked, so that a removal under way waits for this step and takes what it has queued.
@@ -141,7 +144,11 @@ enum HandlerFeed {
             CROSS JOIN LATERAL (
                 SELECT device_key FROM upstream.messages AS m
                 WHERE m.received_at = picked.received_at AND m.message_key = picked.message_key
-                OFFSET 0
+                UNION ALL
+                SELECT device_key FROM upstream.dead_messages AS m
+                WHERE m.received_at = picked.received_at AND m.message_key = picked.message_key
+                    AND (picked.message_key, picked.handler) IN (SELECT message_key, handler FROM revived)
+                LIMIT 1
             ) AS m
             WHERE picked.handler IN (SELECT name FROM known) AND (
                 NOT picked.only_failed

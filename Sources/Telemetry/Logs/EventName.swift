@@ -42,6 +42,10 @@ package enum EventName: String, CaseIterable, Sendable {
     case retentionDone = "retention.done"
     case retentionHeld = "retention.held"
     case retentionFailed = "retention.failed"
+    case retentionPolicyRaised = "retention.policy_raised"
+    case retentionPolicyDiffers = "retention.policy_differs"
+    case retentionWaits = "retention.waits"
+    case clockDiffers = "clock.differs"
 
     // Messages.
     case batchCommitted = "batch.committed"

@@ -25,6 +25,8 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var messageRetention: Duration
     /// How long the ledger knows a message.
     package var dedupeWindow: Duration
+    /// How long dead letters are kept.
+    package var deadLetterRetention: Duration
     /// The largest stanza, in bytes.
     package var stanzaLimit: Int
     /// The deepest nesting of elements in a stanza.
@@ -45,7 +47,7 @@ package struct WorkerConfiguration: Sendable, Equatable {
 
     /// How long what is kept.
     package var retention: RetentionPolicy {
-        RetentionPolicy(messages: messageRetention, dedupeWindow: dedupeWindow)
+        RetentionPolicy(messages: messageRetention, dedupeWindow: dedupeWindow, deadLetters: deadLetterRetention)
     }
 
     /// The names that the metrics' label `category` may take.
@@ -79,6 +81,12 @@ package struct WorkerConfiguration: Sendable, Equatable {
             .duration("1d", "36500d"),
             default: "35d",
             "How long redeliveries are recognised: at least 28d, and at least `retention.messages`."
+        )
+        deadLetterRetention = retention.value(
+            "dead_letters",
+            .duration("1d", "36500d"),
+            default: "90d",
+            "How long dead letters are kept, with their messages."
         )
         let limits = scope.section("limits")
         stanzaLimit = limits.value("stanza", .size(10_000...(8 << 20)), default: "256KiB", "Largest stanza.")

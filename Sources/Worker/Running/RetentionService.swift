@@ -32,8 +32,14 @@ package struct RetentionSchedule: Sendable {
 /// Retention as a part of the worker.
 ///
 /// Every worker tries. One lock in the database lets one at a time delete, and whoever comes later on the same day finds that
-/// it was done.
+/// it was done. What is too old, the database says: its clock, and its policy, which a worker's configuration makes longer
+/// once, at the start, and never shorter.
 package struct RetentionService: Service {
+    /// How long a policy has been as it is before a worker deletes by it.
+    ///
+    /// Workers that start together, with different files, all get to say how long they keep what they have.
+    package static let settling = Duration.seconds(900)
+
     private let monitor: DatabaseMonitor
     private let client: PostgresClient
     private let policy: RetentionPolicy
@@ -45,7 +51,7 @@ package struct RetentionService: Service {
     ///
     /// - Parameters:
     ///   - settings: The database.
-    ///   - policy: How long what is kept.
+    ///   - policy: How long the configuration keeps what.
     ///   - monitor: Knows when the database is there.
     ///   - logger: The process's logger.
     ///   - schedule: When.
@@ -70,8 +76,10 @@ package struct RetentionService: Service {
         await cancelWhenGracefulShutdown {
             // A schema that is not ours is the others' to tell.
             guard (try? await monitor.waitUntilReady()) != nil else { return }
+            var isDeclared = false
             while !Task.isCancelled {
-                let isComplete = await runOnce()
+                if !isDeclared { isDeclared = await declare() }
+                let isComplete = isDeclared ? await runOnce() : false
                 let wait = schedule.next(after: now(), isComplete: isComplete) - now()
                 guard (try? await Task.sleep(for: .microseconds(max(wait, 1)))) != nil else { break }
             }
@@ -79,43 +87,119 @@ package struct RetentionService: Service {
         await client.close()
     }
 
+    /// Makes the policy in force as long as the configuration's, and warns where it stays longer.
+    ///
+    /// Once in a process: a time that was made shorter by hand since stays so.
+    ///
+    /// - Returns: Whether that is done.
+    package func declare() async -> Bool {
+        do {
+            let found = try await client.withConnection { connection in
+                let retention = Retention(connection)
+                let isChanged = try await retention.raise(to: policy)
+                return (isChanged: isChanged, inForce: try await retention.policy())
+            }
+            if found.isChanged {
+                logger.event(
+                    .info,
+                    .retentionPolicyRaised,
+                    "the retention policy now keeps as long as this configuration"
+                )
+            }
+            guard let inForce = found.inForce?.policy else { return false }
+            for (key, path) in inForce.longer(than: policy) {
+                logger.event(
+                    .warning,
+                    .retentionPolicyDiffers,
+                    "the retention policy keeps longer than this configuration: partitions policy --apply changes it",
+                    [.key: .string("retention.\(key)"), .durationSeconds: .seconds(inForce[keyPath: path])]
+                )
+            }
+            return true
+        } catch {
+            fail(error)
+            return false
+        }
+    }
+
     /// One run, unless somebody has made today's.
     ///
     /// - Returns: Whether nothing was left for later.
     package func runOnce() async -> Bool {
         let start = ContinuousClock.now
-        let time = now()
         do {
-            let report = try await client.withConnection { connection -> RetentionReport? in
-                let retention = Retention(connection, policy)
-                guard try await retention.isDue(now: time) else { return nil }
-                return try await retention.run(now: time) { progress in
-                    guard case .partition(let partition, let outcome) = progress else { return }
-                    log(partition, outcome)
-                }
-            }
-            guard let report else { return true }
-            let deleted = report.ledger + report.conflicts + report.quarantine
-            if deleted > 0 || !report.dropped.isEmpty {
-                logger.event(
-                    .info,
-                    .retentionDone,
-                    "deleted what was past its retention",
-                    [.count: .int(deleted), .durationSeconds: .seconds(ContinuousClock.now - start)]
+            let outcome = try await client.withConnection { connection -> Outcome in
+                let retention = Retention(connection, clock: now)
+                let difference = try await retention.clockDifference()
+                guard !difference.isTooLarge else { return .refused(difference) }
+                guard try await retention.isDue() else { return .done(nil) }
+                if let age = try await retention.policy()?.age, age < Self.settling { return .waits }
+                return .done(
+                    try await retention.run { progress in
+                        guard case .partition(let partition, let outcome) = progress else { return }
+                        log(partition, outcome)
+                    }
                 )
             }
-            return report.isComplete
+            switch outcome {
+            case .refused(let difference): log(difference)
+            case .waits:
+                logger.event(
+                    .info,
+                    .retentionWaits,
+                    "nothing is deleted by a retention policy that is this young",
+                    [.durationSeconds: .seconds(Self.settling)]
+                )
+            case .done(nil): return true
+            case .done(let report?):
+                log(report, ContinuousClock.now - start)
+                return report.isComplete
+            }
+            return false
         } catch {
-            // On the way down nobody wants to know.
-            guard !Task.isCancelled else { return false }
-            logger.event(
-                .warning,
-                .retentionFailed,
-                "retention broke off; it goes on in a quarter of an hour",
-                [.error: .string("\(error)")]
-            )
+            fail(error)
             return false
         }
+    }
+
+    private enum Outcome: Sendable {
+        /// There is a report where something was to be done.
+        case done(RetentionReport?)
+        /// The policy is too young.
+        case waits
+        /// One of the clocks is wrong.
+        case refused(ClockDifference)
+    }
+
+    private func fail(_ error: any Error) {
+        // On the way down nobody wants to know.
+        guard !Task.isCancelled else { return }
+        logger.event(
+            .warning,
+            .retentionFailed,
+            "retention broke off; it goes on in a quarter of an hour",
+            [.error: .string("\(error)")]
+        )
+    }
+
+    private func log(_ difference: ClockDifference) {
+        logger.event(
+            .error,
+            .clockDiffers,
+            "this machine's clock or the database's is wrong: nothing is deleted",
+            [.durationSeconds: .seconds(.microseconds(difference.ahead)), .error: .string(difference.description)]
+        )
+    }
+
+    private func log(_ report: RetentionReport, _ duration: Duration) {
+        if case .clock(let difference) = report.refusal { log(difference) }
+        guard report.rows > 0 || !report.dropped.isEmpty else { return }
+        logger.event(
+            .info,
+            .retentionDone,
+            "deleted what was past its retention",
+            [.count: .int(report.rows), .durationSeconds: .seconds(duration)]
+        )
     }
 
     private func log(_ partition: PartitionPlan, _ outcome: RetentionOutcome) {
@@ -131,8 +215,8 @@ package struct RetentionService: Service {
             logger.event(
                 .warning,
                 .retentionHeld,
-                "a partition is too old and kept, for deliveries or dead letters still need it",
-                [.table: .string(partition.name), .count: .int(Int(partition.waiting + partition.deadLetters))]
+                "a partition is too old and kept, for deliveries still need it",
+                [.table: .string(partition.name), .count: .int(Int(partition.waiting))]
             )
         case .locked:
             logger.event(
