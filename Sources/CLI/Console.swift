@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import Querying
 
 /// The terminal: data goes to stdout, everything for people to stderr.
 enum Console {
@@ -8,31 +9,42 @@ enum Console {
         write(text + "\n", to: STDOUT_FILENO)
     }
 
-    /// Tells people something.
+    /// Tells people something, made fit for a terminal line by line.
     static func message(_ text: String) {
-        write(text + "\n", to: STDERR_FILENO)
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { TerminalText.escape($0) }
+        write(lines.joined(separator: "\n") + "\n", to: STDERR_FILENO)
     }
 
     /// Puts a text in the place of the line that the terminal's cursor is on.
     static func redraw(_ text: String) {
-        write("\r\u{1B}[K" + text, to: STDERR_FILENO)
+        write("\r\u{1B}[K" + TerminalText.escape(text), to: STDERR_FILENO)
+    }
+
+    /// Writes JSON: as it is, but on a terminal with escapes for what that may act on, which stands in strings only.
+    static func data(json: Data) {
+        let text = String(decoding: json, as: UTF8.self)
+        data(Screen.isTerminal ? TerminalText.escape(json: text) : text)
     }
 
     /// Asks a question that is answered with yes or no; nil where nobody can be asked.
     static func ask(_ question: String) -> Bool? {
         guard isatty(STDIN_FILENO) == 1, isatty(STDERR_FILENO) == 1 else { return nil }
-        write(question + " [y/N] ", to: STDERR_FILENO)
+        write(TerminalText.escape(question) + " [y/N] ", to: STDERR_FILENO)
         let answer = readLine()?.lowercased()
         return answer == "y" || answer == "yes"
     }
 
-    /// Columns as wide as their widest cell, two spaces apart.
+    /// Columns as wide as their widest cell, two spaces apart; each cell is made fit for a terminal here.
     static func table(_ rows: [[String]]) -> String {
+        let rows = rows.map { row in row.map { TerminalText.escape($0) } }
         let columns = rows.map(\.count).max() ?? 0
-        let widths = (0..<columns).map { column in rows.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0 }
+        let widths = (0..<columns).map { column in
+            rows.map { column < $0.count ? TerminalText.width($0[column]) : 0 }.max() ?? 0
+        }
         return rows.map { row in
             row.enumerated().map { column, cell in
-                column == row.count - 1 ? cell : cell + String(repeating: " ", count: widths[column] - cell.count + 2)
+                guard column < row.count - 1 else { return cell }
+                return cell + String(repeating: " ", count: widths[column] - TerminalText.width(cell) + 2)
             }
             .joined()
         }
@@ -60,6 +72,6 @@ extension Console {
         let encoder = JSONEncoder()
         encoder.keyEncodingStrategy = .convertToSnakeCase
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        data(String(decoding: try encoder.encode(value), as: UTF8.self))
+        data(json: try encoder.encode(value))
     }
 }

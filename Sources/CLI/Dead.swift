@@ -1,6 +1,4 @@
 import ArgumentParser
-import Foundation
-import Glibc
 import MessageStore
 import Postgres
 import UpstreamKit
@@ -39,13 +37,12 @@ struct DeadCommand: AsyncParsableCommand {
 
         /// The store's form.
         func make() throws -> DeadLetterFilter {
-            let now = Int64(Date().timeIntervalSince1970 * 1e6)
             var filter = DeadLetterFilter()
             filter.handler = handler
             filter.group = group
             filter.category = category
-            filter.since = since.map { now - $0.microseconds }
-            filter.until = before.map { now - $0.microseconds }
+            filter.age = since?.microseconds
+            filter.minimumAge = before?.microseconds
             if let message {
                 guard let key = MessageKey(message) else {
                     throw CommandFailure(.usage, "--message takes a message_key: 8-4-4-4-12 hex digits")
@@ -99,8 +96,9 @@ extension DeadCommand {
         func run() async throws {
             guard limit > 0 else { throw CommandFailure(.usage, "--limit must be above zero") }
             let filter = try filter.make()
-            let rows = try await options.withConnection {
-                try await DeadLetters($0).list(filter, limit: limit)
+            let rows = try await options.withConnection { connection in
+                let letters = DeadLetters(connection)
+                return try await letters.list(letters.judge(filter), limit: limit)
             }.map(Row.init)
             if json { return try HandlersCommand.printJSON(rows) }
             let cells = rows.map {
@@ -166,8 +164,9 @@ extension DeadCommand {
 
         func run() async throws {
             let filter = try filter.make()
-            let rows = try await options.withConnection {
-                try await DeadLetters($0).groups(filter)
+            let rows = try await options.withConnection { connection in
+                let letters = DeadLetters(connection)
+                return try await letters.groups(letters.judge(filter))
             }.map {
                 GroupRow(
                     handler: $0.handler,
@@ -236,11 +235,10 @@ extension DeadCommand {
         guard all || !arguments.isEmpty else {
             throw CommandFailure(.usage, "say which (--handler, --group, --category, …), or --all")
         }
-        var filter = try arguments.make()
-        filter.until = filter.until ?? Int64(Date().timeIntervalSince1970 * 1e6)
-        let chosen = filter
+        let filter = try arguments.make()
         try await options.withConnection { connection in
             let letters = DeadLetters(connection)
+            let chosen = try await letters.judge(filter, freezing: true)
             let total = try await letters.count(chosen)
             let bar = ProgressBar(verb)
             var done = 0

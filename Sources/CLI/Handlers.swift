@@ -25,7 +25,7 @@ struct HandlersCommand: AsyncParsableCommand {
         let encoder = JSONEncoder()
         encoder.keyEncodingStrategy = .convertToSnakeCase
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        Console.data(String(decoding: try encoder.encode(rows), as: UTF8.self))
+        Console.data(json: try encoder.encode(rows))
     }
 
     /// A time as people and programs read it.
@@ -43,6 +43,8 @@ extension HandlersCommand {
                   upstream-worker handlers list --json | jq '.[] | select(.is_claimed | not)'
 
                 unclaimed: no worker has run it for two minutes; its messages wait. Configure it, or `handlers remove` it.
+                A handler gets every category that one of its workers asks for. A worker that was stopped asks for nothing \
+                any more, one that died until it has been silent for ten minutes.
                 """
         )
 
@@ -61,6 +63,23 @@ extension HandlersCommand {
             var oldestAgeSeconds: Double?
             var deadLetters: Int
             var categories: [String]
+            var workers: [Worker]
+        }
+
+        private struct Worker: Encodable {
+            var worker: String
+            var categories: [String]
+            var byDevice: Bool
+            var seenAt: String
+            var isLive: Bool
+
+            init(_ worker: HandlerWorker) {
+                self.worker = worker.worker
+                categories = worker.categories
+                byDevice = worker.isByDevice
+                seenAt = HandlersCommand.time(worker.seenAt)
+                isLive = worker.isLive
+            }
         }
 
         func run() async throws {
@@ -76,7 +95,8 @@ extension HandlersCommand {
                         waiting: handler.depth,
                         oldestAgeSeconds: handler.oldestAge.map { max(0, Double($0) / 1e6) },
                         deadLetters: handler.deadLetters,
-                        categories: handler.categories
+                        categories: handler.categories,
+                        workers: handler.workers.map(Worker.init)
                     )
                 }
             if json { return try HandlersCommand.printJSON(rows) }
@@ -92,6 +112,17 @@ extension HandlersCommand {
             }
             let head = ["HANDLER", "STATE", "WAITING", "OLDEST", "DEAD", "CATEGORIES"]
             Console.data(Console.table([head] + cells))
+            let asking = rows.flatMap { row in
+                row.workers.map { worker in
+                    [
+                        row.handler, worker.worker,
+                        worker.categories.joined(separator: ",") + (worker.byDevice ? "  (by device)" : ""),
+                        worker.seenAt + (worker.isLive ? "" : "  (silent)"),
+                    ]
+                }
+            }
+            guard !asking.isEmpty else { return }
+            Console.data("\n" + Console.table([["HANDLER", "ASKED FOR BY", "CATEGORIES", "LAST SEEN"]] + asking))
         }
     }
 
@@ -110,12 +141,11 @@ extension HandlersCommand {
         var reason: String?
 
         func run() async throws {
-            let until = length.map { Int64(Date().timeIntervalSince1970 * 1e6) + $0.microseconds }
-            let isKnown = try await options.withConnection {
-                try await HandlerStates($0).pause(handler, until: until, reason: reason)
+            let pause = try await options.withConnection {
+                try await HandlerStates($0).pause(handler, for: length?.microseconds, reason: reason)
             }
-            guard isKnown else { throw CommandFailure(.negative, "no handler is registered under this name") }
-            Console.message("paused \(handler)" + (until.map { " until \(HandlersCommand.time($0))" } ?? ""))
+            guard let pause else { throw CommandFailure(.negative, "no handler is registered under this name") }
+            Console.message("paused \(handler)" + (pause.until.map { " until \(HandlersCommand.time($0))" } ?? ""))
         }
     }
 

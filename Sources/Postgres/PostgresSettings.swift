@@ -105,6 +105,8 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         ]
         if findsRowsByIndex {
             values += ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }
+            // Plans whose limit is a parameter look dear over a large table, and compiling them takes longer than they do.
+            values.append(("jit", "off"))
         }
         return values.map { "\(command) \($0) = \($1)" }.joined(separator: "; ")
     }

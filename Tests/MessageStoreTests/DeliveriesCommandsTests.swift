@@ -69,14 +69,15 @@ struct DeliveriesCommandsTests {
         var state = try #require(try await handlers.list().first)
         #expect((state.name, state.depth, state.deadLetters) == ("orders", 3, 10))
         #expect(state.categories == ["*"] && !state.isPaused)
-        let until = IncomingMessage.now() + 60_000_000
-        #expect(try await handlers.pause("orders", until: until, reason: "moving"))
+        let pause = try #require(try await handlers.pause("orders", for: 60_000_000, reason: "moving"))
         state = try #require(try await handlers.list().first)
-        #expect(state.isPaused && state.pausedUntil == until && state.pausedReason == "moving")
+        #expect(state.isPaused && state.pausedUntil == pause.until && state.pausedReason == "moving")
+        let isMinute = "(SELECT paused_until - paused_at = interval '60 s' FROM upstream.handlers)"
+        #expect(try await fixture.count(isMinute) == 3)
         #expect(try await fixture.claim().isEmpty)
         #expect(try await handlers.resume("orders"))
         #expect(try await fixture.claim().count == 3)
-        #expect(try await handlers.pause("unknown", until: nil, reason: nil) == false)
+        #expect(try await handlers.pause("unknown", for: nil, reason: nil) == nil)
         #expect(try await handlers.resume("unknown") == false)
     }
 

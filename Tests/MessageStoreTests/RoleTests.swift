@@ -70,6 +70,7 @@ struct RoleTests {
                 deliveries: delete insert select update
                 drop_partition: execute
                 ensure_partitions: execute
+                handler_workers: delete insert select update
                 handlers: delete insert select update
                 keep_dead_messages: execute
                 lease_tokens: usage

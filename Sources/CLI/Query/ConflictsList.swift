@@ -37,8 +37,11 @@ struct ConflictsList: AsyncParsableCommand {
             }
             return cursor
         }
-        let query = ConflictQuery(filter: try filter.make(), after: cursor, limit: limit)
-        let rows = try await options.withReader(timeout: reading.timeout.microseconds) { try await query.rows($0) }
+        let typed = try filter.make()
+        let rows = try await options.withReader(timeout: reading.timeout.microseconds) { connection in
+            let chosen = try await filter.judged(typed, connection)
+            return try await ConflictQuery(filter: chosen, after: cursor, limit: limit).rows(connection)
+        }
         if json || ndjson || !Screen.isTerminal {
             var output = RowOutput(json ? .json : .ndjson, tokens: reveal)
             for row in rows { try output.append(object: row.json(tokens: reveal, isForTerminal: Screen.isTerminal)) }

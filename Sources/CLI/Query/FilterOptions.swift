@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Glibc
+import Postgres
 import Querying
 import Telemetry
 import UpstreamKit
@@ -45,17 +46,38 @@ struct FilterOptions: ParsableArguments {
     )
     var clauses: [String] = []
 
+    /// The filter, with spans of time counted back from the database's present; the filter itself was read before, so
+    /// that what is written wrong is told without a database.
+    ///
+    /// - Throws: What ``make()`` throws of the times, and `PostgresError`.
+    func judged(_ filter: MessageFilter, _ connection: PostgresConnection) async throws -> MessageFilter {
+        guard since != nil || until != nil else { return filter }
+        let now = try await MessageTail.now(connection)
+        var filter = filter
+        (filter.since, filter.until) = try times(now: now)
+        return filter
+    }
+
+    private func times(now: Int64) throws -> (since: Int64?, until: Int64?) {
+        let times = (
+            since: try since.map { try TimeExpression.parse($0, now: now) },
+            until: try until.map { try TimeExpression.parse($0, now: now) }
+        )
+        if let since = times.since, let until = times.until, since >= until {
+            throw CommandFailure(.usage, "--since must be before --until")
+        }
+        return times
+    }
+
     /// The filter.
     ///
     /// - Throws: ``CommandFailure`` and `FilterError`: what is written can't be read.
     func make() throws -> MessageFilter {
-        let now = UTCTime.now.microseconds
         var filter = MessageFilter()
         filter.categories = category
         filter.senderID = sender
         filter.messageID = messageID
-        filter.since = try since.map { try TimeExpression.parse($0, now: now) }
-        filter.until = try until.map { try TimeExpression.parse($0, now: now) }
+        (filter.since, filter.until) = try times(now: UTCTime.now.microseconds)
         filter.clauses = try clauses.map { try WhereClause(parsing: $0) }
         if let device {
             guard fromTokenFile == nil else {
@@ -70,9 +92,6 @@ struct FilterOptions: ParsableArguments {
             filter.deviceKey = key
         } else if let fromTokenFile {
             filter.deviceKey = DeviceKey(of: try TokenFile.read(fromTokenFile))
-        }
-        if let since = filter.since, let until = filter.until, since >= until {
-            throw CommandFailure(.usage, "--since must be before --until")
         }
         return filter
     }

@@ -2,7 +2,6 @@ import ArgumentParser
 import Glibc
 import Postgres
 import Querying
-import Telemetry
 import UpstreamKit
 import Worker
 
@@ -45,11 +44,11 @@ struct MessagesExport: AsyncParsableCommand {
         guard !resume || output != nil else {
             throw CommandFailure(.usage, "--resume continues a file: name it with --output")
         }
-        var filter = try filter.make()
-        // Else an export would chase what arrives.
-        filter.until = filter.until ?? UTCTime.now.microseconds
-        let chosen = filter
+        let typed = try filter.make()
         try await options.withReader(timeout: timeout?.microseconds) { connection in
+            var chosen = try await filter.judged(typed, connection)
+            // Else an export would chase what arrives.
+            if chosen.until == nil { chosen.until = try await MessageTail.now(connection) }
             try await export(chosen, connection)
         }
     }

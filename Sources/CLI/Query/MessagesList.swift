@@ -36,8 +36,9 @@ struct MessagesList: AsyncParsableCommand {
             }
             return cursor
         }
-        let filter = try filter.make()
+        let typed = try filter.make()
         try await options.withReader(timeout: reading.timeout.microseconds) { connection in
+            let filter = try await filter.judged(typed, connection)
             try await options.warn(of: filter, connection)
             var pager = MessagePager(filter, .newestFirst, limit: 0, after: cursor)
             pager.byteLimit = 4 << 20

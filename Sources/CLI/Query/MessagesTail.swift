@@ -18,7 +18,9 @@ struct MessagesTail: AsyncParsableCommand {
             A message is shown when its transaction has committed. Where that is later than for messages received after
             it, it is shown later: each second the last two seconds are read again, every five seconds the whole
             --overlap, and what was shown is not shown again. A message that commits later than --overlap after it was
-            received is not seen. At very high rates the overlap shrinks, and a line on stderr says so.
+            received is not seen. Stopped, or cut off from the database, it goes on from its last look, however long ago
+            that was. Where it can't (retention has dropped a day meanwhile; at very high rates the overlap shrinks), a line
+            on stderr says which span is missing.
             """
     )
 
@@ -38,7 +40,8 @@ struct MessagesTail: AsyncParsableCommand {
         guard output.chosen != .json else {
             throw CommandFailure(.usage, "tail has no end, and so no JSON array: --ndjson gives an object a line")
         }
-        let filter = try filter.make()
+        let typed = try filter.make()
+        let filter = try await withReader { try await self.filter.judged(typed, $0) }
         guard follow else { return try await withReader { try await begin(filter, screen, $0) } }
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await TerminationSignal.wait() }
@@ -96,17 +99,29 @@ struct MessagesTail: AsyncParsableCommand {
     private func poll(_ tail: inout MessageTail?, _ screen: TailScreen, _ connection: PostgresConnection) async throws {
         var isToldShortened = false
         while !Task.isCancelled, var next = tail {
-            try await next.poll(connection) { try screen.show($0, $1) }
+            // Also where the poll fails: what it has shown is not shown again.
+            defer { tail = next }
+            let gap = try await next.poll(connection) { try screen.show($0, $1) }
             try screen.flush()
-            tail = next
-            if next.window.isShortened, !isToldShortened {
+            switch gap {
+            case .dropped(let span):
                 Console.message(
-                    "note: too many messages to look back --overlap for; those that commit late may be missed"
+                    "missing: messages received \(Self.text(span)) were dropped by retention while this was stopped"
+                )
+            case .unproven(let span) where !isToldShortened:
+                Console.message(
+                    "note: too many messages to look back --overlap for; of those received \(Self.text(span)), "
+                        + "commits that came late are missing"
                 )
                 isToldShortened = true
+            default: break
             }
             try await Task.sleep(for: .seconds(1))
         }
+    }
+
+    private static func text(_ span: Range<Int64>) -> String {
+        "from \(ShownTime.full(span.lowerBound)) to \(ShownTime.full(span.upperBound))"
     }
 }
 

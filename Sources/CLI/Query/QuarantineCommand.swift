@@ -1,4 +1,5 @@
 import ArgumentParser
+import Postgres
 import Querying
 import Telemetry
 import UpstreamKit
@@ -32,11 +33,21 @@ struct QuarantineCommand: AsyncParsableCommand {
         @Option(help: ArgumentHelp("First received before.", valueName: "time"))
         var until: String?
 
+        /// The query, with spans of time counted back from the database's present.
+        ///
+        /// - Throws: What ``make(now:)`` throws of the times, and `PostgresError`.
+        func judged(_ query: QuarantineQuery, _ connection: PostgresConnection) async throws -> QuarantineQuery {
+            guard since != nil || until != nil else { return query }
+            let times = try make(now: try await MessageTail.now(connection))
+            var query = query
+            (query.since, query.until) = (times.since, times.until)
+            return query
+        }
+
         /// The query.
         ///
         /// - Throws: ``CommandFailure`` and `FilterError`
-        func make() throws -> QuarantineQuery {
-            let now = UTCTime.now.microseconds
+        func make(now: Int64 = UTCTime.now.microseconds) throws -> QuarantineQuery {
             var query = QuarantineQuery()
             query.senderID = sender
             query.messageID = messageID

@@ -33,7 +33,7 @@ struct QuarantineExport: AsyncParsableCommand {
         query.cursor = after
         let first = query
         try await options.withReader(timeout: nil) { connection in
-            var query = first
+            var query = try await filter.judged(first, connection)
             var output = RowOutput(.ndjson, tokens: withTokens)
             while true {
                 let rows = try await query.rows(connection)

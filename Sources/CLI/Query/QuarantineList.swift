@@ -28,7 +28,9 @@ struct QuarantineList: AsyncParsableCommand {
         query.limit = limit
         query.cursor = after
         let chosen = query
-        let rows = try await options.withReader(timeout: reading.timeout.microseconds) { try await chosen.rows($0) }
+        let rows = try await options.withReader(timeout: reading.timeout.microseconds) {
+            try await filter.judged(chosen, $0).rows($0)
+        }
         if json || ndjson || !Screen.isTerminal {
             var output = RowOutput(json ? .json : .ndjson, tokens: false)
             for row in rows {

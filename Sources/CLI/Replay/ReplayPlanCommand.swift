@@ -74,12 +74,14 @@ extension ReplayCommand {
             )
             request.pace = pace.make()
             request.reason = reason
-            let wanted = request
+            let typed = request
             let configuration = try options.load(needsSenders: false).configuration
             var settings = try PostgresSettings(url: configuration.database.url)
             // A plan over tens of millions of rows takes minutes, and an hour is enough for any.
             settings.statementTimeout = 3_600_000
             let connection = try await PostgresConnection.open(settings)
+            var wanted = typed
+            wanted.filter = try await filter.judged(typed.filter, connection)
             let plan: ReplayPlan
             do {
                 plan = try await ReplayPlanner(connection).plan(wanted, isDryRun: dryRun)
@@ -248,7 +250,7 @@ struct ReplayPlanReport: Encodable {
             parts.append(Console.table([head] + rows))
         }
         if !plan.categories.isEmpty {
-            let rows = plan.categories.map { [Amount.count($0.count), ReplayText.plain($0.name)] }
+            let rows = plan.categories.map { [Amount.count($0.count), $0.name] }
             parts.append(Console.table([["COUNT", "CATEGORY"]] + rows))
         }
         if !plan.sample.isEmpty {
@@ -256,20 +258,12 @@ struct ReplayPlanReport: Encodable {
                 let message = stored.message
                 return [
                     HandlersCommand.time(message.receivedAtMicroseconds), message.messageKey.description,
-                    message.deviceKey.description, ReplayText.plain(message.category),
+                    message.deviceKey.description, message.category,
                     Amount.bytes(Int64(message.data?.count ?? 0)),
                 ]
             }
             parts.append(Console.table([["RECEIVED", "MESSAGE", "DEVICE", "CATEGORY", "DATA"]] + rows))
         }
         return parts.joined(separator: "\n\n")
-    }
-}
-
-/// Text from devices on a terminal.
-enum ReplayText {
-    /// The text with a `?` for every character that a terminal could act on.
-    static func plain(_ text: String) -> String {
-        String(text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : Character($0) })
     }
 }

@@ -1,4 +1,3 @@
-import Foundation
 import Replaying
 
 /// A replay as programs and people read it.
@@ -72,8 +71,7 @@ struct ReplayReport: Encodable {
     /// The state, and whether somebody is at work.
     static func state(_ replay: Replay) -> String {
         guard replay.state == .running else { return replay.state.rawValue }
-        let now = Int64(Date().timeIntervalSince1970 * 1e6)
-        return (replay.leaseUntil ?? 0) > now ? "running" : "running, held by nobody"
+        return replay.isHeld ? "running" : "running, held by nobody"
     }
 
     /// How much is done.
@@ -106,14 +104,14 @@ struct ReplayReport: Encodable {
         }
         if let rate = replay.pace.rate { facts.append(["rate", "\(Amount.decimal(rate))/s at most"]) }
         if let speed = replay.pace.speed { facts.append(["pacing", "original, \(Amount.decimal(speed))x"]) }
-        if let reason = replay.reason { facts.append(["reason", ReplayText.plain(reason)]) }
+        if let reason = replay.reason { facts.append(["reason", reason]) }
         if let owner = replay.owner { facts.append(["run by", owner]) }
         if let rest = rest(replay) { facts.append(["left", rest]) }
-        if let error = replay.lastError { facts.append(["error", ReplayText.plain(error)]) }
+        if let error = replay.lastError { facts.append(["error", error]) }
         let rows = history.map { entry in
             [
                 HandlersCommand.time(entry.at), entry.event, Amount.count(entry.done), entry.who,
-                ReplayText.plain(entry.detail ?? ""),
+                entry.detail ?? "",
             ]
         }
         return Console.table(facts) + "\n\n" + Console.table([["AT", "EVENT", "DONE", "WHO", ""]] + rows)
@@ -121,9 +119,8 @@ struct ReplayReport: Encodable {
 
     /// How long it may still take, by what this run came to so far.
     private static func rest(_ replay: Replay) -> String? {
-        guard replay.state == .running, replay.done > 0, let startedAt = replay.startedAt else { return nil }
-        let elapsed = Date().timeIntervalSince1970 - Double(startedAt) / 1e6
-        guard elapsed > 0 else { return nil }
+        guard replay.state == .running, replay.done > 0, let length = replay.elapsed, length > 0 else { return nil }
+        let elapsed = Double(length) / 1e6
         return "about " + Amount.time(elapsed / Double(replay.done) * Double(replay.planned - replay.done))
     }
 }

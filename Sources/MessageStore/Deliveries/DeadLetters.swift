@@ -16,6 +16,11 @@ package struct DeadLetterFilter: Sendable {
     /// Died before: microseconds since 1970-01-01 UTC.
     package var until: Int64?
 
+    /// Died within so many microseconds before now, by the database's clock; see ``DeadLetters/judge(_:freezing:)``.
+    package var age: Int64?
+    /// Died longer ago than so many microseconds.
+    package var minimumAge: Int64?
+
     package init() {}
 
     /// The condition that the parameters $1 to $6 fill; `category` is looked up only where it is asked for.
@@ -87,6 +92,28 @@ package struct DeadLetters: Sendable {
     /// The dead letters of the database that the connection leads to.
     package init(_ connection: PostgresConnection) {
         self.connection = connection
+    }
+
+    /// Turns ages into times, by the database's clock: nobody else's is asked, neither now nor at the next part.
+    ///
+    /// - Parameters:
+    ///   - filter: What was asked for.
+    ///   - freezing: Whether what dies from now on is left out.
+    /// - Throws: ``PostgresError``
+    /// - Returns: The filter with times.
+    package func judge(
+        _ filter: DeadLetterFilter,
+        freezing: Bool = false
+    ) async throws(PostgresError) -> DeadLetterFilter {
+        guard freezing || filter.age != nil || filter.minimumAge != nil else { return filter }
+        let now = try await connection.run { connection throws(PostgresError) in
+            try connection.query("SELECT clock_timestamp()").timestamp(0, 0) ?? 0
+        }
+        var filter = filter
+        if let age = filter.age { filter.since = now - age }
+        if let age = filter.minimumAge { filter.until = now - age }
+        if freezing, filter.until == nil { filter.until = now }
+        return filter
     }
 
     /// The latest first.

@@ -1,3 +1,4 @@
+import Foundation
 package import Postgres
 
 /// A registered handler as `handlers list` shows it.
@@ -22,6 +23,22 @@ package struct HandlerState: Sendable {
     package var oldestAge: Int64?
     /// The rows in `dead_letters`, counted up to a limit.
     package var deadLetters: Int
+    /// The workers that ask for it, the latest heard of first.
+    package var workers: [HandlerWorker] = []
+}
+
+/// A worker that asks for a handler's messages.
+package struct HandlerWorker: Sendable {
+    /// The process for people: host and process id.
+    package var worker: String
+    /// The categories that it asks for.
+    package var categories: [String]
+    /// Whether it takes each device's messages in order.
+    package var isByDevice: Bool
+    /// When it was last heard of: microseconds since 1970-01-01 UTC.
+    package var seenAt: Int64
+    /// Whether that was within the last minutes.
+    package var isLive: Bool
 }
 
 /// The table `handlers`, for the commands `handlers …`.
@@ -62,6 +79,7 @@ package struct HandlerStates: Sendable {
                 FROM upstream.handlers ORDER BY name
                 """
             )
+            let workers = try Self.workers(connection)
             return (0..<result.count).map { row in
                 let isPaused = result.bool(row, 2) ?? false
                 return HandlerState(
@@ -74,29 +92,70 @@ package struct HandlerStates: Sendable {
                     pausedReason: isPaused ? result.text(row, 4) : nil,
                     depth: Int(result.integer(row, 5) ?? 0),
                     oldestAge: result.integer(row, 6),
-                    deadLetters: Int(result.integer(row, 7) ?? 0)
+                    deadLetters: Int(result.integer(row, 7) ?? 0),
+                    workers: workers[result.text(row, 0) ?? ""] ?? []
                 )
             }
         }
     }
 
-    /// Pauses a handler in every worker, until it is resumed or the time has come.
+    /// The workers that ask for each handler.
+    private static func workers(
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) -> [String: [HandlerWorker]] {
+        let result = try connection.query(
+            """
+            SELECT handler, worker, array_to_json(categories)::text, by_device, heartbeat_at,
+                heartbeat_at > now() - interval '2 minutes'
+            FROM upstream.handler_workers ORDER BY heartbeat_at DESC, token
+            """
+        )
+        let decoder = JSONDecoder()
+        var workers: [String: [HandlerWorker]] = [:]
+        for row in 0..<result.count {
+            let categories = try? decoder.decode([String].self, from: Data(result.bytes(row, 2) ?? []))
+            let worker = HandlerWorker(
+                worker: result.text(row, 1) ?? "",
+                categories: categories ?? [],
+                isByDevice: result.bool(row, 3) ?? false,
+                seenAt: result.timestamp(row, 4) ?? 0,
+                isLive: result.bool(row, 5) ?? false
+            )
+            workers[result.text(row, 0) ?? "", default: []].append(worker)
+        }
+        return workers
+    }
+
+    /// A pause that has begun.
+    package struct Pause: Sendable, Equatable {
+        /// When it ends by itself: microseconds since 1970-01-01 UTC; nil where it lasts until the handler is resumed.
+        package var until: Int64?
+    }
+
+    /// Pauses a handler in every worker, until it is resumed or the time is over, by the database's clock.
     ///
+    /// - Parameters:
+    ///   - name: The handler.
+    ///   - length: How long, in microseconds; nil until it is resumed.
+    ///   - reason: Why, for people.
     /// - Throws: ``PostgresError``
-    /// - Returns: False where there is no such handler.
-    package func pause(_ name: String, until: Int64?, reason: String?) async throws(PostgresError) -> Bool {
+    /// - Returns: nil where there is no such handler.
+    package func pause(_ name: String, for length: Int64?, reason: String?) async throws(PostgresError) -> Pause? {
         try await connection.run { connection throws(PostgresError) in
             var parameters = PostgresParameters()
             parameters.append(name)
-            parameters.append(optionalTime: until)
+            if let length { parameters.append(length) } else { parameters.appendNull(.int8) }
             parameters.append(optional: reason)
-            return try connection.query(
+            let result = try connection.query(
                 """
-                UPDATE upstream.handlers SET paused = true, paused_until = $2, paused_reason = $3, paused_at = now()
+                UPDATE upstream.handlers
+                SET paused = true, paused_until = now() + $2 * interval '1 microsecond', paused_reason = $3, paused_at = now()
                 WHERE name = $1
+                RETURNING paused_until
                 """,
                 parameters
-            ).affectedRows == 1
+            )
+            return result.count == 1 ? Pause(until: result.timestamp(0, 0)) : nil
         }
     }
 

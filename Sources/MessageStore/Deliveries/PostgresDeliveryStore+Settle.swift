@@ -1,19 +1,27 @@
 package import Pipeline
 import Postgres
+import Synchronization
 import UpstreamKit
 
 extension PostgresDeliveryStore {
     package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {
         let groups = SettlementGroups(batch)
-        return try await settle { connection throws(PostgresError) in
+        let isByDevice = walks.withLock { $0.devices[handler] != nil }
+        let (held, freed) = try await settle { connection throws(PostgresError) in
             var held = 0
-            for (statement, rows) in groups.statements {
-                held += try connection.withParameters { connection throws(PostgresError) in
-                    try connection.execute(statement, rows.parameters(handler)).affectedRows
+            var freed: [Digest128] = []
+            for (statement, rows) in groups.statements(isByDevice: isByDevice) {
+                let result = try connection.withParameters { connection throws(PostgresError) in
+                    try connection.execute(statement, rows.parameters(handler))
                 }
+                held += result.affectedRows
+                if isByDevice { freed += (0..<result.count).compactMap { result.digest($0, 0) } }
             }
-            return held
+            return (held, freed)
         }
+        // The next delivery of each of these devices may be claimed now.
+        if !freed.isEmpty { walks.withLock { $0.devices[handler]?.add(freed) } }
+        return held
     }
 }
 
@@ -77,9 +85,9 @@ private struct SettlementGroups: Sendable {
         }
     }
 
-    var statements: [(PostgresStatement, Rows)] {
+    func statements(isByDevice: Bool) -> [(PostgresStatement, Rows)] {
         [
-            (DeliveryStatements.complete, done),
+            (isByDevice ? DeliveryStatements.completeByDevice : DeliveryStatements.complete, done),
             (DeliveryStatements.retry, retried),
             (DeliveryStatements.setAside, dead),
             (DeliveryStatements.release, released),

@@ -7,22 +7,32 @@ package import UpstreamKit
 ///
 /// Three connections, each made when it is first needed: claims wait for no settlement, and neither for the listener.
 package final class PostgresDeliveryStore: DeliveryStore {
+    let claims: PostgresClient
+    let walks = Mutex(ClaimWalks())
     private let settings: PostgresSettings
-    private let claims: PostgresClient
     private let settlements: PostgresClient
-    /// By handler that goes by device: the last device that a claim came to.
-    private let devices = Mutex<[String: Digest128]>([:])
+    /// The process for people who look at the table.
+    private let worker: String
+    /// What was registered last, if anything.
+    private let registered = Mutex<Registered?>(nil)
 
-    package init(_ settings: PostgresSettings) {
+    /// The tables of a database.
+    ///
+    /// - Parameters:
+    ///   - settings: The database.
+    ///   - worker: Who asks, for people: host and process id.
+    package init(_ settings: PostgresSettings, worker: String = "worker") {
         var settings = settings
         settings.findsRowsByIndex = true
         self.settings = settings
+        self.worker = worker
         claims = PostgresClient(settings)
         settlements = PostgresClient(settings)
     }
 
-    /// Ends the sessions; later calls make others.
+    /// Takes back what was registered and ends the sessions; later calls make others.
     package func close() async {
+        await withdraw()
         await claims.close()
         await settlements.close()
     }
@@ -30,22 +40,69 @@ package final class PostgresDeliveryStore: DeliveryStore {
     // MARK: Handlers
 
     package func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64 {
-        try await run(claims) { connection throws(PostgresError) in
+        let previous = registered.withLock { $0?.token } ?? 0
+        let token = try await run(claims) { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
-                let pairs = handlers.flatMap { handler in handler.categories.names.map { (handler, $0) } }
-                var parameters = PostgresParameters()
-                parameters.append(texts: handlers.map(\.name))
-                _ = try connection.execute(DeliveryStatements.registerHandlers, parameters)
-                parameters.append(texts: pairs.map(\.0.name))
-                parameters.append(texts: pairs.map(\.1))
-                _ = try connection.execute(DeliveryStatements.dropSubscriptions, parameters)
-                var added = PostgresParameters()
-                added.append(texts: pairs.map(\.0.name))
-                added.append(texts: pairs.map(\.1))
-                added.append(flags: pairs.map { $0.0.ordering == .device })
-                _ = try connection.execute(DeliveryStatements.addSubscriptions, added)
-                return try connection.execute(DeliveryStatements.nextToken, PostgresParameters()).integer(0, 0) ?? 0
+                let next = try connection.execute(DeliveryStatements.nextToken, PostgresParameters())
+                let token = next.integer(0, 0) ?? 0
+                let registered = Registered(token: token, handlers: handlers)
+                _ = try connection.execute(DeliveryStatements.register, registered.parameters(worker, previous))
+                return token
             }
+        }
+        registered.withLock { $0 = Registered(token: token, handlers: handlers) }
+        return token
+    }
+
+    /// What this process asks for.
+    private struct Registered: Sendable {
+        var token: Int64
+        var handlers: [HandlerRegistration]
+
+        func parameters(_ worker: String, _ previous: Int64) -> PostgresParameters {
+            let pairs = handlers.flatMap { handler in handler.categories.names.map { (handler.name, $0) } }
+            var parameters = PostgresParameters()
+            parameters.append(previous)
+            parameters.append(token)
+            parameters.append(worker)
+            parameters.append(texts: handlers.map(\.name))
+            parameters.append(flags: handlers.map { $0.ordering == .device })
+            parameters.append(texts: pairs.map(\.0))
+            parameters.append(texts: pairs.map(\.1))
+            return parameters
+        }
+    }
+
+    /// Tells the others that this worker still asks for what it registered.
+    private func keepHandlers(_ connection: isolated PostgresConnection) throws(PostgresError) {
+        guard let own = registered.withLock({ $0 }) else { return }
+        var parameters = PostgresParameters()
+        parameters.append(own.token)
+        let known = try connection.execute(DeliveryStatements.keep, parameters).integer(0, 0) ?? 0
+        guard known < own.handlers.count else { return }
+        // Silent for so long that others have counted it out.
+        _ = try connection.execute(DeliveryStatements.register, own.parameters(worker, own.token))
+    }
+
+    /// Takes back what this worker asked for; without the database, the others find out by its silence.
+    private func withdraw() async {
+        guard
+            let own = registered.withLock({ registered in
+                defer { registered = nil }
+                return registered
+            })
+        else { return }
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                _ = try? await self.run(self.settlements) { connection throws(PostgresError) in
+                    var parameters = PostgresParameters()
+                    parameters.append(own.token)
+                    _ = try connection.execute(DeliveryStatements.withdraw, parameters)
+                }
+            }
+            group.addTask { try? await Task.sleep(for: .seconds(1)) }
+            await group.next()
+            group.cancelAll()
         }
     }
 
@@ -72,6 +129,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
             var parameters = PostgresParameters()
             parameters.append(texts: handlers)
             _ = try connection.execute(DeliveryStatements.seen, parameters)
+            try keepHandlers(connection)
             parameters.append(Int64(Backlog.depthLimit))
             let result = try connection.execute(DeliveryStatements.backlog, parameters)
             return (0..<result.count).map { row in
@@ -92,108 +150,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         }
     }
 
-    // MARK: Claims
-
-    package func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
-        let deadline = ContinuousClock.now + request.lease
-        var deliveries: [Delivery] = []
-        if request.isOrdered {
-            let start = devices.withLock { $0[request.handler] } ?? Digest128(high: 0, low: 0)
-            deliveries = try await claimOrdered(request, after: start, deadline)
-            // Past the last device: from the first again.
-            if deliveries.count < request.limit, start != Digest128(high: 0, low: 0) {
-                var rest = request
-                rest.limit -= deliveries.count
-                deliveries += try await claimOrdered(rest, after: Digest128(high: 0, low: 0), deadline)
-            }
-            let last = deliveries.count < request.limit ? nil : deliveries.compactMap(\.device).max()
-            devices.withLock { $0[request.handler] = last }
-            guard deliveries.count < request.limit else { return deliveries }
-        }
-        // Rows from before the handler went by device carry none.
-        let limit = request.limit - deliveries.count
-        return try await deliveries
-            + run(claims) { connection throws(PostgresError) in
-                var parameters = Self.parameters(request, limit: limit)
-                parameters.append(request.isOrdered)
-                let statement =
-                    if request.isForSuspects {
-                        DeliveryStatements.claimSuspects
-                    } else if request.isForUntried {
-                        DeliveryStatements.claimUntried
-                    } else {
-                        DeliveryStatements.claim
-                    }
-                return Self.deliveries(try connection.execute(statement, parameters), deadline)
-            }
-    }
-
-    private func claimOrdered(
-        _ request: ClaimRequest,
-        after device: Digest128,
-        _ deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [Delivery] {
-        try await run(claims) { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) in
-                var lock = PostgresParameters()
-                lock.append(request.handler)
-                _ = try connection.execute(DeliveryStatements.lockOrdered, lock)
-                var parameters = Self.parameters(request, limit: request.limit)
-                parameters.append(uuidHigh: device.high, low: device.low)
-                let statement =
-                    if request.isForSuspects {
-                        DeliveryStatements.claimOrderedSuspects
-                    } else if request.isForUntried {
-                        DeliveryStatements.claimOrderedUntried
-                    } else {
-                        DeliveryStatements.claimOrdered
-                    }
-                return Self.deliveries(try connection.execute(statement, parameters), deadline)
-            }
-        }
-    }
-
-    private static func parameters(_ request: ClaimRequest, limit: Int) -> PostgresParameters {
-        var parameters = PostgresParameters()
-        parameters.append(request.handler)
-        parameters.append(Int64(limit))
-        parameters.append(request.owner)
-        parameters.append(request.lease.microseconds)
-        return parameters
-    }
-
-    private static func deliveries(_ result: PostgresResult, _ deadline: ContinuousClock.Instant) -> [Delivery] {
-        (0..<result.count).compactMap { row in
-            guard let key = result.digest(row, 0), let token = result.integer(row, 1) else { return nil }
-            return Delivery(
-                content: message(result, row, key).map(Delivery.Content.stored) ?? .missing,
-                messageKey: key,
-                attempts: Int(result.integer(row, 2) ?? 0),
-                crashes: Int(result.integer(row, 3) ?? 0),
-                replayID: result.text(row, 4),
-                lease: Lease(token: token, deadline: deadline)
-            )
-        }
-    }
-
-    private static func message(_ result: PostgresResult, _ row: Int, _ key: Digest128) -> UpstreamMessage? {
-        guard let id = result.text(row, 5), let sender = result.text(row, 6), let category = result.text(row, 7),
-            let token = result.text(row, 8), let device = result.digest(row, 9),
-            let receivedAt = result.timestamp(row, 13)
-        else { return nil }
-        return UpstreamMessage(
-            messageKey: MessageKey(key),
-            messageID: id,
-            senderID: sender,
-            category: category,
-            registrationToken: RegistrationToken(token),
-            deviceKey: DeviceKey(device),
-            data: result.bytes(row, 10),
-            extra: result.bytes(row, 11),
-            messageType: result.text(row, 12),
-            receivedAtMicroseconds: receivedAt
-        )
-    }
+    // MARK: Leases
 
     package func extend(
         _ leases: [LeaseReference],
@@ -246,7 +203,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         try await run(settlements, body)
     }
 
-    private func run<T: Sendable>(
+    func run<T: Sendable>(
         _ client: PostgresClient,
         _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
     ) async throws(StoreError) -> T {
@@ -255,12 +212,5 @@ package final class PostgresDeliveryStore: DeliveryStore {
         } catch {
             throw StoreError(error)
         }
-    }
-}
-
-extension Delivery {
-    fileprivate var device: Digest128? {
-        guard case .stored(let message) = content else { return nil }
-        return message.deviceKey.digest
     }
 }

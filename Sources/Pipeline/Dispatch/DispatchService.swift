@@ -242,8 +242,8 @@ package final class DispatchService: Sendable {
             guard await claim(request, lane) == 0 else { return }
             request.isForUntried = false
         }
-        guard let found = await claim(request, lane), found < limit else { return }
-        // Deliveries that may bring the worker down are tried one at a time, over all handlers.
+        guard await claim(request, lane) != nil else { return }
+        // However much else there is. Deliveries that may bring the worker down are tried one at a time, over all handlers.
         guard !lanes.contains(where: { $0.inspect { $0.hasSuspect } }) else { return }
         request.isForSuspects = true
         request.limit = 1

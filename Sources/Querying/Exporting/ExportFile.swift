@@ -12,6 +12,8 @@ package final class ExportFile: @unchecked Sendable {
 
     /// Where the file ended when it was opened, after a torn last line was cut; 0 for a new one.
     package private(set) var size: Int = 0
+    /// Where it ended as it was found.
+    private(set) var length: Int = 0
 
     /// The stream stdout.
     package static let standardOutput = ExportFile(descriptor: STDOUT_FILENO, path: nil)
@@ -26,35 +28,65 @@ package final class ExportFile: @unchecked Sendable {
 
     /// Makes a file, or opens one to go on with it.
     ///
+    /// One that is there is gone on with only where it is a file of ours that nobody else can write to; no link to a file
+    /// is followed. Devices and named pipes are written to as they are.
+    ///
     /// - Parameters:
     ///   - path: Where.
     ///   - isResumed: Whether a file that is there is continued; else it must not be there.
     /// - Throws: ``ExportError``
     /// - Returns: The file, empty or as it was found.
     package static func open(_ path: String, isResumed: Bool) throws(ExportError) -> ExportFile {
-        var status = stat()
-        let isOther = stat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFREG
-        let flags = isOther ? O_WRONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC | (isResumed ? 0 : O_EXCL)
-        let descriptor = Glibc.open(path, flags, 0o600)
-        guard descriptor >= 0 else {
-            let cause = errno
-            let hint = cause == EEXIST ? ": --resume continues it, or remove it first" : ""
-            throw ExportError(.refused, "can't write \(path): \(describe(cause))\(hint)")
-        }
+        var descriptor = Glibc.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        if descriptor < 0, errno == EEXIST { descriptor = try existing(path, isResumed: isResumed) }
+        guard descriptor >= 0 else { throw ExportError(.refused, "can't write \(path): \(describe(errno))") }
         let file = ExportFile(descriptor: descriptor, path: path)
         // Two exports that write the same file would mix their lines.
-        guard isOther || flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+        guard !file.isFile || flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             throw ExportError(.refused, "another export is writing \(path)")
         }
         return file
     }
 
-    /// Finds the last complete line and cuts what stands behind it.
+    /// Opens what is there; a negative number with `errno` where it can't be had.
+    private static func existing(_ path: String, isResumed: Bool) throws(ExportError) -> Int32 {
+        var status = stat()
+        guard stat(path, &status) == 0 else { throw ExportError(.refused, "can't write \(path): \(describe(errno))") }
+        guard status.st_mode & S_IFMT == S_IFREG else {
+            // /dev/stdout is a link, so these are followed; what was opened is looked at again.
+            let descriptor = Glibc.open(path, O_WRONLY | O_CLOEXEC)
+            if descriptor >= 0, fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG {
+                close(descriptor)
+                throw ExportError(.refused, "can't write \(path): it was replaced meanwhile")
+            }
+            return descriptor
+        }
+        guard isResumed else {
+            throw ExportError(
+                .refused,
+                "can't write \(path): \(describe(EEXIST)): --resume continues it, or remove it first"
+            )
+        }
+        let descriptor = Glibc.open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC)
+        guard descriptor >= 0, fstat(descriptor, &status) == 0 else { return descriptor }
+        guard status.st_mode & S_IFMT == S_IFREG, status.st_nlink == 1, status.st_uid == geteuid(),
+            status.st_mode & 0o022 == 0
+        else {
+            close(descriptor)
+            throw ExportError(
+                .refused,
+                "can't continue \(path): it has another owner, other names, or others may write to it"
+            )
+        }
+        return descriptor
+    }
+
+    /// Finds the last complete line; nothing is changed yet.
     ///
     /// - Parameter format: How lines end: in CSV a line's end inside quotes is part of a field.
     /// - Throws: ``ExportError``
-    /// - Returns: The last complete line without its end, and whether it is the file's first; nil for an empty file.
-    package func cutTornLine(_ format: MessageLines.Format) throws(ExportError) -> (line: [UInt8], isFirst: Bool)? {
+    /// - Returns: The last complete line without its end, and whether it is the file's first; nil where there is none.
+    package func lastLine(_ format: MessageLines.Format) throws(ExportError) -> (line: [UInt8], isFirst: Bool)? {
         guard isFile else { return nil }
         var scanner = LineScanner(hasQuotes: format == .csv)
         var block = [UInt8](repeating: 0, count: 1 << 20)
@@ -67,12 +99,20 @@ package final class ExportFile: @unchecked Sendable {
             offset += count
         }
         size = scanner.end
-        guard ftruncate(descriptor, scanner.end) == 0 else { throw failure("cut") }
-        guard lseek(descriptor, scanner.end, SEEK_SET) == scanner.end else { throw failure("position") }
+        length = offset
         guard scanner.end > 0 else { return nil }
         var line = try read(count: scanner.end - scanner.start, at: scanner.start)
         while let last = line.last, last == 0x0A || last == 0x0D { line.removeLast() }
         return (line, scanner.start == 0)
+    }
+
+    /// Cuts what stands behind the last complete line, once ``lastLine(_:)`` has shown the file to be an export.
+    ///
+    /// - Throws: ``ExportError``
+    package func cutTornLine() throws(ExportError) {
+        guard isFile else { return }
+        guard ftruncate(descriptor, size) == 0 else { throw failure("cut") }
+        guard lseek(descriptor, size, SEEK_SET) == size else { throw failure("position") }
     }
 
     /// Bytes from a place of the file; fewer where it ends before.

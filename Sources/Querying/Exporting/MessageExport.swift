@@ -40,13 +40,27 @@ package struct MessageExport: Sendable {
     /// - Throws: ``ExportError``: the file holds something else, or an export with other columns.
     /// - Returns: nil where the export starts anew.
     package func resume(_ file: ExportFile) throws(ExportError) -> MessageCursor? {
-        guard let (line, isFirst) = try file.cutTornLine(format) else { return nil }
+        let place = try place(in: file)
+        // Only now: what is no export stays as it is.
+        try file.cutTornLine()
+        return place
+    }
+
+    private func place(in file: ExportFile) throws(ExportError) -> MessageCursor? {
+        var lines = MessageLines(format, tokens: tokens)
+        lines.appendHead()
+        let head = lines.take()
+        guard let (line, isFirst) = try file.lastLine(format) else {
+            // Cut off within its first line, or something else.
+            let beginning: [UInt8] = format == .csv ? head : [UInt8(ascii: "{"), UInt8(ascii: "\"")]
+            let count = min(file.length, beginning.count)
+            guard try file.begins(with: Array(beginning.prefix(count))) else { throw mismatch }
+            return nil
+        }
         switch format {
         case .ndjson: return try cursor(ofObject: line)
         case .csv:
-            var lines = MessageLines(.csv, tokens: tokens)
-            lines.appendHead()
-            guard try file.begins(with: lines.take()) else { throw mismatch }
+            guard try file.begins(with: head) else { throw mismatch }
             return isFirst ? nil : try cursor(ofRecord: line)
         }
     }

@@ -26,18 +26,50 @@ package struct MessageTail: Sendable {
         try await read(from: window.start, connection) { _, _ in }
     }
 
-    /// Shows what has been committed since the last poll, in the order of arrival.
+    /// Messages that a follower can't show, or can't be sure of.
+    package enum Gap: Sendable, Equatable {
+        /// What was received in this span was dropped by retention before it could be read.
+        case dropped(Range<Int64>)
+        /// Too much arrived to remember it all: of what was received in this span, commits that came late are missing.
+        case unproven(Range<Int64>)
+    }
+
+    /// Shows what has been committed since the last poll that succeeded, in the order of arrival.
     ///
     /// - Parameters:
     ///   - connection: The database.
     ///   - show: Takes a page and the number of a row that is new.
-    /// - Throws: ``PostgresError``, and what `show` throws.
+    /// - Throws: ``PostgresError``, and what `show` throws; what was shown is not shown again by the next poll.
+    /// - Returns: What is missing, if anything.
     package mutating func poll(
         _ connection: PostgresConnection,
         _ show: (MessagePage, Int) throws -> Void
-    ) async throws {
-        let floor = window.poll(now: try await Self.now(connection))
+    ) async throws -> Gap? {
+        let now = try await Self.now(connection)
+        let pause = now - window.lastSuccess
+        let floor = window.poll(now: now)
+        var gap = window.unproven.map(Gap.unproven)
+        if pause > window.overlap {
+            let oldest = try await Self.oldest(connection)
+            let start = max(floor, filter.since ?? floor)
+            if let oldest, oldest > start { gap = .dropped(start..<oldest) }
+        }
         try await read(from: floor, connection, show)
+        window.succeeded()
+        return gap
+    }
+
+    /// The begin of the oldest day that is kept.
+    private static func oldest(_ connection: PostgresConnection) async throws(PostgresError) -> Int64? {
+        try await connection.run { connection throws(PostgresError) in
+            try connection.query(
+                """
+                SELECT (extract(epoch FROM to_date(right(min(relname), 8), 'YYYYMMDD')) * 1e6)::bigint
+                FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+                WHERE inhparent = 'upstream.messages'::regclass AND relname ~ '^messages_[0-9]{8}$'
+                """
+            ).integer(0, 0)
+        }
     }
 
     private mutating func read(
@@ -59,7 +91,8 @@ package struct MessageTail: Sendable {
         }
     }
 
-    private static func now(_ connection: PostgresConnection) async throws(PostgresError) -> Int64 {
+    /// The database's time, which is what spans of time are counted back from.
+    package static func now(_ connection: PostgresConnection) async throws(PostgresError) -> Int64 {
         try await connection.run { connection throws(PostgresError) in
             try connection.query("SELECT clock_timestamp()").timestamp(0, 0) ?? 0
         }

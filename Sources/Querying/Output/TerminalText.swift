@@ -23,6 +23,28 @@ package enum TerminalText {
         return String(shown)
     }
 
+    /// JSON on one line, with `\uXXXX` in its strings for what a terminal may act on; it means the same.
+    package static func escape(json: String) -> String {
+        guard json.unicodeScalars.contains(where: isUnsafe) else { return json }
+        var shown = String.UnicodeScalarView()
+        for scalar in json.unicodeScalars {
+            guard isUnsafe(scalar) else {
+                shown.append(scalar)
+                continue
+            }
+            // Line ends and tabs stand between tokens only.
+            if ["\n", "\r", "\t"].contains(scalar) {
+                shown.append(" ")
+                continue
+            }
+            for unit in UTF16.encode(scalar) ?? UTF16.encodedReplacementCharacter {
+                let digits = String(unit, radix: 16)
+                shown += ("\\u" + String(repeating: "0", count: 4 - digits.utf8.count) + digits).unicodeScalars
+            }
+        }
+        return String(shown)
+    }
+
     /// Bytes of any kind on one line: text as ``escape(_:)`` gives it, `\xNN` for bytes that are no UTF-8.
     package static func escape(bytes: [UInt8]) -> String {
         var shown = ""

@@ -38,6 +38,10 @@ package struct Replay: Sendable {
     package var owner: String?
     /// When the lease ends unless its owner renews it.
     package var leaseUntil: Int64?
+    /// Whether that was ahead when the row was read, by the database's clock.
+    package var isHeld: Bool
+    /// How long ago its present run began, by the database's clock, in microseconds.
+    package var elapsed: Int64?
     /// What stopped it last.
     package var lastError: String?
 }

@@ -271,7 +271,8 @@ package enum ReplayTable {
         SELECT
             replay_id::text, name, kind, array_to_json(handlers)::text, only_failed, options::text, state,
             selection::text, reason, created_by, created_at, started_at, finished_at, planned, first_received_at,
-            last_received_at, done, skipped, bytes, runs::bigint, lease_owner, lease_until, last_error
+            last_received_at, done, skipped, bytes, runs::bigint, lease_owner, lease_until, last_error,
+            lease_until > now(), (extract(epoch FROM now() - started_at) * 1e6)::bigint
         FROM upstream.replays
         """
 
@@ -307,6 +308,8 @@ package enum ReplayTable {
             runs: result.integer(row, 19) ?? 0,
             owner: result.text(row, 20),
             leaseUntil: result.timestamp(row, 21),
+            isHeld: result.bool(row, 23) ?? false,
+            elapsed: result.integer(row, 24),
             lastError: result.text(row, 22)
         )
     }

@@ -10,7 +10,7 @@ import Querying
 /// half a second of it at most.
 actor OutputSink: ReplaySink {
     private let descriptor: Int32
-    private let path: String?
+    private let file: OutputFile?
     private let format: ReplayFormat
     private var buffer: [UInt8] = []
     /// With the tokens: what is written is to be sent, or imported, again.
@@ -26,62 +26,23 @@ actor OutputSink: ReplaySink {
     ///   - path: The file; nil for stdout.
     ///   - format: What stands in it.
     ///   - start: Where the run goes on.
-    ///   - replaces: Whether a file that is there may go: it is of an earlier run of this replay.
+    ///   - mark: Which files are this replay's, as the database knows it.
     /// - Throws: ``ReplayError`` where the file can't be had, another process writes to it, or it is not what this replay
     ///   has written.
-    init(path: String?, format: ReplayFormat, from start: ReplayLease.Position, replaces: Bool) throws(ReplayError) {
-        self.format = format
-        self.path = path
-        current = start
-        guard let path else {
-            descriptor = STDOUT_FILENO
-            return
-        }
-        let partial = path + ".partial"
-        if access(path, F_OK) == 0 {
-            if start.bytes > 0, access(partial, F_OK) != 0 {
-                // Killed between giving the file its name and saying so.
-                guard rename(path, partial) == 0 else { throw Self.failure("can't go on with \(path)") }
-            } else if !replaces {
-                throw ReplayError(.refused, "\(path) is there already: choose another name, or remove it")
-            }
-        }
-        descriptor = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw Self.failure("can't open \(partial)") }
-        do throws(ReplayError) {
-            try Self.prepare(descriptor, partial, start)
-        } catch {
-            Glibc.close(descriptor)
-            throw error
-        }
-    }
-
-    private static func prepare(
-        _ descriptor: Int32,
-        _ path: String,
-        _ start: ReplayLease.Position
+    init(
+        path: String?,
+        format: ReplayFormat,
+        from start: ReplayLease.Position,
+        _ mark: OutputMark
     ) throws(ReplayError) {
-        // Held as long as the descriptor is open, also by a process that is stopped.
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-            throw ReplayError(.refused, "another process writes to \(path)")
-        }
-        let size = lseek(descriptor, 0, SEEK_END)
-        guard size >= start.bytes else {
-            throw ReplayError(
-                .invalid,
-                "\(path) holds \(size) bytes, and this replay has written \(start.bytes): put the file back, "
-                    + "or send everything again with --again"
-            )
-        }
-        guard ftruncate(descriptor, off_t(start.bytes)) == 0, lseek(descriptor, off_t(start.bytes), SEEK_SET) >= 0
-        else {
-            throw failure("can't cut \(path) to its first \(start.bytes) bytes")
-        }
+        self.format = format
+        current = start
+        file = try path.map { path throws(ReplayError) in try OutputFile(path, from: start.bytes, mark) }
+        descriptor = file?.descriptor ?? STDOUT_FILENO
     }
 
-    private static func failure(_ what: String) -> ReplayError {
-        ReplayError(.unavailable, "\(what): \(String(cString: strerror(errno)))")
-    }
+    /// Which files are this replay's now; nil for stdout.
+    nonisolated var mark: OutputMark? { file?.mark }
 
     func send(_ items: [ReplayItem]) throws(ReplayError) {
         for item in items {
@@ -105,14 +66,13 @@ actor OutputSink: ReplaySink {
 
     func finish() throws(ReplayError) {
         _ = try position()
-        guard let path else { return }
-        guard rename(path + ".partial", path) == 0 else { throw Self.failure("can't give \(path) its name") }
+        try file?.finish()
     }
 
     func position() throws(ReplayError) -> ReplayLease.Position {
         guard !isClosed else { return current }
         try flush()
-        guard path == nil || fdatasync(descriptor) == 0 else { throw Self.failure("can't write to the file") }
+        guard file == nil || fdatasync(descriptor) == 0 else { throw OutputFile.failure("can't write to the file") }
         return current
     }
 
@@ -126,7 +86,7 @@ actor OutputSink: ReplaySink {
             if written > 0 {
                 start += written
             } else if errno != EINTR {
-                throw Self.failure("can't write the output")
+                throw OutputFile.failure("can't write the output")
             }
         }
         current.bytes += Int64(buffer.count)
@@ -134,7 +94,7 @@ actor OutputSink: ReplaySink {
     }
 
     func close() {
-        guard path != nil, !isClosed else { return }
+        guard file != nil, !isClosed else { return }
         isClosed = true
         Glibc.close(descriptor)
     }

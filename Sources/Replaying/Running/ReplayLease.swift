@@ -143,6 +143,19 @@ struct ReplayLease: Sendable {
         return state == .running ? .held : .stopped(state)
     }
 
+    /// Which files are the replay's.
+    func outputMark(_ connection: isolated PostgresConnection) throws(PostgresError) -> OutputMark {
+        let result = try connection.query("SELECT file FROM upstream.replays WHERE \(Self.fence)", parameters)
+        return OutputMark(result.count == 1 ? result.text(0, 0) : nil)
+    }
+
+    /// Writes down which files are the replay's; what is written under a lease that was lost is never gone on with.
+    func note(_ connection: isolated PostgresConnection, _ mark: OutputMark) throws(PostgresError) {
+        var parameters = parameters
+        parameters.append(mark.text)
+        _ = try connection.query("UPDATE upstream.replays SET file = $3 WHERE \(Self.fence)", parameters)
+    }
+
     /// Why a fenced statement met no row.
     func standing(_ connection: isolated PostgresConnection) throws(PostgresError) -> Standing {
         var parameters = PostgresParameters()

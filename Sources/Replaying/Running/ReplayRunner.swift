@@ -81,7 +81,7 @@ package struct ReplayRunner: Sendable {
             switch replay.target {
             case .handlers: ending = try await feed(replay, lease, start, progress)
             case .output(let path, let format):
-                let output = try OutputSink(path: path, format: format, from: start, replaces: replay.runs > 1)
+                let output = try await openOutput(path, format, lease, start)
                 ending = try await send(replay, lease, output, start, progress)
             case .endpoint:
                 guard let endpoint else { throw ReplayError(.invalid, "there is no way to the target") }
@@ -195,6 +195,25 @@ package struct ReplayRunner: Sendable {
     }
 
     // MARK: Other targets
+
+    /// Opens the output; which file it is stands in the database before anything stands in the file.
+    private func openOutput(
+        _ path: String?,
+        _ format: ReplayFormat,
+        _ lease: ReplayLease,
+        _ start: ReplayLease.Position
+    ) async throws -> OutputSink {
+        let known = try await client.run { connection throws(PostgresError) in try lease.outputMark(connection) }
+        let output = try OutputSink(path: path, format: format, from: start, known)
+        guard let mark = output.mark, mark != known else { return output }
+        do {
+            try await client.run { connection throws(PostgresError) in try lease.note(connection, mark) }
+        } catch {
+            await output.close()
+            throw error
+        }
+        return output
+    }
 
     private func send(
         _ replay: Replay,

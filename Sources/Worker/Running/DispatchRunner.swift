@@ -28,13 +28,14 @@ struct DispatchRunner: Service {
         metrics: Metrics,
         logger: Logger
     ) {
-        let store = PostgresDeliveryStore(database)
+        let owner = "\(Self.hostName):\(getpid())"
+        let store = PostgresDeliveryStore(database, worker: owner)
         let functions = FunctionCaller(database)
         var settings = DispatchSettings()
         settings.lease = configuration.lease
         // What comes before (acks, goodbyes) and after it (cancelled handlers, leases) needs time as well.
         settings.drain = configuration.shutdownGrace / 5
-        settings.owner = "\(Self.hostName):\(getpid())"
+        settings.owner = owner
         self.store = store
         self.functions = functions
         self.monitor = monitor
@@ -50,6 +51,8 @@ struct DispatchRunner: Service {
             case .handler(let handler):
                 return .verdict(await HandlerVerdict.of(handler, message, context))
             case .function(let function):
+                // The delivery is gone with the call, which the store knows nothing of.
+                defer { if registration.ordering == .device { store.freed(message.deviceKey, of: registration.name) } }
                 return await functions.call(
                     function,
                     handler: registration.name,

@@ -1,0 +1,221 @@
+import Postgres
+
+/// The statements that claim deliveries.
+///
+/// $1 is the handler, $2 the limit, $3 who claims, $4 the lease in microseconds. All but ``lockOrdered`` and ``due``
+/// return rows of one form, and at least one: what ``ClaimSurroundings`` holds stands in each, beside a delivery or null.
+///
+/// `(device_key IS NOT NULL) IS TRUE` keeps the planner from the index of devices where rows are wanted in the order in
+/// which they are due.
+enum ClaimStatements {
+    private static let isFree = "(lease_until IS NULL OR lease_until <= now())"
+    // A lease that has ended without being given back counts as a crash of its holder.
+    private static let isNoSuspect = "crashes + (lease_owner IS NOT NULL)::int < 2"
+    private static let isSuspect = "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int >= 2"
+    private static let isUntried = "attempts = 0 AND \(isNoSuspect)"
+    private static let isPaused = """
+        SELECT FROM upstream.handlers
+        WHERE name = $1 AND paused AND (paused_until IS NULL OR paused_until > now())
+        """
+    private static let place = "(next_attempt_at, received_at, message_key)"
+
+    /// Leases the first that are due behind the place ($5, $6, $7).
+    ///
+    /// Rows that another claim has locked are skipped.
+    static let ahead = PostgresStatement(
+        """
+        WITH due AS MATERIALIZED (
+            SELECT ctid AS place FROM upstream.deliveries
+            WHERE handler = $1 AND \(place) > ($5, $6, $7) AND next_attempt_at <= now() AND \(isFree) AND \(isNoSuspect)
+                AND NOT EXISTS (\(isPaused))
+            ORDER BY next_attempt_at, received_at, message_key LIMIT $2
+            FOR UPDATE SKIP LOCKED
+        ), \(leaseAndLoad)
+        """
+    )
+
+    /// Leases what is due up to the place ($5, $6, $7) and has a key from $8 to $9; with $10, only what has no device.
+    ///
+    /// Read by key, which ``PostgresSettings/findsRowsByIndex``, the `||` and the `+` see to: a piece is bounded in keys.
+    static let behind = PostgresStatement(
+        """
+        WITH due AS MATERIALIZED (
+            SELECT ctid AS place FROM upstream.deliveries
+            WHERE message_key BETWEEN $8 AND $9 AND handler || '' = $1
+                AND (next_attempt_at + interval '0', received_at, message_key) <= ($5, $6, $7)
+                AND next_attempt_at + interval '0' <= now() AND \(isFree) AND \(isNoSuspect)
+                AND (NOT $10::bool OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
+            LIMIT $2
+            FOR UPDATE SKIP LOCKED
+        ), \(leaseAndLoad)
+        """
+    )
+
+    /// Leases the first that have been in the hands of two or more workers that stopped working; with $5, only what has no
+    /// device.
+    static let suspects = PostgresStatement(
+        """
+        WITH due AS MATERIALIZED (
+            SELECT ctid AS place FROM upstream.deliveries
+            WHERE handler = $1 AND next_attempt_at <= now() AND \(isFree) AND \(isSuspect)
+                AND (NOT $5::bool OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
+            ORDER BY next_attempt_at LIMIT $2
+            FOR UPDATE SKIP LOCKED
+        ), \(leaseAndLoad)
+        """
+    )
+
+    /// Leases the newest that are due and have no counted attempt; with $5, only what has no device.
+    ///
+    /// For probes of a handler that failed: at most one such claim for each.
+    static let untried = PostgresStatement(
+        """
+        WITH due AS MATERIALIZED (
+            SELECT ctid AS place FROM upstream.deliveries
+            WHERE handler = $1 AND next_attempt_at <= now() AND \(isFree) AND \(isUntried)
+                AND (NOT $5::bool OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
+            ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT $2
+            FOR UPDATE SKIP LOCKED
+        ), \(leaseAndLoad)
+        """
+    )
+
+    // MARK: By device
+
+    /// Serializes claims of a handler that goes by device; the claim is a statement of its own, so that it sees what the
+    /// claim before it did.
+    static let lockOrdered = PostgresStatement(
+        "SELECT pg_advisory_xact_lock(hashtextextended('upstream.claim ' || $1::text, 0))"
+    )
+
+    /// The devices of the first $2 that are due and free behind the place ($3, $4, $5), with the places.
+    static let due = PostgresStatement(
+        """
+        WITH found AS MATERIALIZED (
+            SELECT device_key, next_attempt_at, received_at, message_key FROM upstream.deliveries
+            WHERE handler = $1 AND \(place) > ($3, $4, $5) AND next_attempt_at <= now() AND \(isFree)
+                AND (device_key IS NOT NULL) IS TRUE
+            ORDER BY next_attempt_at, received_at, message_key LIMIT $2
+        )
+        SELECT found.*, around.* FROM (\(surroundings)) AS around LEFT JOIN found ON true
+        ORDER BY next_attempt_at, received_at, message_key
+        """
+    )
+
+    /// Leases the oldest delivery of each of the devices $5, where it is due and no other of the device is leased.
+    static let devices = PostgresStatement(
+        """
+        WITH head AS MATERIALIZED (
+            SELECT oldest.* FROM unnest($5::uuid[]) AS wanted (device) CROSS JOIN LATERAL (
+                SELECT * FROM upstream.deliveries
+                WHERE handler = $1 AND device_key = wanted.device
+                ORDER BY received_at, message_key LIMIT 1
+            ) AS oldest
+            WHERE NOT EXISTS (\(isPaused))
+        ), \(leaseHeads(isNoSuspect))
+        """
+    )
+
+    /// The same for the devices from $5 to $6, going from one to the next on the index, so that a device with a long queue
+    /// costs no more than one with a short one.
+    static let deviceRange = PostgresStatement(deviceRange(isNoSuspect))
+
+    /// The same, where the oldest has no counted attempt.
+    static let deviceUntried = PostgresStatement(deviceRange(isUntried))
+
+    private static func deviceRange(_ condition: String) -> String {
+        """
+        WITH RECURSIVE head AS (
+            (SELECT * FROM upstream.deliveries
+            WHERE handler = $1 AND device_key >= $5 AND device_key <= $6 AND NOT EXISTS (\(isPaused))
+            ORDER BY device_key, received_at, message_key LIMIT 1)
+            UNION ALL
+            SELECT next.* FROM head CROSS JOIN LATERAL (
+                SELECT * FROM upstream.deliveries
+                WHERE handler = $1 AND device_key > head.device_key AND device_key <= $6
+                ORDER BY device_key, received_at, message_key LIMIT 1
+            ) AS next
+        ), \(leaseHeads(condition))
+        """
+    }
+
+    /// Leases the oldest delivery of a device, where it has been in the hands of workers that stopped working.
+    static let deviceSuspects = PostgresStatement(
+        """
+        WITH head AS MATERIALIZED (
+            SELECT * FROM upstream.deliveries AS suspect
+            WHERE handler = $1 AND crashes > 0 AND (device_key IS NOT NULL) IS TRUE AND NOT EXISTS (\(isPaused))
+                AND NOT EXISTS (
+                    SELECT FROM upstream.deliveries AS older
+                    WHERE older.handler = $1 AND older.device_key = suspect.device_key
+                        AND (older.received_at, older.message_key) < (suspect.received_at, suspect.message_key)
+                )
+        ), \(leaseHeads(isSuspect))
+        """
+    )
+
+    /// Passes by a device of which another delivery is leased.
+    ///
+    /// One that was set aside and is retried, or replayed, may be older than the one that runs. That one is looked for
+    /// behind as many older ones as two replays have on their way at once; behind one that has always been the oldest only
+    /// as far as commits overtake each other.
+    private static func leaseHeads(_ condition: String) -> String {
+        """
+        chosen AS MATERIALIZED (
+            SELECT message_key FROM head
+            WHERE next_attempt_at <= now() AND \(isFree) AND \(condition)
+                AND NOT EXISTS (
+                    SELECT FROM (
+                        SELECT lease_until FROM upstream.deliveries AS other
+                        WHERE other.handler = $1 AND other.device_key = head.device_key
+                        ORDER BY received_at, message_key
+                        LIMIT CASE
+                            WHEN head.attempts = 0 AND (head.replay_id IS NOT NULL OR head.last_error IS NOT NULL)
+                            THEN 2000 ELSE 64
+                        END
+                    ) AS queue WHERE lease_until > now()
+                )
+            LIMIT $2
+        ), due AS MATERIALIZED (
+            SELECT ctid AS place FROM upstream.deliveries
+            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = $1
+            FOR UPDATE SKIP LOCKED
+        ), \(leaseAndLoad)
+        """
+    }
+
+    // MARK: Parts
+
+    private static let surroundings = """
+        SELECT
+            now() AS at,
+            pg_stat_get_live_tuples('upstream.deliveries'::regclass)
+                + pg_stat_get_dead_tuples('upstream.deliveries'::regclass) AS entries,
+            EXISTS (\(isPaused)) AS is_paused
+        """
+
+    /// `OFFSET 0` keeps the look-up of each message a look-up: the planner can't know how few rows `leased` has, and must
+    /// not read whole days for them.
+    private static let leaseAndLoad = """
+        token AS MATERIALIZED (
+            SELECT nextval('upstream.lease_tokens') AS value
+        ), leased AS (
+            UPDATE upstream.deliveries
+            SET lease_owner = $3, lease_token = token.value, lease_until = now() + $4 * interval '1 microsecond',
+                crashes = crashes + (lease_owner IS NOT NULL)::int
+            FROM due, token WHERE deliveries.ctid = due.place
+            RETURNING deliveries.*
+        )
+        SELECT
+            leased.message_key, leased.lease_token, leased.attempts, leased.crashes, leased.replay_id::text,
+            message.message_id, message.sender_id, message.category, message.registration_token, message.device_key,
+            coalesce(message.data_raw, message.data::text), message.extra, message.message_type, leased.received_at,
+            leased.next_attempt_at, around.*
+        FROM (\(surroundings)) AS around
+        LEFT JOIN leased ON true
+        LEFT JOIN LATERAL (
+            SELECT * FROM upstream.message_of(leased.message_key, leased.received_at) OFFSET 0
+        ) AS message ON true
+        ORDER BY leased.next_attempt_at, leased.received_at, leased.message_key
+        """
+}

@@ -1,0 +1,132 @@
+import UpstreamKit
+
+/// A delivery's place in the order in which deliveries are claimed: that of the index behind it.
+struct ClaimPlace: Sendable, Comparable {
+    /// When it is due: microseconds since 1970-01-01 UTC.
+    var nextAttemptAt: Int64
+    /// The message's `received_at`.
+    var receivedAt: Int64
+    /// The message's key.
+    var key: Digest128
+
+    /// Before everything.
+    static let start = ClaimPlace(nextAttemptAt: 0, receivedAt: 0, key: Digest128(high: 0, low: 0))
+    /// Behind everything.
+    static let end = ClaimPlace(nextAttemptAt: .max, receivedAt: .max, key: Digest128(high: .max, low: .max))
+
+    static func < (left: ClaimPlace, right: ClaimPlace) -> Bool {
+        if left.nextAttemptAt != right.nextAttemptAt { return left.nextAttemptAt < right.nextAttemptAt }
+        if left.receivedAt != right.receivedAt { return left.receivedAt < right.receivedAt }
+        return left.key < right.key
+    }
+}
+
+/// What every claim tells of the database beside its rows.
+struct ClaimSurroundings: Sendable {
+    /// The database's time, in microseconds since 1970-01-01 UTC.
+    var now: Int64
+    /// About how many index entries the table has, those of deleted rows included.
+    var entries: Int64
+    /// Whether the handler is paused, so that having found nothing says nothing.
+    var isPaused: Bool
+}
+
+/// Decides where each claim of a handler looks, so that its cost depends on what it finds and not on what is there.
+///
+/// Claims go forward: each begins behind the last, and reads neither what others hold nor, as long as an old snapshot
+/// keeps PostgreSQL from clearing them away, the entries of what is done. What comes up behind the front (a lease that
+/// ended with its worker, a commit that took long) is found by looks at the whole of the table, one piece of a bounded
+/// number of entries after the other. Keys are hashes, so pieces of their range are pieces of the table.
+struct ClaimWalk: Sendable {
+    /// About how many entries one piece has.
+    static let pieceEntries: Int64 = 2_000
+    /// How far the front stays behind the present, in microseconds.
+    ///
+    /// Rows are due from the begin of their transaction, and seen after its end. A claim that comes back full finds the next rows ahead, and needs less.
+    static let lag: (idle: Int64, full: Int64) = (2_000_000, 250_000)
+
+    /// Claims go on behind this place.
+    private(set) var front = ClaimPlace.start
+    private var entries: Int64 = 0
+    private var piece: UInt64 = 0
+    private var notBefore: ContinuousClock.Instant?
+
+    /// The piece of the key range to look at now; nil where the last look is too short ago.
+    ///
+    /// Looks take a small part of the time, however large the pieces are and however often claims are made.
+    mutating func look(at now: ContinuousClock.Instant) -> ClosedRange<Digest128>? {
+        if let notBefore, now < notBefore { return nil }
+        notBefore = now + .microseconds(40 * min(entries, Self.pieceEntries))
+        let bits = pieceBits
+        piece &= (1 << bits) - 1
+        guard bits > 0 else { return Digest128(high: 0, low: 0)...Digest128(high: .max, low: .max) }
+        let first = piece << (64 - bits)
+        let last = first | (UInt64.max >> bits)
+        return Digest128(high: first, low: 0)...Digest128(high: last, low: .max)
+    }
+
+    /// The piece has been looked at; one that held more than could be taken is looked at again.
+    mutating func looked(isExhausted: Bool, _ surroundings: ClaimSurroundings) {
+        entries = surroundings.entries
+        if isExhausted, !surroundings.isPaused { piece &+= 1 }
+    }
+
+    /// What lay ahead has been claimed, up to a limit.
+    ///
+    /// - Parameters:
+    ///   - last: The last place that was claimed.
+    ///   - isFull: Whether the limit ended the claim.
+    ///   - surroundings: What the claim told.
+    mutating func claimed(upTo last: ClaimPlace?, isFull: Bool, _ surroundings: ClaimSurroundings) {
+        entries = surroundings.entries
+        guard !surroundings.isPaused else { return }
+        // Another server's clock, after a failover, may be behind.
+        if surroundings.now < front.nextAttemptAt { front = .start }
+        let lag = isFull ? Self.lag.full : Self.lag.idle
+        let latest = ClaimPlace(nextAttemptAt: surroundings.now - lag, receivedAt: 0, key: Digest128(high: 0, low: 0))
+        front = max(front, isFull ? min(last ?? latest, latest) : latest)
+    }
+
+    /// How many bits of a key choose the piece.
+    private var pieceBits: UInt64 {
+        let pieces = max(1, entries / Self.pieceEntries)
+        return min(20, UInt64(Int64.bitWidth - (pieces - 1).leadingZeroBitCount))
+    }
+}
+
+/// Where a handler that goes by device looks: the devices whose oldest delivery may be claimable.
+///
+/// A device is looked at when one of its deliveries becomes due (the walk comes by), when this worker has settled the
+/// delivery before, and in the looks at the whole. So the devices that only wait cost nothing.
+struct DeviceWalk: Sendable {
+    /// The greatest number of devices that are remembered; the looks at the whole find the others.
+    static let limit = 100_000
+
+    /// The walk over what is due.
+    var due = ClaimWalk()
+    /// The walk over deliveries from before the handler went by device.
+    var old = ClaimWalk()
+    private var queue: [Digest128] = []
+    private var first = 0
+    private var waiting: Set<Digest128> = []
+
+    /// Devices to look at.
+    mutating func add(_ devices: some Sequence<Digest128>) {
+        for device in devices where waiting.count < Self.limit {
+            if waiting.insert(device).inserted { queue.append(device) }
+        }
+    }
+
+    /// The next devices to look at, each once.
+    mutating func take(_ count: Int) -> [Digest128] {
+        let end = min(queue.count, first + count)
+        let devices = Array(queue[first..<end])
+        waiting.subtract(devices)
+        first = end
+        if first == queue.count || first > 4_096 {
+            queue.removeFirst(first)
+            first = 0
+        }
+        return devices
+    }
+}

@@ -1,0 +1,183 @@
+import Glibc
+
+/// Names a file whatever its path: device and inode.
+struct FileIdentity: Sendable, Equatable {
+    var device: UInt64
+    var inode: UInt64
+
+    init(_ status: stat) {
+        device = UInt64(status.st_dev)
+        inode = UInt64(status.st_ino)
+    }
+
+    init?(_ text: some StringProtocol) {
+        let parts = text.split(separator: ":").compactMap { UInt64($0) }
+        guard parts.count == 2 else { return nil }
+        (device, inode) = (parts[0], parts[1])
+    }
+
+    /// The file at a path itself, no link followed; nil where there is none.
+    init?(at path: String) {
+        var status = stat()
+        guard lstat(path, &status) == 0 else { return nil }
+        self.init(status)
+    }
+
+    var text: String { "\(device):\(inode)" }
+}
+
+/// Which files are a replay's own: the column `replays.file`.
+struct OutputMark: Sendable, Equatable {
+    /// What it writes, or has written.
+    var current: FileIdentity?
+    /// What an earlier run of it has finished, and this one replaces.
+    var earlier: FileIdentity?
+
+    init(current: FileIdentity? = nil, earlier: FileIdentity? = nil) {
+        (self.current, self.earlier) = (current, earlier)
+    }
+
+    init(_ text: String?) {
+        let parts = (text ?? "").split(separator: " ", omittingEmptySubsequences: false)
+        current = parts.first.flatMap { FileIdentity($0) }
+        earlier = parts.count > 1 ? FileIdentity(parts[1]) : nil
+    }
+
+    var text: String { "\(current?.text ?? "") \(earlier?.text ?? "")" }
+}
+
+/// The file of a replay: `FILE.partial` until it is whole, then `FILE`.
+///
+/// What this replay has not written is neither changed nor replaced: a file is made where there was none, no link is
+/// followed, and one that is there is gone on with only where it is the very file that the database names, belongs to us
+/// and can be written by nobody else.
+struct OutputFile: Sendable {
+    let descriptor: Int32
+    /// To be written down before anything is written to the file.
+    let mark: OutputMark
+    private let path: String
+
+    private var partial: String { path + ".partial" }
+
+    /// Opens the file, cut where the run goes on.
+    ///
+    /// - Throws: ``ReplayError`` where it can't be had, another process writes to it, or it is not this replay's.
+    init(_ path: String, from bytes: Int64, _ known: OutputMark) throws(ReplayError) {
+        self.path = path
+        var mark = known
+        let partial = path + ".partial"
+        if let whole = FileIdentity(at: path), whole != mark.earlier || mark.earlier == nil {
+            guard whole == mark.current, FileIdentity(at: partial) == nil else {
+                throw ReplayError(.refused, "\(path) is there already: choose another name, or remove it")
+            }
+            if bytes > 0 {
+                // Killed between giving the file its name and saying so.
+                try Self.move(path, to: partial)
+            } else {
+                // Sent again: replaced when this run is done.
+                mark = OutputMark(current: nil, earlier: whole)
+            }
+        }
+        descriptor = try Self.open(partial, &mark, isNew: bytes == 0)
+        self.mark = mark
+        do throws(ReplayError) {
+            try Self.cut(descriptor, partial, bytes)
+        } catch {
+            Glibc.close(descriptor)
+            throw error
+        }
+    }
+
+    private static func open(
+        _ path: String,
+        _ mark: inout OutputMark,
+        isNew: Bool
+    ) throws(ReplayError) -> Int32 {
+        let fresh = isNew ? Glibc.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600) : -1
+        guard fresh < 0 else {
+            var status = stat()
+            _ = fstat(fresh, &status)
+            mark.current = FileIdentity(status)
+            return fresh
+        }
+        guard !isNew || errno == EEXIST else { throw failure("can't make \(path)") }
+        let descriptor = Glibc.open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            guard errno != ELOOP else { throw ReplayError(.refused, "\(path) is a link: remove it") }
+            guard errno != ENOENT else {
+                throw ReplayError(.invalid, "\(path) is gone: put it back, or send everything again with --again")
+            }
+            throw failure("can't open \(path)")
+        }
+        var status = stat()
+        _ = fstat(descriptor, &status)
+        let identity = FileIdentity(status)
+        let isPlain = status.st_mode & S_IFMT == S_IFREG && status.st_nlink == 1
+        let isOurs = status.st_uid == geteuid() && status.st_mode & 0o022 == 0
+        // An empty one is what is left of a run that was killed before it could write down what it made.
+        guard isPlain, isOurs, identity == mark.current || isNew && status.st_size == 0 else {
+            Glibc.close(descriptor)
+            throw ReplayError(
+                .refused,
+                "\(path) is not the file that this replay wrote: remove it, or plan the replay with another name"
+            )
+        }
+        mark.current = identity
+        return descriptor
+    }
+
+    private static func cut(_ descriptor: Int32, _ path: String, _ bytes: Int64) throws(ReplayError) {
+        // Held as long as the descriptor is open, also by a process that is stopped.
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            throw ReplayError(.refused, "another process writes to \(path)")
+        }
+        let size = lseek(descriptor, 0, SEEK_END)
+        guard size >= bytes else {
+            throw ReplayError(
+                .invalid,
+                "\(path) holds \(size) bytes, and this replay has written \(bytes): send everything again with --again"
+            )
+        }
+        guard ftruncate(descriptor, off_t(bytes)) == 0, lseek(descriptor, off_t(bytes), SEEK_SET) >= 0 else {
+            throw failure("can't cut \(path) to its first \(bytes) bytes")
+        }
+    }
+
+    /// Gives the whole file its name, in the place of what an earlier run of this replay has made, and of nothing else.
+    func finish() throws(ReplayError) {
+        guard FileIdentity(at: partial) == mark.current else {
+            throw ReplayError(.refused, "\(partial) was replaced while this replay wrote it")
+        }
+        guard let earlier = mark.earlier, FileIdentity(at: path) != nil else { return try Self.move(partial, to: path) }
+        // Out of the way first, and looked at there: nothing can be put in its place between look and replacement.
+        let old = "\(path).replaced-\(earlier.inode)"
+        try Self.move(path, to: old)
+        guard FileIdentity(at: old) == earlier else {
+            try Self.move(old, to: path)
+            throw ReplayError(.refused, "\(path) is not the file that this replay wrote before: remove it")
+        }
+        try Self.move(partial, to: path)
+        unlink(old)
+    }
+
+    /// Renames a file where the new name is free; a rename by itself would replace what has it.
+    private static func move(_ path: String, to other: String) throws(ReplayError) {
+        if link(path, other) == 0 {
+            unlink(path)
+            return
+        }
+        let cause = errno
+        guard cause != EEXIST else {
+            throw ReplayError(.refused, "\(other) is there already: choose another name, or remove it")
+        }
+        // File systems without hard links.
+        guard [EPERM, ENOTSUP, EMLINK, ENOSYS].contains(cause), FileIdentity(at: other) == nil else {
+            throw ReplayError(.unavailable, "can't give \(path) the name \(other): \(String(cString: strerror(cause)))")
+        }
+        guard rename(path, other) == 0 else { throw failure("can't give \(path) the name \(other)") }
+    }
+
+    static func failure(_ what: String) -> ReplayError {
+        ReplayError(.unavailable, "\(what): \(String(cString: strerror(errno)))")
+    }
+}

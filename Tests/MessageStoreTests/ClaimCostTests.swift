@@ -1,0 +1,106 @@
+import Foundation
+import MessageStore
+import Pipeline
+import Postgres
+import Testing
+import UpstreamKit
+
+/// What a claim reads, counted by PostgreSQL, with few and with very many rows that wait.
+///
+/// `UPSTREAM_CLAIM_ROWS=1000000` takes the large table from 100,000 to a million.
+@Suite("claims cost what they find, not what waits", .serialized, .timeLimit(.minutes(20)))
+struct ClaimCostTests {
+    enum Queue: String, CaseIterable { case unordered, ordered, resting }
+
+    struct Cost: CustomStringConvertible {
+        var buffers: Int64
+        var entries: Int64
+        var claimed: Int
+
+        var description: String { "\(buffers) buffers, \(entries) entries, \(claimed) claimed" }
+    }
+
+    /// Buffers and index entries of the table that were read by sessions that have ended.
+    private func counters(_ fixture: DeliveriesFixture, sessions: Int) async throws -> (Int64, Int64) {
+        try await fixture.store.waitUntil(
+            """
+            SELECT count(*) = \(sessions) FROM pg_stat_activity
+            WHERE datname = current_database() AND backend_type LIKE 'client%'
+            """
+        )
+        let buffers = """
+            SELECT (heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
+            FROM pg_statio_user_tables WHERE relname = 'deliveries'
+            """
+        let entries = """
+            SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = 'deliveries'
+            """
+        return (try await fixture.store.integer(buffers) ?? 0, try await fixture.store.integer(entries) ?? 0)
+    }
+
+    private func cost(_ rows: Int, _ queue: Queue, oldSnapshot: Bool) async throws -> Cost {
+        let isOrdered = queue != .unordered
+        let fixture = try await DeliveriesFixture([.make("orders", ordering: isOrdered ? .device : .none)])
+        await fixture.writer.close()
+        // Ten to a device; those that rest are due in an hour.
+        try await fixture.store.script(
+            """
+            ALTER TABLE upstream.deliveries SET (autovacuum_enabled = off);
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, device_key)
+            SELECT 'orders', md5(n::text)::uuid, now() - n * interval '1 ms',
+                now() \(queue == .resting ? "+ interval '1 hour'" : "- interval '1 hour'") + n % 1000 * interval '1 s',
+                \(isOrdered ? "md5((n % \(max(1, rows / 10)))::text)::uuid" : "NULL")
+            FROM generate_series(1, \(rows)) AS n;
+            ANALYZE upstream.deliveries
+            """
+        )
+        let report = try await PostgresConnection.open(fixture.store.settings)
+        if oldSnapshot {
+            try await report.run { connection throws(PostgresError) in
+                try connection.script("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM upstream.deliveries")
+            }
+        }
+        // A good part has been handled before.
+        let request = ClaimRequest.make(limit: 500, ordered: isOrdered)
+        var handled = 0
+        repeat {
+            let batch = try await fixture.deliveries.claim(request).map { $0.settled(.done) }
+            guard !batch.isEmpty else { break }
+            _ = try await fixture.deliveries.settle(batch, of: "orders")
+            handled += batch.count
+        } while handled < rows * 4 / 10
+        var cost = Cost(buffers: 0, entries: 0, claimed: 0)
+        let rounds = 4
+        for _ in 0..<rounds {
+            await fixture.deliveries.close()
+            let before = try await counters(fixture, sessions: 2)
+            cost.claimed += try await fixture.deliveries.claim(request).count
+            await fixture.deliveries.close()
+            let after = try await counters(fixture, sessions: 2)
+            cost.buffers += after.0 - before.0
+            cost.entries += after.1 - before.1
+        }
+        await report.close()
+        return Cost(
+            buffers: cost.buffers / Int64(rounds),
+            entries: cost.entries / Int64(rounds),
+            claimed: cost.claimed / rounds
+        )
+    }
+
+    @Test("a claim of 500 reads no more of a large table than of a small one, also under an old snapshot")
+    func flat() async throws {
+        let large = Int(ProcessInfo.processInfo.environment["UPSTREAM_CLAIM_ROWS"] ?? "") ?? 100_000
+        for queue in Queue.allCases {
+            let small = try await cost(5_000, queue, oldSnapshot: false)
+            print("\(queue) 5000: \(small)")
+            for oldSnapshot in [false, true] {
+                let found = try await cost(large, queue, oldSnapshot: oldSnapshot)
+                print("\(queue) \(large)\(oldSnapshot ? " under an old snapshot" : ""): \(found)")
+                #expect(found.claimed == (queue == .resting ? 0 : 500))
+                #expect(found.buffers < 3 * max(small.buffers, 10_000), "\(queue), \(oldSnapshot): \(found)")
+                #expect(found.entries < 3 * max(small.entries, 5_000), "\(queue), \(oldSnapshot): \(found)")
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import Testing
+import UpstreamKit
+
+@testable import MessageStore
+
+@Suite("where claims look")
+struct ClaimWalkTests {
+    private let now = ContinuousClock.now
+    private func place(_ time: Int64) -> ClaimPlace {
+        ClaimPlace(nextAttemptAt: time, receivedAt: 5, key: Digest128(high: 1, low: 1))
+    }
+    private func around(_ now: Int64, entries: Int64 = 0, paused: Bool = false) -> ClaimSurroundings {
+        ClaimSurroundings(now: now, entries: entries, isPaused: paused)
+    }
+
+    @Test("a full claim moves the front to its last row, another nearly to the present, neither past what commits late")
+    func front() {
+        var walk = ClaimWalk()
+        #expect(walk.front == .start)
+        walk.claimed(upTo: place(1_000), isFull: true, around(60_000_000))
+        #expect(walk.front == place(1_000))
+        walk.claimed(upTo: place(59_990_000), isFull: true, around(60_000_000))
+        #expect(walk.front.nextAttemptAt == 59_750_000)
+        walk.claimed(upTo: nil, isFull: false, around(70_000_000))
+        #expect(walk.front.nextAttemptAt == 68_000_000)
+        walk.claimed(upTo: place(68_500_000), isFull: false, around(69_000_000))
+        #expect(walk.front.nextAttemptAt == 68_000_000)
+    }
+
+    @Test("a paused handler's empty claim moves nothing, and a clock that went back starts anew")
+    func exceptions() {
+        var walk = ClaimWalk()
+        walk.claimed(upTo: nil, isFull: false, around(60_000_000, paused: true))
+        #expect(walk.front == .start)
+        walk.claimed(upTo: nil, isFull: false, around(60_000_000))
+        walk.claimed(upTo: nil, isFull: false, around(50_000_000))
+        #expect(walk.front.nextAttemptAt == 48_000_000)
+    }
+
+    @Test(
+        "looks go over the whole range of keys, each key once, in pieces that grow in number with the table",
+        arguments: [
+            0, 1_000, 2_001, 10_000, 1_000_000, 40_000_000,
+        ]
+    )
+    func pieces(_ entries: Int64) throws {
+        var walk = ClaimWalk()
+        var time = now
+        _ = walk.look(at: time)
+        walk.looked(isExhausted: true, around(0, entries: entries))
+        var next: UInt64? = nil
+        var count: Int64 = 0
+        repeat {
+            time += .seconds(1)
+            let look = walk.look(at: time)
+            let keys = try #require(look)
+            walk.looked(isExhausted: true, around(0, entries: entries))
+            if count == 0, keys.lowerBound.high != 0 { continue }
+            #expect(keys.lowerBound.high == next ?? 0 && keys.lowerBound.low == 0)
+            #expect(keys.upperBound.low == .max)
+            count += 1
+            next = keys.upperBound.high &+ 1
+        } while next != 0
+        #expect(count >= entries / ClaimWalk.pieceEntries && count <= max(1, 2 * entries / ClaimWalk.pieceEntries))
+    }
+
+    @Test("looks take a bounded part of the time, and one that found more than it may take is repeated")
+    func pace() {
+        var walk = ClaimWalk()
+        _ = walk.look(at: now)
+        walk.looked(isExhausted: true, around(0, entries: 1_000_000))
+        let first = walk.look(at: now + .seconds(1))
+        let tooSoon = walk.look(at: now + .seconds(1) + .milliseconds(79))
+        walk.looked(isExhausted: false, around(0, entries: 1_000_000))
+        let again = walk.look(at: now + .seconds(2))
+        #expect(first != nil && tooSoon == nil && again == first)
+    }
+
+    @Test("each device is looked at once for each time it is named, and no more of them are remembered than may be")
+    func devices() {
+        func device(_ number: Int) -> Digest128 { Digest128(high: 0, low: UInt64(number)) }
+        var walk = DeviceWalk()
+        walk.add([1, 2, 1, 3].map(device))
+        let first = walk.take(2)
+        walk.add([1, 3].map(device))
+        let second = walk.take(9)
+        let third = walk.take(9)
+        #expect(first == [1, 2].map(device) && second == [3, 1].map(device) && third.isEmpty)
+        walk.add((0..<(DeviceWalk.limit + 50)).map(device))
+        var count = 0
+        while case let some = walk.take(777), !some.isEmpty { count += some.count }
+        #expect(count == DeviceWalk.limit)
+    }
+}

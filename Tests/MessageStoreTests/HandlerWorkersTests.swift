@@ -1,0 +1,174 @@
+import MessageStore
+import Pipeline
+import Postgres
+import Testing
+import UpstreamKit
+
+@Suite("what workers ask for while a configuration is being rolled out")
+struct HandlerWorkersTests {
+    private let older = HandlerRegistration.make("orders", ["com.example.orders"])
+    private let newer = HandlerRegistration.make("orders", ["com.example.orders", "com.example.new"])
+    private let subscribed = """
+        SELECT string_agg(category, ' ' ORDER BY category) FROM upstream.subscriptions WHERE handler = 'orders'
+        """
+    private let both = "com.example.new com.example.orders"
+
+    private func offer(_ token: Int64) -> LeaseOffer {
+        LeaseOffer(handlers: ["orders"], local: ["orders"], owner: "old", token: token, duration: .seconds(60))
+    }
+
+    /// Lets time pass for the workers' heartbeats.
+    private func pass(_ interval: String, _ fixture: DeliveriesFixture, _ condition: String) async throws {
+        try await fixture.store.script(
+            """
+            UPDATE upstream.handler_workers
+            SET heartbeat_at = heartbeat_at - interval '\(interval)', alive_since = alive_since - interval '\(interval)'
+            WHERE \(condition)
+            """
+        )
+    }
+
+    @Test("an older worker that restarts leaves what the newer one asks for")
+    func restartOfTheOlder() async throws {
+        let fixture = try await DeliveriesFixture([newer])
+        let old = fixture.another()
+        for _ in 0..<2 { _ = try await old.register([older]) }
+        #expect(try await fixture.store.text(subscribed) == both)
+        try await fixture.receive(1...3, category: "com.example.new")
+        #expect(try await fixture.count("handler = 'orders'") == 3)
+    }
+
+    @Test("a category goes when nobody asks for it any more and somebody runs the handler, and not before")
+    func withdrawal() async throws {
+        let fixture = try await DeliveriesFixture([newer])
+        let old = fixture.another()
+        _ = try await old.register([older])
+        await fixture.deliveries.close()
+        #expect(try await fixture.store.text(subscribed) == "com.example.orders")
+        // The last one's stay: what is received now waits for the handler.
+        await old.close()
+        #expect(try await fixture.store.text(subscribed) == "com.example.orders")
+        try await fixture.receive(1...2)
+        #expect(try await fixture.count() == 2)
+        // Started again with another configuration.
+        _ = try await old.register([.make("orders", ["com.example.new"])])
+        #expect(try await fixture.store.text(subscribed) == "com.example.new")
+    }
+
+    @Test("a worker that died asks until it has been silent for ten minutes, and somebody has watched it that long")
+    func crash() async throws {
+        let fixture = try await DeliveriesFixture([newer])
+        let old = fixture.another()
+        let token = try await old.register([older])
+        try await pass("11 minutes", fixture, "token <> \(token)")
+        try await pass("31 seconds", fixture, "token = \(token)")
+        _ = try await old.backlog(["orders"])
+        #expect(try await fixture.store.text(subscribed) == both, "the watcher has come only now")
+        // An outage for everybody: the first who comes back does not take the others for dead.
+        try await pass("1 hour", fixture, "true")
+        _ = try await old.backlog(["orders"])
+        #expect(try await fixture.store.text(subscribed) == both)
+        // Ten minutes of heartbeats later.
+        try await fixture.store.script(
+            """
+            UPDATE upstream.handler_workers
+            SET heartbeat_at = now() - interval '35 seconds', alive_since = now() - interval '11 minutes' WHERE token = \(token)
+            """
+        )
+        _ = try await old.backlog(["orders"])
+        #expect(try await fixture.store.text(subscribed) == "com.example.orders")
+        // It was not dead after all.
+        _ = try await fixture.deliveries.backlog(["orders"])
+        #expect(try await fixture.store.text(subscribed) == both)
+    }
+
+    @Test("a worker is leased no message of a category that only others ask for; they are told")
+    func noLeaseForOthers() async throws {
+        let fixture = try await DeliveriesFixture([newer])
+        let old = fixture.another()
+        let token = try await old.register([older])
+        let offer = offer(token)
+        let wakes = Tally()
+        let listener = fixture.another()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                do { try await listener.listen { wakes.increment() } } catch {}
+            }
+            let listening = """
+                SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()
+                """
+            try await waitUntil { try await fixture.store.integer(listening) ?? 0 > 0 }
+            _ = try await fixture.writer.commit([.make(1), .make(2)], leasing: offer)
+            #expect(try await fixture.count("lease_owner = 'old'") == 2)
+            _ = try await fixture.writer.commit(
+                [.make(3, category: "com.example.new"), .make(4)],
+                leasing: offer
+            )
+            try await waitUntil { wakes.value > 0 }
+            group.cancelAll()
+        }
+        #expect(try await fixture.count("lease_owner = 'old'") == 3)
+        #expect(try await fixture.claim().map(\.number) == [3])
+        #expect(wakes.value == 1)
+    }
+
+    @Test("where one asks for all and one for some, a lease goes by what the holder asks for")
+    func wildcard() async throws {
+        let fixture = try await DeliveriesFixture([.make("orders")])
+        let old = fixture.another()
+        let token = try await old.register([older])
+        let offer = offer(token)
+        _ = try await fixture.writer.commit([.make(1), .make(2, category: "x")], leasing: offer)
+        #expect(try await fixture.count("lease_owner = 'old'") == 1)
+        #expect(try await fixture.claim().map(\.number) == [2])
+    }
+
+    @Test("a handler goes by device as long as one worker wants it to")
+    func ordering() async throws {
+        let fixture = try await DeliveriesFixture([.make("orders")])
+        let byDevice = "SELECT count(*) FROM upstream.subscriptions WHERE by_device"
+        let other = fixture.another()
+        _ = try await other.register([.make("orders", ["com.example.orders"], ordering: .device)])
+        #expect(try await fixture.store.integer(byDevice) == 2)
+        _ = try await fixture.another().register([.make("orders")])
+        #expect(try await fixture.store.integer(byDevice) == 2)
+        await other.close()
+        #expect(try await fixture.store.integer(byDevice) == 0)
+    }
+
+    @Test("workers of the earlier version keep their subscriptions over the migration")
+    func migration() async throws {
+        let store = try await StoreFixture()
+        let exists = "SELECT count(*) FROM pg_class WHERE oid = to_regclass('upstream.handler_workers')"
+        while try await store.integer(exists) != 0 {
+            _ = try await Migrator().down(store.admin)
+        }
+        try await store.script(
+            """
+            INSERT INTO upstream.handlers (name) VALUES ('orders');
+            INSERT INTO upstream.subscriptions VALUES ('orders', 'com.example.orders'), ('orders', 'com.example.new')
+            """
+        )
+        _ = try await Migrator().up(store.admin)
+        _ = try await PostgresDeliveryStore(store.settings).register([older])
+        #expect(try await store.text(subscribed) == both)
+    }
+
+    @Test("the list says who asks for what; the worker's role suffices for all of it")
+    func list() async throws {
+        let fixture = try await DeliveriesFixture([older])
+        try await fixture.store.addRoles()
+        let worker = PostgresDeliveryStore(try fixture.store.settings(as: "w"), worker: "host:7")
+        _ = try await worker.register([newer])
+        _ = try await worker.backlog(["orders"])
+        try await pass("3 minutes", fixture, "worker <> 'host:7'")
+        let states = HandlerStates(fixture.store.admin)
+        var workers = try #require(try await states.list().first).workers
+        #expect(workers.map(\.worker) == ["host:7", "worker"])
+        #expect(workers.map(\.isLive) == [true, false])
+        #expect(workers.map { $0.categories.sorted().joined(separator: " ") } == [both, "com.example.orders"])
+        await worker.close()
+        workers = try #require(try await states.list().first).workers
+        #expect(workers.map(\.worker) == ["worker"])
+    }
+}
