@@ -98,7 +98,7 @@ struct HandlerWorkersTests {
                 SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()
                 """
             try await waitUntil { try await fixture.store.integer(listening) ?? 0 > 0 }
-            _ = try await fixture.writer.commit([.make(1), .make(2)], leasing: offer)
+            _ = try await fixture.writer.commit([.make(1), .make(2)], leasing: offer, isRetry: false)
             #expect(try await fixture.count("lease_owner = 'old'") == 2)
             _ = try await fixture.writer.commit(
                 [.make(3, category: "com.example.new"), .make(4)],
@@ -118,7 +118,7 @@ struct HandlerWorkersTests {
         let old = fixture.another()
         let token = try await old.register([older])
         let offer = offer(token)
-        _ = try await fixture.writer.commit([.make(1), .make(2, category: "x")], leasing: offer)
+        _ = try await fixture.writer.commit([.make(1), .make(2, category: "x")], leasing: offer, isRetry: false)
         #expect(try await fixture.count("lease_owner = 'old'") == 1)
         #expect(try await fixture.claim().map(\.number) == [2])
     }
