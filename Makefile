@@ -4,6 +4,7 @@
 # make examples builds the example of a worker with handlers of its own (Examples/swift)
 # make docs     the documentation of UpstreamKit, for authors of handlers, as a web site in .build/docs
 # make release  the optimised binary
+# make baseline  the bare C worker that `bench --baseline .build/baseline` measures ours against
 # make fuzz     fuzzes the parsers, FUZZ_SECONDS each
 # make sanitize unit tests under the thread sanitizer, then under the address sanitizer
 #
@@ -15,7 +16,7 @@ BUILD_FLAGS := --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test packages test-tools build examples docs release lint format fuzz sanitize clean
+.PHONY: help run test packages test-tools build examples docs release baseline lint format fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -45,6 +46,11 @@ docs: build
 
 release: packages
 	$(SWIFT) build -c release --product upstream-worker
+
+baseline: packages
+	mkdir -p .build
+	$(CC) -O2 -Wall -Wextra -Wno-unused-parameter -o .build/baseline Benchmarks/Baseline/baseline.c \
+		$$(pkg-config --cflags --libs openssl libxml-2.0 libpq) -lpthread
 
 lint:
 	$(SWIFT) format lint --strict --parallel --recursive $(SOURCES)

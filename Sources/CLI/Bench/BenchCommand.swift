@@ -14,6 +14,7 @@ struct BenchCommand: AsyncParsableCommand {
               upstream-worker bench --quick                a short look
               upstream-worker bench --only throughput --connections 10 --messages 400000
               upstream-worker bench --only handlers
+              upstream-worker bench --baseline .build/baseline --repeats 3
               upstream-worker bench --json > bench.json
 
             A private PostgreSQL (fsync on) in a temporary folder, the emulated server in this process and the worker as \
@@ -35,6 +36,8 @@ struct BenchCommand: AsyncParsableCommand {
         case stalled
         /// What handlers cost the receive path, and how fast a backlog is handed over.
         case handlers
+        /// Beside the bare C worker, in turns.
+        case baseline
     }
 
     @Option(help: "Connections to measure throughput with, separated by commas.")
@@ -52,8 +55,15 @@ struct BenchCommand: AsyncParsableCommand {
             "How many times throughput and limit are measured; the run with the median ratio is shown. Handlers: the mean."
     )
     var repeats = 1
-    @Option(help: ArgumentHelp("Parts to run: throughput,single,idle,stalled,handlers.", valueName: "parts"))
-    var only = Part.allCases.map(\.rawValue).joined(separator: ",")
+    @Option(help: ArgumentHelp("Parts to run: throughput,single,idle,stalled,handlers,baseline.", valueName: "parts"))
+    var only: String?
+    @Option(
+        help: ArgumentHelp(
+            "A bare C worker (make baseline) to measure beside ours, in turns; alone unless --only names more.",
+            valueName: "program"
+        )
+    )
+    var baseline: String?
     @Flag(help: "A short run with less exact figures.")
     var quick = false
     @Flag(help: "One JSON object instead of a table.")
@@ -78,11 +88,20 @@ struct BenchCommand: AsyncParsableCommand {
         guard !counts.isEmpty, counts.allSatisfy({ (1...1000).contains($0) }) else {
             throw ValidationError("--connections takes numbers from 1 to 1000, such as 1,10")
         }
-        let parts = try only.split(separator: ",").map { text in
-            guard let part = Part(rawValue: String(text)) else {
-                throw ValidationError("--only \(text): there are throughput, single, idle, stalled and handlers")
+        let all = Part.allCases.filter { $0 != .baseline }
+        var parts = try only.map { text in
+            try text.split(separator: ",").map { text in
+                guard let part = Part(rawValue: String(text)) else {
+                    throw ValidationError(
+                        "--only \(text): there are throughput, single, idle, stalled, handlers and baseline"
+                    )
+                }
+                return part
             }
-            return part
+        }
+        if baseline != nil { parts = parts ?? [.baseline] }
+        guard parts?.contains(.baseline) != true || baseline != nil else {
+            throw ValidationError("--only baseline needs --baseline PROGRAM; make baseline builds it")
         }
         guard messages ?? 1000 >= 1000, window >= 1, (1...64).contains(writers), (300...65536).contains(size),
             (1...99).contains(repeats)
@@ -98,7 +117,8 @@ struct BenchCommand: AsyncParsableCommand {
             window: window,
             writers: writers,
             repeats: repeats,
-            parts: Set(parts),
+            parts: Set(parts ?? all),
+            baseline: baseline,
             isQuick: quick
         )
     }
@@ -134,6 +154,8 @@ struct BenchPlan: Sendable {
     var writers: Int
     var repeats: Int
     var parts: Set<BenchCommand.Part>
+    /// The program of the bare C worker.
+    var baseline: String?
     var isQuick: Bool
 
     /// Messages for this many connections: a single one is bound by the round trip, and needs fewer for the same time.

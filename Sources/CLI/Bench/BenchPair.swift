@@ -24,25 +24,36 @@ final class BenchPair: Sendable {
     private let cluster: Int32
     private let found = Mutex<[String]>([])
 
-    /// Starts both.
+    /// Starts both; with `baseline` the worker is that program (`Benchmarks/Baseline`).
     init(
         _ site: BenchSite,
         _ settings: EmulatorConfiguration,
         database: String,
         connections: Int,
         handlers: String = "",
+        baseline: String? = nil,
         _ plan: BenchPlan
     ) async throws {
         let emulator = try await Emulator.start(settings)
         do {
-            worker = try site.startWorker(
-                emulator,
-                database: database,
-                connections: connections,
-                window: plan.window,
-                writers: plan.writers,
-                handlers: handlers
-            )
+            if let baseline {
+                worker = try site.startBaseline(
+                    baseline,
+                    emulator,
+                    database: database,
+                    connections: connections,
+                    writers: plan.writers
+                )
+            } else {
+                worker = try site.startWorker(
+                    emulator,
+                    database: database,
+                    connections: connections,
+                    window: plan.window,
+                    writers: plan.writers,
+                    handlers: handlers
+                )
+            }
         } catch {
             await emulator.stop()
             throw error

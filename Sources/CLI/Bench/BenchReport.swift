@@ -77,6 +77,8 @@ struct BenchReport: Codable, Sendable {
     var idle: Idle?
     var stalled: Stalled?
     var handlers: Handlers?
+    /// Ours and the bare C worker, by number of connections.
+    var baseline: [BenchBaseline.Comparison] = []
     /// What was not as it must be: messages lost or acked twice.
     var problems: [String] = []
 
@@ -101,6 +103,7 @@ struct BenchReport: Codable, Sendable {
     var table: String {
         var parts: [String] = []
         if !throughput.isEmpty { parts.append(Console.table(throughputRows)) }
+        if !baseline.isEmpty { parts.append(Console.table(BenchBaseline.rows(baseline))) }
         let others = otherRows
         if others.count > 1 { parts.append(Console.table(others)) }
         return parts.joined(separator: "\n\n")

@@ -40,6 +40,9 @@ struct BenchRun: Sendable {
         if plan.parts.contains(.handlers) {
             report.handlers = try await BenchHandlers(plan: plan, site: site).run(&report.problems)
         }
+        if let baseline = plan.baseline, plan.parts.contains(.baseline) {
+            report.baseline = try await BenchBaseline(plan: plan, site: site, program: baseline).run(&report.problems)
+        }
         return report
     }
 

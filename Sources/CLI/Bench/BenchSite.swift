@@ -80,7 +80,7 @@ final class BenchSite: Sendable {
 
             """
         return try WorkerProcess(
-            configuration: try folder.write(yaml.utf8, to: "dispatcher.yaml"),
+            run: try folder.write(yaml.utf8, to: "dispatcher.yaml"),
             log: folder.url.appending(path: "dispatcher.log"),
             ["--roles", "dispatch"]
         )
@@ -95,8 +95,7 @@ final class BenchSite: Sendable {
         writers: Int,
         handlers: String
     ) throws -> WorkerProcess {
-        let secret = try folder.write("secret".utf8, to: "secret")
-        let authority = try folder.write(emulator.authorityPEM ?? [], to: "ca.pem")
+        let (secret, authority) = try credentials(emulator)
         let yaml = """
             database: {url: "\(database)", writers: \(writers)}
             senders:
@@ -114,11 +113,38 @@ final class BenchSite: Sendable {
 
             """
         let configuration = try folder.write(yaml.utf8, to: "worker.yaml")
-        return try WorkerProcess(configuration: configuration, log: folder.url.appending(path: "worker.log"))
+        return try WorkerProcess(run: configuration, log: folder.url.appending(path: "worker.log"))
+    }
+
+    /// Starts the bare C worker (`Benchmarks/Baseline`) for an emulator; it makes its one table itself.
+    func startBaseline(
+        _ program: String,
+        _ emulator: Emulator,
+        database: String,
+        connections: Int,
+        writers: Int
+    ) throws -> WorkerProcess {
+        let (secret, authority) = try credentials(emulator)
+        return try WorkerProcess(
+            program: URL(filePath: program),
+            [
+                "127.0.0.1", "\(emulator.port)", "gcm.googleapis.com", Self.senderID, secret, authority, database,
+                "\(connections)", "\(writers)",
+            ],
+            log: folder.url.appending(path: "baseline.log")
+        )
+    }
+
+    /// The files that hold the secret and the authority's certificate.
+    private func credentials(_ emulator: Emulator) throws -> (secret: String, authority: String) {
+        (
+            try folder.write("secret".utf8, to: "secret"),
+            try folder.write(emulator.authorityPEM ?? [], to: "ca.pem")
+        )
     }
 }
 
-/// A worker in a process of its own: this very program with `run`.
+/// A worker in a process of its own.
 final class WorkerProcess: Sendable {
     private let process = Process()
     private let log: URL
@@ -126,10 +152,19 @@ final class WorkerProcess: Sendable {
     /// Its process id.
     var id: Int32 { process.processIdentifier }
 
-    init(configuration: String, log: URL, _ arguments: [String] = []) throws {
+    /// This very program with `run`.
+    convenience init(run configuration: String, log: URL, _ arguments: [String] = []) throws {
+        try self.init(
+            program: URL(filePath: "/proc/self/exe").resolvingSymlinksInPath(),
+            ["run", "--config", configuration] + arguments,
+            log: log
+        )
+    }
+
+    init(program: URL, _ arguments: [String], log: URL) throws {
         self.log = log
-        process.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
-        process.arguments = ["run", "--config", configuration] + arguments
+        process.executableURL = program
+        process.arguments = arguments
         // What is set for another worker is not meant for this one.
         process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("UPSTREAM_") }
         _ = FileManager.default.createFile(atPath: log.path, contents: nil)
