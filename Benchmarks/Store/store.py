@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""What storing a batch costs PostgreSQL, in variants, run in turns: CPU of the backend and WAL for each message.
+
+    scripts/install-test-tools && .build/test-tools/bin/python Benchmarks/Store/store.py [--rounds 5] [--only a,b]
+
+A private cluster in a temporary folder (fsync on), a database with the schema for each variant. Every round runs every
+variant once over batches of new messages, so that a slow minute hits all of them; shown are medians. Compare the ratios.
+"""
+import argparse
+import glob
+import hashlib
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+import uuid
+from datetime import datetime, timedelta, timezone
+
+import psycopg
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Cluster:
+    """A PostgreSQL server of our own, as the user postgres where we are root."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="upstream-store-", dir="/var/tmp")
+        self.bin = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
+        self.prefix = []
+        if os.getuid() == 0:
+            shutil.chown(self.folder, "postgres", "postgres")
+            self.prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+        self.run("initdb", "-D", f"{self.folder}/data", "-U", "upstream", "-A", "trust", "-E", "UTF8", "--locale=C")
+        options = f"-k {self.folder} -h '' -c shared_buffers=512MB -c max_wal_size=8GB -c checkpoint_timeout=30min"
+        self.run("pg_ctl", "-D", f"{self.folder}/data", "-w", "-l", f"{self.folder}/log", "-o", options, "start")
+
+    def run(self, program, *arguments):
+        subprocess.run(
+            [*self.prefix, f"{self.bin}/{program}", *arguments], check=True, stdout=subprocess.DEVNULL, cwd=self.folder
+        )
+
+    def connect(self, database):
+        return psycopg.connect(f"host={self.folder} user=upstream dbname={database}", autocommit=True)
+
+    def stop(self):
+        self.run("pg_ctl", "-D", f"{self.folder}/data", "-m", "immediate", "stop")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def migrations():
+    for path in sorted(glob.glob(f"{ROOT}/migrations/*.sql")):
+        with open(path) as file:
+            yield re.split(r"^-- migrate:down.*$", file.read(), flags=re.M)[0]
+
+
+class Load:
+    """Batches of new messages, in order of arrival."""
+
+    def __init__(self, rows, size):
+        self.rows, self.size, self.count = rows, size, 0
+        self.random = random.Random(1)
+        self.time = datetime.now(timezone.utc) - timedelta(minutes=30)
+
+    def batch(self):
+        rows = []
+        for _ in range(self.rows):
+            self.count += 1
+            self.time += timedelta(microseconds=20)
+            device = self.random.randrange(1000)
+            token = f"FAKE-{device:06d}:" + "x" * 140
+            identifier = f"bench-{self.count}"
+            data = '{"n":"%d","body":"%s"}' % (self.count, "y" * (self.size - 230))
+            rows.append(
+                dict(
+                    key=uuid.UUID(bytes=hashlib.sha256(f"1\0{identifier}".encode()).digest()[:16]),
+                    fingerprint=uuid.UUID(bytes=hashlib.sha256(data.encode()).digest()[:16]),
+                    time=self.time, sender="1234567890", id=identifier, token=token,
+                    device=uuid.UUID(bytes=hashlib.sha256(token.encode()).digest()[:16]),
+                    category="com.example.app", data=data, raw=None, extra='{"time_to_live":86400}', type=None,
+                    stanza_from="devices@gcm.googleapis.com",
+                )
+            )
+        return rows
+
+
+COLUMNS = "key fingerprint time sender id token device category data raw extra type stanza_from".split()
+TYPES = dict(
+    key="uuid", fingerprint="uuid", time="timestamptz", sender="text", id="text", token="text", device="uuid",
+    category="text", data="text", raw="text", extra="text", type="text", stanza_from="text",
+)
+
+
+def arrays(rows, columns=COLUMNS):
+    return [[row[column] for row in rows] for column in columns]
+
+
+def by_key(rows):
+    return sorted(rows, key=lambda row: row["key"].bytes)
+
+
+def today(rows):
+    return [*arrays(by_key(rows)), "", 0, 0, [], []]
+
+
+TODAY = "SELECT * FROM upstream.store_messages(" + ", ".join(
+    f"%b::{TYPES[column]}[]" for column in COLUMNS
+) + ", %b::text, %b::bigint, %b::bigint, %b::text[], %b::text[])"
+
+BODY = (
+    "INSERT INTO upstream.messages (message_key, received_at, sender_id, message_id, registration_token, device_key, "
+    "category, data, data_raw, extra, message_type, stanza_from) "
+)
+PARAMETERS = ", ".join(f"{column}s {TYPES[column]}[]" for column in COLUMNS)
+
+
+def function(name, parameters, body, declare=""):
+    return f"""
+        CREATE FUNCTION upstream.{name}({parameters}, OUT stored bigint)
+        LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+        {declare}
+        BEGIN
+            PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
+            {body}
+        EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
+            stored := -1;
+        END $$;"""
+
+
+def call(name, columns):
+    return f"SELECT upstream.{name}(" + ", ".join(f"%b::{TYPES[c]}{s}" for c, s in columns) + ")"
+
+
+ALL = [(column, "[]") for column in COLUMNS]
+FROM = "FROM unnest(keys, times, senders, ids, tokens, devices, categorys, datas, raws, extras, types, stanza_froms) " \
+    "AS i (key, at, sender, id, token, device, category, data, raw, extra, type, stanza_from)"
+SELECT = "SELECT key, at, sender, id, token, device, category, data::json, raw, extra, type, stanza_from " + FROM
+
+VARIANTS = {"today": ("", TODAY, today)}
+
+VARIANTS["optimistic"] = (
+    function("v_optimistic", PARAMETERS, f"""
+        INSERT INTO upstream.message_ids SELECT * FROM unnest(keys, fingerprints, times) ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS stored = ROW_COUNT;
+        {BODY} {SELECT};"""),
+    call("v_optimistic", ALL), lambda rows: arrays(by_key(rows)),
+)
+
+TARGETS = "SELECT unnest(keys), unnest(times), unnest(senders), unnest(ids), unnest(tokens), unnest(devices), " \
+    "unnest(categorys), unnest(datas)::json, unnest(raws), unnest(extras), unnest(types), unnest(stanza_froms)"
+VARIANTS["+ target list"] = (
+    function("v_targets", PARAMETERS, f"""
+        INSERT INTO upstream.message_ids SELECT unnest(keys), unnest(fingerprints), unnest(times)
+        ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS stored = ROW_COUNT;
+        {BODY} {TARGETS};"""),
+    call("v_targets", ALL), lambda rows: arrays(by_key(rows)),
+)
+
+# Columns that are one value or null over the whole batch: an empty array gives nulls, a scalar the value.
+SCALARS = [(c, "" if c in ("sender", "stanza_from") else "[]") for c in COLUMNS]
+SCALAR_PARAMETERS = ", ".join(f"{c}s {TYPES[c]}{s}" for c, s in SCALARS)
+SCALAR_TARGETS = TARGETS.replace("unnest(senders)", "senders").replace("unnest(stanza_froms)", "stanza_froms")
+
+
+def scalars(rows, order=by_key):
+    rows = order(rows)
+    result = []
+    for column, suffix in SCALARS:
+        values = [row[column] for row in rows]
+        if not suffix:
+            result.append(values[0])
+        else:
+            result.append([] if all(value is None for value in values) else values)
+    return result
+
+
+VARIANTS["+ scalars"] = (
+    function("v_scalars", SCALAR_PARAMETERS, f"""
+        INSERT INTO upstream.message_ids SELECT unnest(keys), unnest(fingerprints), unnest(times)
+        ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS stored = ROW_COUNT;
+        {BODY} {SCALAR_TARGETS};"""),
+    call("v_scalars", SCALARS), scalars,
+)
+
+LEDGER = [("key", "[]"), ("fingerprint", "[]"), ("time", "[]")]
+LEDGER_PARAMETERS = "lkeys uuid[], lprints uuid[], ltimes timestamptz[], "
+
+
+def arrival(rows):
+    return [*arrays(by_key(rows), ["key", "fingerprint", "time"]), *scalars(rows, order=lambda rows: rows)]
+
+
+VARIANTS["+ order of arrival"] = (
+    function("v_arrival", LEDGER_PARAMETERS + SCALAR_PARAMETERS, f"""
+        INSERT INTO upstream.message_ids SELECT unnest(lkeys), unnest(lprints), unnest(ltimes)
+        ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS stored = ROW_COUNT;
+        {BODY} {SCALAR_TARGETS};"""),
+    call("v_arrival", LEDGER + SCALARS), arrival,
+)
+
+PLAIN = f"""
+        INSERT INTO upstream.message_ids SELECT unnest(lkeys), unnest(lprints), unnest(ltimes);
+        GET DIAGNOSTICS stored = ROW_COUNT;
+        {BODY} {SCALAR_TARGETS};"""
+VARIANTS["+ plain ledger insert"] = (
+    function("v_plain", LEDGER_PARAMETERS + SCALAR_PARAMETERS, PLAIN),
+    call("v_plain", LEDGER + SCALARS), arrival,
+)
+VARIANTS["+ no index on message_id"] = (
+    "DROP INDEX upstream.messages_message_id_idx;" + VARIANTS["+ plain ledger insert"][0],
+    VARIANTS["+ plain ledger insert"][1], arrival,
+)
+SUBSCRIBED = PLAIN + """
+        IF EXISTS (SELECT FROM upstream.subscriptions) THEN RAISE EXCEPTION 'not here'; END IF;"""
+VARIANTS["+ look at subscriptions"] = (
+    "DROP INDEX upstream.messages_message_id_idx;"
+    + function("v_subscribed", LEDGER_PARAMETERS + SCALAR_PARAMETERS, SUBSCRIBED),
+    call("v_subscribed", LEDGER + SCALARS), arrival,
+)
+VARIANTS["bare, no key"] = (
+    "CREATE TABLE baseline (message_id text, token text, category text, data json, "
+    "received_at timestamptz DEFAULT now());",
+    "INSERT INTO baseline (message_id, token, category, data) SELECT id, token, category, data::json "
+    "FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[]) AS i (id, token, category, data)",
+    lambda rows: arrays(rows, ["id", "token", "category", "data"]),
+)
+
+VARIANTS["bare"] = (
+    VARIANTS["bare, no key"][0].replace("message_id text", "message_id text PRIMARY KEY"),
+    *VARIANTS["bare, no key"][1:],
+)
+
+
+def cpu(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=200, help="in one round of one variant")
+    parser.add_argument("--rows", type=int, default=240, help="in a batch")
+    parser.add_argument("--size", type=int, default=400, help="bytes of a message's JSON")
+    parser.add_argument("--only", help="variants, separated by commas")
+    options = parser.parse_args()
+    names = [n for n in VARIANTS if not options.only or n in options.only.split(",") or n == "today"]
+    cluster = Cluster()
+    try:
+        sides = {}
+        for name in names:
+            database = "v_" + hashlib.sha1(name.encode()).hexdigest()[:8]
+            cluster.connect("postgres").execute(f"CREATE DATABASE {database}")
+            connection = cluster.connect(database)
+            connection.execute("CREATE SCHEMA upstream")
+            for text in migrations():
+                connection.execute(text)
+            connection.execute("SELECT upstream.ensure_partitions(current_date - 1, current_date + 1)")
+            connection.execute(VARIANTS[name][0] or "SELECT")
+            connection.prepare_threshold = 0
+            pid = connection.execute("SELECT pg_backend_pid()").fetchone()[0]
+            sides[name] = dict(connection=connection, pid=pid, load=Load(options.rows, options.size), cpu=[], wal=[])
+        for turn in range(options.rounds + 1):
+            for name in names:
+                side, (_, sql, build) = sides[name], VARIANTS[name]
+                batches = [build(side["load"].batch()) for _ in range(options.batches)]
+                lsn = side["connection"].execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]
+                before = cpu(side["pid"])
+                for batch in batches:
+                    side["connection"].execute(sql, batch)
+                used = cpu(side["pid"]) - before
+                wal = side["connection"].execute(
+                    "SELECT pg_current_wal_insert_lsn() - %s::pg_lsn", [lsn]
+                ).fetchone()[0]
+                if turn > 0:  # the first one fills caches
+                    side["cpu"].append(used / options.batches / options.rows * 1e6)
+                    side["wal"].append(float(wal) / options.batches / options.rows)
+        base = statistics.median(sides["today"]["cpu"])
+        print(f"{'VARIANT':28} {'CPU, µs':>8} {'ratio':>6} {'WAL, B':>7}")
+        for name in names:
+            used, wal = statistics.median(sides[name]["cpu"]), statistics.median(sides[name]["wal"])
+            table = "baseline" if name.startswith("bare") else "upstream.messages"
+            rows = sides[name]["connection"].execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            assert rows == sides[name]["load"].count, f"{name}: {rows} rows of {sides[name]['load'].count}"
+            print(f"{name:28} {used:8.2f} {used / base:6.2f} {wal:7.0f}")
+    finally:
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    main()
