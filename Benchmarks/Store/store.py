@@ -224,6 +224,31 @@ VARIANTS["+ look at subscriptions"] = (
     + function("v_subscribed", LEDGER_PARAMETERS + SCALAR_PARAMETERS, SUBSCRIBED),
     call("v_subscribed", LEDGER + SCALARS), arrival,
 )
+
+
+def store_batch(rows):
+    """What the worker sends: the ledger by key, bodies by arrival, null columns empty, one sender for all."""
+    bodies = dict(zip(COLUMNS, arrays(rows)))
+    for column in COLUMNS:
+        if column in ("sender", "stanza_from") or all(value is None for value in bodies[column]):
+            bodies[column] = []
+    return [
+        *arrays(by_key(rows), ["key", "fingerprint", "time"]),
+        *(bodies[c] for c in COLUMNS if c != "fingerprint"),
+        rows[0]["sender"], rows[0]["stanza_from"], "", 0, 0, [], [],
+    ]
+
+
+VARIANTS["store_batch"] = (
+    "",
+    "SELECT * FROM upstream.store_batch(%b::uuid[], %b::uuid[], %b::timestamptz[], "
+    + ", ".join(f"%b::{TYPES[c]}[]" for c in COLUMNS if c != "fingerprint")
+    + ", %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text[], %b::text[])",
+    store_batch,
+)
+VARIANTS["store_batch, no index"] = (
+    "DROP INDEX upstream.messages_message_id_idx", *VARIANTS["store_batch"][1:]
+)
 VARIANTS["bare, no key"] = (
     "CREATE TABLE baseline (message_id text, token text, category text, data json, "
     "received_at timestamptz DEFAULT now());",

@@ -9,7 +9,7 @@ struct BatchEncoder {
     /// The configured sender ids, UTF-8.
     let senders: [[UInt8]]
 
-    /// The 13 arrays of ``StoreStatements/insert`` and ``StoreStatements/conflicts``, which turn `data` into json.
+    /// The 13 arrays of ``StoreStatements/conflicts``, which turns `data` into json.
     func messages() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         uuids(&parameters) { $0.pointee.messageKey }
@@ -80,17 +80,17 @@ struct BatchEncoder {
         return hash.finish()
     }
 
-    private var estimatedBytes: Int {
+    var estimatedBytes: Int {
         rows.reduce(into: 1_024) { sum, row in sum += batch[row].bytes.count + 192 }
     }
 
-    private func senderIDs(_ parameters: inout PostgresParameters) {
+    func senderIDs(_ parameters: inout PostgresParameters) {
         parameters.beginArray(of: .text, count: rows.count)
         for row in rows { senders[Int(batch[row].sender)].withUnsafeBytes { parameters.element($0) } }
         parameters.endArray()
     }
 
-    private func times(_ parameters: inout PostgresParameters) {
+    func times(_ parameters: inout PostgresParameters) {
         parameters.beginArray(of: .timestamptz, count: rows.count)
         for row in rows { parameters.element(timestamp: batch[row].receivedAt) }
         parameters.endArray()
@@ -98,7 +98,7 @@ struct BatchEncoder {
 
     /// Calls `body` with each row's message in its place: as a value it would be copied, and retained, for each column.
     @inline(__always)
-    private func withMessages(_ body: (UnsafePointer<IncomingMessage>) -> Void) {
+    func withMessages(_ body: (UnsafePointer<IncomingMessage>) -> Void) {
         batch.withUnsafeBufferPointer { messages in
             guard let base = messages.baseAddress else { return }
             for row in rows { body(base + row) }
@@ -106,7 +106,7 @@ struct BatchEncoder {
     }
 
     @inline(__always)
-    private func uuids(_ parameters: inout PostgresParameters, _ value: (UnsafePointer<IncomingMessage>) -> Digest128) {
+    func uuids(_ parameters: inout PostgresParameters, _ value: (UnsafePointer<IncomingMessage>) -> Digest128) {
         parameters.beginArray(of: .uuid, count: rows.count)
         withMessages { message in
             let digest = value(message)
@@ -116,7 +116,7 @@ struct BatchEncoder {
     }
 
     @inline(__always)
-    private func spans(
+    func spans(
         _ parameters: inout PostgresParameters,
         _ type: PostgresType,
         _ span: (UnsafePointer<IncomingMessage>) -> ByteSpan?

@@ -132,7 +132,7 @@ struct BatchCommit {
 
     /// Inserts what is new and tells how many that were.
     private func insert(_ rows: [Int], _ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
-        var parameters = encoder(rows).messages()
+        var parameters = encoder(rows).newMessages()
         parameters.append(offer)
         do throws(PostgresError) {
             return try call(connection, StoreStatements.insert, parameters)

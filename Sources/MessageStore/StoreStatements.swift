@@ -7,11 +7,11 @@ import Postgres
 enum StoreStatements {
     /// New ledger rows, their bodies and their deliveries.
     ///
-    /// The last five parameters are a lease offer. The text is `upstream.store_messages` in `migrations/`.
+    /// The last five parameters are a lease offer. The text is `upstream.store_batch` in `migrations/`.
     static let insert = PostgresStatement(
         """
-        SELECT * FROM upstream.store_messages(
-            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
+        SELECT * FROM upstream.store_batch(
+            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22
         )
         """
     )

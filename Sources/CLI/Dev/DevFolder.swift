@@ -1,3 +1,5 @@
+// For `stat`: where another file of the module imports it, the compiler takes the structure to be its.
+import Dispatch
 import Foundation
 import Glibc
 import Worker

@@ -1,4 +1,6 @@
 import ArgumentParser
+// For `stat`: where another file of the module imports it, the compiler takes the structure to be its.
+import Dispatch
 import Foundation
 import Glibc
 import Pipeline
