@@ -70,11 +70,12 @@ let package = Package(
         module("MessageStore", ["UpstreamKit", "Postgres", "Pipeline", "Digests"]),
 
         // Looking at what is stored, and sending it again.
-        module("Querying", ["UpstreamKit", "Telemetry", "Postgres", "MessageStore", "Digests"]),
+        module("Querying", ["CGlibc", "UpstreamKit", "Telemetry", "Postgres", "MessageStore", "Digests"]),
         module(
             "Replaying",
             [
-                "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession", "Postgres",
+                "CGlibc", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
+                "Postgres",
                 "MessageStore", "Querying", "Pipeline", nio, nioPosix, logging,
             ]
         ),
@@ -109,7 +110,8 @@ let package = Package(
         module(
             "CLI",
             [
-                "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", "Querying", "Replaying", "Pipeline",
+                "CGlibc", "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", "Querying", "Replaying",
+                "Pipeline",
                 "XMLWire", "XMPP", "UpstreamKit", nio, logging,
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),

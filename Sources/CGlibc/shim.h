@@ -11,7 +11,9 @@
 #include <spawn.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
+#include <stdint.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,6 +81,37 @@ __attribute__((noinline)) static inline pid_t upstream_start(
     if (failure == 0) return child;
     while (waitpid(child, NULL, 0) == -1 && errno == EINTR) {}
     return -failure;
+}
+
+/* What we ask about a file. Several Swift modules hold a `struct stat`, and which of them a file of ours gets depends on
+   the files compiled beside it: the same source then builds or does not. */
+struct upstream_file {
+    uint64_t device, inode, links;
+    int64_t size;
+    uint32_t mode, owner;
+};
+
+static inline int upstream_file_from(int result, const struct stat *status, struct upstream_file *file) {
+    if (result == 0) {
+        *file = (struct upstream_file){
+            status->st_dev, status->st_ino, status->st_nlink, status->st_size, status->st_mode, status->st_uid};
+    }
+    return result;
+}
+
+static inline int upstream_stat(const char *path, struct upstream_file *file) {
+    struct stat status;
+    return upstream_file_from(stat(path, &status), &status, file);
+}
+
+static inline int upstream_lstat(const char *path, struct upstream_file *file) {
+    struct stat status;
+    return upstream_file_from(lstat(path, &status), &status, file);
+}
+
+static inline int upstream_fstat(int descriptor, struct upstream_file *file) {
+    struct stat status;
+    return upstream_file_from(fstat(descriptor, &status), &status, file);
 }
 
 #endif

@@ -102,7 +102,8 @@ struct HandlerWorkersTests {
             #expect(try await fixture.count("lease_owner = 'old'") == 2)
             _ = try await fixture.writer.commit(
                 [.make(3, category: "com.example.new"), .make(4)],
-                leasing: offer
+                leasing: offer,
+                isRetry: false
             )
             try await waitUntil { wakes.value > 0 }
             group.cancelAll()

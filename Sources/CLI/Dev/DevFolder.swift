@@ -1,5 +1,4 @@
-// For `stat`: where another file of the module imports it, the compiler takes the structure to be its.
-import Dispatch
+import CGlibc
 import Foundation
 import Glibc
 import Worker
@@ -26,8 +25,8 @@ struct DevFolder {
     private static func isOpen(_ folder: URL) -> Bool {
         var path = folder.standardizedFileURL
         while true {
-            var status = stat()
-            guard stat(path.path, &status) == 0, status.st_mode & S_IXOTH != 0 else { return false }
+            var status = upstream_file()
+            guard upstream_stat(path.path, &status) == 0, status.mode & S_IXOTH != 0 else { return false }
             guard path.path != "/" else { return true }
             path = path.deletingLastPathComponent()
         }

@@ -1,6 +1,5 @@
 import ArgumentParser
-// For `stat`: where another file of the module imports it, the compiler takes the structure to be its.
-import Dispatch
+import CGlibc
 import Foundation
 import Glibc
 import Pipeline
@@ -104,9 +103,9 @@ extension ReplayCommand {
 
         /// The file's size; nil for a pipe.
         private static func size(of descriptor: Int32) -> Int64? {
-            var status = stat()
-            guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
-            return Int64(status.st_size)
+            var status = upstream_file()
+            guard upstream_fstat(descriptor, &status) == 0, status.mode & S_IFMT == S_IFREG else { return nil }
+            return status.size
         }
     }
 }

@@ -1,3 +1,4 @@
+import CGlibc
 import Glibc
 
 /// The file that an export goes to; the one owner of its descriptor.
@@ -20,8 +21,8 @@ package final class ExportFile: @unchecked Sendable {
 
     private init(descriptor: Int32, path: String?) {
         (self.descriptor, self.path) = (descriptor, path)
-        var status = stat()
-        isFile = path != nil && fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+        var status = upstream_file()
+        isFile = path != nil && upstream_fstat(descriptor, &status) == 0 && status.mode & S_IFMT == S_IFREG
     }
 
     deinit { if path != nil { close(descriptor) } }
@@ -50,12 +51,14 @@ package final class ExportFile: @unchecked Sendable {
 
     /// Opens what is there; a negative number with `errno` where it can't be had.
     private static func existing(_ path: String, isResumed: Bool) throws(ExportError) -> Int32 {
-        var status = stat()
-        guard stat(path, &status) == 0 else { throw ExportError(.refused, "can't write \(path): \(describe(errno))") }
-        guard status.st_mode & S_IFMT == S_IFREG else {
+        var status = upstream_file()
+        guard upstream_stat(path, &status) == 0 else {
+            throw ExportError(.refused, "can't write \(path): \(describe(errno))")
+        }
+        guard status.mode & S_IFMT == S_IFREG else {
             // /dev/stdout is a link, so these are followed; what was opened is looked at again.
             let descriptor = Glibc.open(path, O_WRONLY | O_CLOEXEC)
-            if descriptor >= 0, fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG {
+            if descriptor >= 0, upstream_fstat(descriptor, &status) == 0, status.mode & S_IFMT == S_IFREG {
                 close(descriptor)
                 throw ExportError(.refused, "can't write \(path): it was replaced meanwhile")
             }
@@ -68,9 +71,9 @@ package final class ExportFile: @unchecked Sendable {
             )
         }
         let descriptor = Glibc.open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC)
-        guard descriptor >= 0, fstat(descriptor, &status) == 0 else { return descriptor }
-        guard status.st_mode & S_IFMT == S_IFREG, status.st_nlink == 1, status.st_uid == geteuid(),
-            status.st_mode & 0o022 == 0
+        guard descriptor >= 0, upstream_fstat(descriptor, &status) == 0 else { return descriptor }
+        guard status.mode & S_IFMT == S_IFREG, status.links == 1, status.owner == geteuid(),
+            status.mode & 0o022 == 0
         else {
             close(descriptor)
             throw ExportError(

@@ -1,3 +1,4 @@
+import CGlibc
 import Glibc
 
 /// Names a file whatever its path: device and inode.
@@ -5,9 +6,9 @@ struct FileIdentity: Sendable, Equatable {
     var device: UInt64
     var inode: UInt64
 
-    init(_ status: stat) {
-        device = UInt64(status.st_dev)
-        inode = UInt64(status.st_ino)
+    init(_ status: upstream_file) {
+        device = status.device
+        inode = status.inode
     }
 
     init?(_ text: some StringProtocol) {
@@ -18,8 +19,8 @@ struct FileIdentity: Sendable, Equatable {
 
     /// The file at a path itself, no link followed; nil where there is none.
     init?(at path: String) {
-        var status = stat()
-        guard lstat(path, &status) == 0 else { return nil }
+        var status = upstream_file()
+        guard upstream_lstat(path, &status) == 0 else { return nil }
         self.init(status)
     }
 
@@ -95,8 +96,8 @@ struct OutputFile: Sendable {
     ) throws(ReplayError) -> Int32 {
         let fresh = isNew ? Glibc.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600) : -1
         guard fresh < 0 else {
-            var status = stat()
-            _ = fstat(fresh, &status)
+            var status = upstream_file()
+            _ = upstream_fstat(fresh, &status)
             mark.current = FileIdentity(status)
             return fresh
         }
@@ -109,13 +110,13 @@ struct OutputFile: Sendable {
             }
             throw failure("can't open \(path)")
         }
-        var status = stat()
-        _ = fstat(descriptor, &status)
+        var status = upstream_file()
+        _ = upstream_fstat(descriptor, &status)
         let identity = FileIdentity(status)
-        let isPlain = status.st_mode & S_IFMT == S_IFREG && status.st_nlink == 1
-        let isOurs = status.st_uid == geteuid() && status.st_mode & 0o022 == 0
+        let isPlain = status.mode & S_IFMT == S_IFREG && status.links == 1
+        let isOurs = status.owner == geteuid() && status.mode & 0o022 == 0
         // An empty one is what is left of a run that was killed before it could write down what it made.
-        guard isPlain, isOurs, identity == mark.current || isNew && status.st_size == 0 else {
+        guard isPlain, isOurs, identity == mark.current || isNew && status.size == 0 else {
             Glibc.close(descriptor)
             throw ReplayError(
                 .refused,

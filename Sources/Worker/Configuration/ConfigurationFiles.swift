@@ -1,3 +1,4 @@
+import CGlibc
 import Glibc
 
 /// Files that the configuration names.
@@ -32,9 +33,9 @@ package struct ConfigurationFiles: Sendable {
 
     /// Whether everybody on the machine may read the file.
     static func isWorldReadable(_ path: String) -> Bool {
-        var status = stat()
-        guard stat(path, &status) == 0 else { return false }
-        return status.st_mode & S_IROTH != 0
+        var status = upstream_file()
+        guard upstream_stat(path, &status) == 0 else { return false }
+        return status.mode & S_IROTH != 0
     }
 
     /// A small file's bytes.
