@@ -41,7 +41,7 @@ struct CommitCheckTests {
         let readiness = Readiness(CommitChecks.checks(queue: IngestQueue(), status: status))
         status.standbyWaitBegan()
         #expect(!readiness.report().isReady)
-        #expect(readiness.report().lines[1].contains("commits wait for a standby to confirm them"))
+        #expect(readiness.report().lines[1].contains("for a standby to confirm them"))
         status.standbyWaitEnded()
         #expect(readiness.report().isReady)
     }
