@@ -49,19 +49,19 @@ final class BackendLook: Sendable {
         } catch {
             // A server that is going down or coming up has no sessions.
             if let state = error.sqlState { return state.hasPrefix("57") ? .gone : .unclear }
-            guard let session else { return ping(list) }
-            // A pooler that lets us in may have no connection to spare.
-            return isPooled && !session.isBad ? .unclear : .unreachable
+            guard let session else { return ping(list, isPooled: isPooled) }
+            return isPooled && !session.isBad ? .silent : .unreachable
         }
     }
 
     /// Why a connect failed, of which libpq keeps no SQLSTATE: a refusal is an answer (too many connections, say).
-    private static func ping(_ list: [(String, String)]) -> BackendFinding {
+    private static func ping(_ list: [(String, String)], isPooled: Bool) -> BackendFinding {
         let answer = withCStrings(list.map(\.0)) { keywords in
             withCStrings(list.map(\.1)) { values in PQpingParams(keywords, values, 1) }
         }
         switch answer {
-        case PQPING_OK: return .unclear
+        // A pooler refuses everybody new while it can't reach its server, and lets those wait who are in.
+        case PQPING_OK: return isPooled ? .silent : .unclear
         case PQPING_REJECT: return .gone
         default: return .unreachable
         }

@@ -14,6 +14,8 @@ enum BackendFinding: Equatable, Sendable {
     case unreachable
     /// The server answers, and does not say.
     case unclear
+    /// A pooler answers, and nothing behind it: it has no connection to spare, or its server is silent or gone.
+    case silent
 }
 
 /// How long to wait for a statement, and what to do meanwhile.
@@ -64,6 +66,8 @@ struct Patience {
     private var isCancelled = false
     /// Looks in a row that found the server without anything to do.
     private(set) var idle = 0
+    /// Looks in a row that had no answer from behind a pooler.
+    private var silent = 0
     private let now: () -> Int64
 
     /// Whether the server was asked to cancel.
@@ -115,6 +119,7 @@ struct Patience {
         guard case .looking = state, let looks else { return .wait }
         let isOver = isLate || isCancelled
         idle = finding == .idle ? idle + 1 : 0
+        silent = finding == .silent ? silent + 1 : 0
         switch finding {
         case .waitsForStandby:
             // Cancelled, it would be reported as committed; left alone, it is confirmed when the standby is back.
@@ -132,6 +137,10 @@ struct Patience {
         case .unclear:
             if isOver { return .giveUp }
             state = .waiting(look: now() + looks.after)
+        case .silent:
+            // Soon again: a busy pooler has had time for both looks, and its server's silence may last for ever.
+            if isOver || silent > 1 { return .giveUp }
+            state = .waiting(look: now() + looks.after / 10)
         case .gone, .unreachable: return .giveUp
         }
         return .wait

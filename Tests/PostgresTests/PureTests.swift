@@ -91,7 +91,7 @@ import Testing
     /// A statement of a writer that does not answer, by what a look finds.
     @Test(arguments: [
         (BackendFinding.works, Patience.Step.wait), (.waitsForStandby, .wait), (.idle, .wait), (.unclear, .wait),
-        (.gone, .giveUp), (.unreachable, .giveUp),
+        (.silent, .wait), (.gone, .giveUp), (.unreachable, .giveUp),
     ])
     func patienceLooksBeforeItGivesUp(finding: BackendFinding, step: Patience.Step) {
         let clock = Clock()
@@ -106,9 +106,26 @@ import Testing
         #expect(patience.found(.gone, isUnsent: false) == (step == .wait ? .wait : .giveUp))
     }
 
+    /// A pooler that lets us in and has nothing behind it that answers.
+    @Test func patienceEndsWithTheSecondSilence() {
+        let clock = Clock()
+        var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
+        clock.now = 5_000
+        #expect(patience.next(isCancelled: false) == .look)
+        #expect(patience.found(.silent, isUnsent: false) == .wait && patience.milliseconds == 500)
+        clock.now = 5_500
+        #expect(patience.next(isCancelled: false) == .look)
+        #expect(patience.found(.works, isUnsent: false) == .wait)
+        for (time, step) in [(10_500, Patience.Step.wait), (11_000, .giveUp)] {
+            clock.now = Int64(time)
+            #expect(patience.next(isCancelled: false) == .look)
+            #expect(patience.found(.silent, isUnsent: false) == step)
+        }
+    }
+
     @Test(arguments: [
         (BackendFinding.works, Patience.Step.cancel), (.waitsForStandby, .wait), (.idle, .giveUp), (.unclear, .giveUp),
-        (.gone, .giveUp), (.unreachable, .giveUp),
+        (.silent, .giveUp), (.gone, .giveUp), (.unreachable, .giveUp),
     ])
     func patienceAtItsLimitCancelsOnlyWhatWorks(finding: BackendFinding, step: Patience.Step) {
         let clock = Clock()
