@@ -130,6 +130,14 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // What the suites with real processes share.
+        .target(
+            name: "IntegrationSupport",
+            dependencies: [nio, nioPosix],
+            path: "Tests/IntegrationSupport",
+            swiftSettings: strict
+        ),
+
         suite("UpstreamKitTests", ["UpstreamKit"]),
         suite("TelemetryTests", ["Telemetry", logging]),
         suite("DigestsTests", ["Digests", "UpstreamKit"]),
@@ -166,10 +174,12 @@ let package = Package(
         suite(
             "IntegrationTests",
             [
+                "IntegrationSupport",
                 "Worker", "CCSEmulator", "Postgres", "MessageStore", "Querying", "Replaying", "Pipeline", "XMPPSession",
                 "XMPP", "TLSWire",
                 "Telemetry", "UpstreamKit", nio, nioPosix, logging,
             ]
         ),
+        suite("FailoverTests", ["IntegrationSupport", "CCSEmulator", "Postgres", "MessageStore", nio]),
     ]
 )

@@ -61,6 +61,8 @@ package struct EmulatorConfiguration: Sendable {
     package var transcript: String?
     /// Notes how long the ack of every so-manyth generated message takes; nil for none.
     package var latencySampling: Int?
+    /// Whether every accepted ack is noted for ``Emulator/takeAcks()``.
+    package var recordsAcks = false
     /// How many messages a draining connection still gets while no other is bound for its sender.
     package var drainMessages = 20
     /// How long a draining connection stays open at most.

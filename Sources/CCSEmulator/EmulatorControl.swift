@@ -34,8 +34,7 @@ extension Emulator {
         try await onLoop { core in
             let (connection, pool) = try core.boundConnection(connection)
             return pool.book.unackedMessages(on: connection.slot).map { sequence in
-                sequence >= 0
-                    ? pool.generator.id(sequence) : String(decoding: pool.book.special(sequence).id, as: UTF8.self)
+                String(decoding: pool.id(of: sequence), as: UTF8.self)
             }
         }
     }
@@ -111,6 +110,16 @@ extension Emulator {
     /// Empty without ``EmulatorConfiguration/latencySampling``.
     package func takeLatencies() async throws -> [Double] {
         try await onLoop { $0.latency?.take() ?? [] }
+    }
+
+    /// The acks accepted since the last call, one for each copy, in the order they came.
+    ///
+    /// Empty without ``EmulatorConfiguration/recordsAcks``.
+    package func takeAcks() async throws -> [AckRecord] {
+        try await onLoop { core in
+            defer { core.acks = [] }
+            return core.acks
+        }
     }
 
     /// Adds a rule to the fault script.

@@ -16,6 +16,7 @@ final class EmulatorCore {
     var deliveries = 0
     var reader = AckReader()
     var latency: LatencyBook?
+    var acks: [AckRecord] = []
     private var accepted = 0
     private var isAccepting = true
     private var isChanged = false

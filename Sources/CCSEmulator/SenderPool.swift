@@ -35,6 +35,11 @@ final class SenderPool {
         if generator.profile.rate == nil { permits = .infinity }
     }
 
+    /// A message's id, unescaped.
+    func id(of sequence: Int) -> [UInt8] {
+        sequence >= 0 ? Array(generator.id(sequence).utf8) : book.special(sequence).id
+    }
+
     /// Another connection that can take a message.
     func other(than connection: ConnectionHandler) -> ConnectionHandler? {
         connections.first { $0 !== connection && $0.canDeliver }

@@ -1,6 +1,7 @@
 import CCSEmulator
 import Foundation
 import Glibc
+import IntegrationSupport
 import Postgres
 import Telemetry
 import Testing

@@ -1,4 +1,5 @@
 import CCSEmulator
+import IntegrationSupport
 import Telemetry
 import Testing
 

@@ -1,4 +1,5 @@
 import Foundation
+import IntegrationSupport
 import Telemetry
 import Testing
 import Worker

@@ -1,8 +1,7 @@
-import Foundation
-import Testing
+package import Foundation
 
 /// The program itself, `upstream-worker run`, as a process.
-final class ChildWorker: @unchecked Sendable {
+package final class ChildWorker: @unchecked Sendable {
     // Foundation's Process may be asked from any thread; it is started once, here.
     private let process = Process()
     private let log: URL
@@ -17,7 +16,7 @@ final class ChildWorker: @unchecked Sendable {
     ///   - arguments: What comes after it.
     ///   - environment: What is set beside the usual.
     /// - Throws: Where the program isn't built.
-    init(
+    package init(
         yaml: String,
         in folder: TemporaryFolder,
         program: URL? = nil,
@@ -46,25 +45,29 @@ final class ChildWorker: @unchecked Sendable {
     static let env = URL(filePath: "/usr/bin/env")
 
     /// The built program, beside the tests.
-    static func program() throws -> URL {
+    package static func program() throws -> URL {
         let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let folders = [own, CommandLine.arguments.first ?? own].map { URL(filePath: $0).deletingLastPathComponent() }
         let candidates = (folders + [URL(filePath: ".build/debug")]).map { $0.appending(path: "upstream-worker") }
-        return try #require(
-            candidates.first { FileManager.default.isExecutableFile(atPath: $0.path) },
-            "upstream-worker is not built: swift build --product upstream-worker"
-        )
+        guard let program = candidates.first(where: { FileManager.default.isExecutableFile(atPath: $0.path) }) else {
+            throw WaitedTooLong(
+                description: "upstream-worker is not built: swift build --product upstream-worker"
+            )
+        }
+        return program
     }
 
-    var processID: Int32 { process.processIdentifier }
+    /// Its process.
+    package var processID: Int32 { process.processIdentifier }
 
     /// Its stderr so far.
-    func logText() throws -> String { try String(contentsOf: log, encoding: .utf8) }
+    package func logText() throws -> String { try String(contentsOf: log, encoding: .utf8) }
 
-    func send(_ signal: Int32) { Glibc.kill(process.processIdentifier, signal) }
+    /// Sends it a signal.
+    package func send(_ signal: Int32) { Glibc.kill(process.processIdentifier, signal) }
 
     /// Waits for an event in its log.
-    func waitForEvent(_ event: String, count: Int = 1) async throws {
+    package func waitForEvent(_ event: String, count: Int = 1) async throws {
         try await waitUntil("the worker logs \(event)") {
             let isRunning = process.isRunning
             let found = try events(event).count
@@ -76,7 +79,7 @@ final class ChildWorker: @unchecked Sendable {
     }
 
     /// The log's lines with this event.
-    func events(_ event: String) throws -> [[String: Any]] {
+    package func events(_ event: String) throws -> [[String: Any]] {
         try logText().split(separator: "\n").compactMap { line in
             let object = try? JSONSerialization.jsonObject(with: Data(line.utf8))
             return (object as? [String: Any]).flatMap { $0["event"] as? String == event ? $0 : nil }
@@ -84,14 +87,16 @@ final class ChildWorker: @unchecked Sendable {
     }
 
     /// What its `/metrics` shows.
-    func scrape() async throws -> Exposition {
+    package func scrape() async throws -> Exposition {
         try await waitForEvent("admin.listening")
-        let port = try #require(try events("admin.listening").first?["port"] as? Int)
+        guard let port = try events("admin.listening").first?["port"] as? Int else {
+            throw WaitedTooLong(description: "no port in admin.listening")
+        }
         return try await Exposition.fetch(port: port)
     }
 
     /// Waits for its end and gives the exit code, or the signal's number below 0 where a signal ended it.
-    func exitCode() async throws -> Int32 {
+    package func exitCode() async throws -> Int32 {
         try await waitUntil("the worker ends") { !process.isRunning }
         return process.terminationReason == .exit ? process.terminationStatus : -process.terminationStatus
     }
