@@ -42,7 +42,7 @@ package final class ChildWorker: @unchecked Sendable {
 
     /// What a preloaded library may change the environment of, so that the program itself finds its own untouched: Swift finds a
     /// program's arguments by where its environment lies.
-    static let env = URL(filePath: "/usr/bin/env")
+    package static let env = URL(filePath: "/usr/bin/env")
 
     /// The built program, beside the tests.
     package static func program() throws -> URL {

@@ -1,5 +1,6 @@
 import CCSEmulator
 import Foundation
+import IntegrationSupport
 import NIOCore
 import Telemetry
 import Testing

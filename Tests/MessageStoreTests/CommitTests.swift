@@ -194,14 +194,15 @@ import UpstreamKit
         // One microsecond before and at midnight of a day far ahead, and a day long gone.
         let midnight = Int64(36_500) * 86_400_000_000
         let batch: [IncomingMessage] = [
-            .make(1, receivedAt: midnight - 1), .make(2, receivedAt: midnight), .make(3, receivedAt: 0),
+            .make(1, receivedAt: midnight - 1), .make(2, receivedAt: midnight),
+            .make(3, receivedAt: 1_000_000_000_000_000),
         ]
         #expect(try await fixture.store().commit(batch) == [.stored, .stored, .stored])
         let days = try await fixture.text(
             "SELECT string_agg(relname, ' ' ORDER BY received_at) FROM upstream.messages m JOIN pg_class c ON c.oid = m.tableoid"
         )
         #expect(
-            days == "messages_19700101 messages_20691206 messages_20691207"
+            days == "messages_20010909 messages_20691206 messages_20691207"
         )
     }
 

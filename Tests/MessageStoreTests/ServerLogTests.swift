@@ -20,7 +20,9 @@ import UpstreamKit
             #expect(error?.kind == .refused)
             #expect(error.map { !"\($0)".contains("SECRET") } ?? false)
         }
-        _ = try await store.commit([.make(5, data: "{\"PAYLOAD-SECRET\": 1}", token: "TOKEN-SECRET", receivedAt: 1)])
+        _ = try await store.commit([
+            .make(5, data: "{\"PAYLOAD-SECRET\": 1}", token: "TOKEN-SECRET", receivedAt: 1_000_000_000_000_000)
+        ])
         // A conflict that is refused, and a row that a constraint refuses.
         let known = IncomingMessage.make(7)
         _ = try await store.commit([known])
