@@ -48,7 +48,11 @@ final class BackendLook: Sendable {
             return works == "t" ? .works : .idle
         } catch {
             // A server that is going down or coming up has no sessions.
-            if let state = error.sqlState { return state.hasPrefix("57") ? .gone : .unclear }
+            if let state = error.sqlState {
+                // The pooler's own words while it can't reach its server; our statement may wait in there for ever.
+                if isPooled, state.hasPrefix("08") { return .silent }
+                return state.hasPrefix("57") ? .gone : .unclear
+            }
             guard let session else { return ping(list, isPooled: isPooled) }
             return isPooled && !session.isBad ? .silent : .unreachable
         }
