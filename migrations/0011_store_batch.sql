@@ -108,5 +108,8 @@ END
 $$;
 COMMENT ON FUNCTION upstream.store_batch IS 'Stores the new ones of a batch of messages with their deliveries, leased to holder where offered names the handler and holder asks for the category; a refused batch stores nothing and is not logged.';
 
+COMMENT ON COLUMN upstream.quarantine.digest IS 'SHA-256 over the sender''s address without its resource and the payload, without what servers add on the way; of rows from before 0011, of stanza.';
+
 -- migrate:down
 DROP FUNCTION upstream.store_batch;
+COMMENT ON COLUMN upstream.quarantine.digest IS 'SHA-256 of stanza.';
