@@ -15,7 +15,7 @@ struct FaultScriptTests {
         #expect(try FaultScript(parsing: "after 1: torn 5ms").rules == [.init(.after(1), .torn(milliseconds: 5))])
         #expect(try FaultScript(parsing: "after 1: stall 3s").rules == [.init(.after(1), .stall(milliseconds: 3000))])
         #expect(try FaultScript(parsing: "after 1: nack X_Y").rules == [.init(.after(1), .nack("X_Y"))])
-        #expect(try FaultScript(parsing: "after 1: bad-xml deep").rules == [.init(.after(1), .badXML("deep"))])
+        #expect(try FaultScript(parsing: "after 1: bad-xml huge").rules == [.init(.after(1), .badXML("huge"))])
         #expect(try FaultScript(parsing: "after 1: odd-json id-nul").rules == [.init(.after(1), .oddJSON("id-nul"))])
     }
 

@@ -206,6 +206,7 @@ extension Integration {
                     retention.messages       20d         30d
                     retention.dedupe_window  35d         35d
                     retention.dead_letters   36h         90d
+                    retention.attempts       7d          7d
 
                     """
             )

@@ -225,10 +225,11 @@ final class SilentListener: @unchecked Sendable {
             if descriptor >= 0 { fillers.append(descriptor) }
             return descriptor >= 0
         case .drops:
-            // State 02: the first packet is sent.
+            // One more than ours has that peer, whether or not its system believes to be connected.
             let table = (try? String(contentsOfFile: "/proc/net/tcp", encoding: .utf8)) ?? ""
-            let peer = "0100007F:" + String(format: "%04X", port) + " 02"
-            return table.contains(peer)
+            let peer = "0100007F:" + String(format: "%04X", port)
+            return table.split(separator: "\n").count { $0.split(separator: " ").dropFirst(2).first == peer[...] }
+                > fillers.count
         }
     }
 }

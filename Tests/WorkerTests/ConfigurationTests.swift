@@ -1,5 +1,6 @@
 import Foundation
 import Logging
+import MessageStore
 import Testing
 
 @testable import Worker
@@ -28,7 +29,7 @@ struct ConfigurationTests {
 
     init() throws { folder = try Folder() }
 
-    private func read(
+    func read(
         _ yaml: String,
         _ environment: [String: String] = [:],
         _ overrides: [ConfigurationLoader.Override] = []
@@ -37,7 +38,7 @@ struct ConfigurationTests {
             .read(yaml: yaml.replacing("SECRET", with: folder.secret), path: "worker.yaml").configuration
     }
 
-    private func problems(_ yaml: String, _ environment: [String: String] = [:]) -> [String] {
+    func problems(_ yaml: String, _ environment: [String: String] = [:]) -> [String] {
         do throws(ConfigurationError) {
             _ = try read(yaml, environment)
             return []
@@ -46,7 +47,7 @@ struct ConfigurationTests {
         }
     }
 
-    private var minimal: String {
+    var minimal: String {
         "database: {url: 'postgresql:///upstream'}\nsenders:\n  - {sender_id: '1', host: xmpp.example.com, secret_file: SECRET}\n"
     }
 
@@ -72,55 +73,6 @@ struct ConfigurationTests {
         #expect(configuration.logLevel == .info && configuration.logStyle == .auto)
     }
 
-    @Test("the standard dialect has its own defaults")
-    func standardDialect() throws {
-        let sender = try read(minimal, ["UPSTREAM_SENDERS__0__DIALECT": "xmpp"]).senders[0]
-        #expect(sender.username == .localpart && sender.trustedFrom.isEmpty && sender.connections == 1)
-        let two = try ConfigurationLoader(environment: ["UPSTREAM_SENDERS__0__DIALECT": "xmpp"])
-            .read(yaml: minimal.replacing("SECRET}", with: "\(folder.secret), connections: 2}"), path: "worker.yaml")
-        #expect(two.configuration.senders[0].connections == 2)
-        #expect(two.warnings.map(\.key) == ["senders.0.connections"])
-    }
-
-    @Test("the certificate is for the host of a CCS, and for the domain of a standard server")
-    func serverNames() throws {
-        func name(_ more: String) throws -> String {
-            try read(minimal.replacing("SECRET}", with: "SECRET\(more)}")).senders[0].serverName
-        }
-        #expect(try name(", domain: example.org") == "xmpp.example.com")
-        #expect(try name(", domain: example.org, dialect: xmpp") == "example.org")
-        #expect(try name(", dialect: xmpp") == "xmpp.example.com")
-        #expect(try name(", domain: example.org, dialect: xmpp, tls: {server_name: other}") == "other")
-    }
-
-    @Test("a host that begins with a dot is refused: it would stand for every name below")
-    func leadingDots() throws {
-        for more in ["tls: {server_name: .example.com}", "domain: .example.com"] {
-            let found = problems(minimal.replacing("SECRET}", with: "SECRET, \(more)}"))
-            #expect(found.count == 1 && found[0].contains("a host name or an IP address"), "\(found)")
-        }
-    }
-
-    @Test(
-        "trusted_from takes XMPP addresses and nothing else",
-        arguments: [
-            ("a@b", true), ("devices@gcm.googleapis.com", true), ("gcm.googleapis.com", true), ("a@b/c", true),
-            ("a@b/c d@e", true), ("ä@bücher.example", true), ("a@[::1]", true), ("a@192.0.2.1", true),
-            ("example.org.", true),
-            ("@b", false), ("a@", false), ("a@b/", false), ("a b@c", false), ("a@b c", false), ("a@b@c", false),
-            ("a@.b", false), ("a@b..c", false), ("xmpp:a@b", false), ("https://b", false), ("a'@b", false),
-            ("a&b@c", false), ("<a@b>", false), ("a:b@c", false), ("a@b,c@d", false), ("*", false), ("*@b", true),
-            ("a@*.b", false), ("a@b/ ", false), ("a@b:5222", false), ("_x@b", true), ("a@b_c", false),
-        ]
-    )
-    func trustedAddresses(_ address: String, _ isGood: Bool) throws {
-        let found = problems(minimal.replacing("SECRET}", with: "SECRET, trusted_from: [\"good@b\", \"\(address)\"]}"))
-        #expect(found.isEmpty == isGood, "\(found)")
-        guard let problem = found.first else { return }
-        #expect(found.count == 1 && problem.contains("senders.0.trusted_from") && problem.contains("3"), "\(problem)")
-        #expect(problem.contains("devices@example.org"), "\(problem)")
-    }
-
     @Test("every key of the contract's example is understood")
     func whole() throws {
         try folder.write("ca.pem", "pem")
@@ -131,6 +83,9 @@ struct ConfigurationTests {
         #expect(sender.idScope == .device && sender.window == 50 && sender.keepaliveInterval == .seconds(10))
         #expect(sender.domain == "fcm.googleapis.com" && sender.trustedFrom == ["a@b", "c@d"])
         #expect(configuration.handlers.map(\.name) == ["orders", "billing", "legacy", "seen", "extra"])
+        #expect(
+            configuration.retention.deadLetters == .seconds(10 * 86_400) && configuration.retention.attempts == .zero
+        )
         let orders = configuration.handlers[0]
         #expect(
             orders.kind == .sql(function: "app.take_order") && orders.concurrency == 8 && orders.ordering == .device
@@ -192,7 +147,7 @@ struct ConfigurationTests {
             exec: {command: ["/usr/lib/legacy/consume", "-v"], mode: once}
           - {name: seen, categories: ["*"], log: }
           - {name: extra, categories: ["b"], plugin: {path: SECRET}}
-        retention: {messages: 28d, dedupe_window: 28d}
+        retention: {messages: 28d, dedupe_window: 28d, dead_letters: 10d, attempts: 0}
         limits: {stanza: 1MiB, depth: 32}
         shutdown: {grace: 10s}
         admin: {listen: "[::1]:0"}
@@ -317,62 +272,6 @@ struct ConfigurationTests {
         let configuration = try read("", environment)
         #expect(configuration.senders.map(\.senderID) == (0..<12).map { "id\($0)" })
         #expect(configuration.senders[0].trustedFrom == ["x@y"])
-    }
-
-    @Test("what Kubernetes sets for Services named like us is nobody's configuration; a mistyped key still is an error")
-    func serviceLinks() throws {
-        var links: [String: String] = [:]
-        for (service, port, ports) in [("DB", 5432, ["POSTGRES"]), ("WORKER", 9464, []), ("DATABASE", 5432, ["A_B"])] {
-            let name = "UPSTREAM_\(service)"
-            let address = "10.0.171.239"
-            links["\(name)_SERVICE_HOST"] = address
-            links["\(name)_SERVICE_PORT"] = "\(port)"
-            for part in ports { links["\(name)_SERVICE_PORT_\(part)"] = "\(port)" }
-            links["\(name)_PORT"] = "tcp://\(address):\(port)"
-            links["\(name)_PORT_\(port)_TCP"] = "tcp://\(address):\(port)"
-            links["\(name)_PORT_\(port)_TCP_PROTO"] = "tcp"
-            links["\(name)_PORT_\(port)_TCP_PORT"] = "\(port)"
-            links["\(name)_PORT_\(port)_TCP_ADDR"] = address
-        }
-        // A Service that is called `upstream`.
-        for (suffix, value) in [
-            ("SERVICE_HOST", "10.0.0.1"), ("PORT", "tcp://10.0.0.1:53"), ("PORT_53_UDP_ADDR", "10.0.0.1"),
-        ] {
-            links["UPSTREAM_\(suffix)"] = value
-        }
-        let plain = try read(minimal)
-        let configuration = try read(minimal, links)
-        #expect(configuration.senders[0].port == plain.senders[0].port)
-        #expect(configuration.database.url == plain.database.url)
-
-        for name in [
-            "UPSTREAM_DATABSE__URL", "UPSTREAM_DATABASE__PORT", "UPSTREAM_ADMIN__SERVICE_HOST", "UPSTREAM_WRITERS",
-        ] {
-            links[name] = "x"
-        }
-        let found = problems(minimal, links)
-        #expect(found.count == 4, "\(found)")
-        #expect(
-            found.contains {
-                $0.contains("UPSTREAM_DATABSE__URL") && $0.hasSuffix("did you mean UPSTREAM_DATABASE__URL?")
-            }
-        )
-    }
-
-    @Test("no pod of the deployment gets variables of other Services")
-    func deployedPods() throws {
-        let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../deploy/kustomize")
-        var pods = 0
-        for file in try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil) {
-            let text = try String(contentsOf: file, encoding: .utf8)
-            let containers = text.components(separatedBy: "\n      containers:").count - 1
-            pods += containers
-            #expect(
-                text.components(separatedBy: "\n      enableServiceLinks: false").count - 1 == containers,
-                "\(file)"
-            )
-        }
-        #expect(pods >= 2)
     }
 
     @Test("problems name the variable or the flag they come from")

@@ -34,24 +34,11 @@ extension PartitionsCommand {
             try await options.withDatabase { connection, configuration in
                 let retention = Retention(connection)
                 let inForce = try await retention.policy()
-                let wanted = Self.wanted(configuration.retention, inForce)
+                let wanted = configuration.retention
                 let plan = try await retention.plan(under: wanted)
                 try show(inForce, plan)
                 if apply { try await set(wanted, inForce?.policy, retention) }
             }
-        }
-
-        /// What the configuration says; no key sets how long attempts are kept, so that stays as it is.
-        private static func wanted(
-            _ configured: RetentionPolicy,
-            _ inForce: RetentionPolicyInForce?
-        ) -> RetentionPolicy {
-            RetentionPolicy(
-                messages: configured.messages,
-                dedupeWindow: configured.dedupeWindow,
-                deadLetters: configured.deadLetters,
-                attempts: inForce?.policy.attempts ?? configured.attempts
-            )
         }
 
         private func set(_ wanted: RetentionPolicy, _ inForce: RetentionPolicy?, _ retention: Retention) async throws {

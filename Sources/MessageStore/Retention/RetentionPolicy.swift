@@ -17,7 +17,7 @@ package struct RetentionPolicy: Sendable, Equatable {
     ///   - messages: How long bodies are kept.
     ///   - dedupeWindow: How long the ledger knows a message.
     ///   - deadLetters: How long dead letters are kept.
-    ///   - attempts: How long a record of attempts is kept. No key of the configuration sets it while nothing is recorded.
+    ///   - attempts: How long a record of attempts is kept.
     package init(
         messages: Duration,
         dedupeWindow: Duration,
@@ -32,7 +32,10 @@ package struct RetentionPolicy: Sendable, Equatable {
 
     /// What a configuration sets, by the key's name within `retention`.
     package static var configured: [(key: String, path: WritableKeyPath<RetentionPolicy, Duration>)] {
-        [("messages", \.messages), ("dedupe_window", \.dedupeWindow), ("dead_letters", \.deadLetters)]
+        [
+            ("messages", \.messages), ("dedupe_window", \.dedupeWindow), ("dead_letters", \.deadLetters),
+            ("attempts", \.attempts),
+        ]
     }
 
     /// The keys, of those that a configuration sets, for which this policy keeps longer than another.

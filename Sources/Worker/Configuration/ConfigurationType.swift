@@ -145,6 +145,7 @@ enum Quantity {
         case "m": .seconds(number * 60)
         case "h": .seconds(number * 3600)
         case "d": .seconds(number * 86_400)
+        case "" where number == 0: .zero
         default: nil
         }
     }

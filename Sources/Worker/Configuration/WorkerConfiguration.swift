@@ -27,6 +27,8 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var dedupeWindow: Duration
     /// How long dead letters are kept.
     package var deadLetterRetention: Duration
+    /// How long the record of attempts is kept; zero for none.
+    package var attemptRetention: Duration
     /// The largest stanza, in bytes.
     package var stanzaLimit: Int
     /// The deepest nesting of elements in a stanza.
@@ -47,7 +49,12 @@ package struct WorkerConfiguration: Sendable, Equatable {
 
     /// How long what is kept.
     package var retention: RetentionPolicy {
-        RetentionPolicy(messages: messageRetention, dedupeWindow: dedupeWindow, deadLetters: deadLetterRetention)
+        RetentionPolicy(
+            messages: messageRetention,
+            dedupeWindow: dedupeWindow,
+            deadLetters: deadLetterRetention,
+            attempts: attemptRetention
+        )
     }
 
     /// The names that the metrics' label `category` may take.
@@ -87,6 +94,12 @@ package struct WorkerConfiguration: Sendable, Equatable {
             .duration("1d", "36500d"),
             default: "90d",
             "How long dead letters are kept, with their messages."
+        )
+        attemptRetention = retention.value(
+            "attempts",
+            .duration("0s", "36500d"),
+            default: "7d",
+            "How long the record of attempts is kept, `0` for none; nothing is recorded yet."
         )
         let limits = scope.section("limits")
         stanzaLimit = limits.value("stanza", .size(10_000...(8 << 20)), default: "256KiB", "Largest stanza.")
