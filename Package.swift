@@ -180,6 +180,6 @@ let package = Package(
                 "Telemetry", "UpstreamKit", nio, nioPosix, logging,
             ]
         ),
-        suite("FailoverTests", ["IntegrationSupport", "CCSEmulator", "Postgres", "MessageStore", nio]),
+        suite("FailoverTests", ["IntegrationSupport", "CCSEmulator", "Postgres", "MessageStore", "XMPP", nio]),
     ]
 )

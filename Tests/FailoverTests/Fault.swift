@@ -24,6 +24,10 @@ struct Fault: Sendable, CustomStringConvertible {
         case breakClients
         /// The same ways go silent, and stay so until ``restore`` or the primary's end.
         case stallClients
+        /// Others take every connection that the primary's pooler may have, and keep it until ``restore``.
+        case fillPool
+        /// Waits until the worker behind the pooler has given up a statement that nobody seems to work on.
+        case statementsGivenUp
         /// More time passes than the worker gives to a statement.
         case passLimit
         /// `kill -9` of the primary.
@@ -79,6 +83,8 @@ extension Fault {
 
     /// Every disturbance with every ending, each of these pairs with one of the causes in turn; then what fits into no
     /// such row.
+    ///
+    /// A stopped primary takes ten seconds to be given up, whatever came before it: every second disturbance has to do.
     static let all: [Fault] = {
         var faults = [
             Fault(name: "primary killed, promoted", steps: [.killPrimary], resolution: .promote),
@@ -90,7 +96,7 @@ extension Fault {
             Fault(name: "primary stopped, promoted", steps: [.stopPrimary], resolution: .promote),
         ]
         for (row, disturbance) in disturbances.enumerated() {
-            for ending in endings.indices {
+            for ending in endings.indices where ending != 2 || row.isMultiple(of: 2) {
                 // A standby that was killed can't be promoted.
                 let possible = ending == 0 ? causes : causes.filter { $0.step != .killStandby }
                 let cause = possible[(row + ending) % possible.count]
@@ -112,6 +118,13 @@ extension Fault {
                 name: "standby killed, cancelled, restored, primary killed, promoted",
                 steps: [.killStandby, .commitsWait, .cancel, .commitsWait, .restore, .killPrimary],
                 resolution: .promote
+            )
+        )
+        faults.append(
+            Fault(
+                name: "pooler full, statements given up, restored",
+                steps: [.fillPool, .statementsGivenUp],
+                resolution: .restore
             )
         )
         faults.append(

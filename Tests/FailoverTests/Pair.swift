@@ -26,6 +26,10 @@ final class Pair {
     private(set) var nodes: [Node]
     /// Which of them takes writes.
     private(set) var primary = 0
+    /// What stands before each of them.
+    let poolers: [Pgbouncer]
+    /// Who keeps the pooler's connections.
+    private var holders: [PostgresConnection] = []
     /// What the standby receives its log over.
     private let replication: TCPProxy
     private var foldersMade = 2
@@ -35,8 +39,9 @@ final class Pair {
 
     var standby: Int { 1 - primary }
 
-    private init(nodes: [Node], replication: TCPProxy) {
+    private init(nodes: [Node], replication: TCPProxy) throws {
         self.nodes = nodes
+        poolers = try nodes.map { try Pgbouncer(before: $0.pooled.port) }
         self.replication = replication
     }
 
@@ -48,6 +53,8 @@ final class Pair {
         options.configuration = [
             "wal_retrieve_retry_interval = '50ms'", "wal_keep_size = '512MB'", "autovacuum = off",
             "checkpoint_timeout = '1h'", "max_wal_size = '2GB'",
+            // A server that recovers first waits for all who have connected and said nothing: the standby, over a silent link.
+            "authentication_timeout = '3s'",
         ]
         return options
     }()
@@ -74,13 +81,15 @@ final class Pair {
                 )
             )
         }
-        let pair = Pair(nodes: nodes, replication: replication)
+        let pair = try Pair(nodes: nodes, replication: replication)
+        for pooler in pair.poolers { try await pooler.waitUntilReady() }
         try await pair.replicate()
         return pair
     }
 
     /// Ends both.
     func stop() async {
+        for pooler in poolers { pooler.stop() }
         for index in nodes.indices { end(index) }
         for node in nodes {
             await node.direct.stop()
@@ -116,8 +125,9 @@ final class Pair {
         case .promote:
             try await nodes[standby].cluster.script("SELECT pg_promote(false)", in: "upstream")
             primary = standby
-        case .restore: try restore()
-        case .commitsWait, .passLimit, .resetPeer: return
+        case .fillPool: try await fillPool()
+        case .restore: try await restore()
+        case .commitsWait, .statementsGivenUp, .passLimit, .resetPeer: return
         }
     }
 
@@ -190,7 +200,21 @@ final class Pair {
         }
     }
 
-    private func restore() throws {
+    private func fillPool() async throws {
+        let settings = try PostgresSettings(url: poolers[primary].url(Self.databases[1]))
+        for _ in 0..<Pgbouncer.poolSize {
+            let holder = try await PostgresConnection.open(settings)
+            try await holder.run { holder throws(PostgresError) in try holder.script("BEGIN") }
+            holders.append(holder)
+        }
+    }
+
+    private func restore() async throws {
+        for holder in holders {
+            try await holder.run { holder throws(PostgresError) in try holder.script("ROLLBACK") }
+            await holder.close()
+        }
+        holders = []
         if nodes[standby].cluster.processID == nil { try nodes[standby].cluster.restart() }
         replication.restore()
         for way in ways { way.restore() }

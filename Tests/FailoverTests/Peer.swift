@@ -1,6 +1,7 @@
 import CCSEmulator
 import Foundation
 import IntegrationSupport
+import XMPP
 
 /// The sender's side of one worker: sends without pause, every kind of message that is acked, and writes down what was
 /// sent and what was acked when.
@@ -46,6 +47,8 @@ actor Peer {
     private var order: [String] = []
     private var prefix = ""
     private var made = 0
+    /// Since when each of the open connections is bound, as far as we know.
+    private var boundSince: [Int: ContinuousClock.Instant] = [:]
     private var task: Task<Void, any Error>?
 
     /// More than this many unacked copies wait for nothing: the worker's window is full.
@@ -92,9 +95,17 @@ actor Peer {
     }
 
     /// Resets the connection that was bound first: what it left unacked comes again on the next one.
-    func reset() async throws {
-        guard let first = try await emulator.snapshot().bound.first else { return }
+    ///
+    /// Only one that has worked: losing several in a row before that puts the next one off for up to a minute, which is
+    /// as it should be and not what is tested here.
+    ///
+    /// - Returns: Whether there was one.
+    func reset() async throws -> Bool {
+        guard let first = try await emulator.snapshot().bound.first, let since = boundSince[first.number],
+            ContinuousClock.now - since > ReconnectPolicy.workingSession
+        else { return false }
         try await emulator.kill(first.number, reset: true)
+        return true
     }
 
     // MARK: sending
@@ -102,6 +113,7 @@ actor Peer {
     private func sendSome() async {
         guard let snapshot = try? await emulator.snapshot() else { return }
         let connections = snapshot.bound.map(\.number)
+        for connection in connections where boundSince[connection] == nil { boundSince[connection] = .now }
         guard !connections.isEmpty, snapshot.tally.unackedCopies < Self.most else { return }
         for _ in 0..<Self.burst {
             made += 1

@@ -5,6 +5,8 @@ import IntegrationSupport
 final class Pgbouncer: Sendable {
     /// Its unix socket.
     let socketPath: String
+    /// How many connections it has to the server for each database.
+    static let poolSize = 20
     private let folder: URL
     // Started once, in `init`, and ended by its id.
     private let processID: Int32
@@ -23,6 +25,7 @@ final class Pgbouncer: Sendable {
             unix_socket_dir = \(folder.path)
             listen_port = 6432
             pool_mode = transaction
+            default_pool_size = \(Self.poolSize)
             server_tls_sslmode = disable
             server_login_retry = 0.2
             server_connect_timeout = 2
@@ -51,6 +54,9 @@ final class Pgbouncer: Sendable {
     func waitUntilReady() async throws {
         try await waitUntil("pgbouncer listens") { FileManager.default.fileExists(atPath: socketPath) }
     }
+
+    /// How to reach one of the databases through it.
+    func url(_ database: String) -> String { "postgresql:///\(database)?host=\(folder.path)&port=6432&user=upstream" }
 
     /// What it wrote down.
     var log: String { (try? String(contentsOf: folder.appending(path: "log"), encoding: .utf8)) ?? "" }

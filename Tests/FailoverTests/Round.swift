@@ -13,6 +13,8 @@ struct Round {
     let number: Int
     /// What each way's worker did, in the ways' order.
     private(set) var results: [Result] = []
+    /// How long all of it took.
+    private var duration = Duration.zero
 
     /// What came of it on one way.
     struct Result {
@@ -36,6 +38,8 @@ struct Round {
     /// Runs it on both ways at once.
     mutating func run(_ pair: Pair, _ all: [Way]) async throws {
         results = all.map { _ in Result() }
+        let start = ContinuousClock.now
+        defer { duration = .now - start }
         var ways = all.filter { !$0.isOut }
         for way in ways { await way.peer.begin(prefix) }
         for way in ways { try await expectAcks(way) }
@@ -73,7 +77,7 @@ struct Round {
     private func perform(_ step: Fault.Step, _ pair: Pair, _ ways: [Way]) async throws {
         switch step {
         case .resetPeer:
-            for way in ways { try await way.peer.reset() }
+            for way in ways where try await way.peer.reset() { way.resets += 1 }
         case .commitsWait:
             for way in ways {
                 do {
@@ -83,6 +87,11 @@ struct Round {
                 } catch let error as WaitedTooLong {
                     Issue.record("\(fault): \(error)\n\(way.lastWords())")
                 }
+            }
+        case .statementsGivenUp:
+            for way in ways where way.name == Pair.databases[1] {
+                let before = way.givenUp
+                try await waitUntil("\(way.name): a statement is given up") { way.givenUp > before }
             }
         case .passLimit:
             // The worker gives a statement 30 s, and a second more where the server should have ended it.
@@ -181,7 +190,7 @@ struct Round {
     /// What came of every fault, for people.
     static func table(_ rounds: [Round]) -> String {
         let head = "from the first possible commit to the first ack; messages acked and lost"
-        let columns = ["direct", "acked", "lost", "pgbouncer", "acked", "lost"]
+        let columns = ["direct", "acked", "lost", "pgbouncer", "acked", "lost", "took"]
         let lines = [row(head, columns)] + rounds.map(\.line)
         return lines.joined(separator: "\n")
     }
@@ -193,7 +202,7 @@ struct Round {
             results.flatMap { result in
                 let time = result.resumed.map { "\(Int(($0 / .milliseconds(1)).rounded())) ms" } ?? "never"
                 return [time, "\(result.acked)", "\(result.lost)"]
-            }
+            } + ["\(Int((duration / .seconds(1)).rounded())) s"]
         )
     }
 

@@ -15,6 +15,8 @@ final class Way {
     private(set) var worker: ChildWorker
     /// How many messages were sent and acked in all rounds so far.
     var messages = 0
+    /// How many of the peer's connections were reset under load.
+    var resets = 0
     /// Whether it takes no further part, since nothing could get it going again.
     private(set) var isOut = false
 
@@ -43,7 +45,7 @@ final class Way {
                 host: 127.0.0.1
                 port: \(peer.emulator.port)
                 domain: gcm.googleapis.com
-                connections: 2
+                connections: 4
                 secret_file: \(secret)
                 tls: {ca_file: \(authority)}
             admin: {listen: "127.0.0.1:0"}
@@ -73,7 +75,13 @@ final class Way {
     /// The last lines that are of interest after a failure.
     func lastWords() -> String {
         let lines = (try? worker.logText().split(separator: "\n")) ?? []
-        return lines.filter { $0.contains("database") }.suffix(20).joined(separator: "\n")
+        return lines.filter { $0.contains("database") || $0.contains("reconnect") }.suffix(20).joined(separator: "\n")
+    }
+
+    /// How many statements its worker has given up so far because nobody seemed to work on them.
+    var givenUp: Int {
+        let lines = (try? worker.logText().split(separator: "\n")) ?? []
+        return lines.count { $0.contains("nobody there works on the statement") }
     }
 
     // MARK: looking into a server
