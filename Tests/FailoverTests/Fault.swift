@@ -129,6 +129,13 @@ extension Fault {
         )
         faults.append(
             Fault(
+                name: "link cut, pooler full, statements given up, primary killed, promoted",
+                steps: [.cutLink, .commitsWait, .fillPool, .statementsGivenUp, .killPrimary],
+                resolution: .promote
+            )
+        )
+        faults.append(
+            Fault(
                 name: "link cut, the worker's own limit passed, primary killed, promoted",
                 steps: [.cutLink, .commitsWait, .passLimit, .killPrimary],
                 resolution: .promote

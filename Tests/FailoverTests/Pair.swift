@@ -209,12 +209,13 @@ final class Pair {
         }
     }
 
-    private func restore() async throws {
-        for holder in holders {
-            try await holder.run { holder throws(PostgresError) in try holder.script("ROLLBACK") }
-            await holder.close()
-        }
+    private func releasePool() async {
+        for holder in holders { await holder.close() }
         holders = []
+    }
+
+    private func restore() async throws {
+        await releasePool()
         if nodes[standby].cluster.processID == nil { try nodes[standby].cluster.restart() }
         replication.restore()
         for way in ways { way.restore() }
@@ -224,6 +225,7 @@ final class Pair {
 
     /// Makes the primary of before a standby of what has taken over; both databases must be at rest.
     func reseed() async throws {
+        await releasePool()
         end(standby)
         foldersMade += 1
         let folder = URL(filePath: Self.root + "-\(foldersMade)")

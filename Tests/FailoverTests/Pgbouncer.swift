@@ -55,8 +55,10 @@ final class Pgbouncer: Sendable {
         try await waitUntil("pgbouncer listens") { FileManager.default.fileExists(atPath: socketPath) }
     }
 
-    /// How to reach one of the databases through it.
-    func url(_ database: String) -> String { "postgresql:///\(database)?host=\(folder.path)&port=6432&user=upstream" }
+    /// How to reach one of the databases through it, in a session that waits for its turn.
+    func url(_ database: String) -> String {
+        "postgresql:///\(database)?host=\(folder.path)&port=6432&user=upstream&connect_timeout=60"
+    }
 
     /// What it wrote down.
     var log: String { (try? String(contentsOf: folder.appending(path: "log"), encoding: .utf8)) ?? "" }

@@ -88,10 +88,13 @@ struct Round {
                     Issue.record("\(fault): \(error)\n\(way.lastWords())")
                 }
             }
+        case .fillPool:
+            // Before: it is full only once the statements have been given up that have a connection.
+            for way in ways { way.noteGivenUp() }
+            try await pair.perform(step)
         case .statementsGivenUp:
             for way in ways where way.name == Pair.databases[1] {
-                let before = way.givenUp
-                try await waitUntil("\(way.name): a statement is given up") { way.givenUp > before }
+                try await waitUntil("\(way.name): a statement is given up") { way.hasGivenUp }
             }
         case .passLimit:
             // The worker gives a statement 30 s, and a second more where the server should have ended it.

@@ -17,6 +17,7 @@ final class Way {
     var messages = 0
     /// How many of the peer's connections were reset under load.
     var resets = 0
+    private var givenUpBefore = 0
     /// Whether it takes no further part, since nothing could get it going again.
     private(set) var isOut = false
 
@@ -78,8 +79,13 @@ final class Way {
         return lines.filter { $0.contains("database") || $0.contains("reconnect") }.suffix(20).joined(separator: "\n")
     }
 
-    /// How many statements its worker has given up so far because nobody seemed to work on them.
-    var givenUp: Int {
+    /// From now on only what its worker gives up is counted.
+    func noteGivenUp() { givenUpBefore = givenUp }
+
+    /// Whether its worker has given up a statement since then because nobody seemed to work on it.
+    var hasGivenUp: Bool { givenUp > givenUpBefore }
+
+    private var givenUp: Int {
         let lines = (try? worker.logText().split(separator: "\n")) ?? []
         return lines.count { $0.contains("nobody there works on the statement") }
     }
