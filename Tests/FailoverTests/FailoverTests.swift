@@ -32,7 +32,6 @@ import Testing
                 break
             }
             print(round.line)
-            fflush(nil)
             rounds.append(round)
         }
         print(Round.table(rounds))

@@ -122,13 +122,6 @@ extension Fault {
         )
         faults.append(
             Fault(
-                name: "pooler full, statements given up, restored",
-                steps: [.fillPool, .statementsGivenUp],
-                resolution: .restore
-            )
-        )
-        faults.append(
-            Fault(
                 name: "link cut, pooler full, statements given up, primary killed, promoted",
                 steps: [.cutLink, .commitsWait, .fillPool, .statementsGivenUp, .killPrimary],
                 resolution: .promote

@@ -85,6 +85,60 @@ struct VanishedServerTests {
         #expect(try await store.commit([.make(2)], isRetry: true) == [.stored])
     }
 
+    @Test(
+        "a full pool is not told from a dead server: the statement is given up, and nothing is lost",
+        .timeLimit(.minutes(1))
+    )
+    func fullPool() async throws {
+        let fixture = try await StoreFixture()
+        let pooler = try Pgbouncer(before: SharedCluster.cluster)
+        defer { pooler.stop() }
+        var settings = try pooler.settings(fixture)
+        await (try await pooler.connect(settings)).close()
+        (settings.lookAfter, settings.lookLimit, settings.statementTimeout) = (200, 300, 3_600_000)
+        let store = MessageStore(settings, senders: StoreFixture.senders)
+        #expect(try await store.commit([.make(1)]) == [.stored])
+        let other = try await PostgresConnection.open(settings)
+        try await other.run { other throws(PostgresError) in try other.script("BEGIN") }
+        let error = await #expect(throws: StoreError.self) { try await store.commit([.make(2), .make(3)]) }
+        // Of no message, and of no batch's size.
+        #expect(error?.kind == .unavailable && error?.sqlState == "08007")
+        await other.close()
+        #expect(try await store.commit([.make(2), .make(3)], isRetry: true) == [.stored, .stored])
+        #expect(try await fixture.count("messages") == 3)
+    }
+
+    @Test(
+        "a statement that waits in a pooler whose server is gone is given up when the pooler refuses the looks",
+        .timeLimit(.minutes(1))
+    )
+    func goneBehindPooler() async throws {
+        let name = "upstream-store-gone-\(getpid())-\(UInt32.random(in: 0...UInt32.max))"
+        var options = LocalCluster.Options()
+        options.isTemporary = true
+        options.fsync = false
+        let cluster = try LocalCluster.start(in: URL(filePath: "/tmp").appending(path: name), options)
+        let pooler = try Pgbouncer(before: cluster)
+        defer { pooler.stop() }
+        let url = cluster.url.replacingOccurrences(of: cluster.socketFolder.path, with: pooler.folder.path)
+        var settings = try PostgresSettings(url: url + "&port=6432")
+        settings.isWriter = true
+        (settings.lookAfter, settings.lookLimit, settings.statementTimeout) = (200, 1_000, 3_600_000)
+        let connection = try await pooler.connect(settings)
+        cluster.kill()
+        // Until then it might hand the statement to a connection that has died.
+        let deadline = ContinuousClock.now + .seconds(20)
+        let log = pooler.folder.appending(path: "log")
+        while try !String(contentsOf: log, encoding: .utf8).contains("server conn crashed?") {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.run { connection throws(PostgresError) in try connection.script("SELECT 1") }
+        }
+        #expect(error?.sqlState == "08007", "\(error?.description ?? "")")
+    }
+
     @Test("a retry sends only what the ledger lacks")
     func retrySendsTheRest() async throws {
         let fixture = try await StoreFixture()
