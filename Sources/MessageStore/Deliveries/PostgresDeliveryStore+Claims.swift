@@ -74,7 +74,9 @@ extension PostgresDeliveryStore {
             return Claimed(try connection.execute(ClaimStatements.ahead, parameters), deadline)
         }
         let isFull = part.deliveries.count >= limit
-        walks.withLock { $0.due[name]?.claimed(upTo: part.last, isFull: isFull, part.surroundings) }
+        walks.withLock {
+            $0.due[name, default: ClaimWalk()].claimed(upTo: part.last, isFull: isFull, part.surroundings)
+        }
         return found + part.deliveries
     }
 
