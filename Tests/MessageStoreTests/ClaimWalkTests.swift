@@ -51,7 +51,7 @@ struct ClaimWalkTests {
         var next: UInt64? = nil
         var count: Int64 = 0
         repeat {
-            time += .seconds(1)
+            time += .milliseconds(80)
             let look = walk.look(at: time)
             let keys = try #require(look)
             walk.looked(isExhausted: true, around(0, entries: entries))
@@ -74,6 +74,28 @@ struct ClaimWalkTests {
         walk.looked(isExhausted: false, around(0, entries: 1_000_000))
         let again = walk.look(at: now + .seconds(2))
         #expect(first != nil && tooSoon == nil && again == first)
+    }
+
+    @Test("a walk that is asked once a second, because nothing is due, has gone over 100,000 entries in seconds")
+    func idle() throws {
+        var walk = ClaimWalk()
+        var time = now
+        walk.claimed(upTo: nil, isFull: false, around(60_000_000, entries: 100_000))
+        var count = 0
+        var end: UInt64 = 0
+        repeat {
+            let look = walk.look(at: time)
+            let keys = try #require(look)
+            #expect(keys.lowerBound.high == (count == 0 ? 0 : end + 1))
+            walk.looked(isExhausted: true, around(0, entries: 100_000))
+            end = keys.upperBound.high
+            time += .seconds(1)
+            count += 1
+        } while end != .max
+        #expect(count <= 17)
+        // No more in one go, however long ago the last look is.
+        let late = walk.look(at: time + .seconds(3_600))
+        #expect(try #require(late).upperBound.high == (1 << 60) - 1)
     }
 
     @Test("each device is looked at once for each time it is named, and no more of them are remembered than may be")

@@ -139,6 +139,39 @@ struct DeliveriesTests {
         #expect(try await fixture.count() == 0)
     }
 
+    @Test("what a worker held when it died passes on, also far behind where the others claim, and in a large table")
+    func takeOverBehind() async throws {
+        for ordering in HandlerOrdering.allCases {
+            let fixture = try await DeliveriesFixture([.make("orders", ordering: ordering)])
+            let isOrdered = ordering == .device
+            try await fixture.store.script(
+                """
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, device_key)
+                SELECT 'orders', md5(n::text)::uuid, now(), now() + CASE WHEN n <= 20 THEN '-1 h' ELSE '1 h' END::interval,
+                    \(isOrdered ? "md5(n::text)::uuid" : "NULL")
+                FROM generate_series(1, 20000) AS n;
+                ANALYZE upstream.deliveries
+                """
+            )
+            let request = ClaimRequest.make(limit: 20, owner: "b", ordered: isOrdered)
+            let dying = fixture.another()
+            try #require(await dying.claim(request).count == 20)
+            // Moves the front to the present.
+            try #require(await fixture.claim(request).isEmpty)
+            try await fixture.store.script(
+                "UPDATE upstream.deliveries SET lease_until = now() - interval '1 s' WHERE lease_owner IS NOT NULL"
+            )
+            var found = 0
+            let end = ContinuousClock.now + .seconds(20)
+            while found < 20, ContinuousClock.now < end {
+                found += try await fixture.claim(request).count
+                await Task.yield()
+            }
+            #expect(found == 20, "\(ordering)")
+            await dying.close()
+        }
+    }
+
     @Test("a heartbeat keeps a lease")
     func heartbeat() async throws {
         let fixture = try await DeliveriesFixture()

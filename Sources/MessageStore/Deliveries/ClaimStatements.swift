@@ -65,20 +65,44 @@ enum ClaimStatements {
         """
     )
 
-    /// Leases the newest that are due and have no counted attempt; with $5, only what has no device.
+    /// Leases the newest that are due behind the place ($5, $6, $7) and have no counted attempt, where one of the newest
+    /// ``probed`` has none.
     ///
     /// For probes of a handler that failed: at most one such claim for each.
     static let untried = PostgresStatement(
         """
+        WITH newest AS MATERIALIZED (
+            SELECT * FROM upstream.deliveries
+            WHERE handler = $1 AND \(place) > ($5, $6, $7) AND next_attempt_at <= now() AND NOT EXISTS (\(isPaused))
+            ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT \(probed)
+        ), chosen AS MATERIALIZED (
+            SELECT message_key FROM newest WHERE \(isFree) AND \(isUntried) LIMIT $2
+        ), due AS MATERIALIZED (
+            SELECT ctid AS place FROM upstream.deliveries
+            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = $1
+                AND \(isFree) AND \(isUntried)
+            FOR UPDATE SKIP LOCKED
+        ), \(leaseAndLoad)
+        """
+    )
+
+    /// The same for what has a key from $5 to $6, wherever it stands; with $7, only what has no device.
+    ///
+    /// Read by key, as ``behind``.
+    static let untriedPiece = PostgresStatement(
+        """
         WITH due AS MATERIALIZED (
             SELECT ctid AS place FROM upstream.deliveries
-            WHERE handler = $1 AND next_attempt_at <= now() AND \(isFree) AND \(isUntried)
-                AND (NOT $5::bool OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
+            WHERE message_key BETWEEN $5 AND $6 AND handler || '' = $1 AND next_attempt_at + interval '0' <= now()
+                AND \(isFree) AND \(isUntried) AND (NOT $7::bool OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
             ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT $2
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
     )
+
+    /// How many rows, or devices, a probe looks at.
+    private static let probed = 250
 
     // MARK: By device
 
@@ -118,23 +142,24 @@ enum ClaimStatements {
 
     /// The same for the devices from $5 to $6, going from one to the next on the index, so that a device with a long queue
     /// costs no more than one with a short one.
-    static let deviceRange = PostgresStatement(deviceRange(isNoSuspect))
+    static let deviceRange = PostgresStatement(deviceRange(isNoSuspect, limit: .max))
 
-    /// The same, where the oldest has no counted attempt.
-    static let deviceUntried = PostgresStatement(deviceRange(isUntried))
+    /// The same, where the oldest has no counted attempt, for the first ``probed`` of the devices.
+    static let deviceUntried = PostgresStatement(deviceRange(isUntried, limit: Int32(probed)))
 
-    private static func deviceRange(_ condition: String) -> String {
+    private static func deviceRange(_ condition: String, limit: Int32) -> String {
         """
         WITH RECURSIVE head AS (
-            (SELECT * FROM upstream.deliveries
+            (SELECT *, 1 AS number FROM upstream.deliveries
             WHERE handler = $1 AND device_key >= $5 AND device_key <= $6 AND NOT EXISTS (\(isPaused))
             ORDER BY device_key, received_at, message_key LIMIT 1)
             UNION ALL
-            SELECT next.* FROM head CROSS JOIN LATERAL (
+            SELECT next.*, head.number + 1 FROM head CROSS JOIN LATERAL (
                 SELECT * FROM upstream.deliveries
                 WHERE handler = $1 AND device_key > head.device_key AND device_key <= $6
                 ORDER BY device_key, received_at, message_key LIMIT 1
             ) AS next
+            WHERE head.number < \(limit)
         ), \(leaseHeads(condition))
         """
     }

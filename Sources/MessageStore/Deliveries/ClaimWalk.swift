@@ -40,6 +40,8 @@ struct ClaimSurroundings: Sendable {
 struct ClaimWalk: Sendable {
     /// About how many entries one piece has.
     static let pieceEntries: Int64 = 2_000
+    /// How many pieces a walk that is asked rarely, because there is little to claim, looks at in one go.
+    static let idlePieces = 4
     /// How far the front stays behind the present, in microseconds.
     ///
     /// Rows are due from the begin of their transaction, and seen after its end. A claim that comes back full finds the next rows ahead, and needs less.
@@ -47,8 +49,12 @@ struct ClaimWalk: Sendable {
 
     /// Claims go on behind this place.
     private(set) var front = ClaimPlace.start
+    /// Whether the last claim found less than it might have taken.
+    fileprivate(set) var isIdle = false
     private var entries: Int64 = 0
-    private var piece: UInt64 = 0
+    /// Where in the range of keys the next look begins, and where the last one ended.
+    private var next: UInt64 = 0
+    private var last = UInt64.max
     private var notBefore: ContinuousClock.Instant?
 
     /// The piece of the key range to look at now; nil where the last look is too short ago.
@@ -56,19 +62,25 @@ struct ClaimWalk: Sendable {
     /// Looks take a small part of the time, however large the pieces are and however often claims are made.
     mutating func look(at now: ContinuousClock.Instant) -> ClosedRange<Digest128>? {
         if let notBefore, now < notBefore { return nil }
-        notBefore = now + .microseconds(40 * min(entries, Self.pieceEntries))
-        let bits = pieceBits
-        piece &= (1 << bits) - 1
-        guard bits > 0 else { return Digest128(high: 0, low: 0)...Digest128(high: .max, low: .max) }
-        let first = piece << (64 - bits)
-        let last = first | (UInt64.max >> bits)
-        return Digest128(high: first, low: 0)...Digest128(high: last, low: .max)
+        let pause = Duration.microseconds(40 * min(entries, Self.pieceEntries))
+        var count = 1
+        if isIdle, let notBefore, pause > .zero {
+            count = Int(min(Double(Self.idlePieces), 1 + notBefore.duration(to: now) / pause))
+        }
+        notBefore = now + pause * count
+        let size = UInt64.max >> pieceBits
+        last = next
+        for number in 0..<count where last < .max {
+            let (end, isBeyond) = (number == 0 ? next : last + 1).addingReportingOverflow(size)
+            last = isBeyond ? .max : end
+        }
+        return Digest128(high: next, low: 0)...Digest128(high: last, low: .max)
     }
 
     /// The piece has been looked at; one that held more than could be taken is looked at again.
     mutating func looked(isExhausted: Bool, _ surroundings: ClaimSurroundings) {
         entries = surroundings.entries
-        if isExhausted, !surroundings.isPaused { piece &+= 1 }
+        if isExhausted, !surroundings.isPaused { next = last &+ 1 }
     }
 
     /// What lay ahead has been claimed, up to a limit.
@@ -80,6 +92,7 @@ struct ClaimWalk: Sendable {
     mutating func claimed(upTo last: ClaimPlace?, isFull: Bool, _ surroundings: ClaimSurroundings) {
         entries = surroundings.entries
         guard !surroundings.isPaused else { return }
+        isIdle = !isFull
         // Another server's clock, after a failover, may be behind.
         if surroundings.now < front.nextAttemptAt { front = .start }
         let lag = isFull ? Self.lag.full : Self.lag.idle
@@ -109,6 +122,12 @@ struct DeviceWalk: Sendable {
     private var queue: [Digest128] = []
     private var first = 0
     private var waiting: Set<Digest128> = []
+
+    /// What is due has been looked through, up to a limit; see ``ClaimWalk/claimed(upTo:isFull:_:)``.
+    mutating func found(upTo last: ClaimPlace?, isFull: Bool, _ surroundings: ClaimSurroundings) {
+        due.claimed(upTo: last, isFull: isFull, surroundings)
+        old.isIdle = due.isIdle
+    }
 
     /// Devices to look at.
     mutating func add(_ devices: some Sequence<Digest128>) {

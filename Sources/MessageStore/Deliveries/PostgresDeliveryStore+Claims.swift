@@ -6,14 +6,8 @@ package import UpstreamKit
 extension PostgresDeliveryStore {
     package func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
         let deadline = ContinuousClock.now + request.lease
-        guard !request.isForSuspects else {
-            return try await claim(request, ClaimStatements.deviceSuspects, ClaimStatements.suspects, deadline)
-        }
-        guard !request.isForUntried else {
-            return try await claim(request, ClaimStatements.deviceUntried, ClaimStatements.untried, deadline) {
-                $0.append(Digest128(high: 0, low: 0)...Digest128(high: .max, low: .max))
-            }
-        }
+        guard !request.isForSuspects else { return try await claimSuspects(request, deadline) }
+        guard !request.isForUntried else { return try await claimUntried(request, deadline) }
         guard request.isOrdered else { return try await claimDue(request, deadline) }
         return try await claimByDevice(request, deadline)
     }
@@ -25,26 +19,20 @@ extension PostgresDeliveryStore {
         walks.withLock { $0.devices[handler]?.add([device.digest]) }
     }
 
-    /// Claims without regard to where the walks are: by device where the handler goes by device, then what has none.
-    private func claim(
+    /// Claims by device where the handler goes by device, then what has none.
+    private func claimSuspects(
         _ request: ClaimRequest,
-        _ byDevice: PostgresStatement,
-        _ withoutDevice: PostgresStatement,
-        _ deadline: ContinuousClock.Instant,
-        _ add: @Sendable (inout PostgresParameters) -> Void = { _ in }
+        _ deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> [Delivery] {
         var found: [Delivery] = []
         if request.isOrdered {
-            found = try await claimLocked(byDevice, request, request.limit, deadline, add).deliveries
+            found = try await claimLocked(ClaimStatements.deviceSuspects, request, request.limit, deadline).deliveries
             guard found.count < request.limit else { return found }
         }
-        let limit = request.limit - found.count
         return try await found
-            + run(claims) { connection throws(PostgresError) in
-                var parameters = Self.parameters(request, limit)
-                parameters.append(request.isOrdered)
-                return Claimed(try connection.execute(withoutDevice, parameters), deadline).deliveries
-            }
+            + claim(ClaimStatements.suspects, request, request.limit - found.count, deadline) {
+                $0.append(request.isOrdered)
+            }.deliveries
     }
 
     private func claimDue(
@@ -68,11 +56,7 @@ extension PostgresDeliveryStore {
         guard found.count < request.limit else { return found }
         let limit = request.limit - found.count
         let front = walks.withLock { $0.due[name]?.front } ?? .start
-        let part = try await run(claims) { connection throws(PostgresError) in
-            var parameters = Self.parameters(request, limit)
-            parameters.append(front)
-            return Claimed(try connection.execute(ClaimStatements.ahead, parameters), deadline)
-        }
+        let part = try await claim(ClaimStatements.ahead, request, limit, deadline) { $0.append(front) }
         let isFull = part.deliveries.count >= limit
         walks.withLock {
             $0.due[name, default: ClaimWalk()].claimed(upTo: part.last, isFull: isFull, part.surroundings)
@@ -92,12 +76,10 @@ extension PostgresDeliveryStore {
         _ look: Look,
         _ deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> Claimed {
-        try await run(claims) { connection throws(PostgresError) in
-            var parameters = Self.parameters(request, request.limit)
-            parameters.append(look.end)
-            parameters.append(look.keys)
-            parameters.append(look.isWithoutDevice)
-            return Claimed(try connection.execute(ClaimStatements.behind, parameters), deadline)
+        try await claim(ClaimStatements.behind, request, request.limit, deadline) {
+            $0.append(look.end)
+            $0.append(look.keys)
+            $0.append(look.isWithoutDevice)
         }
     }
 
@@ -186,7 +168,7 @@ extension PostgresDeliveryStore {
             return DueDevices(try connection.execute(ClaimStatements.due, parameters))
         }
         walks.withLock { walks in
-            walks.devices[handler]?.due.claimed(
+            walks.devices[handler]?.found(
                 upTo: found.last,
                 isFull: found.devices.count >= limit,
                 found.surroundings
@@ -196,7 +178,21 @@ extension PostgresDeliveryStore {
         return found.devices.count < limit || found.surroundings.isPaused
     }
 
-    private func claimLocked(
+    func claim(
+        _ statement: PostgresStatement,
+        _ request: ClaimRequest,
+        _ limit: Int,
+        _ deadline: ContinuousClock.Instant,
+        _ add: @Sendable (inout PostgresParameters) -> Void
+    ) async throws(StoreError) -> Claimed {
+        try await run(claims) { connection throws(PostgresError) in
+            var parameters = Self.parameters(request, limit)
+            add(&parameters)
+            return Claimed(try connection.execute(statement, parameters), deadline)
+        }
+    }
+
+    func claimLocked(
         _ statement: PostgresStatement,
         _ request: ClaimRequest,
         _ limit: Int,
@@ -215,7 +211,7 @@ extension PostgresDeliveryStore {
         }
     }
 
-    private static func parameters(_ request: ClaimRequest, _ limit: Int) -> PostgresParameters {
+    static func parameters(_ request: ClaimRequest, _ limit: Int) -> PostgresParameters {
         var parameters = PostgresParameters()
         parameters.append(request.handler)
         parameters.append(Int64(limit))
@@ -229,10 +225,12 @@ extension PostgresDeliveryStore {
 struct ClaimWalks: Sendable {
     var due: [String: ClaimWalk] = [:]
     var devices: [String: DeviceWalk] = [:]
+    /// Where probes look for what was never tried.
+    var untried: [String: ClaimWalk] = [:]
 }
 
 /// What a claim came to.
-private struct Claimed: Sendable {
+struct Claimed: Sendable {
     var deliveries: [Delivery]
     var last: ClaimPlace?
     var surroundings: ClaimSurroundings
@@ -305,13 +303,13 @@ extension PostgresResult {
 }
 
 extension PostgresParameters {
-    fileprivate mutating func append(_ place: ClaimPlace) {
+    mutating func append(_ place: ClaimPlace) {
         append(timestamp: place.nextAttemptAt)
         append(timestamp: place.receivedAt)
         append(uuidHigh: place.key.high, low: place.key.low)
     }
 
-    fileprivate mutating func append(_ keys: ClosedRange<Digest128>) {
+    mutating func append(_ keys: ClosedRange<Digest128>) {
         append(uuidHigh: keys.lowerBound.high, low: keys.lowerBound.low)
         append(uuidHigh: keys.upperBound.high, low: keys.upperBound.low)
     }

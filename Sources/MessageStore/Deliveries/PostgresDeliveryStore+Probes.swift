@@ -1,0 +1,56 @@
+import Pipeline
+import Postgres
+import Synchronization
+import UpstreamKit
+
+extension PostgresDeliveryStore {
+    /// Claims what was never tried: of the newest since the last probe, or else in a piece of the whole.
+    ///
+    /// So a probe costs no more where much waits, or much has been handled under an old snapshot. It may find nothing
+    /// though there is something; the next one looks elsewhere.
+    func claimUntried(
+        _ request: ClaimRequest,
+        _ deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> [Delivery] {
+        let name = request.handler
+        var found = request.isOrdered ? [] : try await newestUntried(request, deadline)
+        guard found.count < request.limit else { return found }
+        let look = walks.withLock { walks in
+            // The walk over devices knows how large the table is.
+            var walk = walks.untried[name] ?? walks.devices[name]?.due ?? ClaimWalk()
+            defer { walks.untried[name] = walk }
+            return walk.look(at: .now)
+        }
+        guard let keys = look else { return found }
+        if request.isOrdered {
+            found = try await claimLocked(ClaimStatements.deviceUntried, request, request.limit, deadline) {
+                $0.append(keys)
+            }.deliveries
+        }
+        let limit = request.limit - found.count
+        guard limit > 0 else { return found }
+        let part = try await claim(ClaimStatements.untriedPiece, request, limit, deadline) {
+            $0.append(keys)
+            $0.append(request.isOrdered)
+        }
+        let isExhausted = part.deliveries.count < limit
+        walks.withLock { $0.untried[name]?.looked(isExhausted: isExhausted, part.surroundings) }
+        return found + part.deliveries
+    }
+
+    private func newestUntried(
+        _ request: ClaimRequest,
+        _ deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> [Delivery] {
+        let name = request.handler
+        // What is behind has been claimed before, or looked at by the last probe.
+        let front = walks.withLock {
+            max($0.due[name, default: ClaimWalk()].front, $0.untried[name, default: ClaimWalk()].front)
+        }
+        let part = try await claim(ClaimStatements.untried, request, request.limit, deadline) { $0.append(front) }
+        walks.withLock {
+            $0.untried[name, default: ClaimWalk()].claimed(upTo: nil, isFull: false, part.surroundings)
+        }
+        return part.deliveries
+    }
+}
