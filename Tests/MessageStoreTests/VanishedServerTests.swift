@@ -1,10 +1,11 @@
 import Foundation
 import Glibc
-import MessageStore
 import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+
+@testable import MessageStore
 
 /// A statement without an answer is looked into, and a session that nobody serves any more is given up.
 @Suite("a server that does not answer")
@@ -137,6 +138,16 @@ struct VanishedServerTests {
             try await connection.run { connection throws(PostgresError) in try connection.script("SELECT 1") }
         }
         #expect(error?.sqlState == "08007", "\(error?.description ?? "")")
+    }
+
+    @Test("a writer never waits longer than half a second before it connects again")
+    func reconnects() throws {
+        for (configured, used) in [(10_000, 500), (500, 500), (100, 100)] {
+            var settings = try PostgresSettings(url: "host=nowhere.invalid")
+            settings.reconnectMaximum = configured
+            let store = MessageStore(settings, senders: StoreFixture.senders)
+            #expect(store.client.settings.reconnectMaximum == used)
+        }
     }
 
     @Test("a retry sends only what the ledger lacks")

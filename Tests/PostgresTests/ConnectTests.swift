@@ -108,6 +108,29 @@ struct ConnectTests {
         #expect(server.connections == 1)
     }
 
+    @Test("after a read-only error the next host is asked first", .timeLimit(.minutes(1)))
+    func nextHostAfterReadOnly() async throws {
+        let server = try SilentServer()
+        defer { server.close() }
+        let client = PostgresClient(try settings([SharedCluster.cluster.socketFolder.path, server.folder.path]))
+        func write(_ preparation: String) async throws {
+            try await client.run { connection throws(PostgresError) in
+                try connection.script(preparation)
+                try connection.script("DROP TABLE IF EXISTS public.nothing")
+            }
+        }
+        try await write("SELECT 1")
+        #expect(server.connections == 0)
+        let error = await #expect(throws: PostgresError.self) {
+            try await write("SET default_transaction_read_only = on")
+        }
+        #expect(error?.failureClass == .readOnly)
+        // The other one says nothing, so that the first one has its turn again.
+        try await write("SELECT 1")
+        try await waitUntil { server.connections == 1 }
+        await client.close()
+    }
+
     @Test("only a session that writes insists on a server that takes writes")
     func readOnly() async throws {
         let admin = try await SharedCluster.open()
