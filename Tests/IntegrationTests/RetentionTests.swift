@@ -93,7 +93,7 @@ extension Integration {
         }
 
         /// What lets a program believe in another time.
-        private static func faked(_ offset: String) throws -> [String: String] {
+        static func faked(_ offset: String) throws -> [String: String] {
             let library = ["x86_64", "aarch64"].map { "/usr/lib/\($0)-linux-gnu/faketime/libfaketime.so.1" }
                 .first { FileManager.default.fileExists(atPath: $0) }
             return [

@@ -149,6 +149,14 @@ struct EndingTests {
         #expect(try bench.written() == "")
     }
 
+    @Test("A stream that ends after a stanza that was skipped has brought one: the next is not put off further")
+    func violationAfterSkipping() throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        try bench.read("<message from='eve@x'>\(EndingTests.tooMuch[0])</message>", "<message><a></b></message>")
+        #expect(bench.end?.ending == .violated(afterStanzas: true))
+    }
+
     @Test("A stanza longer than the limit ends the stream the same way")
     func tooLarge() throws {
         let bench = try Bench.bound()
