@@ -2074,7 +2074,8 @@ DECLARE
     fresh uuid[];
     is_elsewhere boolean;
 BEGIN
-    -- An ack promises that a crash loses nothing, so the commit waits for the disk whatever the server's default is.
+    -- An ack promises that neither a crash nor a failover loses it, so the commit waits for the disk and for the standbys
+    -- that the server waits for, whatever its default, or the role's, is. remote_apply promises more and is kept.
     PERFORM set_config('synchronous_commit', 'on', true)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
     BEGIN

@@ -213,7 +213,11 @@ package final class LocalCluster: Sendable {
                 read -r _ <&3
                 kill -INT $$ 2>/dev/null
                 [ "$temporary" = yes ] || exit 0
-                while [ -e /proc/$PPID ] || [ -e "$folder/data/postmaster.pid" ]; do sleep 0.1; done
+                pid="$folder/data/postmaster.pid"
+                # After kill -9 the file stays and its process does not.
+                while [ -e /proc/$PPID ] || { [ -e "$pid" ] && kill -0 "$(head -n 1 "$pid")" 2>/dev/null; }; do
+                    sleep 0.1
+                done
                 rm -rf "$folder"
             ) >/dev/null 2>&1 &
             exec 3<&-

@@ -106,7 +106,10 @@ extension Integration {
             }
         }
 
-        @Test("/readyz says so while messages wait for a database that has stopped, and is ready again after it")
+        @Test(
+            "/readyz says so while messages wait for a database that has stopped, and is ready again after it",
+            .timeLimit(.minutes(3))
+        )
         func readiness() async throws {
             var options = LocalCluster.Options()
             options.isTemporary = true

@@ -116,11 +116,11 @@ struct ClaimCostTests {
                 let name = "\(queue) \(large)\(oldSnapshot ? " under an old snapshot" : "")"
                 print("\(name): \(found.claim); a probe: \(found.probe)")
                 #expect(found.claim.claimed == (queue == .resting ? 0 : 500))
-                #expect(found.claim.buffers < 3 * max(small.claim.buffers, 10_000), "\(name): \(found.claim)")
-                #expect(found.claim.entries < 3 * max(small.claim.entries, 5_000), "\(name): \(found.claim)")
+                #expect(found.claim.buffers < 5 * max(small.claim.buffers, 10_000), "\(name): \(found.claim)")
+                #expect(found.claim.entries < 5 * max(small.claim.entries, 5_000), "\(name): \(found.claim)")
                 #expect(found.probe.claimed == 0)
-                #expect(found.probe.buffers < 3 * max(small.probe.buffers, 10_000), "\(name): a probe: \(found.probe)")
-                #expect(found.probe.entries < 3 * max(small.probe.entries, 5_000), "\(name): a probe: \(found.probe)")
+                #expect(found.probe.buffers < 5 * max(small.probe.buffers, 10_000), "\(name): a probe: \(found.probe)")
+                #expect(found.probe.entries < 5 * max(small.probe.entries, 5_000), "\(name): a probe: \(found.probe)")
             }
         }
     }

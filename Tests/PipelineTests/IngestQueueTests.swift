@@ -21,7 +21,7 @@ func messages(_ tags: ClosedRange<UInt8>) -> [IncomingMessage] {
     tags.map { IncomingMessage(kind: .upstream, bytes: [$0], stanza: ByteSpan(start: 0, count: 1)) }
 }
 
-@Suite("The queue between connections and writers")
+@Suite("The queue between connections and writers", .timeLimit(.minutes(2)))
 struct IngestQueueTests {
     @Test("A batch takes all that waits, in arrival order, up to the limit, and splits a submission where it must")
     func takesUpToLimit() async throws {
