@@ -52,40 +52,48 @@ let package = Package(
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
         // The vocabulary, and what everything reports with.
-        module("UpstreamKit"),
-        module("Telemetry", [logging]),
-        module("Digests", ["UpstreamKit", "COpenSSL"]),
+        module("Vocabulary"),
+        module("UpstreamKit", ["Vocabulary"]),
+        module("Telemetry", ["Vocabulary", logging]),
+        module("Digests", ["Vocabulary", "UpstreamKit", "COpenSSL"]),
 
         // The wire.
-        module("TLSWire", ["COpenSSL", nio]),
-        module("XMLWire", ["CLibXML2", nio]),
-        module("XMPP", ["UpstreamKit", "Digests", "XMLWire"]),
+        module("TLSWire", ["Vocabulary", "COpenSSL", nio]),
+        module("XMLWire", ["Vocabulary", "CLibXML2", nio]),
+        module("XMPP", ["Vocabulary", "UpstreamKit", "Digests", "XMLWire"]),
         module(
             "XMPPSession",
-            ["UpstreamKit", "Telemetry", "TLSWire", "XMLWire", "XMPP", "Pipeline", nio, nioPosix, logging]
+            [
+                "Vocabulary", "UpstreamKit", "Telemetry", "TLSWire", "XMLWire", "XMPP", "Pipeline", nio, nioPosix,
+                logging,
+            ]
         ),
 
         // The database.
-        module("Postgres", ["CGlibc", "CLibPQ"]),
-        module("MessageStore", ["UpstreamKit", "Postgres", "Pipeline", "Digests"]),
+        module("Postgres", ["Vocabulary", "CGlibc", "CLibPQ"]),
+        module("MessageStore", ["Vocabulary", "UpstreamKit", "Postgres", "Pipeline", "Digests"]),
 
         // Looking at what is stored, and sending it again.
-        module("Querying", ["CGlibc", "UpstreamKit", "Telemetry", "Postgres", "MessageStore", "Digests"]),
+        module(
+            "Querying",
+            ["Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Postgres", "MessageStore", "Digests"]
+        ),
         module(
             "Replaying",
             [
-                "CGlibc", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP",
+                "XMPPSession",
                 "Postgres",
                 "MessageStore", "Querying", "Pipeline", nio, nioPosix, logging,
             ]
         ),
 
         // The core: batches, dispatch, and the ports the other two sides meet at.
-        module("Pipeline", ["UpstreamKit", "Telemetry", logging]),
+        module("Pipeline", ["Vocabulary", "UpstreamKit", "Telemetry", logging]),
         module(
             "Handlers",
             [
-                "CGlibc", "UpstreamKit", "Telemetry", "Digests", nio, nioPosix, logging,
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", nio, nioPosix, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 // For the webhooks' client alone, whose TLS it is.
@@ -94,11 +102,12 @@ let package = Package(
         ),
 
         // The programs.
-        module("CCSEmulator", ["TLSWire", "XMLWire", nio, nioPosix, logging]),
+        module("CCSEmulator", ["Vocabulary", "TLSWire", "XMLWire", nio, nioPosix, logging]),
         module(
             "Worker",
             [
-                "CGlibc", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP",
+                "XMPPSession",
                 "Postgres",
                 "MessageStore", "Querying", "Replaying", "Pipeline", "Handlers", nio, nioPosix, logging, lifecycle,
                 .product(name: "Yams", package: "Yams"),
@@ -110,7 +119,8 @@ let package = Package(
         module(
             "CLI",
             [
-                "CGlibc", "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", "Querying", "Replaying",
+                "Vocabulary", "CGlibc", "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", "Querying",
+                "Replaying",
                 "Pipeline",
                 "XMLWire", "XMPP", "UpstreamKit", nio, logging,
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
@@ -138,48 +148,59 @@ let package = Package(
             swiftSettings: strict
         ),
 
-        suite("UpstreamKitTests", ["UpstreamKit"]),
-        suite("TelemetryTests", ["Telemetry", logging]),
-        suite("DigestsTests", ["Digests", "UpstreamKit"]),
-        suite("TLSWireTests", ["TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
-        suite("XMLWireTests", ["XMLWire", "CGlibc", nio, nioEmbedded]),
-        suite("XMPPTests", ["XMPP", "XMLWire", "UpstreamKit", "Digests"]),
+        suite("UpstreamKitTests", ["Vocabulary", "UpstreamKit"]),
+        suite("TelemetryTests", ["Vocabulary", "Telemetry", logging]),
+        suite("DigestsTests", ["Vocabulary", "Digests", "UpstreamKit"]),
+        suite("TLSWireTests", ["Vocabulary", "TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
+        suite("XMLWireTests", ["Vocabulary", "XMLWire", "CGlibc", nio, nioEmbedded]),
+        suite("XMPPTests", ["Vocabulary", "XMPP", "XMLWire", "UpstreamKit", "Digests"]),
         suite(
             "XMPPSessionTests",
             [
-                "XMPPSession", "XMPP", "XMLWire", "TLSWire", "UpstreamKit", "Pipeline", "Telemetry", "Digests", nio,
+                "Vocabulary", "XMPPSession", "XMPP", "XMLWire", "TLSWire", "UpstreamKit", "Pipeline", "Telemetry",
+                "Digests", nio,
                 nioPosix, nioEmbedded, logging,
             ]
         ),
-        suite("PostgresTests", ["Postgres"]),
+        suite("PostgresTests", ["Vocabulary", "Postgres"]),
         suite(
             "MessageStoreTests",
-            ["MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests", "Telemetry", logging]
+            ["Vocabulary", "MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests", "Telemetry", logging]
         ),
         suite(
             "QueryingTests",
-            ["Querying", "Postgres", "MessageStore", "Pipeline", "UpstreamKit", "Telemetry", "Digests"]
+            ["Vocabulary", "Querying", "Postgres", "MessageStore", "Pipeline", "UpstreamKit", "Telemetry", "Digests"]
         ),
         suite(
             "ReplayingTests",
             [
-                "Replaying", "Querying", "Postgres", "MessageStore", "UpstreamKit", "Pipeline", "XMPP", "XMLWire",
+                "Vocabulary", "Replaying", "Querying", "Postgres", "MessageStore", "UpstreamKit", "Pipeline", "XMPP",
+                "XMLWire",
                 "TLSWire", "Telemetry", nio, nioPosix, logging,
             ]
         ),
-        suite("PipelineTests", ["Pipeline", "Telemetry", "UpstreamKit", logging]),
-        suite("HandlersTests", ["Handlers", "UpstreamKit", "Digests", "TLSWire", nio, nioPosix, logging]),
-        suite("WorkerTests", ["Worker", "MessageStore", "Telemetry", "Postgres", logging, nio, nioPosix, lifecycle]),
-        suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", "XMLWire", nio, nioPosix, nioEmbedded]),
+        suite("PipelineTests", ["Vocabulary", "Pipeline", "Telemetry", "UpstreamKit", logging]),
+        suite(
+            "HandlersTests",
+            ["Vocabulary", "Handlers", "UpstreamKit", "Digests", "TLSWire", nio, nioPosix, logging]
+        ),
+        suite(
+            "WorkerTests",
+            ["Vocabulary", "Worker", "MessageStore", "Telemetry", "Postgres", logging, nio, nioPosix, lifecycle]
+        ),
+        suite("CCSEmulatorTests", ["Vocabulary", "CCSEmulator", "TLSWire", "XMLWire", nio, nioPosix, nioEmbedded]),
         suite(
             "IntegrationTests",
             [
-                "IntegrationSupport",
+                "Vocabulary", "IntegrationSupport",
                 "Worker", "CCSEmulator", "Postgres", "MessageStore", "Querying", "Replaying", "Pipeline", "XMPPSession",
                 "XMPP", "TLSWire",
                 "Telemetry", "UpstreamKit", nio, nioPosix, logging,
             ]
         ),
-        suite("FailoverTests", ["IntegrationSupport", "CCSEmulator", "Postgres", "MessageStore", "XMPP", nio]),
+        suite(
+            "FailoverTests",
+            ["Vocabulary", "IntegrationSupport", "CCSEmulator", "Postgres", "MessageStore", "XMPP", nio]
+        ),
     ]
 )

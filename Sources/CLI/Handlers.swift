@@ -3,6 +3,7 @@ import Foundation
 import MessageStore
 import Postgres
 import Telemetry
+import Vocabulary
 import Worker
 
 /// `handlers`: what they are subscribed to, what waits for them, and pausing.

@@ -1,5 +1,6 @@
 import COpenSSL
-package import UpstreamKit
+import UpstreamKit
+package import Vocabulary
 
 /// A SHA-256 computation over any number of parts, without an allocation.
 ///

@@ -1,6 +1,7 @@
 import Digests
 import Postgres
 import UpstreamKit
+import Vocabulary
 
 /// Writes chosen copies of a batch as the arrays that the statements take, one array for each column.
 struct BatchEncoder {

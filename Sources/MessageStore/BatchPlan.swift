@@ -1,5 +1,6 @@
 package import Pipeline
 package import UpstreamKit
+package import Vocabulary
 
 /// What a batch asks of the database, decided without it, and what its answers mean for each copy.
 package struct BatchPlan: Sendable {

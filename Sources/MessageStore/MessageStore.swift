@@ -2,6 +2,7 @@ package import Pipeline
 package import Postgres
 import Synchronization
 package import UpstreamKit
+import Vocabulary
 
 /// One writer of messages: commits batches over a connection of its own.
 package final class MessageStore: MessageWriter {

@@ -1,3 +1,5 @@
+package import Vocabulary
+
 /// Identifies a message: the first 16 bytes of a SHA-256 over its sender and id.
 ///
 /// It is the key of every table, the `message_key` of logs and the `webhook-id` of webhooks. It stays the same over

@@ -1,3 +1,5 @@
+import Vocabulary
+
 extension UpstreamMessage {
     /// A made-up message for the tests of a handler.
     ///

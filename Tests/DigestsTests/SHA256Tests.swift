@@ -1,6 +1,7 @@
 import Digests
 import Testing
 import UpstreamKit
+import Vocabulary
 
 /// The examples of FIPS 180-4 and the properties that the tables rely on.
 @Suite struct SHA256Tests {

@@ -2,6 +2,7 @@ import MessageStore
 import Pipeline
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite struct BatchPlanTests {
     private func row(_ fingerprint: UInt64, _ time: Int64) -> BatchPlan.LedgerRow {

@@ -1,5 +1,6 @@
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @testable import MessageStore
 

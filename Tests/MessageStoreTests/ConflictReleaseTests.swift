@@ -3,6 +3,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("a conflict that is released reaches the handlers once, with its own content", .timeLimit(.minutes(2)))
 struct ConflictReleaseTests {

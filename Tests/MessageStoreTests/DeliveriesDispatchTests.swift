@@ -6,6 +6,7 @@ import Synchronization
 import Telemetry
 import Testing
 import UpstreamKit
+import Vocabulary
 
 /// What a handler was given, by message number.
 final class Seen: Sendable {

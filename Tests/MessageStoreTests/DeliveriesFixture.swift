@@ -2,6 +2,7 @@ import MessageStore
 import Pipeline
 import Postgres
 import UpstreamKit
+import Vocabulary
 
 /// Tables with handlers, and shorthands for what the tests do to them.
 struct DeliveriesFixture {

@@ -4,6 +4,7 @@ import Postgres
 import Synchronization
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("deliveries in PostgreSQL")
 struct DeliveriesTests {

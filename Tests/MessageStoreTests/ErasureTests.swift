@@ -5,6 +5,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("one device's traces go, everywhere and for good")
 struct ErasureTests {

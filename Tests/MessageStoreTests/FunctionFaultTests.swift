@@ -5,6 +5,7 @@ import Postgres
 import Telemetry
 import Testing
 import UpstreamKit
+import Vocabulary
 
 /// Handler kind `sql`, dispatched from the table: what one message's call does to it, and to others.
 @Suite(.timeLimit(.minutes(3))) struct FunctionFaultTests {

@@ -4,6 +4,7 @@ import Postgres
 import Telemetry
 import Testing
 import UpstreamKit
+import Vocabulary
 
 extension RetentionPolicy {
     /// What is kept where nothing is configured.

@@ -4,6 +4,7 @@ import MessageStore
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 /// `docs/sql.md`: every query runs, gives the known answer, and keeps to an index or to few partitions.
 @Suite("the documented queries are right and quick")

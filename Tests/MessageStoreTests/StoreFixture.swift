@@ -4,6 +4,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 /// One cluster for the whole suite, a database of its own for each test.
 enum SharedCluster {

@@ -1,6 +1,7 @@
 import Pipeline
 import Testing
 import UpstreamKit
+import Vocabulary
 
 /// Whose fault a failure is: the message's or the handler's.
 @Suite("faults of messages and of handlers")

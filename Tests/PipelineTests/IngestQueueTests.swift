@@ -1,6 +1,7 @@
 import Synchronization
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @testable import Pipeline
 

@@ -3,6 +3,7 @@ import Synchronization
 import Telemetry
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @testable import Pipeline
 

@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 import Testing
+import Vocabulary
 
 enum SharedCluster {
     static let cluster: LocalCluster = {

@@ -3,6 +3,7 @@ import Postgres
 import Querying
 import Testing
 import UpstreamKit
+import Vocabulary
 
 /// Content that is awkward in one format or another.
 enum Awkward {

@@ -3,6 +3,7 @@ import Postgres
 import Querying
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("one message with what is known of it", .timeLimit(.minutes(2)))
 struct LookupTests {

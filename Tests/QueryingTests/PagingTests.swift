@@ -3,6 +3,7 @@ import Postgres
 import Querying
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("pages", .timeLimit(.minutes(3)))
 struct PagingTests {

@@ -2,6 +2,7 @@ import Postgres
 import Querying
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("following: nothing is missed and nothing is shown twice", .timeLimit(.minutes(2)))
 struct TailTests {

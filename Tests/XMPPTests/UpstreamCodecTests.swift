@@ -1,6 +1,7 @@
 import Digests
 import Testing
 import UpstreamKit
+import Vocabulary
 import XMLWire
 
 @testable import XMPP

@@ -2,6 +2,7 @@ import ArgumentParser
 import MessageStore
 import Querying
 import UpstreamKit
+import Vocabulary
 import Worker
 
 /// `conflicts release`.

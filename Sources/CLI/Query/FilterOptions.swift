@@ -5,6 +5,7 @@ import Postgres
 import Querying
 import Telemetry
 import UpstreamKit
+import Vocabulary
 import Worker
 
 /// Which messages: the options that every command over stored messages shares.

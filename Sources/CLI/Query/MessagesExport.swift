@@ -3,6 +3,7 @@ import Glibc
 import Postgres
 import Querying
 import UpstreamKit
+import Vocabulary
 import Worker
 
 /// `messages export`.

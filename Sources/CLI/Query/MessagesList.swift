@@ -2,6 +2,7 @@ import ArgumentParser
 import Postgres
 import Querying
 import UpstreamKit
+import Vocabulary
 import Worker
 
 /// `messages list`.

@@ -3,6 +3,7 @@ import Postgres
 import Querying
 import Telemetry
 import UpstreamKit
+import Vocabulary
 import Worker
 
 /// `quarantine`: stanzas that could not be taken as messages.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Querying
 import UpstreamKit
+import Vocabulary
 import Worker
 
 /// `quarantine list`.

@@ -3,6 +3,7 @@ import Glibc
 import Logging
 import Postgres
 import Replaying
+import Vocabulary
 
 /// A replay that this process runs: shows how far it is, and pauses it at a signal.
 struct ReplayForeground {

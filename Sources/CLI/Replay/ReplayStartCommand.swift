@@ -4,6 +4,7 @@ import Glibc
 import Logging
 import Postgres
 import Replaying
+import Vocabulary
 import Worker
 
 extension ReplayCommand {

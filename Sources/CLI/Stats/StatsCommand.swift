@@ -2,6 +2,7 @@ import ArgumentParser
 import MessageStore
 import Postgres
 import Telemetry
+import Vocabulary
 import Worker
 
 /// `stats`: the store at a glance.

@@ -4,6 +4,7 @@ import NIOHTTP1
 package import NIOPosix
 import Telemetry
 package import UpstreamKit
+import Vocabulary
 
 /// Handler kind `webhook`: posts each message as a CloudEvent, signed as Standard Webhooks specifies.
 ///

@@ -1,4 +1,5 @@
 import UpstreamKit
+import Vocabulary
 
 /// A delivery's place in the order in which deliveries are claimed: that of the index behind it.
 struct ClaimPlace: Sendable, Comparable {

@@ -1,5 +1,6 @@
 package import Postgres
 package import UpstreamKit
+package import Vocabulary
 
 /// Hands the content of a conflict to the handlers of its category.
 ///

@@ -1,5 +1,6 @@
 package import Postgres
 package import UpstreamKit
+import Vocabulary
 
 /// Which dead letters a command is about; what is nil does not narrow.
 package struct DeadLetterFilter: Sendable {

@@ -1,6 +1,7 @@
 import Pipeline
 package import Postgres
-package import UpstreamKit
+import UpstreamKit
+package import Vocabulary
 
 extension PostgresParameters {
     /// The five parameters of ``StoreStatements/insert`` that say which deliveries are leased.
@@ -56,11 +57,6 @@ extension PostgresResult {
     func digest(_ row: Int, _ column: Int) -> Digest128? {
         uuid(row, column).map { Digest128(high: $0.high, low: $0.low) }
     }
-}
-
-extension Duration {
-    /// Whole microseconds.
-    package var microseconds: Int64 { components.seconds * 1_000_000 + components.attoseconds / 1_000_000_000_000 }
 }
 
 extension StoreError {

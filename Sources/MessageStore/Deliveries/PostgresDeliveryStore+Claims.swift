@@ -2,6 +2,7 @@ package import Pipeline
 import Postgres
 import Synchronization
 package import UpstreamKit
+import Vocabulary
 
 extension PostgresDeliveryStore {
     package func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {

@@ -2,6 +2,7 @@ package import Pipeline
 import Postgres
 import Synchronization
 import UpstreamKit
+import Vocabulary
 
 extension PostgresDeliveryStore {
     package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {

@@ -2,6 +2,7 @@ package import Pipeline
 package import Postgres
 import Synchronization
 package import UpstreamKit
+import Vocabulary
 
 /// The dispatcher's tables in PostgreSQL.
 ///

@@ -1,5 +1,6 @@
 import Glibc
 import Postgres
+import Vocabulary
 
 /// How far this process's clock is from the database's.
 package struct ClockDifference: Sendable, Equatable {

@@ -1,6 +1,7 @@
 import Digests
 package import Postgres
 package import UpstreamKit
+import Vocabulary
 
 /// What an erasure found, or deleted.
 package struct ErasureCounts: Sendable, Equatable {

@@ -1,4 +1,5 @@
 package import Postgres
+import Vocabulary
 
 extension Retention {
     /// The policy in force; nil where none has been set yet, so that nothing is deleted.

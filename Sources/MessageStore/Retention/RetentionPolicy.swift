@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// How long what is kept is kept.
 package struct RetentionPolicy: Sendable, Equatable {
     /// How long bodies are kept: messages, conflicts and quarantined stanzas.

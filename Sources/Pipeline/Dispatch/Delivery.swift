@@ -1,4 +1,5 @@
 package import UpstreamKit
+package import Vocabulary
 
 /// A claim on a delivery: nobody else may run it until the deadline.
 package struct Lease: Sendable, Equatable {

@@ -1,4 +1,5 @@
 package import UpstreamKit
+package import Vocabulary
 
 /// The database side of the dispatcher: the tables `handlers`, `subscriptions`, `deliveries` and `dead_letters`.
 ///

@@ -1,6 +1,7 @@
 package import Logging
 package import Telemetry
 import UpstreamKit
+import Vocabulary
 
 /// What the dispatcher counts and logs.
 ///

@@ -1,4 +1,5 @@
 import UpstreamKit
+import Vocabulary
 
 /// Which messages were handed back without counting an attempt, and how often, so that none is handed back for ever.
 ///

@@ -1,4 +1,5 @@
 import UpstreamKit
+import Vocabulary
 
 /// The devices of one batch under way: a hash table over their keys, made again for each batch in the same memory.
 ///

@@ -1,5 +1,6 @@
 package import Postgres
-package import UpstreamKit
+import UpstreamKit
+package import Vocabulary
 
 /// The parameters of a statement that is put together from parts.
 ///

@@ -1,5 +1,6 @@
 package import Postgres
 package import UpstreamKit
+package import Vocabulary
 
 /// A row of `upstream.conflicts`.
 package struct ConflictRow: Sendable {

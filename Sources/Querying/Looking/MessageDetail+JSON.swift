@@ -1,5 +1,6 @@
 import Foundation
 import UpstreamKit
+import Vocabulary
 
 extension MessageDetail {
     /// The message's own JSON object with `ledger`, `deliveries`, `dead_letters` and `conflicts` added to it.

@@ -1,5 +1,6 @@
 package import Postgres
 package import UpstreamKit
+package import Vocabulary
 
 /// One message with everything the tables know about it.
 package struct MessageDetail: Sendable {

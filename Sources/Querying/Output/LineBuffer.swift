@@ -1,6 +1,7 @@
 import Glibc
 import Telemetry
 import UpstreamKit
+import Vocabulary
 
 /// Lines that are put together from values, byte by byte, before they are written out.
 struct LineBuffer {

@@ -1,6 +1,7 @@
 import Digests
 import Postgres
 import UpstreamKit
+import Vocabulary
 
 /// Messages as NDJSON lines or CSV records: what `list`, `tail` and `export` write and `replay import` reads.
 ///

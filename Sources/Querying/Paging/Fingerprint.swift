@@ -1,5 +1,6 @@
 import Digests
-package import UpstreamKit
+import UpstreamKit
+package import Vocabulary
 
 /// The fingerprint of contract section 4, from a row's columns.
 package enum Fingerprint {

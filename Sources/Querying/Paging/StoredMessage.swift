@@ -1,4 +1,5 @@
 package import UpstreamKit
+package import Vocabulary
 
 /// A row of `upstream.messages` or `upstream.conflicts`.
 package struct StoredMessage: Sendable {

@@ -1,6 +1,7 @@
 import MessageStore
 import Querying
 import UpstreamKit
+import Vocabulary
 import XMLWire
 import XMPP
 

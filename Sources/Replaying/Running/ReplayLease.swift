@@ -1,6 +1,7 @@
 import Foundation
 import MessageStore
 import Postgres
+import Vocabulary
 
 /// The right to run a replay: one process at a time has it.
 ///

@@ -3,6 +3,7 @@ package import Logging
 import MessageStore
 package import Postgres
 import Telemetry
+import Vocabulary
 
 /// Runs one replay, or goes on with one: takes its lease, sends, and keeps account of how far it is.
 package struct ReplayRunner: Sendable {

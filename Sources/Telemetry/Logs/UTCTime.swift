@@ -1,4 +1,5 @@
 import Glibc
+import Vocabulary
 
 /// A moment of the wall clock, to the microsecond.
 package struct UTCTime: Sendable, Equatable {

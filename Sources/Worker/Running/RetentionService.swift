@@ -3,6 +3,7 @@ package import MessageStore
 package import Postgres
 import ServiceLifecycle
 import Telemetry
+import Vocabulary
 
 /// When retention runs: at the start, then once a day, soon after midnight UTC.
 package struct RetentionSchedule: Sendable {

@@ -1,0 +1,255 @@
+import CLibPQ
+package import Vocabulary
+
+/// A value of a row, as the server sent it: its type, and its bytes in binary form.
+package struct SQLField {
+    /// The type's object id.
+    let type: UInt32
+    /// The bytes, which the result owns; nil for null.
+    let bytes: UnsafeRawBufferPointer?
+
+    /// The bytes of a value that must be there and of one of these types.
+    ///
+    /// - Parameters:
+    ///   - types: The types that will do.
+    ///   - name: What to call them in the error.
+    func bytes(of types: [PostgresType], _ name: String) throws(SQLFieldFault) -> UnsafeRawBufferPointer {
+        guard let bytes else { throw .null(name) }
+        guard types.contains(where: { $0.oid == type }) else { throw .type(name) }
+        return bytes
+    }
+}
+
+/// Why a value is not what was asked for; the names are of types.
+package enum SQLFieldFault: Error {
+    /// It is null.
+    case null(String)
+    /// It is of another type.
+    case type(String)
+    /// It is of the type, and its bytes are not of the type's form or range.
+    case form(String)
+}
+
+/// A value that a column is read as.
+package protocol SQLDecodable {
+    /// Reads it.
+    ///
+    /// - Throws: ``SQLFieldFault``
+    init(_ field: SQLField) throws(SQLFieldFault)
+}
+
+/// A row of a result, read from left to right by ``next(_:)``, or by name.
+///
+/// A null where a value is asked for, another type, and a column that is missing or left over are errors of class `schema`
+/// that name the column, never its value.
+package struct PostgresRow {
+    private let result: PostgresResult
+    private let row: Int32
+    private var column: Int32 = 0
+
+    init(_ result: PostgresResult, _ row: Int) {
+        self.result = result
+        self.row = Int32(row)
+    }
+
+    /// The next column's value.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package mutating func next<Value: SQLDecodable>(_ type: Value.Type = Value.self) throws(PostgresError) -> Value {
+        guard column < PQnfields(result.pointer) else {
+            throw PostgresError(.schema, "the statement returns \(column) columns, and more are read")
+        }
+        defer { column += 1 }
+        return try value(column)
+    }
+
+    /// The value of the column of this name, or of the first of them.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package func value<Value: SQLDecodable>(
+        _ name: String,
+        as type: Value.Type = Value.self
+    ) throws(PostgresError) -> Value {
+        let column = PQfnumber(result.pointer, "\"\(name)\"")
+        guard column >= 0 else { throw PostgresError(.schema, "the statement returns no column '\(name)'") }
+        return try value(column)
+    }
+
+    private func value<Value: SQLDecodable>(_ column: Int32) throws(PostgresError) -> Value {
+        let pointer = result.pointer
+        let isNull = PQgetisnull(pointer, row, column) == 1
+        // libpq owns the bytes until the result goes.
+        let bytes =
+            isNull
+            ? nil
+            : UnsafeRawBufferPointer(
+                start: PQgetvalue(pointer, row, column),
+                count: Int(PQgetlength(pointer, row, column))
+            )
+        do throws(SQLFieldFault) {
+            return try withExtendedLifetime(result) { () throws(SQLFieldFault) in
+                try Value(SQLField(type: PQftype(pointer, column), bytes: bytes))
+            }
+        } catch {
+            let what =
+                switch error {
+                case .null(let type): "is null, and must be \(type)"
+                case .type(let type): "is of type \(PQftype(pointer, column)), and must be \(type)"
+                case .form(let type): "is not a \(type) in binary form, or out of range"
+                }
+            // libpq owns the text.
+            let name = PQfname(pointer, column).map { String(cString: $0) } ?? "?"
+            throw PostgresError(.schema, "column \(column + 1) ('\(name)') \(what)")
+        }
+    }
+
+    fileprivate func end() throws(PostgresError) {
+        let count = PQnfields(result.pointer)
+        guard column == count || column == 0 else {
+            throw PostgresError(.schema, "the statement returns \(count) columns, and \(column) are read")
+        }
+    }
+}
+
+extension PostgresResult {
+    /// Reads every row.
+    ///
+    /// - Parameter decode: Reads one: all columns in order, or those it wants by name.
+    /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
+    package func map<Value>(
+        _ decode: (inout PostgresRow) throws(PostgresError) -> Value
+    ) throws(PostgresError) -> [Value] {
+        var values: [Value] = []
+        values.reserveCapacity(count)
+        for index in 0..<count { values.append(try read(index, decode)) }
+        return values
+    }
+
+    /// Reads the first row; nil where there is none.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
+    package func first<Value>(
+        _ decode: (inout PostgresRow) throws(PostgresError) -> Value
+    ) throws(PostgresError) -> Value? {
+        count == 0 ? nil : try read(0, decode)
+    }
+
+    /// Reads the one row that there must be.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
+    package func only<Value>(
+        _ decode: (inout PostgresRow) throws(PostgresError) -> Value
+    ) throws(PostgresError) -> Value {
+        guard count == 1 else { throw PostgresError(.schema, "the statement returns \(count) rows instead of one") }
+        return try read(0, decode)
+    }
+
+    /// The one value of the one row that there must be.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package func value<Value: SQLDecodable>(_ type: Value.Type = Value.self) throws(PostgresError) -> Value {
+        try only { row throws(PostgresError) in try row.next() }
+    }
+
+    private func read<Value>(
+        _ index: Int,
+        _ decode: (inout PostgresRow) throws(PostgresError) -> Value
+    ) throws(PostgresError) -> Value {
+        var row = PostgresRow(self, index)
+        let value = try decode(&row)
+        try row.end()
+        return value
+    }
+}
+
+// MARK: What columns are read as
+
+extension Optional: SQLDecodable where Wrapped: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        self = field.bytes == nil ? nil : try Wrapped(field)
+    }
+}
+
+extension String: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        // A json's binary form is its text.
+        self.init(decoding: try field.bytes(of: [.text, .varchar, .name, .json], "text"), as: UTF8.self)
+    }
+}
+
+extension Bool: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) { self = try field.bytes(of: [.bool], "bool").first == 1 }
+}
+
+extension Int64: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        let bytes = try field.bytes(of: [.int8, .int4, .int2, .oid], "integer")
+        switch bytes.count {
+        case 2: self = Int64(Int16(bigEndian: bytes.loadUnaligned(as: Int16.self)))
+        case 4 where field.type == PostgresType.oid.oid:
+            self = Int64(UInt32(bigEndian: bytes.loadUnaligned(as: UInt32.self)))
+        case 4: self = Int64(Int32(bigEndian: bytes.loadUnaligned(as: Int32.self)))
+        case 8: self = Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
+        default: throw .form("integer")
+        }
+    }
+}
+
+extension Int: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) { self = Int(try Int64(field)) }
+}
+
+extension Double: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        let bytes = try field.bytes(of: [.float8], "double precision")
+        guard bytes.count == 8 else { throw .form("double precision") }
+        self.init(bitPattern: UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)))
+    }
+}
+
+extension Timestamp: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        let bytes = try field.bytes(of: [.timestamptz], "timestamptz")
+        guard bytes.count == 8 else { throw .form("timestamptz") }
+        let microseconds = Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
+        self.init(microseconds: microseconds &+ postgresEpochMicroseconds)
+    }
+}
+
+extension Digest128: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        let bytes = try field.bytes(of: [.uuid], "uuid")
+        guard bytes.count == 16 else { throw .form("uuid") }
+        self.init(
+            high: UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)),
+            low: UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+        )
+    }
+}
+
+extension [String]: SQLDecodable {
+    /// Reads a one-dimensional `text[]` or `name[]` without null members.
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        var bytes = try field.bytes(of: [PostgresType.text.array, PostgresType.name.array], "text[]")
+        func word() throws(SQLFieldFault) -> Int32 {
+            guard bytes.count >= 4 else { throw .form("text[]") }
+            defer { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropFirst(4)) }
+            return Int32(bigEndian: bytes.loadUnaligned(as: Int32.self))
+        }
+        // Dimensions, has-null flag, element type, and for each dimension its length and lower bound.
+        let dimensions = try word()
+        _ = try word()
+        _ = try word()
+        self = []
+        guard dimensions != 0 else { return }
+        guard dimensions == 1 else { throw .form("text[]") }
+        let count = try word()
+        _ = try word()
+        for _ in 0..<Swift.max(0, count) {
+            let length = Int(try word())
+            guard length >= 0, length <= bytes.count else { throw .form("text[]") }
+            append(String(decoding: bytes.prefix(length), as: UTF8.self))
+            bytes = UnsafeRawBufferPointer(rebasing: bytes.dropFirst(length))
+        }
+    }
+}

@@ -1,0 +1,141 @@
+package import Vocabulary
+
+/// A value that a statement takes as a parameter.
+package protocol SQLBindable: Sendable {
+    /// Its type on the server.
+    static var postgresType: PostgresType { get }
+
+    /// Adds it to a statement's parameters.
+    func append(to parameters: inout PostgresParameters)
+}
+
+/// A value that may be a member of an array parameter.
+package protocol SQLElement: SQLBindable {
+    /// Adds it to the array that was begun.
+    func appendElement(to parameters: inout PostgresParameters)
+}
+
+extension Optional: SQLBindable where Wrapped: SQLBindable {
+    package static var postgresType: PostgresType { Wrapped.postgresType }
+
+    package func append(to parameters: inout PostgresParameters) {
+        if let self { self.append(to: &parameters) } else { parameters.appendNull(Wrapped.postgresType) }
+    }
+}
+
+extension Array: SQLBindable where Element: SQLElement {
+    package static var postgresType: PostgresType { Element.postgresType.array }
+
+    package func append(to parameters: inout PostgresParameters) {
+        parameters.beginArray(of: Element.postgresType, count: count)
+        for element in self { element.appendElement(to: &parameters) }
+        parameters.endArray()
+    }
+}
+
+extension String: SQLElement {
+    package static var postgresType: PostgresType { .text }
+
+    package func append(to parameters: inout PostgresParameters) { parameters.append(self) }
+
+    package func appendElement(to parameters: inout PostgresParameters) {
+        var text = self
+        text.withUTF8 { parameters.element(UnsafeRawBufferPointer($0)) }
+    }
+}
+
+extension Int64: SQLElement {
+    package static var postgresType: PostgresType { .int8 }
+
+    package func append(to parameters: inout PostgresParameters) { parameters.append(self) }
+
+    package func appendElement(to parameters: inout PostgresParameters) {
+        withUnsafeBytes(of: bigEndian) { parameters.element($0) }
+    }
+}
+
+extension Int: SQLElement {
+    package static var postgresType: PostgresType { .int8 }
+
+    package func append(to parameters: inout PostgresParameters) { parameters.append(Int64(self)) }
+
+    package func appendElement(to parameters: inout PostgresParameters) {
+        Int64(self).appendElement(to: &parameters)
+    }
+}
+
+extension Bool: SQLElement {
+    package static var postgresType: PostgresType { .bool }
+
+    package func append(to parameters: inout PostgresParameters) { parameters.append(self) }
+
+    package func appendElement(to parameters: inout PostgresParameters) {
+        withUnsafeBytes(of: self ? 1 as UInt8 : 0) { parameters.element($0) }
+    }
+}
+
+extension Timestamp: SQLElement {
+    package static var postgresType: PostgresType { .timestamptz }
+
+    package func append(to parameters: inout PostgresParameters) { parameters.append(timestamp: microseconds) }
+
+    package func appendElement(to parameters: inout PostgresParameters) {
+        parameters.element(timestamp: microseconds)
+    }
+}
+
+extension Digest128: SQLElement {
+    package static var postgresType: PostgresType { .uuid }
+
+    package func append(to parameters: inout PostgresParameters) { parameters.append(uuidHigh: high, low: low) }
+
+    package func appendElement(to parameters: inout PostgresParameters) {
+        parameters.element(uuidHigh: high, low: low)
+    }
+}
+
+/// Bytes as a `bytea` parameter or column.
+package struct Bytea: SQLElement, SQLDecodable {
+    /// The bytes.
+    package var bytes: [UInt8]
+
+    /// These bytes.
+    package init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+    package static var postgresType: PostgresType { .bytea }
+
+    package func append(to parameters: inout PostgresParameters) {
+        bytes.withUnsafeBytes { parameters.append(bytes: $0, as: .bytea) }
+    }
+
+    package func appendElement(to parameters: inout PostgresParameters) {
+        bytes.withUnsafeBytes { parameters.element($0) }
+    }
+
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        self.init([UInt8](try field.bytes(of: [.bytea], "bytea")))
+    }
+}
+
+/// UTF-8 text of JSON as a `json` parameter, or the text of a `json`, `jsonb` cast to `json`, or `text` column, as bytes.
+package struct JSONColumn: SQLElement, SQLDecodable {
+    /// The text in UTF-8.
+    package var utf8: [UInt8]
+
+    /// This text, which the server checks.
+    package init(utf8: [UInt8]) { self.utf8 = utf8 }
+
+    package static var postgresType: PostgresType { .json }
+
+    package func append(to parameters: inout PostgresParameters) {
+        utf8.withUnsafeBytes { parameters.append(bytes: $0, as: .json) }
+    }
+
+    package func appendElement(to parameters: inout PostgresParameters) {
+        utf8.withUnsafeBytes { parameters.element($0) }
+    }
+
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        self.init(utf8: [UInt8](try field.bytes(of: [.json, .text], "json")))
+    }
+}
