@@ -13,6 +13,8 @@ package struct SQLField {
     /// - Parameters:
     ///   - types: The types that will do.
     ///   - name: What to call them in the error.
+    /// - Throws: ``SQLFieldFault``
+    /// - Returns: The bytes, which the result owns.
     func bytes(of types: [PostgresType], _ name: String) throws(SQLFieldFault) -> UnsafeRawBufferPointer {
         guard let bytes else { throw .null(name) }
         guard types.contains(where: { $0.oid == type }) else { throw .type(name) }
@@ -116,6 +118,7 @@ extension PostgresResult {
     ///
     /// - Parameter decode: Reads one: all columns in order, or those it wants by name.
     /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
+    /// - Returns: What `decode` made of each row.
     package func map<Value>(
         _ decode: (inout PostgresRow) throws(PostgresError) -> Value
     ) throws(PostgresError) -> [Value] {

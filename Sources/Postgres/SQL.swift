@@ -67,7 +67,10 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
 
     /// Parts in a row.
     ///
-    /// - Parameter separator: Fixed text between two of them.
+    /// - Parameters:
+    ///   - parts: The parts.
+    ///   - separator: Fixed text between two of them.
+    /// - Returns: One part.
     package static func joined(_ parts: [SQL], separator: String) -> SQL {
         var pieces: [Piece] = []
         for (index, part) in parts.enumerated() {
