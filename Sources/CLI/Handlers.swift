@@ -30,7 +30,7 @@ struct HandlersCommand: AsyncParsableCommand {
     }
 
     /// A time as people and programs read it.
-    static func time(_ microseconds: Int64) -> String { UTCTime(microseconds: microseconds).rfc3339 }
+    static func time(_ microseconds: Int64) -> String { Timestamp(microseconds: microseconds).rfc3339 }
 }
 
 extension HandlersCommand {
@@ -179,16 +179,10 @@ struct DurationArgument: ExpressibleByArgument {
     var defaultValueDescription: String { "\(microseconds / 1_000_000)s" }
 
     init?(argument: String) {
-        let digits = argument.prefix { $0.isASCII && $0.isNumber }
-        let units: [String: Int64] = [
-            "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000,
-        ]
-        guard let count = Int64(digits), count > 0, let unit = units[String(argument.dropFirst(digits.count))] else {
-            return nil
-        }
-        let (product, overflow) = count.multipliedReportingOverflow(by: unit)
         // A hundred years is more than anybody means.
-        guard !overflow, product <= 36_525 * 86_400_000_000 else { return nil }
-        microseconds = product
+        guard let text = DurationText(argument), text.count > 0, text.unit != .weeks, let duration = text.duration,
+            duration <= .seconds(36_525 * 86_400)
+        else { return nil }
+        microseconds = duration.microseconds
     }
 }

@@ -3,6 +3,7 @@ import Foundation
 import MessageStore
 import Postgres
 import Telemetry
+import Vocabulary
 import Worker
 
 /// `migrate`: the schema.
@@ -106,7 +107,7 @@ extension MigrateCommand {
         }
 
         private static func time(_ row: Migrator.Status) -> String? {
-            row.appliedAt.map { UTCTime(microseconds: $0).rfc3339 }
+            row.appliedAt.map { Timestamp(microseconds: $0).rfc3339 }
         }
     }
 }

@@ -1,5 +1,6 @@
 import Telemetry
 import UpstreamKit
+import Vocabulary
 
 /// The JSON object that a handler outside this process sees of a message: the fields of contract.md §8.
 enum MessageObject {
@@ -15,7 +16,7 @@ enum MessageObject {
         object.member("data", json: message.data)
         object.member("extra", json: message.extra)
         object.member("message_type", message.messageType)
-        object.member("received_at", UTCTime(microseconds: message.receivedAtMicroseconds).rfc3339)
+        object.member("received_at", Timestamp(microseconds: message.receivedAtMicroseconds).rfc3339)
         object.member("attempt", context.attempt)
         object.member("replay_id", context.replayID)
         return object.finish()

@@ -1,5 +1,5 @@
-import Glibc
 package import Postgres
+import Vocabulary
 
 /// A day of UTC, counted from 1970-01-01.
 package struct UTCDay: Sendable, Hashable, Comparable {
@@ -11,16 +11,11 @@ package struct UTCDay: Sendable, Hashable, Comparable {
 
     /// The day that holds a time in microseconds since 1970-01-01 UTC.
     package init(microseconds: Int64) {
-        let day: Int64 = 86_400_000_000
-        number = microseconds / day - (microseconds % day < 0 ? 1 : 0)
+        number = Timestamp(microseconds: microseconds).daysSince1970
     }
 
     /// The present day by the system's clock.
-    package static func today() -> UTCDay {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return UTCDay(microseconds: Int64(time.tv_sec) * 1_000_000)
-    }
+    package static func today() -> UTCDay { UTCDay(number: Timestamp.now.daysSince1970) }
 
     package static func < (lhs: UTCDay, rhs: UTCDay) -> Bool { lhs.number < rhs.number }
 }

@@ -1,4 +1,4 @@
-import Glibc
+import Vocabulary
 
 /// What another connection found out about a session of ours that has not answered.
 enum BackendFinding: Equatable, Sendable {
@@ -165,7 +165,5 @@ struct Patience {
 
 /// The monotonic clock in milliseconds.
 func monotonicMilliseconds() -> Int64 {
-    var time = timespec()
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
+    MonotonicTime.now.milliseconds
 }

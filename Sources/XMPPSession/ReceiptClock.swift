@@ -1,10 +1,5 @@
 import Synchronization
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Darwin
-#endif
+import Vocabulary
 
 /// Gives every received copy its `received_at`: wall-clock microseconds, each given once.
 ///
@@ -46,16 +41,8 @@ package final class ReceiptClock: Sendable {
     }
 
     /// Microseconds since 1970-01-01 UTC.
-    package static let wallMicroseconds: @Sendable () -> Int64 = {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
-    }
+    package static let wallMicroseconds: @Sendable () -> Int64 = { Timestamp.now.microseconds }
 
     /// Nanoseconds on the monotonic clock.
-    package static func monotonicNanoseconds() -> UInt64 {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
-        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
-    }
+    package static func monotonicNanoseconds() -> UInt64 { MonotonicTime.now.nanoseconds }
 }

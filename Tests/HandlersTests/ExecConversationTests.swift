@@ -1,4 +1,5 @@
 import Testing
+import Vocabulary
 
 @testable import Handlers
 
@@ -54,7 +55,7 @@ import Testing
             ("30d", .seconds(2_592_000)), ("", nil), ("s", nil), ("-1s", nil), ("1", nil), ("1.5s", nil), ("1 s", nil),
             ("999999999999d", nil), ("99999999999999999999s", nil), ("367d", nil),
         ]
-        for (text, duration) in cases { #expect(DurationText.parse(text) == duration, "\(text)") }
+        for (text, duration) in cases { #expect(ExecAnswer.wait(text) == duration, "\(text)") }
     }
 
     @Test func samplesLinesOfErrorOutput() {

@@ -4,6 +4,7 @@ import Postgres
 import Telemetry
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("a day has its partition, whatever else is called like it and however sessions write dates")
 struct PartitionTests {
@@ -32,7 +33,7 @@ struct PartitionTests {
         let now = IncomingMessage.now()
         let today = UTCDay(microseconds: now)
         _ = try await fixture.store().commit([.make(1, receivedAt: now)])
-        let name = "messages_" + String(UTCTime(microseconds: now).rfc3339.prefix(10)).filter { $0 != "-" }
+        let name = "messages_" + String(Timestamp(microseconds: now).rfc3339.prefix(10)).filter { $0 != "-" }
         try await fixture.script("ALTER TABLE upstream.messages DETACH PARTITION upstream.\(name)")
         #expect(try await fixture.store().commit([.make(2, receivedAt: now + 1)]) == [.stored])
         #expect(try await fixture.text(Self.places) == "\(name)_1")

@@ -324,7 +324,7 @@ struct RetentionTests {
 
     /// A day as SQL writes it.
     private func day(_ microseconds: Int64) -> String {
-        String(UTCTime(microseconds: microseconds).rfc3339.prefix(10))
+        String(Timestamp(microseconds: microseconds).rfc3339.prefix(10))
     }
 }
 

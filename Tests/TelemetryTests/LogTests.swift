@@ -1,6 +1,7 @@
 import Foundation
 import Logging
 import Testing
+import Vocabulary
 
 @testable import Telemetry
 
@@ -158,6 +159,6 @@ struct LogTests {
         ]
     )
     func times(microseconds: Int64, text: String) {
-        #expect(UTCTime(microseconds: microseconds).rfc3339 == text)
+        #expect(Timestamp(microseconds: microseconds).rfc3339 == text)
     }
 }

@@ -78,7 +78,7 @@ struct FilterOptions: ParsableArguments {
         filter.categories = category
         filter.senderID = sender
         filter.messageID = messageID
-        (filter.since, filter.until) = try times(now: UTCTime.now.microseconds)
+        (filter.since, filter.until) = try times(now: Timestamp.now.microseconds)
         filter.clauses = try clauses.map { try WhereClause(parsing: $0) }
         if let device {
             guard fromTokenFile == nil else {

@@ -48,7 +48,7 @@ struct QuarantineCommand: AsyncParsableCommand {
         /// The query.
         ///
         /// - Throws: ``CommandFailure`` and `FilterError`
-        func make(now: Int64 = UTCTime.now.microseconds) throws -> QuarantineQuery {
+        func make(now: Int64 = Timestamp.now.microseconds) throws -> QuarantineQuery {
             var query = QuarantineQuery()
             query.senderID = sender
             query.messageID = messageID

@@ -3,6 +3,7 @@ import Postgres
 import Querying
 import Telemetry
 import UpstreamKit
+import Vocabulary
 import Worker
 
 /// How long a looking command may ask the database to work.
@@ -55,9 +56,9 @@ extension CommonOptions {
 enum ShownTime {
     /// To the second, in UTC: `2026-01-31 23:59:59Z`.
     static func short(_ microseconds: Int64) -> String {
-        UTCTime(microseconds: microseconds).rfc3339.prefix(19).replacing("T", with: " ") + "Z"
+        Timestamp(microseconds: microseconds).rfc3339.prefix(19).replacing("T", with: " ") + "Z"
     }
 
     /// In full: RFC 3339 with microseconds.
-    static func full(_ microseconds: Int64) -> String { UTCTime(microseconds: microseconds).rfc3339 }
+    static func full(_ microseconds: Int64) -> String { Timestamp(microseconds: microseconds).rfc3339 }
 }

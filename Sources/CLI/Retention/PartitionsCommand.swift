@@ -48,7 +48,7 @@ struct PartitionsCommand: AsyncParsableCommand {
     }
 
     /// A day as `YYYY-MM-DD`.
-    static func date(_ day: UTCDay) -> String { String(UTCTime(microseconds: day.start).rfc3339.prefix(10)) }
+    static func date(_ day: UTCDay) -> String { String(Timestamp(microseconds: day.start).rfc3339.prefix(10)) }
 
     fileprivate static func needs(_ partition: PartitionPlan) -> String {
         "\(Amount.count(partition.waiting)) \(partition.waiting == 1 ? "delivery" : "deliveries")"
@@ -260,7 +260,7 @@ extension PartitionsCommand {
         let inForce = try await retention.policy()?.policy
         let policy = inForce ?? configured
         let plan = try await retention.plan(under: policy)
-        let last = try await retention.lastRun().map { UTCTime(microseconds: $0).rfc3339 }
+        let last = try await retention.lastRun().map { Timestamp(microseconds: $0).rfc3339 }
         let difference = try await retention.clockDifference()
         if difference.isTooLarge {
             Console.message("\(difference.description): `run` deletes nothing until the one that is wrong is set")

@@ -86,20 +86,20 @@ extension PartitionsCommand {
                         configured: Times(plan.policy),
                         inForce: inForce.map { Times($0.policy) },
                         setBy: inForce?.setBy,
-                        setAt: inForce.map { UTCTime(microseconds: $0.setAt).rfc3339 },
+                        setAt: inForce.map { Timestamp(microseconds: $0.setAt).rfc3339 },
                         applyingDrops: effect
                     )
                 )
             }
             let rows = RetentionPolicy.configured.map { key, path in
                 [
-                    "retention.\(key)", Self.words(plan.policy[keyPath: path]),
-                    inForce.map { Self.words($0.policy[keyPath: path]) } ?? "-",
+                    "retention.\(key)", plan.policy[keyPath: path].unitText,
+                    inForce.map { $0.policy[keyPath: path].unitText } ?? "-",
                 ]
             }
             Console.data(Console.table([["KEY", "CONFIGURED", "IN FORCE"]] + rows))
             if let inForce {
-                let time = UTCTime(microseconds: inForce.setAt).rfc3339
+                let time = Timestamp(microseconds: inForce.setAt).rfc3339
                 Console.message("in force since \(time), set by \(inForce.setBy)")
             } else {
                 Console.message("no policy is in force yet, so nothing is deleted; a worker's start sets it")
@@ -141,21 +141,11 @@ extension PartitionsCommand {
             var attempts: String
 
             init(_ policy: RetentionPolicy) {
-                messages = words(policy.messages)
-                dedupeWindow = words(policy.dedupeWindow)
-                deadLetters = words(policy.deadLetters)
-                attempts = words(policy.attempts)
+                messages = policy.messages.unitText
+                dedupeWindow = policy.dedupeWindow.unitText
+                deadLetters = policy.deadLetters.unitText
+                attempts = policy.attempts.unitText
             }
-        }
-
-        /// A length of time as the configuration writes it: `30d`, `36h`.
-        static func words(_ duration: Duration) -> String {
-            let milliseconds = duration.microseconds / 1_000
-            let units: [(name: String, length: Int64)] = [
-                ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1),
-            ]
-            guard let unit = units.first(where: { milliseconds % $0.length == 0 }) else { return "" }
-            return "\(milliseconds / unit.length)\(unit.name)"
         }
     }
 }

@@ -1,5 +1,6 @@
 import MessageStore
 import Telemetry
+import Vocabulary
 
 /// What `stats` shows, for people and programs.
 struct StatsDocument: Encodable {
@@ -51,9 +52,9 @@ struct StatsDocument: Encodable {
 
     /// The figures of one look, with the rates since the one before.
     init(_ look: StoreStatistics, _ rates: StoreRates?) {
-        time = UTCTime(microseconds: look.takenAt).rfc3339
+        time = Timestamp(microseconds: look.takenAt).rfc3339
         databaseBytes = look.databaseBytes
-        newestMessage = look.newest.map { UTCTime(microseconds: $0).rfc3339 }
+        newestMessage = look.newest.map { Timestamp(microseconds: $0).rfc3339 }
         newestMessageAgeSeconds = look.newest.map { max(0, Double(look.takenAt - $0) / 1e6) }
         ratesPerSecond = rates.map {
             func rounded(_ rate: Double) -> Double { (rate * 100).rounded() / 100 }

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import UpstreamKit
+import Vocabulary
 
 /// What a long-lived subprocess answers to a message: one JSON object on one line.
 enum ExecAnswer {
@@ -23,31 +24,19 @@ enum ExecAnswer {
         case "done": return .done
         case "retry":
             guard let after = object.after else { return .retry(after: nil, reason: object.reason) }
-            guard let wait = DurationText.parse(after) else { return nil }
+            guard let wait = Self.wait(after) else { return nil }
             return .retry(after: wait, reason: object.reason)
         case "reject": return .reject(reason: object.reason ?? "rejected without a reason")
         default: return nil
         }
     }
-}
 
-/// Durations as the configuration writes them: `250ms`, `30s`, `15m`, `12h`, `30d`.
-enum DurationText {
-    /// The duration, or nil for any other text and for more than 366 days.
-    static func parse(_ text: String) -> Duration? {
-        let digits = text.utf8.prefix { (0x30...0x39).contains($0) }
-        guard (1...12).contains(digits.count), let number = Int64(String(digits) ?? "") else { return nil }
-        let unit: Int64
-        switch String(text.utf8.dropFirst(digits.count)) {
-        case "ms": unit = 1
-        case "s": unit = 1000
-        case "m": unit = 60_000
-        case "h": unit = 3_600_000
-        case "d": unit = 86_400_000
-        default: return nil
-        }
-        let (milliseconds, overflow) = number.multipliedReportingOverflow(by: unit)
-        guard !overflow, milliseconds <= 366 * 86_400_000 else { return nil }
-        return .milliseconds(milliseconds)
+    /// The wait that an answer asks for, as the configuration writes durations; nil for any other text, and for more than
+    /// 366 days.
+    static func wait(_ text: String) -> Duration? {
+        guard let text = DurationText(text), text.unit != nil, text.unit != .weeks, let wait = text.duration,
+            wait <= .seconds(366 * 86_400)
+        else { return nil }
+        return wait
     }
 }

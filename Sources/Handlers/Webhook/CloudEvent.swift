@@ -1,5 +1,6 @@
 import Telemetry
 import UpstreamKit
+import Vocabulary
 
 /// A message as a CloudEvent (CloudEvents 1.0.2) in an HTTP request (HTTP binding 1.0.2).
 struct CloudEvent: Sendable {
@@ -64,7 +65,7 @@ struct CloudEvent: Sendable {
             ("source", .text(source(message))),
             ("type", .text("upstream.message.v1")),
             ("subject", .text(message.deviceKey.description)),
-            ("time", .text(UTCTime(microseconds: message.receivedAtMicroseconds).rfc3339)),
+            ("time", .text(Timestamp(microseconds: message.receivedAtMicroseconds).rfc3339)),
         ]
         if isAllowed(message.messageID) { attributes.append(("messageid", .text(message.messageID))) }
         if isAllowed(message.category) { attributes.append(("category", .text(message.category))) }

@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// The response header `Retry-After` (RFC 9110 §10.2.3).
 enum RetryAfter {
     /// The longest wait that an endpoint can ask for, in seconds; the registration's policy may cap it further.
@@ -57,14 +59,7 @@ enum RetryAfter {
             (0...23).contains(clock[0]), (0...59).contains(clock[1]), (0...60).contains(clock[2])
         else { return nil }
         if parts.year.utf8.count == 2 { year += year < 70 ? 2000 : 1900 }
-        return days(year, Int64(month) + 1, day) * 86_400 + clock[0] * 3600 + clock[1] * 60 + clock[2]
-    }
-
-    /// Days since 1970-01-01, counted in years that begin in March so that the leap day comes last.
-    private static func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {
-        let shifted = month > 2 ? year : year - 1
-        let monthFromMarch = (month + 9) % 12
-        let leaps = shifted / 4 - shifted / 100 + shifted / 400
-        return shifted * 365 + leaps + (monthFromMarch * 153 + 2) / 5 + day - 1 - 719_468
+        let days = CivilDate(year: Int(year), month: month + 1, day: Int(day)).daysSince1970
+        return days * 86_400 + clock[0] * 3600 + clock[1] * 60 + clock[2]
     }
 }

@@ -139,7 +139,7 @@ package final class WebhookHandler: UpstreamHandler {
         case .binary: event = .binary(message, context)
         }
         let id = message.messageKey.description
-        let timestamp = UTCTime.now.microseconds / 1_000_000
+        let timestamp = Timestamp.now.microseconds / 1_000_000
         var request = HTTPClientRequest(url: options.endpoint.url)
         request.method = .POST
         request.headers = [
@@ -236,7 +236,7 @@ package final class WebhookHandler: UpstreamHandler {
         let wait = RetryAfter.wait(
             headers.first(name: "retry-after"),
             date: headers.first(name: "date"),
-            now: UTCTime.now.microseconds / 1_000_000
+            now: Timestamp.now.microseconds / 1_000_000
         )
         switch status {
         // Both speak of the endpoint as a whole (RFC 6585 §4, RFC 9110 §15.6.4).

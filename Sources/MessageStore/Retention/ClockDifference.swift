@@ -1,4 +1,3 @@
-import Glibc
 import Postgres
 import Vocabulary
 
@@ -31,9 +30,5 @@ package struct ClockDifference: Sendable, Equatable {
     }
 
     /// This process's clock: microseconds since 1970-01-01 UTC.
-    package static func own() -> Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
-    }
+    package static func own() -> Int64 { Timestamp.now.microseconds }
 }

@@ -1,4 +1,3 @@
-import Glibc
 package import Logging
 import MessageStore
 package import Postgres
@@ -357,9 +356,5 @@ package struct ReplayRunner: Sendable {
 
     private var checkpointNanoseconds: UInt64 { UInt64(max(0, settings.checkpoint.microseconds)) * 1_000 }
 
-    private func monotonic() -> UInt64 {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
-        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
-    }
+    private func monotonic() -> UInt64 { MonotonicTime.now.nanoseconds }
 }

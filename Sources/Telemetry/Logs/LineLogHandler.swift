@@ -1,4 +1,5 @@
 package import Logging
+import Vocabulary
 
 /// Writes log events as lines: JSON for programs, text for people.
 package struct LineLogHandler: LogHandler {

@@ -1,11 +1,12 @@
 import Logging
+import Vocabulary
 
 /// One log event, ready to be written.
 struct LogLine {
     /// Text beyond this many UTF-8 bytes is cut, so that no peer can make our log grow by what it sends.
     static let longestValue = 1024
 
-    var time: UTCTime
+    var time: Timestamp
     var level: Logger.Level
     var message: String
     var fields: Logger.Metadata

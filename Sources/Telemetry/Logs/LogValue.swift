@@ -1,4 +1,5 @@
 package import Logging
+import Vocabulary
 
 /// A typed value in a log line.
 package enum LogValue: Sendable, Equatable, CustomStringConvertible {

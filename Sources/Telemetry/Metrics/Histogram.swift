@@ -1,4 +1,5 @@
 import Synchronization
+import Vocabulary
 
 /// A distribution over fixed buckets.
 ///
@@ -94,12 +95,4 @@ extension Histogram {
 
     /// Bounds for rows in a batch.
     package static let sizeBounds: [Double] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000]
-}
-
-extension Duration {
-    /// The duration as a number of seconds.
-    package var inSeconds: Double {
-        let (seconds, attoseconds) = components
-        return Double(seconds) + Double(attoseconds) * 1e-18
-    }
 }

@@ -1,3 +1,4 @@
+import Vocabulary
 import XMPP
 
 /// Why a text is not a value of its type: the rest of a sentence that begins with the key.
@@ -137,17 +138,8 @@ extension ConfigurationType where Value: RawRepresentable<String> & CaseIterable
 enum Quantity {
     /// `250ms`, `30s`, `15m`, `12h`, `30d`: a whole number and one unit.
     static func duration(_ text: String) -> Duration? {
-        let digits = text.prefix { $0.isASCII && $0.isNumber }
-        guard let number = Int64(digits), number <= 1_000_000_000 else { return nil }
-        return switch text.dropFirst(digits.count) {
-        case "ms": .milliseconds(number)
-        case "s": .seconds(number)
-        case "m": .seconds(number * 60)
-        case "h": .seconds(number * 3600)
-        case "d": .seconds(number * 86_400)
-        case "" where number == 0: .zero
-        default: nil
-        }
+        guard let text = DurationText(text), text.unit != .weeks, text.count <= 1_000_000_000 else { return nil }
+        return text.duration
     }
 
     /// `262144`, `512B`, `256KiB`, `4MiB`, `1GiB`.

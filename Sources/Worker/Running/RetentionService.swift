@@ -63,7 +63,7 @@ package struct RetentionService: Service {
         monitor: DatabaseMonitor,
         logger: Logger,
         schedule: RetentionSchedule = RetentionSchedule(),
-        now: @escaping @Sendable () -> Int64 = { UTCTime.now.microseconds }
+        now: @escaping @Sendable () -> Int64 = { Timestamp.now.microseconds }
     ) {
         client = PostgresClient(settings)
         self.policy = policy

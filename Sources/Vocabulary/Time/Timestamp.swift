@@ -11,10 +11,12 @@ package struct Timestamp: Hashable, Comparable, Sendable {
 
     /// The time that the system's wall clock shows, which may be set back or forth.
     package static var now: Timestamp {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
+        let time = SystemClock.time(CLOCK_REALTIME)
         return Timestamp(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000)
     }
+
+    /// 1970-01-01 00:00 UTC.
+    package static let epoch = Timestamp(microseconds: 0)
 
     /// Earlier before later.
     @inlinable
@@ -34,12 +36,4 @@ package struct Timestamp: Hashable, Comparable, Sendable {
     package static func - (lhs: Timestamp, rhs: Timestamp) -> Duration {
         .microseconds(lhs.microseconds &- rhs.microseconds)
     }
-}
-
-extension Duration {
-    /// Whole microseconds, rounded towards zero.
-    package var microseconds: Int64 { components.seconds * 1_000_000 + components.attoseconds / 1_000_000_000_000 }
-
-    /// Whole milliseconds, rounded towards zero.
-    package var milliseconds: Int64 { components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000 }
 }

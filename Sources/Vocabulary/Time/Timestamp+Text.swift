@@ -1,0 +1,78 @@
+extension Timestamp {
+    /// RFC 3339 in UTC with six decimals: `2026-01-31T23:59:59.123456Z`.
+    package var rfc3339: String { text { $0.append(rfc3339: self) } }
+
+    /// The date alone: `2026-01-31`.
+    package var date: String { text { $0.append(date: self) } }
+
+    /// The time of day alone, for people: `23:59:59`.
+    package var timeOfDay: String { text { $0.append(timeOfDay: self) } }
+
+    /// Microseconds since midnight of its day in UTC.
+    package var microsecondsOfDay: Int64 {
+        let rest = microseconds % Timestamp.day
+        return rest < 0 ? rest + Timestamp.day : rest
+    }
+
+    /// Days since 1970-01-01 in UTC; negative before.
+    package var daysSince1970: Int64 {
+        microseconds / Timestamp.day - (microseconds % Timestamp.day < 0 ? 1 : 0)
+    }
+
+    /// The microseconds of a day.
+    package static let day: Int64 = 86_400_000_000
+
+    private func text(_ write: (inout [UInt8]) -> Void) -> String {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(27)
+        write(&bytes)
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}
+
+extension [UInt8] {
+    /// Appends ``Timestamp/rfc3339``.
+    package mutating func append(rfc3339 time: Timestamp) {
+        append(date: time)
+        append(UInt8(ascii: "T"))
+        append(timeOfDay: time)
+        append(UInt8(ascii: "."))
+        append(digits: time.microsecondsOfDay % 1_000_000, 6)
+        append(UInt8(ascii: "Z"))
+    }
+
+    /// Appends ``Timestamp/date``.
+    package mutating func append(date time: Timestamp) {
+        let date = CivilDate(daysSince1970: time.daysSince1970)
+        if date.year < 0 { append(UInt8(ascii: "-")) }
+        let year = Int64(date.year.magnitude)
+        append(digits: year, Swift.max(4, String(year).utf8.count))
+        append(UInt8(ascii: "-"))
+        append(digits: Int64(date.month), 2)
+        append(UInt8(ascii: "-"))
+        append(digits: Int64(date.day), 2)
+    }
+
+    /// Appends ``Timestamp/timeOfDay``.
+    package mutating func append(timeOfDay time: Timestamp) {
+        let seconds = time.microsecondsOfDay / 1_000_000
+        append(digits: seconds / 3600, 2)
+        append(UInt8(ascii: ":"))
+        append(digits: seconds / 60 % 60, 2)
+        append(UInt8(ascii: ":"))
+        append(digits: seconds % 60, 2)
+    }
+
+    /// Appends the last `width` decimal digits of a number that is not negative.
+    package mutating func append(digits number: Int64, _ width: Int) {
+        let start = count
+        append(contentsOf: repeatElement(UInt8(ascii: "0"), count: width))
+        var rest = number
+        var index = count
+        while index > start, rest > 0 {
+            index -= 1
+            self[index] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
+            rest /= 10
+        }
+    }
+}
