@@ -69,8 +69,13 @@ let package = Package(
             ]
         ),
 
+        // Subprocesses.
+        module("Processes", ["CGlibc"]),
+
         // The database.
-        module("Postgres", ["Vocabulary", "CGlibc", "CLibPQ"]),
+        module("Postgres", ["Vocabulary", "CLibPQ"]),
+        // A private server, for `dev`, `bench` and the suites.
+        module("LocalDatabase", ["Processes"]),
         module("MessageStore", ["Vocabulary", "UpstreamKit", "Postgres", "Pipeline", "Digests"]),
 
         // Looking at what is stored, and sending it again.
@@ -93,7 +98,7 @@ let package = Package(
         module(
             "Handlers",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", nio, nioPosix, logging,
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "Processes", nio, nioPosix, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 // For the webhooks' client alone, whose TLS it is.
@@ -119,7 +124,9 @@ let package = Package(
         module(
             "CLI",
             [
-                "Vocabulary", "CGlibc", "Worker", "CCSEmulator", "Telemetry", "Postgres", "MessageStore", "Querying",
+                "Vocabulary", "CGlibc", "Worker", "CCSEmulator", "Telemetry", "Postgres", "LocalDatabase",
+                "MessageStore",
+                "Querying",
                 "Replaying",
                 "Pipeline",
                 "XMLWire", "XMPP", "UpstreamKit", nio, logging,
@@ -162,19 +169,27 @@ let package = Package(
                 nioPosix, nioEmbedded, logging,
             ]
         ),
-        suite("PostgresTests", ["Vocabulary", "Postgres"]),
+        suite("PostgresTests", ["Vocabulary", "Postgres", "LocalDatabase"]),
         suite(
             "MessageStoreTests",
-            ["Vocabulary", "MessageStore", "Postgres", "Pipeline", "UpstreamKit", "Digests", "Telemetry", logging]
+            [
+                "Vocabulary", "MessageStore", "Postgres", "LocalDatabase", "Pipeline", "UpstreamKit", "Digests",
+                "Telemetry", logging,
+            ]
         ),
         suite(
             "QueryingTests",
-            ["Vocabulary", "Querying", "Postgres", "MessageStore", "Pipeline", "UpstreamKit", "Telemetry", "Digests"]
+            [
+                "Vocabulary", "Querying", "Postgres", "LocalDatabase", "MessageStore", "Pipeline", "UpstreamKit",
+                "Telemetry", "Digests",
+            ]
         ),
         suite(
             "ReplayingTests",
             [
-                "Vocabulary", "Replaying", "Querying", "Postgres", "MessageStore", "UpstreamKit", "Pipeline", "XMPP",
+                "Vocabulary", "Replaying", "Querying", "Postgres", "LocalDatabase", "MessageStore", "UpstreamKit",
+                "Pipeline",
+                "XMPP",
                 "XMLWire",
                 "TLSWire", "Telemetry", nio, nioPosix, logging,
             ]
@@ -193,14 +208,19 @@ let package = Package(
             "IntegrationTests",
             [
                 "Vocabulary", "IntegrationSupport",
-                "Worker", "CCSEmulator", "Postgres", "MessageStore", "Querying", "Replaying", "Pipeline", "XMPPSession",
+                "Worker", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore", "Querying", "Replaying",
+                "Pipeline",
+                "XMPPSession",
                 "XMPP", "TLSWire",
                 "Telemetry", "UpstreamKit", nio, nioPosix, logging,
             ]
         ),
         suite(
             "FailoverTests",
-            ["Vocabulary", "IntegrationSupport", "CCSEmulator", "Postgres", "MessageStore", "XMPP", nio]
+            [
+                "Vocabulary", "IntegrationSupport", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore", "XMPP",
+                nio,
+            ]
         ),
     ]
 )

@@ -8,7 +8,6 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <stdint.h>
@@ -18,10 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* glibc declares these two only with _GNU_SOURCE, which Swift's Glibc module is built without; declared here as they are
-   documented. posix_spawn_file_actions_addclosefrom_np needs glibc 2.34. */
+/* glibc declares it only with _GNU_SOURCE, which Swift's Glibc module is built without; declared here as it is documented. */
 extern int pipe2(int ends[2], int flags);
-extern int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *actions, int from);
 
 /* How many bytes wait to be read; Swift can't call variadic functions. */
 static inline int upstream_unread(int descriptor) {
@@ -31,17 +28,27 @@ static inline int upstream_unread(int descriptor) {
 
 extern void closefrom(int from);
 
-/* Starts a program that is killed when the thread that started it ends, which it does when our process is killed: the one
-   thing that posix_spawn can't ask for (prctl(2), PR_SET_PDEATHSIG).
+/* A mutable global, which Swift 6 refuses. */
+extern char **environ;
+static inline char **upstream_environment(void) { return environ; }
 
-   Leader of a process group of its own, with all signals at their defaults and none blocked, with the three descriptors
-   and no others; an output of -1 is /dev/null. Nothing of ours is kept or freed. Returns the process id, or a negative
-   errno where it could not be started.
+/* Whether a child has ended; it stays a zombie, so that its id remains its own. siginfo_t's members are macros. */
+static inline int upstream_has_ended(pid_t child) {
+    siginfo_t information = {0};
+    return waitid(P_PID, child, &information, WEXITED | WNOWAIT | WNOHANG) != 0 || information.si_pid != 0;
+}
+
+/* Starts a program as the leader of a process group of its own, with all signals at their defaults and none blocked, with
+   the three descriptors and no others; -1 is /dev/null. Nothing of ours is kept or freed. Returns the process id, or a
+   negative errno where it could not be started.
+
+   With `bound`, the program is killed when the thread that started it ends, which it does when our process is killed: the
+   one thing that posix_spawn can't ask for (prctl(2), PR_SET_PDEATHSIG).
 
    The child shares our memory until it runs the program, as posix_spawn's does: signals are blocked meanwhile, it calls
    system calls only, and it writes to `failure` alone. */
 __attribute__((noinline)) static inline pid_t upstream_start(
-    const char *path, char *const arguments[], char *const environment[], int input, int output, int error) {
+    const char *path, char *const arguments[], char *const environment[], int input, int output, int error, int bound) {
     volatile int failure = 0;
     const pid_t parent = getpid();
     sigset_t all, before;
@@ -54,20 +61,21 @@ __attribute__((noinline)) static inline pid_t upstream_start(
         for (int number = 1; number < NSIG; number++) sigaction(number, &action, NULL);
         setpgid(0, 0);
         /* Away from 0 to 2 first: each may have any number. */
-        const int in = fcntl(input, F_DUPFD, 3);
+        const int in = input < 0 ? open("/dev/null", O_RDONLY) : fcntl(input, F_DUPFD, 3);
         const int out = output < 0 ? open("/dev/null", O_WRONLY) : fcntl(output, F_DUPFD, 3);
-        const int err = fcntl(error, F_DUPFD, 3);
+        const int err = error < 0 ? open("/dev/null", O_WRONLY) : fcntl(error, F_DUPFD, 3);
         if (in < 0 || out < 0 || err < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) {
             failure = errno;
             _exit(127);
         }
+        /* Nothing else of ours: a pipe that it held would never end for whoever reads it. */
         closefrom(3);
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+        if (bound && prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
             failure = errno;
             _exit(127);
         }
         /* Ended before that was asked for. */
-        if (getppid() != parent) _exit(127);
+        if (bound && getppid() != parent) _exit(127);
         sigset_t none;
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);

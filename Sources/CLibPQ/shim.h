@@ -16,8 +16,4 @@ static const int upstream_diag_function = PG_DIAG_SOURCE_FUNCTION;
 /* prctl is variadic, and the GNU name for this is hidden from Swift. */
 static inline void upstream_name_thread(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
-/* A mutable global, which Swift 6 refuses. */
-extern char **environ;
-static inline char **upstream_environment(void) { return environ; }
-
 #endif

@@ -211,11 +211,13 @@ extension Double: SQLDecodable {
 }
 
 extension Timestamp: SQLDecodable {
+    /// Reads a `timestamptz`; `infinity` and `-infinity` are the last and the first moment that there is.
     package init(_ field: SQLField) throws(SQLFieldFault) {
         let bytes = try field.bytes(of: [.timestamptz], "timestamptz")
         guard bytes.count == 8 else { throw .form("timestamptz") }
-        let microseconds = Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
-        self.init(microseconds: microseconds &+ postgresEpochMicroseconds)
+        let count = Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
+        let (microseconds, isBeyond) = count.addingReportingOverflow(postgresEpochMicroseconds)
+        self.init(microseconds: count == .min ? .min : isBeyond ? .max : microseconds)
     }
 }
 

@@ -33,6 +33,9 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
         /// A parameter.
         package mutating func appendInterpolation(_ value: some SQLBindable) { pieces.append(.value(value)) }
 
+        /// A parameter that may be null.
+        package mutating func appendInterpolation(_ value: (some SQLBindable)?) { pieces.append(.value(value)) }
+
         /// Another part, with its parameters.
         package mutating func appendInterpolation(_ part: SQL) { pieces += part.pieces }
 

@@ -77,10 +77,18 @@ extension Bool: SQLElement {
 extension Timestamp: SQLElement {
     package static var postgresType: PostgresType { .timestamptz }
 
-    package func append(to parameters: inout PostgresParameters) { parameters.append(timestamp: microseconds) }
+    package func append(to parameters: inout PostgresParameters) { parameters.append(timestamp: sent) }
 
-    package func appendElement(to parameters: inout PostgresParameters) {
-        parameters.element(timestamp: microseconds)
+    package func appendElement(to parameters: inout PostgresParameters) { parameters.element(timestamp: sent) }
+
+    /// What the parameters turn into PostgreSQL's count: its highest and lowest stand for `infinity` and `-infinity`, and so
+    /// do our own.
+    private var sent: Int64 {
+        switch microseconds {
+        case .max: .max &+ postgresEpochMicroseconds
+        case ..<(.min + postgresEpochMicroseconds): .min + postgresEpochMicroseconds
+        default: microseconds
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import IntegrationSupport
+import LocalDatabase
 import MessageStore
 import Postgres
 

@@ -1,6 +1,7 @@
 import CCSEmulator
 import Foundation
 import IntegrationSupport
+import LocalDatabase
 import Postgres
 
 /// One worker with its peer and its way to the servers.

@@ -1,5 +1,6 @@
 import Foundation
 import IntegrationSupport
+import LocalDatabase
 import MessageStore
 import Postgres
 

@@ -2,6 +2,7 @@ import CCSEmulator
 import Foundation
 import Glibc
 import IntegrationSupport
+import LocalDatabase
 import Postgres
 import Telemetry
 import Testing

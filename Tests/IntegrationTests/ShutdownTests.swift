@@ -1,6 +1,7 @@
 import CCSEmulator
 import Foundation
 import IntegrationSupport
+import LocalDatabase
 import Postgres
 import Telemetry
 import Testing

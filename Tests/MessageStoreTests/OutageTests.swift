@@ -1,4 +1,5 @@
 import Foundation
+import LocalDatabase
 import MessageStore
 import Pipeline
 import Postgres

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import LocalDatabase
 import Logging
 import MessageStore
 import Pipeline

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import LocalDatabase
 import Pipeline
 import Postgres
 import Testing

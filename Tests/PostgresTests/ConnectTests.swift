@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import LocalDatabase
 import Synchronization
 import Testing
 

@@ -1,4 +1,5 @@
 import Foundation
+import LocalDatabase
 import Postgres
 import Testing
 import Vocabulary

@@ -1,4 +1,5 @@
 import Foundation
+import LocalDatabase
 import Logging
 import MessageStore
 import Postgres

@@ -1,5 +1,6 @@
 import CCSEmulator
 import Foundation
+import LocalDatabase
 import NIOCore
 import Postgres
 import Worker

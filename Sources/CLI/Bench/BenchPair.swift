@@ -1,5 +1,6 @@
 import CCSEmulator
 import Glibc
+import LocalDatabase
 import NIOCore
 import Postgres
 import Synchronization

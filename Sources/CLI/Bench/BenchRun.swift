@@ -1,6 +1,7 @@
 import CCSEmulator
 import Foundation
 import Glibc
+import LocalDatabase
 import NIOCore
 import Postgres
 

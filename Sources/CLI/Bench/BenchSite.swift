@@ -1,6 +1,7 @@
 import CCSEmulator
 import Foundation
 import Glibc
+import LocalDatabase
 import MessageStore
 import Postgres
 import Worker

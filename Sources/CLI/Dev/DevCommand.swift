@@ -1,6 +1,7 @@
 import ArgumentParser
 import CCSEmulator
 import Foundation
+import LocalDatabase
 import Logging
 import MessageStore
 import Postgres

@@ -1,5 +1,6 @@
 import CCSEmulator
 import Foundation
+import LocalDatabase
 import Logging
 import Postgres
 import Telemetry

@@ -2,6 +2,7 @@ import Glibc
 import Logging
 import NIOCore
 import NIOPosix
+import Processes
 import Telemetry
 
 /// Where the standard error of a handler's subprocesses goes: the log, line by line, bounded in length and rate.

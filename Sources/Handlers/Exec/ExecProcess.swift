@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+import Processes
 import UpstreamKit
 
 /// One process for one message (`mode: once`): the message on its standard input, the answer in its exit status.

@@ -2,6 +2,7 @@ import CGlibc
 import Logging
 import NIOCore
 import NIOPosix
+import Processes
 import Synchronization
 import UpstreamKit
 

@@ -1,5 +1,6 @@
 package import Foundation
 import Glibc
+import Processes
 import Synchronization
 
 /// A private PostgreSQL server in a folder, reachable over a unix socket only.
@@ -120,7 +121,7 @@ package final class LocalCluster: Sendable {
 
     private func kill(_ signal: Int32) {
         guard let running = supervisor.withLock({ $0.take() }) else { return }
-        if running.process.isRunning { _ = Glibc.kill(running.process.id, signal) }
+        running.process.send(signal)
         Self.end(running)
     }
 
@@ -229,7 +230,7 @@ package final class LocalCluster: Sendable {
         let line =
             ["/bin/sh", "-c", script, "sh", folder.path, options.isTemporary ? "yes" : "no"]
             + command("postgres", ["-D", folder.appending(path: "data").path])
-        let process = ChildProcess(line, input: ends[0])
+        let process = try? ChildProcess(ChildProgram(line), input: ends[0])
         close(ends[0])
         guard let process else {
             close(ends[1])
@@ -244,6 +245,8 @@ package final class LocalCluster: Sendable {
     }
 
     private func run(_ program: String, _ arguments: [String]) -> Int32 {
-        ChildProcess(command(program, arguments))?.wait() ?? -1
+        guard let process = try? ChildProcess(ChildProgram(command(program, arguments))) else { return -1 }
+        guard case .code(let code) = process.wait() else { return -1 }
+        return code
     }
 }
