@@ -26,13 +26,13 @@ package final class Connection: AckSink {
         /// Where they hand over what they read.
         package var ingest: IngestQueue
         /// Gives each copy its `received_at`.
-        package var clock: ReceiptClock
+        package var clock: ArrivalClock
         /// Where they count.
         package var metrics: Metrics
         /// Where they stand for as long as they are open.
         package var open = OpenConnections()
 
-        package init(ingest: IngestQueue, clock: ReceiptClock, metrics: Metrics) {
+        package init(ingest: IngestQueue, clock: ArrivalClock, metrics: Metrics) {
             self.ingest = ingest
             self.clock = clock
             self.metrics = metrics
@@ -131,8 +131,8 @@ package final class Connection: AckSink {
     }
 
     /// Ends the connection in order at once: what has not committed is not waited for, and comes again.
-    func giveUp() {
-        eventLoop.execute { [handler] in handler.value?.giveUp() }
+    func closeNow() {
+        eventLoop.execute { [handler] in handler.value?.closeNow() }
     }
 
     package func settled(_ messages: [IncomingMessage]) {

@@ -7,7 +7,7 @@ package struct DrainingStreams: Sendable {
     /// The most streams that drain beside the one that receives.
     package static let limit = 2
     /// A draining stream that the peer has not closed after so long is closed by us, in order.
-    package static let patience = Duration.seconds(600)
+    package static let timeLimit = Duration.seconds(600)
 
     /// The numbers of the streams, the oldest first.
     private var numbers: [Int] = []

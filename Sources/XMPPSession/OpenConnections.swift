@@ -4,7 +4,7 @@ import Synchronization
 package final class OpenConnections: Sendable {
     private struct State {
         var members: [Int: Connection] = [:]
-        var hasGivenUp = false
+        var isClosed = false
     }
 
     private let state = Mutex(State())
@@ -14,25 +14,25 @@ package final class OpenConnections: Sendable {
     /// Ends all of them in order without waiting for what has not committed, and those that come later at once: acks that
     /// are due and `</stream:stream>` still go out, and TLS says close_notify.
     ///
-    /// For the end of the process's time: what is not acked comes again, to whoever is there then.
+    /// For when `shutdown.grace` is nearly over: the peer sends again what is not acked.
     ///
     /// - Returns: How many there were.
     @discardableResult
-    package func giveUp() -> Int {
+    package func closeNow() -> Int {
         let members = state.withLock { state in
-            state.hasGivenUp = true
+            state.isClosed = true
             return Array(state.members.values)
         }
-        for connection in members { connection.giveUp() }
+        for connection in members { connection.closeNow() }
         return members.count
     }
 
     func insert(_ connection: Connection) {
         let isLate = state.withLock { state in
             state.members[connection.number] = connection
-            return state.hasGivenUp
+            return state.isClosed
         }
-        if isLate { connection.giveUp() }
+        if isLate { connection.closeNow() }
     }
 
     func remove(_ connection: Connection) {
@@ -42,7 +42,7 @@ package final class OpenConnections: Sendable {
 
 extension SessionHandler {
     /// Ends the connection in order from our side, without waiting for what is under way: its copies come again.
-    func giveUp() {
+    func closeNow() {
         shutDown()
         if case .bound = phase { everythingSettled() }
     }

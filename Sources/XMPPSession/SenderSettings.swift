@@ -57,7 +57,7 @@ package struct SenderSettings: Sendable {
     package var resolver: (any Resolver & Sendable)?
     /// Computes and remembers the keys of SCRAM.
     package var keys = KeyDeriver()
-    /// Whether the operator has been told already that the server keeps no account of what we received.
+    /// Whether the operator has been warned that the server has no stream management.
     let managementWarning = OnceFlag()
 
     /// The settings of one sender; see the properties.
@@ -98,10 +98,10 @@ package struct SenderSettings: Sendable {
     }
 }
 
-/// Says once, to the first who asks, that he is the first.
+/// True for exactly one caller.
 final class OnceFlag: Sendable {
     private let isUsed = Atomic(false)
 
-    /// Whether nobody has asked before.
+    /// Whether this is the first call.
     func isFirst() -> Bool { !isUsed.exchange(true, ordering: .relaxed) }
 }

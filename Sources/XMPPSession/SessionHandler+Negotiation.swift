@@ -87,7 +87,7 @@ extension SessionHandler {
             ),
             codec: codec,
             stream: bound,
-            now: ReceiptClock.monotonicNanoseconds()
+            now: ArrivalClock.monotonicNanoseconds()
         )
         phase = .bound(since: .now())
         management = bound.management

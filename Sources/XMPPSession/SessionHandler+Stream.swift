@@ -20,7 +20,7 @@ extension SessionHandler {
 
     private func receive(_ stanza: Stanza) {
         let clock = environment.clock
-        let time = readTime ?? (clock.now(), ReceiptClock.monotonicNanoseconds())
+        let time = readTime ?? (clock.now(), ArrivalClock.monotonicNanoseconds())
         readTime = time
         switch session?.stanza(stanza, receivedAt: clock.unique(near: time.wall), parsedAt: time.monotonic) {
         case .deliver(let message):
@@ -115,7 +115,7 @@ extension SessionHandler {
         count(as: .draining)
         logger.event(.info, .streamDraining, "the peer drains the stream; a replacement opens, this one goes on")
         turnPromise.succeed(.draining(bound: .nanoseconds((NIODeadline.now() - since).nanoseconds)))
-        drainTimer = context?.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(DrainingStreams.patience)) {
+        drainTimer = context?.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(DrainingStreams.timeLimit)) {
             self.logger.event(.notice, .streamDraining, "the peer drains the stream and does not close it; closing it")
             self.shutDown()
         }
@@ -188,7 +188,7 @@ extension SessionHandler {
             case .failure: acks[.connectionGone].increment(by: count)
             }
         }
-        let now = ReceiptClock.monotonicNanoseconds()
+        let now = ArrivalClock.monotonicNanoseconds()
         environment.metrics.ackLatency.observe(count: messages.count) { index in
             Double(now &- messages[index].parsedAt) * 1e-9
         }
@@ -196,7 +196,7 @@ extension SessionHandler {
 
     /// The window has filled or emptied.
     private func readingChanged(paused: Bool) {
-        switch session?.readingPaused(paused, now: ReceiptClock.monotonicNanoseconds()) {
+        switch session?.readingPaused(paused, now: ArrivalClock.monotonicNanoseconds()) {
         case .wait(let timer)?: setTimer(timer)
         case .send(let bytes)?: write(bytes)
         case .none?, nil: break
@@ -216,7 +216,7 @@ extension SessionHandler {
     }
 
     private func timerFired(_ id: UInt64) {
-        switch session?.timerFired(id, now: ReceiptClock.monotonicNanoseconds()) {
+        switch session?.timerFired(id, now: ArrivalClock.monotonicNanoseconds()) {
         case .wait(let timer)?:
             setTimer(timer)
         case .ping(let bytes, let timer)?:

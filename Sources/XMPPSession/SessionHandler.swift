@@ -174,7 +174,7 @@ final class SessionHandler: ChannelInboundHandler {
         in context: ChannelHandlerContext,
         _ ended: @escaping (Result<Void, any Error>) -> Void
     ) {
-        let number = unsent.wrote(now: ReceiptClock.monotonicNanoseconds())
+        let number = unsent.wrote(now: ArrivalClock.monotonicNanoseconds())
         let promise = context.eventLoop.makePromise(of: Void.self)
         promise.futureResult.assumeIsolated().whenComplete { result in
             self.unsent.ended(number)
@@ -196,11 +196,11 @@ final class SessionHandler: ChannelInboundHandler {
     private func watchWrites() {
         guard writeTimer == nil, let due = unsent.due, let context else { return }
         if case .ended = phase { return }
-        let now = ReceiptClock.monotonicNanoseconds()
+        let now = ArrivalClock.monotonicNanoseconds()
         let delay = TimeAmount.nanoseconds(Int64(clamping: due > now ? due - now : 0))
         writeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
             self.writeTimer = nil
-            let now = ReceiptClock.monotonicNanoseconds()
+            let now = ArrivalClock.monotonicNanoseconds()
             guard let due = self.unsent.due, now >= due else { return self.watchWrites() }
             self.end(.pingTimeout, "the peer takes nothing of what we send: the connection is dead")
             self.context?.close(promise: nil)

@@ -164,10 +164,10 @@ extension StreamOpening {
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
         // What the kernel has taken and the peer has not acknowledged for so long, or had no room for, ends the connection:
         // else TCP would go on trying for a quarter of an hour.
-        let patience = settings.keepaliveTimeout.nanoseconds / 1_000_000
+        let limit = settings.keepaliveTimeout.nanoseconds / 1_000_000
         bootstrap = bootstrap.channelOption(
             .tcpOption(NIOBSDSocket.Option(rawValue: CInt(TCP_USER_TIMEOUT))),
-            value: Int(min(max(patience, 1), 600_000))
+            value: Int(min(max(limit, 1), 600_000))
         )
         if let resolver = settings.resolver { bootstrap = bootstrap.resolver(resolver) }
         return bootstrap.connect(host: settings.host, port: settings.port).flatMapThrowing { channel in

@@ -90,7 +90,7 @@ final class Bench {
         handler = SessionHandler(
             settings: try settings ?? Bench.settings(),
             purpose: purpose,
-            environment: Connection.Environment(ingest: queue, clock: ReceiptClock(), metrics: metrics),
+            environment: Connection.Environment(ingest: queue, clock: ArrivalClock(), metrics: metrics),
             logger: logger,
             sink: sink,
             turn: turn,

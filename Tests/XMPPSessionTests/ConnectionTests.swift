@@ -44,7 +44,7 @@ struct ConnectionTests {
     private let metrics = Metrics(senders: ["42"], categories: [], handlers: [], version: "test")
     private let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     private var environment: Connection.Environment {
-        Connection.Environment(ingest: IngestQueue(), clock: ReceiptClock(), metrics: metrics)
+        Connection.Environment(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics)
     }
     private var gauges: [Int] { ConnectionState.allCases.map { metrics.connections(sender: 0, state: $0).value } }
 

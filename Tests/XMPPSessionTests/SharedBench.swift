@@ -28,7 +28,7 @@ final class SharedBench: @unchecked Sendable {
             purpose: .receive,
             environment: Connection.Environment(
                 ingest: queue,
-                clock: ReceiptClock(),
+                clock: ArrivalClock(),
                 metrics: Metrics(senders: ["42"], categories: [], handlers: [], version: "test")
             ),
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),

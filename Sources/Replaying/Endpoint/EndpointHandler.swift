@@ -181,7 +181,7 @@ final class EndpointHandler: ChannelInboundHandler {
             ),
             codec: UpstreamCodec(configuration: configuration),
             stream: bound,
-            now: ReceiptClock.monotonicNanoseconds()
+            now: ArrivalClock.monotonicNanoseconds()
         )
         if let timer = session?.start() { setTimer(timer) }
         write(bound.greeting)
@@ -204,7 +204,7 @@ final class EndpointHandler: ChannelInboundHandler {
             switch session?.stanza(
                 stanza,
                 receivedAt: 0,
-                parsedAt: ReceiptClock.monotonicNanoseconds()
+                parsedAt: ArrivalClock.monotonicNanoseconds()
             ) {
             case .note(.ack)?:
                 if let ack = reader.read(stanza) { acks.append(.init(id: ack.messageID, token: ack.to)) }
@@ -225,7 +225,7 @@ final class EndpointHandler: ChannelInboundHandler {
     private func setTimer(_ next: SessionTimer) {
         timer?.cancel()
         timer = context?.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(next.delay)) {
-            switch self.session?.timerFired(next.id, now: ReceiptClock.monotonicNanoseconds()) {
+            switch self.session?.timerFired(next.id, now: ArrivalClock.monotonicNanoseconds()) {
             case .wait(let timer)?: self.setTimer(timer)
             case .ping(let bytes, let timer)?, .withdraw(let bytes, let timer)?:
                 self.write(bytes)

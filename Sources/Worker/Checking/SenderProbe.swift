@@ -40,7 +40,7 @@ extension ProbeSequence {
             settings: settings,
             on: group.next(),
             purpose: .probe,
-            environment: .init(ingest: IngestQueue(), clock: ReceiptClock(), metrics: metrics),
+            environment: .init(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics),
             logger: Logger(label: "check", factory: { _ in SwiftLogNoOpLogHandler() })
         )
         connection.open()

@@ -129,7 +129,7 @@ package final class WorkerRuntime: Sendable {
             list.append(MemoryRunner(metrics: metrics))
             list.append(BoundedEnd(service: StoreRunner(stores: stores), leftBehind, bound: .milliseconds(100)))
             list.append(IngestRunner(queue: ingest, service: service))
-            var environment = Connection.Environment(ingest: ingest, clock: ReceiptClock(), metrics: metrics)
+            var environment = Connection.Environment(ingest: ingest, clock: ArrivalClock(), metrics: metrics)
             environment.open = open
             list.append(
                 ReceiveRunner(
@@ -195,7 +195,7 @@ package final class WorkerRuntime: Sendable {
     /// To be called after ``shutDown()``; ``run()`` may never return.
     package func giveUp() {
         let inFlight = metrics.messages.snapshot().inFlight
-        guard inFlight > 0, open.giveUp() > 0 else { return }
+        guard inFlight > 0, open.closeNow() > 0 else { return }
         logger.event(
             .warning,
             .givingUp,

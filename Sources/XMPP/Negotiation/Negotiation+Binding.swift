@@ -112,7 +112,7 @@ extension Negotiation {
         }
         switch management {
         case .unused: break
-        case .missing: bytes += Session.presence
+        case .missing: bytes += Presence.available
         // Presence has the server send what waits for us: not before it keeps account of it.
         case .offered: bytes += StreamManagement.request
         }

@@ -29,7 +29,7 @@ package struct Session: ~Copyable {
     private let configuration: SessionConfiguration
     private var keepalive: Keepalive
     private var management: StreamManagement
-    private var attendance: Attendance
+    private var presence: Presence
     private var state = State.open
     private var timerID: UInt64 = 0
     /// When the last timer fires, where that is known.
@@ -64,7 +64,7 @@ package struct Session: ~Copyable {
         address = stream.address
         domain = JID(configuration.domain)
         management = StreamManagement(stream.management)
-        attendance = Attendance(stream.management)
+        presence = Presence(stream.management)
         keepalive = Keepalive(
             interval: configuration.keepaliveInterval,
             timeout: configuration.keepaliveTimeout,
@@ -106,11 +106,11 @@ package struct Session: ~Copyable {
         keepalive.paused(paused, now: now)
         guard isNews, case .open = state, !management.isRequested else { return .none }
         guard paused else {
-            if attendance.come() { return .send(Session.presence) }
+            if presence.becomeAvailable() { return .send(Presence.available) }
             return sooner(keepalive.due, now: now)
         }
-        guard attendance.isPresent else { return .none }
-        return sooner(now.addingReportingOverflow(Attendance.patience.nanoseconds).partialValue, now: now)
+        guard presence.isAvailable else { return .none }
+        return sooner(now.addingReportingOverflow(Presence.longestPause.nanoseconds).partialValue, now: now)
     }
 
     /// Sets the timer where it would fire later than this: a stream that pauses all the time must not put it off for ever.
@@ -188,7 +188,7 @@ package struct Session: ~Copyable {
         case .send(let bytes): return .answer(bytes)
         // Presence has the server send what waits for us: now it keeps account of it, or never will.
         case .decided(let outcome):
-            return .managed(outcome, attendance.come() ? Session.presence : [])
+            return .managed(outcome, presence.becomeAvailable() ? Presence.available : [])
         }
         return QueryResponder.reply(to: stanza).map { .reply($0) } ?? .note(.other)
     }
@@ -230,12 +230,12 @@ package struct Session: ~Copyable {
         case .open where management.isRequested:
             return .unmanaged(violation(.undefinedCondition))
         case .open:
-            if let pause = keepalive.pause(now: now), attendance.isPresent {
-                guard pause >= Attendance.patience else {
-                    return .wait(timer(after: Attendance.patience - pause, from: now))
+            if let pause = keepalive.pause(now: now), presence.isAvailable {
+                guard pause >= Presence.longestPause else {
+                    return .wait(timer(after: Presence.longestPause - pause, from: now))
                 }
-                _ = attendance.leave()
-                return .withdraw(Session.absence, timer(after: configuration.keepaliveInterval, from: now))
+                _ = presence.becomeUnavailable()
+                return .withdraw(Presence.unavailable, timer(after: configuration.keepaliveInterval, from: now))
             }
             switch keepalive.timerFired(now: now) {
             case .wait(let delay): return .wait(timer(after: delay, from: now))
@@ -288,12 +288,6 @@ package struct Session: ~Copyable {
         bytes.append(xml: "\"><ping xmlns=\"urn:xmpp:ping\"/></iq>")
         return bytes
     }
-
-    /// What tells a standard server that we take messages.
-    static var presence: [UInt8] { Array("<presence/>".utf8) }
-
-    /// What has it store them instead.
-    static var absence: [UInt8] { Array("<presence type=\"unavailable\"/>".utf8) }
 
     /// The end of our stream, and how far we answer for the peer's.
     private mutating func goodbye() -> [UInt8] { management.last() + Array("</stream:stream>".utf8) }

@@ -4,10 +4,10 @@ import Testing
 @testable import XMPPSession
 
 @Suite("received_at")
-struct ReceiptClockTests {
+struct ArrivalClockTests {
     @Test("No time is given twice, whichever threads ask")
     func uniqueUnderThreads() async {
-        let clock = ReceiptClock(wall: { 1_000 })
+        let clock = ArrivalClock(wall: { 1_000 })
         let times = await withTaskGroup(of: [Int64].self) { group in
             for _ in 0..<8 {
                 group.addTask { (0..<2_000).map { _ in clock.unique(near: clock.now()) } }
@@ -24,7 +24,7 @@ struct ReceiptClockTests {
 
     @Test("The wall clock is followed; set back, it is waited for")
     func followsTheWallClock() {
-        let clock = ReceiptClock(wall: { 0 })
+        let clock = ArrivalClock(wall: { 0 })
         #expect(clock.unique(near: 500) == 500)
         #expect(clock.unique(near: 500) == 501)
         #expect(clock.unique(near: 900) == 900)
@@ -34,7 +34,7 @@ struct ReceiptClockTests {
 
     @Test("A jump forward and back again is left behind: times follow the clock once it is more than a minute behind")
     func jumpForward() {
-        let clock = ReceiptClock(wall: { 0 })
+        let clock = ArrivalClock(wall: { 0 })
         let hour: Int64 = 3_600_000_000
         let now: Int64 = 1_800_000_000_000_000
         #expect(clock.unique(near: now) == now)
@@ -47,11 +47,11 @@ struct ReceiptClockTests {
 
     @Test("A clock that is up to a minute behind is waited for, so that times neither repeat nor go back")
     func smallSteps() {
-        let clock = ReceiptClock(wall: { 0 })
+        let clock = ArrivalClock(wall: { 0 })
         let now: Int64 = 1_800_000_000_000_000
         #expect(clock.unique(near: now) == now)
-        #expect(clock.unique(near: now - ReceiptClock.patience) == now + 1)
-        #expect(clock.unique(near: now + 1 - ReceiptClock.patience) == now + 2)
-        #expect(clock.unique(near: now + 1 - ReceiptClock.patience) == now + 1 - ReceiptClock.patience)
+        #expect(clock.unique(near: now - ArrivalClock.maximumStepBack) == now + 1)
+        #expect(clock.unique(near: now + 1 - ArrivalClock.maximumStepBack) == now + 2)
+        #expect(clock.unique(near: now + 1 - ArrivalClock.maximumStepBack) == now + 1 - ArrivalClock.maximumStepBack)
     }
 }

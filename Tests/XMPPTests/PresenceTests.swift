@@ -5,7 +5,7 @@ import XMLWire
 @testable import XMPP
 
 /// Whether the server sends or stores, by itself and in a session.
-@Suite struct AttendanceTests {
+@Suite struct PresenceTests {
     private static func session(_ offer: StreamManagement.Offer, dialect: Dialect = .xmpp) throws -> Session {
         Session(
             configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r"),
@@ -20,7 +20,7 @@ import XMLWire
     }
 
     @Test func aPauseBeforeTheServersAnswerChangesNothing() throws {
-        var session = try AttendanceTests.session(.offered)
+        var session = try PresenceTests.session(.offered)
         #expect(session.readingPaused(true, now: 1) == .none)
         #expect(session.readingPaused(false, now: 99_000_000_000) == .none)
         let answer = session.stanza(try stanza("<enabled xmlns='urn:xmpp:sm:3'/>"), receivedAt: 0, parsedAt: 0)
@@ -28,16 +28,16 @@ import XMLWire
         #expect(String(decoding: bytes, as: UTF8.self) == "<presence/>")
     }
 
-    @Test func attendanceInEveryState() {
+    @Test func presenceInEveryState() {
         for offer in [StreamManagement.Offer.unused, .missing, .offered] {
-            var attendance = Attendance(offer)
-            #expect(attendance.isPresent == (offer == .missing))
-            #expect(attendance.leave() == (offer == .missing))
-            #expect(attendance.come() == (offer != .unused))
-            #expect(attendance.come() == false)
-            #expect(attendance.isPresent == (offer != .unused))
-            #expect(attendance.leave() == (offer != .unused))
-            #expect(attendance.leave() == false)
+            var presence = Presence(offer)
+            #expect(presence.isAvailable == (offer == .missing))
+            #expect(presence.becomeUnavailable() == (offer == .missing))
+            #expect(presence.becomeAvailable() == (offer != .unused))
+            #expect(presence.becomeAvailable() == false)
+            #expect(presence.isAvailable == (offer != .unused))
+            #expect(presence.becomeUnavailable() == (offer != .unused))
+            #expect(presence.becomeUnavailable() == false)
         }
     }
 
@@ -45,7 +45,7 @@ import XMLWire
     func longPauses() throws {
         let second: UInt64 = 1_000_000_000
         for offer in [StreamManagement.Offer.missing, .offered] {
-            var session = try AttendanceTests.session(offer)
+            var session = try PresenceTests.session(offer)
             if offer == .offered {
                 _ = session.stanza(try stanza("<enabled xmlns='urn:xmpp:sm:3'/>"), receivedAt: 0, parsedAt: 0)
             }
@@ -80,7 +80,7 @@ import XMLWire
             _ = session.close()
             #expect(session.readingPaused(false, now: 100 * second) == .none)
         }
-        var ccs = try AttendanceTests.session(.unused, dialect: .ccs)
+        var ccs = try PresenceTests.session(.unused, dialect: .ccs)
         let timer = ccs.start()
         #expect(ccs.readingPaused(true, now: 1 * second) == .none)
         guard case .wait = ccs.timerFired(timer.id, now: 100 * second) else { throw Unexpected("a word to a CCS") }

@@ -8,7 +8,7 @@ import XMPP
 @testable import XMPPSession
 
 @MainActor @Suite("The end of the time for an orderly end: goodbyes although copies are under way")
-struct GiveUpTests {
+struct CloseNowTests {
     @Test("what has committed is acked, what has not is not; the closing tags cross, and later commits count as gone")
     func unsettled() throws {
         let bench = try Bench.bound()
@@ -17,9 +17,9 @@ struct GiveUpTests {
         bench.handler.shutDown()
         bench.handler.settled([messages[0]])
         #expect(try bench.written().contains(#""message_id":"1""#))
-        bench.handler.giveUp()
+        bench.handler.closeNow()
         #expect(try bench.written() == Bench.closingTag)
-        bench.handler.giveUp()
+        bench.handler.closeNow()
         bench.handler.settled([messages[1]])
         #expect(try bench.writes() == [])
         #expect(bench.acksSent == 1 && bench.acksGone == 1)
@@ -34,7 +34,7 @@ struct GiveUpTests {
         let bench = try Bench.bound()
         defer { bench.finish() }
         _ = try bench.deliver("1")
-        bench.handler.giveUp()
+        bench.handler.closeNow()
         #expect(try bench.written() == Bench.closingTag)
         bench.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
         #expect(!bench.channel.isActive)
@@ -66,7 +66,7 @@ struct GiveUpTests {
         bench.handler.shutDown()
         bench.handler.settled([messages[0]])
         _ = try bench.writes()
-        bench.handler.giveUp()
+        bench.handler.closeNow()
         #expect(try bench.written() == "<a xmlns=\"urn:xmpp:sm:3\" h=\"1\"/>" + Bench.closingTag)
     }
 }
