@@ -4,7 +4,7 @@ import Postgres
 ///
 /// None can fail in a way that makes PostgreSQL log what a row holds: the functions catch what says something about a
 /// row, and a quarantined stanza is bytes that nothing looks into.
-enum StoreStatements {
+enum StoreStatements: StatementCatalog {
     /// New ledger rows, their bodies and their deliveries.
     ///
     /// The last five parameters are a lease offer. The text is `upstream.store_batch` in `migrations/`.
@@ -65,4 +65,23 @@ enum StoreStatements {
             WHERE known.last_seen_at <> excluded.last_seen_at
         """
     )
+
+    static var samples: [StatementSample] {
+        let rows: [PostgresType] = [.text, .text, .uuid, .text, .text, .text, .text, .text, .text]
+        return [
+            StatementSample(
+                "insert",
+                insert,
+                arrays: [.uuid, .uuid, .timestamptz, .uuid, .timestamptz, .text] + rows,
+                [.text, .text, .text, .int8, .int8, .text.array, .text.array]
+            ),
+            StatementSample("ledger", ledger, arrays: [.uuid]),
+            StatementSample("conflicts", conflicts, arrays: [.uuid, .uuid, .timestamptz, .text] + rows),
+            StatementSample(
+                "quarantine",
+                quarantine,
+                arrays: [.text, .text, .text, .text, .bytea, .timestamptz, .bytea]
+            ),
+        ]
+    }
 }

@@ -6,7 +6,7 @@ package struct PostgresType: Sendable, Equatable {
     package let arrayOID: UInt32
 
     /// The type of arrays of it, as a type.
-    var array: PostgresType { PostgresType(oid: arrayOID, arrayOID: 0) }
+    package var array: PostgresType { PostgresType(oid: arrayOID, arrayOID: 0) }
 
     package static let bool = PostgresType(oid: 16, arrayOID: 1000)
     package static let bytea = PostgresType(oid: 17, arrayOID: 1001)

@@ -1,0 +1,11 @@
+package import Postgres
+
+/// The statement catalogs of this module, for the test that prepares every statement.
+package enum MessageStoreCatalogs {
+    /// Each of them.
+    package static var all: [any StatementCatalog.Type] {
+        [
+            StoreStatements.self
+        ]
+    }
+}

@@ -1,0 +1,199 @@
+import Foundation
+import MessageStore
+import Postgres
+import Querying
+import Replaying
+import Testing
+
+/// The statement catalogs of every module.
+private var catalogs: [any StatementCatalog.Type] {
+    MessageStoreCatalogs.all + QueryingCatalogs.all + ReplayingCatalogs.all
+}
+
+@Suite("statements: PostgreSQL accepts every text, and every text is where this is tested")
+struct StatementTests {
+    @Test("every statement can be prepared with its declared parameter types on the migrated schema")
+    func everyStatementIsPrepared() async throws {
+        let database = try await Database()
+        let connection = try await PostgresConnection.open(PostgresSettings(url: database.url))
+        // What PostgreSQL refuses is found, so that the test can fail.
+        let wrong = StatementSample("wrong", "SELECT \("text") + 1 FROM upstream.messages")
+        #expect(await failure(wrong, connection) != nil)
+        var count = 0
+        for catalog in catalogs {
+            for sample in catalog.samples {
+                let error = await failure(sample, connection)
+                #expect(error == nil, "\(catalog).\(sample.name): \(error ?? "")")
+                count += 1
+            }
+        }
+        #expect(count > 3)
+        await connection.close()
+    }
+
+    @Test("every declaration in a file of statements is among its catalog's samples, and every catalog is tested")
+    func everyDeclarationHasASample() throws {
+        let known = Dictionary(uniqueKeysWithValues: catalogs.map { ("\($0)", Set($0.samples.map(\.declaration))) })
+        let files = try sourceFiles().filter { $0.isOfStatements && NotYet.area(of: $0.path) == nil }
+        var found: Set<String> = []
+        for file in files {
+            for (type, names) in file.declarations {
+                found.insert(type)
+                let samples = try #require(known[type], "\(file.path): \(type) is in no module's list of catalogs")
+                #expect(names.subtracting(samples).isEmpty, "\(file.path): without a sample in \(type)")
+            }
+        }
+        #expect(Set(known.keys).isSubset(of: found), "catalogs that are in no file of statements")
+    }
+
+    @Test("no file but those of statements holds SQL text")
+    func statementsStandInTheirFiles() throws {
+        var areas = Set(NotYet.areas)
+        var excused = Set(exceptions.keys)
+        for file in try sourceFiles() where !file.isOfStatements {
+            let lines = file.linesWithSQL
+            guard !lines.isEmpty else { continue }
+            if let exception = exceptions.keys.first(where: { file.path.hasPrefix($0) }) {
+                excused.remove(exception)
+            } else if let area = NotYet.area(of: file.path) {
+                areas.remove(area)
+            } else {
+                Issue.record("\(file.path): SQL text in lines \(lines)")
+            }
+        }
+        #expect(areas.isEmpty, "converted; take them off the list")
+        #expect(excused.isEmpty, "exceptions for nothing")
+    }
+
+    /// Files that hold SQL text of their own, and why they may.
+    private let exceptions = [
+        "Postgres/": "the driver's own: sessions, transactions, and what a backend waits for; no table of ours",
+        "CLI/Bench/": "measures a throwaway database, and is run by its own checks",
+    ]
+
+    /// Areas whose statements don't stand in their files yet; empty at the end.
+    private enum NotYet {
+        static let areas = [
+            "CLI/Dev/",
+            "MessageStore/AckWorth.swift",
+            "MessageStore/Deliveries/",
+            "MessageStore/Functions/",
+            "MessageStore/MessageStore+Load.swift",
+            "MessageStore/Migrat",
+            "MessageStore/Partitions",
+            "MessageStore/Retention/",
+            "MessageStore/Statistics/",
+            "MessageStore/StoreHealth.swift",
+            "Querying/",
+            "Replaying/",
+        ]
+
+        static func area(of path: String) -> String? { areas.first { path.hasPrefix($0) } }
+    }
+
+    /// Why PostgreSQL refuses a statement; nil where it takes it.
+    private func failure(_ sample: StatementSample, _ connection: PostgresConnection) async -> String? {
+        do throws(PostgresError) {
+            try await connection.run { connection throws(PostgresError) in
+                try connection.script("BEGIN")
+                do throws(PostgresError) {
+                    try connection.script(try preparation(of: sample, connection))
+                    try connection.script("ROLLBACK; DEALLOCATE ALL")
+                } catch {
+                    if connection.isInTransaction { try connection.script("ROLLBACK; DEALLOCATE ALL") }
+                    throw error
+                }
+            }
+            return nil
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    /// A script that prepares the statement, or, where PREPARE does not take its kind, runs it.
+    private func preparation(
+        of sample: StatementSample,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) -> String {
+        let first = sample.text.prefix { !$0.isWhitespace }
+        if first == "VACUUM" {
+            // Refused in a transaction; it changes nothing that anybody sees.
+            return "ROLLBACK; \(sample.text)"
+        }
+        guard ["SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "(SELECT"].contains(String(first))
+        else { return sample.text }
+        var types: [String] = []
+        for oid in sample.types {
+            types.append(try connection.run("SELECT \(Int(oid))::oid::regtype::text").value(String.self))
+        }
+        return "PREPARE sample\(types.isEmpty ? "" : " (\(types.joined(separator: ", ")))") AS \(sample.text)"
+    }
+}
+
+extension StatementSample {
+    /// The name of the declaration.
+    fileprivate var declaration: String { String(name.prefix { $0 != "," }) }
+}
+
+/// A file of the sources.
+private struct SourceFile {
+    /// Under `Sources`.
+    var path: String
+    var text: String
+
+    var isOfStatements: Bool { path.contains(/Statements(\+\w+)?\.swift$/) }
+
+    /// The lines where a literal begins as a statement does, or a statement's text is written where it is run.
+    var linesWithSQL: [Int] {
+        let statement =
+            /"\s*(\(?SELECT|WITH|INSERT INTO|UPDATE|DELETE FROM|MERGE INTO|LOCK TABLE|SET LOCAL|LISTEN|VACUUM(?=\s\()|TRUNCATE|COPY)\s/
+        let call = /\.(query|execute|run|script)\(\s*"(?!(BEGIN|COMMIT|ROLLBACK)")/
+        let places = text.matches(of: statement).map(\.range.lowerBound) + text.matches(of: call).map(\.range.lowerBound)
+        return Set(places.map { text[..<$0].count { $0.isNewline } + 1 }).sorted()
+    }
+
+    /// By enum, the names of its statements that are not private.
+    var declarations: [String: Set<String>] {
+        var found: [String: Set<String>] = [:]
+        var type: String?
+        let opening = /^(?:package )?(?:enum|extension) (\w+)/
+        let member =
+            #/^ +(?:package )?static (?:let|var|func) `?(\w+)`?.*(?::|->) (?:SQL|PreparedStatement<.*>|PostgresStatement)\b/#
+        let made = /^ +(?:package )?static let `?(\w+)`? = (?:SQL|PreparedStatement|PostgresStatement)\b/
+        for line in Self.joinedSignatures(text) {
+            if let match = line.firstMatch(of: opening) {
+                type = String(match.1)
+            } else if let type, let name = line.firstMatch(of: member)?.1 ?? line.firstMatch(of: made)?.1 {
+                found[type, default: []].insert(String(name))
+            }
+        }
+        return found
+    }
+
+    /// The lines of a text, with a function's signature on one.
+    private static func joinedSignatures(_ text: String) -> [Substring] {
+        var lines: [Substring] = []
+        var open: Substring?
+        for line in text.split(separator: "\n", omittingEmptySubsequences: true) {
+            if let begun = open {
+                let whole = begun + line.drop { $0 == " " }
+                if line.contains("{") { lines.append(whole) }
+                open = line.contains("{") ? nil : whole
+            } else if line.contains(#/^ +(package )?static func\b/#), !line.contains("{") {
+                open = line
+            } else {
+                lines.append(line)
+            }
+        }
+        return lines
+    }
+}
+
+private func sourceFiles() throws -> [SourceFile] {
+    let sources = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().appending(path: "Sources")
+    let names = try FileManager.default.subpathsOfDirectory(atPath: sources.path)
+    return try names.filter { $0.hasSuffix(".swift") }.sorted().map {
+        SourceFile(path: $0, text: try String(contentsOf: sources.appending(path: $0), encoding: .utf8))
+    }
+}
