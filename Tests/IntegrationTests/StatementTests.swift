@@ -146,7 +146,11 @@ private struct SourceFile {
     /// The lines where a literal begins as a statement does, or a statement's text is written where it is run.
     var linesWithSQL: [Int] {
         let statement =
-            /"\s*(\(?SELECT|WITH|INSERT INTO|UPDATE|DELETE FROM|MERGE INTO|LOCK TABLE|SET LOCAL|LISTEN|VACUUM(?=\s\()|TRUNCATE|COPY)\s/
+            #/
+            "\s*
+            (\(?SELECT|WITH|INSERT\sINTO|UPDATE|DELETE\sFROM|MERGE\sINTO|LOCK\sTABLE|SET\sLOCAL
+            |LISTEN|VACUUM(?=\s\()|TRUNCATE|COPY)\s
+            /#
         let call = /\.(query|execute|run|script)\(\s*"(?!(BEGIN|COMMIT|ROLLBACK)")/
         let places = text.matches(of: statement).map(\.range.lowerBound) + text.matches(of: call).map(\.range.lowerBound)
         return Set(places.map { text[..<$0].count { $0.isNewline } + 1 }).sorted()
