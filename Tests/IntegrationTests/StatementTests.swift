@@ -152,7 +152,7 @@ private struct SourceFile {
             |LISTEN|VACUUM(?=\s\()|TRUNCATE|COPY)\s
             /#
         let call = /\.(query|execute|run|script)\(\s*"(?!(BEGIN|COMMIT|ROLLBACK)")/
-        let places = text.matches(of: statement).map(\.range.lowerBound) + text.matches(of: call).map(\.range.lowerBound)
+        let places = [text.ranges(of: statement), text.ranges(of: call)].joined().map(\.lowerBound)
         return Set(places.map { text[..<$0].count { $0.isNewline } + 1 }).sorted()
     }
 
