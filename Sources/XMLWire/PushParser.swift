@@ -106,7 +106,7 @@ final class PushParser {
         }
         // Not asked for the five predefined entities, nor for character references. Finding nothing ends the parse.
         handler.getEntity = { pointer, _ in
-            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.record(XMLStreamError(.entity)) }
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.parserFailed(XMLStreamError(.entity)) }
             return nil
         }
         handler.reference = { pointer, _ in
@@ -134,7 +134,7 @@ final class PushParser {
                     nil
                 }
             PushParser.framer(pointer)?._withUnsafeGuaranteedRef {
-                guard let skipReason else { return $0.record(XMLStreamError(.notWellFormed, parserCode: code)) }
+                guard let skipReason else { return $0.parserFailed(XMLStreamError(.notWellFormed, parserCode: code)) }
                 $0.stanzaFailed(skipReason, parserCode: code)
             }
         }

@@ -12,85 +12,73 @@ extension XMLFramer {
         attributes: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
         attributeCount: Int
     ) {
-        guard isListening, let name else { return }
-        depth += 1
-        if isReplayingHeader { return }
-        if attributeCount > limits.attributes { return refuse(.attributes, .attributes) }
-        if namespaceCount > limits.namespaces { return refuse(.namespaces, .namespaces) }
-        if depth - 1 > limits.depth { return skipStanza(.depth) }
-        if builder.pointee.elementCount >= limits.elements { return skipStanza(.elements) }
-        builder.pointee.start(
-            name: name,
-            namespace: namespace,
-            namespaceCount: namespaceCount,
-            attributes: attributes,
-            count: attributeCount
+        guard let name else { return }
+        let action = machine.pointee.startTag(
+            attributes: attributeCount,
+            namespaces: namespaceCount,
+            elements: builder.pointee.elementCount
         )
-        if depth == 1 { return finishHeader() }
-        if let reason = builder.pointee.excess(over: limits) { skipStanza(reason) }
-    }
-
-    /// A start tag is too wide: the stream's own ends the stream, another one is skipped with its stanza.
-    private func refuse(_ limit: XMLStreamError.Limit, _ reason: SkippedStanza.Reason) {
-        depth == 1 ? fail(.limit(limit)) : skipStanza(reason)
-    }
-
-    /// What the parser calls an error that leaves it well able to go on, or that is a bound of its own.
-    ///
-    /// Such a stanza is well-formed XML, which a server may pass on from anybody: no reason to end the stream.
-    func stanzaFailed(_ reason: SkippedStanza.Reason, parserCode: Int32) {
-        guard isListening else { return }
-        guard position == .stanza, !isReplayingHeader else {
-            return record(XMLStreamError(.notWellFormed, parserCode: parserCode))
+        switch action {
+        case .storeElement, .storeHeader:
+            builder.pointee.start(
+                name: name,
+                namespace: namespace,
+                namespaceCount: namespaceCount,
+                attributes: attributes,
+                count: attributeCount
+            )
+            if action == .storeHeader {
+                finishHeader()
+            } else if let reason = builder.pointee.excess(over: limits) {
+                obey(machine.pointee.reject(reason))
+            }
+        case .stopParser: parser?.stop()
+        case .ignore: break
         }
-        skipStanza(reason)
-    }
-
-    /// Has the stanza being read skipped to its end, once the parser has returned.
-    func skipStanza(_ reason: SkippedStanza.Reason) {
-        guard isListening else { return }
-        skipReason = reason
-        isListening = false
-        parser?.stop()
     }
 
     func endElement() {
-        guard isListening else { return }
-        depth -= 1
-        switch depth {
-        case 0:
-            finishDocument()
-        case 1:
+        switch machine.pointee.endTag() {
+        case .closeElement:
+            builder.pointee.end()
+        case .finishStanza:
             builder.pointee.end()
             finishStanza()
-        default:
-            builder.pointee.end()
+        case .finishDocument: finishDocument()
+        case .ignore: break
         }
     }
 
     func characters(_ text: UnsafeBufferPointer<UInt8>) {
-        // At depth 1 there is only whitespace, which was counted as it came.
-        guard depth > 1, isListening else { return }
+        guard machine.pointee.keepsText else { return }
         builder.pointee.text(text)
     }
 
     func cdata(_ text: UnsafeBufferPointer<UInt8>) {
-        guard isListening else { return }
-        guard depth > 1 else { return fail(.textAtStreamLevel) }
-        builder.pointee.text(text)
+        switch machine.pointee.section() {
+        case .store: builder.pointee.text(text)
+        case .stopParser: parser?.stop()
+        case .ignore: break
+        }
     }
 
-    /// Ends the stream with an error; for callbacks.
+    /// What XMPP forbids has been read.
     func fail(_ code: XMLStreamError.Code) {
-        record(XMLStreamError(code))
-        parser?.stop()
+        obey(machine.pointee.fail(XMLStreamError(code)))
     }
 
-    /// Notes the first error, unless the parser was told to stop before.
-    func record(_ error: XMLStreamError) {
-        guard isListening else { return }
-        failure = error
-        isListening = false
+    /// The parser has found an error, after which it ends by itself.
+    func parserFailed(_ error: XMLStreamError) {
+        machine.pointee.fail(error)
+    }
+
+    /// The parser has found an error after which it could go on, or met a bound of its own.
+    func stanzaFailed(_ reason: SkippedStanza.Reason, parserCode: Int32) {
+        obey(machine.pointee.stanzaFailed(reason, parserCode: parserCode))
+    }
+
+    private func obey(_ action: FramerStateMachine.StopAction) {
+        if action == .stopParser { parser?.stop() }
     }
 
     // MARK: - Whole things
@@ -102,41 +90,59 @@ extension XMLFramer {
         // Anything else is an error, which libxml2 reports next.
         guard next == UInt8(ascii: ">") || next == UInt8(ascii: "/") else { return }
         // The `/` of `<stream:stream/>` is left out of the header, so that it leaves the element open when replayed.
-        let tagEnd = parser.position - sliceBase
-        header.append(contentsOf: slice.prefix(max(0, tagEnd)))
-        guard isDeclaredUTF8(header) else { return fail(.badEncoding) }
-        guard header.count < limits.headerBytes else { return fail(.limit(.headerBytes)) }
-        let tagStart = startOfRoot(in: header)
-        header.removeSubrange(..<tagStart)
-        header.append(UInt8(ascii: ">"))
-
-        let end = min(tagEnd + (next == UInt8(ascii: ">") ? 1 : 2), slice.count)
+        let tagEnd = parser.position - window.base
+        header.append(contentsOf: window.slice.prefix(max(0, tagEnd)))
+        let end = min(tagEnd + (next == UInt8(ascii: ">") ? 1 : 2), window.slice.count)
         let stanza = builder.pointee.exchangeContents()
-        if stanza.element(0, is: "stream", in: Self.streamNamespace) {
-            position = .betweenStanzas
-            emit(.opened(stanza), end: end)
-        } else {
-            fail(.invalidNamespace)
+        let found = FramerStateMachine.Header(
+            bytes: header.count,
+            isUTF8: isDeclaredUTF8(header),
+            isStream: stanza.element(0, is: "stream", in: Self.streamNamespace)
+        )
+        switch machine.pointee.headerEnded(found, at: end) {
+        case .deliver:
+            header.removeSubrange(..<startOfRoot(in: header))
+            header.append(UInt8(ascii: ">"))
+            sink?(.opened(stanza))
+            takeBackContents()
+            finishEvent(isFollowed: next == UInt8(ascii: ">"))
+        case .stopParser:
+            takeBackContents()
+            parser.stop()
         }
-        takeBackContents()
-        guard failure == nil else { return }
-        if next == UInt8(ascii: ">") { goOn(from: end) }
     }
 
     private func finishStanza() {
         guard let parser else { return }
-        let end = parser.position - sliceBase
+        let end = parser.position - window.base
         // Not so in bytes that were held back: they hold no end of a stanza.
-        guard end <= slice.count else { return fail(.notWellFormed) }
-        builder.pointee.keepRaw(UnsafeRawBufferPointer(rebasing: slice[min(unfinishedStart, end)..<end]))
-        guard builder.pointee.size(knownBelow: limits.stanzaBytes) <= limits.stanzaBytes else {
-            return fail(.limit(.stanzaBytes))
+        guard end <= window.slice.count else { return fail(.notWellFormed) }
+        builder.pointee.keepRaw(UnsafeRawBufferPointer(rebasing: window.slice[min(window.unfinishedStart, end)..<end]))
+        let size = builder.pointee.size(knownBelow: limits.stanzaBytes)
+        switch machine.pointee.stanzaEnded(at: end, size: size) {
+        case .deliver:
+            builder.pointee.joinTexts()
+            sink?(.stanza(builder.pointee.exchangeContents()))
+            takeBackContents()
+            finishEvent(
+                replacesParser: window.base + end >= Self.parserBytes + header.count
+                    || parser.nameCount > Self.parserNames
+            )
+        case .stopParser: parser.stop()
         }
-        builder.pointee.joinTexts()
-        position = .betweenStanzas
-        emit(.stanza(builder.pointee.exchangeContents()), end: end)
-        takeBackContents()
-        goOn(from: end)
+    }
+
+    private func finishDocument() {
+        guard let parser else { return }
+        let end = parser.position - window.base
+        guard end <= window.slice.count else { return fail(.notWellFormed) }
+        builder.pointee.reset()
+        switch machine.pointee.documentEnded(at: end) {
+        case .deliver:
+            sink?(.closed)
+            finishEvent()
+        case .stopParser: parser.stop()
+        }
     }
 
     /// Takes the storage of a stanza that was lent, and forgets it.
@@ -145,39 +151,19 @@ extension XMLFramer {
         builder.pointee.reset()
     }
 
-    private func finishDocument() {
-        guard let parser else { return }
-        let end = parser.position - sliceBase
-        guard end <= slice.count else { return fail(.notWellFormed) }
-        builder.pointee.reset()
-        position = .closed
-        emit(.closed, end: end)
-        // The parser has nothing more to say: what follows is refused here, or belongs to the next document.
-        if cut == nil { breakOff(at: end) }
-    }
-
-    private func emit(_ event: XMLStreamEvent, end: Int) {
-        eventEnd = end
-        sink?(event)
-        eventEnd = 0
-        if case .none = request { return }
-        breakOff(at: end)
-    }
-
-    /// Looks for the next stanza behind the one that ended at `end`, or has the parser replaced there.
-    private func goOn(from end: Int) {
-        guard cut == nil else { return }
-        if sliceBase + end >= Self.parserBytes + header.count || (parser?.nameCount ?? 0) > Self.parserNames {
-            return breakOff(at: end)
+    /// Goes on behind an event.
+    ///
+    /// - Parameters:
+    ///   - replacesParser: Whether the parser holds on to too much.
+    ///   - isFollowed: Whether more of the document can follow; not so behind `<stream:stream/>`.
+    private func finishEvent(replacesParser: Bool = false, isFollowed: Bool = true) {
+        switch machine.pointee.eventHandled(replacesParser: replacesParser) {
+        case .readOn(let end):
+            guard isFollowed else { return }
+            _ = beginStanza(in: window.slice, at: end)
+            if machine.pointee.isFinal { parser?.stop() }
+        case .stopParser: parser?.stop()
         }
-        _ = beginStanza(in: slice, at: end)
-        if failure != nil { parser?.stop() }
-    }
-
-    private func breakOff(at end: Int) {
-        cut = end
-        isListening = false
-        parser?.stop()
     }
 
     // MARK: - The XML declaration

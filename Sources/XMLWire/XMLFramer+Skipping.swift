@@ -2,7 +2,6 @@
 extension XMLFramer {
     /// A stanza that is being skipped.
     struct Skipping {
-        let reason: SkippedStanza.Reason
         var skipper = StanzaSkipper()
         var size = StanzaSize()
         var byteCount = 0
@@ -13,61 +12,54 @@ extension XMLFramer {
         guard position == .stanza else { return nil }
         if let skipping { return skipping.skipper.name }
         var start = Array(builder.pointee.raw.prefix(StanzaName.sufficientBytes))
-        if start.count < StanzaName.sufficientBytes, unfinishedStart < slice.count {
-            start += slice[unfinishedStart...].prefix(StanzaName.sufficientBytes)
+        if start.count < StanzaName.sufficientBytes, window.unfinishedStart < window.slice.count {
+            start += window.slice[window.unfinishedStart...].prefix(StanzaName.sufficientBytes)
         }
         return StanzaName(startTag: start)
     }
 
     /// Skips the stanza that the parser was in the middle of, from its first byte on.
     ///
-    /// - Returns: What remains of `rest`, the buffer from the start of `slice` on.
-    func beginSkipping(_ reason: SkippedStanza.Reason, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
-        skipReason = nil
-        isListening = true
+    /// - Returns: What remains of `rest`, the buffer from the start of the slice on.
+    func beginSkipping(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         giveUpParser()
-        var begun = Skipping(reason: reason)
+        var begun = Skipping()
         let outcome = builder.pointee.raw.withUnsafeBytes { begun.read($0) }
         builder.pointee.reset(keepingStorage: false)
         skipping = begun
-        switch outcome {
-        case .more: return skip(rest, from: unfinishedStart)
-        // It has gone on behind its end, which no stanza does that is well-formed.
-        case .ended: record(XMLStreamError(.notWellFormed))
-        case .failed(let code): record(XMLStreamError(code))
-        }
-        return rest
+        guard machine.pointee.skippingBegan(with: outcome) == .more else { return rest }
+        return skip(rest, from: window.unfinishedStart)
     }
 
     /// Reads on from `start`, and returns what remains of the buffer.
     func skip(_ rest: UnsafeRawBufferPointer, from start: Int) -> UnsafeRawBufferPointer {
-        let bytes = UnsafeRawBufferPointer(rebasing: rest[start...])
-        let limit = limits.stanzaBytes
-        switch skipping?.read(bytes) {
-        case .failed(let code)?:
-            record(XMLStreamError(code))
-        case .ended(let end)?:
-            guard let ended = skipping, ended.size.bytes <= limit else {
-                record(XMLStreamError(.limit(.stanzaBytes)))
-                break
-            }
-            finishSkipping(ended, end: start + end)
-            return UnsafeRawBufferPointer(rebasing: rest[(start + end)...])
-        case .more?, nil:
-            if skipping?.size.bytes ?? 0 >= limit { record(XMLStreamError(.limit(.stanzaBytes))) }
+        let end = UnsafeRawBufferPointer(rebasing: rest[rest.count...])
+        guard let outcome = skipping?.read(UnsafeRawBufferPointer(rebasing: rest[start...])), let skipping else {
+            return end
         }
-        return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
+        switch machine.pointee.skipped(outcome, size: skipping.size.bytes, start: start) {
+        case .more, .fail: return end
+        case .deliver(let reason): return deliver(skipping, reason, rest)
+        }
     }
 
-    private func finishSkipping(_ ended: Skipping, end: Int) {
+    /// Hands a skipped stanza over, and returns what remains of the buffer.
+    private func deliver(
+        _ ended: Skipping,
+        _ reason: SkippedStanza.Reason,
+        _ rest: UnsafeRawBufferPointer
+    ) -> UnsafeRawBufferPointer {
         skipping = nil
-        position = .betweenStanzas
-        eventEnd = end
-        sink?(
-            .skipped(SkippedStanza(reason: ended.reason, name: ended.skipper.name, byteCount: ended.byteCount))
-        )
-        eventEnd = 0
-        carryOutRequest()
+        sink?(.skipped(SkippedStanza(reason: reason, name: ended.skipper.name, byteCount: ended.byteCount)))
+        switch machine.pointee.skippedStanzaHandled() {
+        case .readOn(let end):
+            return UnsafeRawBufferPointer(rebasing: rest[end...])
+        case .beginDocument(let end):
+            forgetDocument()
+            return UnsafeRawBufferPointer(rebasing: rest[end...])
+        case .finish:
+            return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
+        }
     }
 }
 
