@@ -43,8 +43,6 @@ package struct TLSClientConfiguration: Sendable {
     package var serverName: String
     /// The trusted authorities.
     package var trust: TLSTrust
-    /// Application protocols to offer (RFC 7301), most wanted first; none by default.
-    package var alpn: [String]
     /// From the start of the handshake to its end; 10 s by default.
     package var handshakeTimeout: TimeAmount
     /// How long the peer's close_notify is waited for after ours; 2 s by default.
@@ -54,13 +52,11 @@ package struct TLSClientConfiguration: Sendable {
     package init(
         serverName: String,
         caFile: String? = nil,
-        alpn: [String] = [],
         handshakeTimeout: TimeAmount = .seconds(10),
         closeTimeout: TimeAmount = .seconds(2)
     ) {
         self.serverName = serverName
         self.trust = caFile.map { .file($0) } ?? .system
-        self.alpn = alpn
         self.handshakeTimeout = handshakeTimeout
         self.closeTimeout = closeTimeout
     }
@@ -76,8 +72,6 @@ package struct TLSServerConfiguration: Sendable {
     package var minimumVersion: TLSVersion
     /// The highest version spoken; TLS 1.3 by default.
     package var maximumVersion: TLSVersion
-    /// Application protocols accepted (RFC 7301), most wanted first; none by default.
-    package var alpn: [String]
     /// OpenSSL's security level; nil leaves the system's default.
     ///
     /// Only a test has reason to set it: 0 lets a server speak TLS 1.1.
@@ -92,7 +86,6 @@ package struct TLSServerConfiguration: Sendable {
         privateKey: PEMSource,
         minimumVersion: TLSVersion = .v1_2,
         maximumVersion: TLSVersion = .v1_3,
-        alpn: [String] = [],
         securityLevel: Int32? = nil,
         handshakeTimeout: TimeAmount = .seconds(10),
         closeTimeout: TimeAmount = .seconds(2)
@@ -101,7 +94,6 @@ package struct TLSServerConfiguration: Sendable {
         self.privateKey = privateKey
         self.minimumVersion = minimumVersion
         self.maximumVersion = maximumVersion
-        self.alpn = alpn
         self.securityLevel = securityLevel
         self.handshakeTimeout = handshakeTimeout
         self.closeTimeout = closeTimeout

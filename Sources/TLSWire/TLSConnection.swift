@@ -88,6 +88,13 @@ final class TLSConnection {
         self.context.role != .server
     }
 
+    /// The event that announces the connection.
+    var summary: TLSEvent {
+        // Both are static strings of OpenSSL.
+        let cipher = SSL_get_current_cipher(self.ssl).flatMap(SSL_CIPHER_standard_name).map { String(cString: $0) }
+        return .established(version: String(cString: SSL_get_version(self.ssl)), cipher: cipher ?? "unknown")
+    }
+
     /// Takes the handshake as far as it goes without more from the peer.
     func handshake() -> HandshakeStep {
         ERR_clear_error()

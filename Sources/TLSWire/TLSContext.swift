@@ -22,16 +22,8 @@ package final class TLSContext: @unchecked Sendable {
     let handshakeTimeout: TimeAmount
     /// Bounds the wait for the peer's close_notify.
     let closeTimeout: TimeAmount
-    /// The server's protocol list in wire form; OpenSSL's callback reads it, so it stays at one address until deinit.
-    private let serverProtocols: UnsafeMutablePointer<ProtocolList>?
 
-    private init(
-        _ role: Role,
-        alpn: [String],
-        handshakeTimeout: TimeAmount,
-        closeTimeout: TimeAmount
-    ) throws(TLSError) {
-        let wire = try ProtocolList.wireForm(alpn)
+    private init(_ role: Role, handshakeTimeout: TimeAmount, closeTimeout: TimeAmount) throws(TLSError) {
         ERR_clear_error()
         let method = role == .server ? TLS_server_method() : TLS_client_method()
         guard let handle = SSL_CTX_new(method) else { throw .internalFailure("a TLS context") }
@@ -39,32 +31,19 @@ package final class TLSContext: @unchecked Sendable {
         self.role = role
         self.handshakeTimeout = handshakeTimeout
         self.closeTimeout = closeTimeout
-        if role == .server, !wire.isEmpty {
-            let list = UnsafeMutablePointer<ProtocolList>.allocate(capacity: 1)
-            list.initialize(to: ProtocolList(wire))
-            self.serverProtocols = list
-        } else {
-            self.serverProtocols = nil
-        }
-        try self.applyCommonSettings(clientProtocols: role == .server ? [] : wire)
+        try self.applyCommonSettings()
     }
 
     deinit {
         SSL_CTX_free(self.handle)
-        if let list = self.serverProtocols {
-            list.pointee.free()
-            list.deinitialize(count: 1)
-            list.deallocate()
-        }
     }
 
     /// A context for connections to one server name.
     ///
-    /// Throws ``TLSError/Code/misconfigured`` for a name, an authority file or a protocol list that can't be used.
+    /// Throws ``TLSError/Code/misconfigured`` for a name or an authority file that can't be used.
     package static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
             .client(ReferenceIdentity(configuration.serverName)),
-            alpn: configuration.alpn,
             handshakeTimeout: configuration.handshakeTimeout,
             closeTimeout: configuration.closeTimeout
         )
@@ -79,7 +58,6 @@ package final class TLSContext: @unchecked Sendable {
     package static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
             .server,
-            alpn: configuration.alpn,
             handshakeTimeout: configuration.handshakeTimeout,
             closeTimeout: configuration.closeTimeout
         )
@@ -91,7 +69,7 @@ package final class TLSContext: @unchecked Sendable {
         return context
     }
 
-    private func applyCommonSettings(clientProtocols: [UInt8]) throws(TLSError) {
+    private func applyCommonSettings() throws(TLSError) {
         SSL_CTX_set_options(
             self.handle,
             upstream_ssl_op_no_compression | upstream_ssl_op_no_renegotiation | upstream_ssl_op_no_ticket
@@ -112,15 +90,6 @@ package final class TLSContext: @unchecked Sendable {
             guard SSL_CTX_set_cipher_list(self.handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM") == 1 else {
                 throw .internalFailure("a list of cipher suites")
             }
-        }
-        // Copies the list; 0 is success here.
-        if !clientProtocols.isEmpty,
-            SSL_CTX_set_alpn_protos(self.handle, clientProtocols, UInt32(clientProtocols.count)) != 0
-        {
-            throw .internalFailure("a list of application protocols")
-        }
-        if let list = self.serverProtocols {
-            SSL_CTX_set_alpn_select_cb(self.handle, ProtocolList.select, list)
         }
     }
 
@@ -175,54 +144,5 @@ package final class TLSContext: @unchecked Sendable {
                 )
             }
         }
-    }
-}
-
-/// Application protocols in the form of RFC 7301 §3.1, at a fixed address.
-private struct ProtocolList {
-    /// Owned; freed by ``free()``.
-    let bytes: UnsafeMutableBufferPointer<UInt8>
-
-    init(_ wire: [UInt8]) {
-        self.bytes = .allocate(capacity: wire.count)
-        _ = self.bytes.initialize(from: wire)
-    }
-
-    func free() {
-        self.bytes.deinitialize()
-        self.bytes.deallocate()
-    }
-
-    /// Each name with its length in one byte before it.
-    static func wireForm(_ names: [String]) throws(TLSError) -> [UInt8] {
-        var wire: [UInt8] = []
-        for name in names {
-            guard let length = UInt8(exactly: name.utf8.count), length > 0 else {
-                throw TLSError(.misconfigured, "an application protocol's name must have 1 to 255 bytes")
-            }
-            wire.append(length)
-            wire += name.utf8
-        }
-        return wire
-    }
-
-    /// Chooses the server's most wanted protocol the client offers; without one the connection goes on without.
-    static let select: SSL_CTX_alpn_select_cb_func = { _, out, outLength, offered, offeredLength, argument in
-        guard let list = argument?.assumingMemoryBound(to: ProtocolList.self), let out, let outLength else {
-            return SSL_TLSEXT_ERR_NOACK
-        }
-        let own = list.pointee.bytes
-        var chosen: UnsafeMutablePointer<UInt8>?
-        let result = SSL_select_next_proto(
-            &chosen,
-            outLength,
-            own.baseAddress,
-            UInt32(own.count),
-            offered,
-            offeredLength
-        )
-        guard result == OPENSSL_NPN_NEGOTIATED else { return SSL_TLSEXT_ERR_NOACK }
-        out.pointee = UnsafePointer(chosen)
-        return SSL_TLSEXT_ERR_OK
     }
 }

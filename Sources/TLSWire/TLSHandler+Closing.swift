@@ -59,25 +59,4 @@ extension TLSHandler {
         self.closePromises = []
         return self.joined(promises, context)
     }
-
-    // MARK: Channel binding
-
-    /// Keying material bound to this connection, for the `tls-exporter` channel binding (RFC 9266, RFC 5705).
-    ///
-    /// Call on the channel's event loop after ``TLSEvent/established(version:cipher:alpn:)``. An absent and an empty
-    /// `context` differ in TLS 1.2 and are the same in 1.3.
-    package func exportKeyingMaterial(
-        label: String,
-        context: [UInt8]? = nil,
-        length: Int
-    ) throws(TLSError) -> [UInt8] {
-        try self.connection.exportKeyingMaterial(label: label, context: context, length: length)
-    }
-
-    /// The digest of the server's certificate, for the `tls-server-end-point` channel binding (RFC 5929 §4.1).
-    ///
-    /// Call on the channel's event loop after ``TLSEvent/established(version:cipher:alpn:)``; the same on both sides.
-    package func serverEndPointDigest() throws(TLSError) -> [UInt8] {
-        try self.connection.serverEndPoint()
-    }
 }

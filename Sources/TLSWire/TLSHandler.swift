@@ -6,7 +6,7 @@ package import NIOCore
 /// channel (STARTTLS) it starts at once, and then whatever the peer sent ahead of the handshake must have been refused
 /// by the handler that adds it.
 ///
-/// The application behind it sees, in this order: ``TLSEvent/established(version:cipher:alpn:)``, data as `ByteBuffer`,
+/// The application behind it sees, in this order: ``TLSEvent/established(version:cipher:)``, data as `ByteBuffer`,
 /// one `fireChannelRead` per read of the socket, ``TLSEvent/closedCleanly`` if the peer ended with close_notify, and
 /// `channelInactive`. Any failure is one ``TLSError`` through `errorCaught`, after which the channel is closed; the
 /// alert goes out first. What is written before the handshake is done waits, up to 64 KiB, and is never sent to a peer

@@ -116,7 +116,7 @@ final class SessionHandler: ChannelInboundHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case .established(let version, let cipher, _)? = event as? TLSEvent {
+        if case .established(let version, let cipher)? = event as? TLSEvent {
             logger.event(
                 .debug,
                 .connecting,

@@ -114,7 +114,7 @@ final class ForeignServer: Sendable {
         defer { server.stop() }
         let connected = try await Connected.tls(server.port, trusting())
         try await connected.established()
-        guard case .established(let spoken, _, _) = connected.recorder.seen.established.first else { return }
+        guard case .established(let spoken, _) = connected.recorder.seen.established.first else { return }
         #expect(spoken == version)
         try await connected.send("from the client\n")
         try await server.wait(for: "from the client")
@@ -183,26 +183,5 @@ final class ForeignServer: Sendable {
         #expect(connected.recorder.seen.errors.count == 1)
         #expect(connected.recorder.seen.codes == [.truncated])
         #expect(connected.recorder.seen.closedCleanly == 0)
-    }
-
-    @Test("Keying material is what the foreign peer exports") func keyingMaterial() async throws {
-        for option in ["-tls1_2", "-tls1_3"] {
-            let server = try ForeignServer([
-                option, "-keymatexport", "EXPORTER-Channel-Binding", "-keymatexportlen", "32",
-            ])
-            defer { server.stop() }
-            let context = try TLSContext.client(trusting())
-            let bound = Recorder()
-            let connected = try await Connected.open(server.port) { channel in
-                let handler = try TLSHandler(context: context)
-                try channel.pipeline.syncOperations.addHandler(handler)
-                try channel.pipeline.syncOperations.addHandler(Binding(handler, bound))
-            }
-            try await connected.established()
-            let material = bound.seen.bytes.prefix(32)
-            #expect(material.count == 32)
-            try await server.wait(for: material.map { String(format: "%02X", $0) }.joined())
-            try await connected.channel.close().get()
-        }
     }
 }

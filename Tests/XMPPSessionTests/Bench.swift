@@ -117,7 +117,7 @@ final class Bench {
 
     func establishTLS() throws {
         channel.pipeline.fireUserInboundEventTriggered(
-            TLSEvent.established(version: "TLSv1.3", cipher: "TLS_AES_128_GCM_SHA256", alpn: nil)
+            TLSEvent.established(version: "TLSv1.3", cipher: "TLS_AES_128_GCM_SHA256")
         )
     }
 

@@ -45,7 +45,7 @@ final class SharedBench: @unchecked Sendable {
             #expect(handler.begin(on: channel.testingEventLoop))
         }
         try await channel.connect(to: try SocketAddress(ipAddress: "127.0.0.1", port: 1)).get()
-        channel.pipeline.fireUserInboundEventTriggered(TLSEvent.established(version: "1.3", cipher: "", alpn: nil))
+        channel.pipeline.fireUserInboundEventTriggered(TLSEvent.established(version: "1.3", cipher: ""))
         #expect(try await written().contains("<stream:stream"))
     }
 
