@@ -154,6 +154,13 @@ let package = Package(
             path: "Tests/IntegrationSupport",
             swiftSettings: strict
         ),
+        // A database with messages, for the suites that look into one.
+        .target(
+            name: "QuerySupport",
+            dependencies: ["Vocabulary", "Querying", "Postgres", "LocalDatabase", "MessageStore", "UpstreamKit"],
+            path: "Tests/QuerySupport",
+            swiftSettings: strict
+        ),
 
         suite("UpstreamKitTests", ["Vocabulary", "UpstreamKit"]),
         suite("TelemetryTests", ["Vocabulary", "Telemetry", logging]),
@@ -180,8 +187,15 @@ let package = Package(
         suite(
             "QueryingTests",
             [
-                "Vocabulary", "Querying", "Postgres", "LocalDatabase", "MessageStore", "Pipeline", "UpstreamKit",
+                "Vocabulary", "QuerySupport", "Querying", "Postgres", "MessageStore", "Pipeline", "UpstreamKit",
                 "Telemetry", "Digests",
+            ]
+        ),
+        suite(
+            "CLITests",
+            [
+                "Vocabulary", "CLI", "IntegrationSupport", "QuerySupport", "Querying", "Postgres", "MessageStore",
+                "UpstreamKit",
             ]
         ),
         suite(

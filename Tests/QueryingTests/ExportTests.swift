@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 import Querying
+import QuerySupport
 import Testing
 import UpstreamKit
 

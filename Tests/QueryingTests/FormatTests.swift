@@ -1,37 +1,10 @@
 import Foundation
 import Postgres
 import Querying
+import QuerySupport
 import Testing
 import UpstreamKit
 import Vocabulary
-
-/// Content that is awkward in one format or another.
-enum Awkward {
-    static let escape = "\u{1B}[2J\u{1B}]0;pwned\u{7}"
-    static let bidi = "\u{202E}gpj.exe\u{202C}\u{200B}\u{9B}31m\u{E0041}"
-
-    static let seeds: [Seed] = [
-        Seed(id: "plain", extra: #"{"ttl":5}"#, at: 0),
-        Seed(id: "lines", data: "{\n\t\"a\" : 1,\r\n \"b\": \"x\\ny\"\n}", extra: "{\"e\":\n2}", at: 1),
-        Seed(id: "quotes \" , ; \\ '", category: "a,b\"c", data: #"{"q":"say \"hi\", then\\"}"#, at: 2),
-        Seed(
-            id: escape,
-            category: escape,
-            token: "tok\(escape)",
-            data: #"{"v":"\u001b[2J"}"#,
-            from: "x\(escape)@y",
-            at: 3
-        ),
-        Seed(id: bidi, category: bidi, data: "{\"v\":\"\(bidi)\"}", at: 4),
-        Seed(id: "line\nbreak\r\ttab", category: "c\nd", data: "[]", at: 5),
-        Seed(id: "uncastable", data: nil, raw: #"{"v":"\u0000","n":1e200000}"#, at: 6),
-        Seed(id: "no data", data: nil, from: nil, at: 7),
-        Seed(id: "json null", data: "null", type: "receipt", at: 8),
-        Seed(id: "=cmd|' /C calc'!A0", data: "\"\"", at: 9),
-        Seed(id: "emoji 😀 ä \u{2028}\u{2029} \u{85}", data: #"{"k":"😀","k":2}"#, at: 10),
-        Seed(id: "1", data: "12345678901234567890.123456789", extra: #"{"deep":[[[]]],"u":"\u0000"}"#, at: 11),
-    ]
-}
 
 @Suite("what is written can be read again", .timeLimit(.minutes(3)))
 struct FormatTests {
@@ -150,70 +123,5 @@ struct FormatTests {
             let objects = try [left, right].map { try JSONSerialization.jsonObject(with: Data($0)) as? NSDictionary }
             #expect(objects[0] == objects[1])
         }
-        var table = TextTable(["A", "B", "C"].map { TextTable.Column($0) })
-        for stored in page.messages {
-            table.append([stored.message.category, stored.message.messageID, stored.message.registrationToken.rawValue])
-        }
-        for line in table.lines(width: nil) {
-            #expect(line.unicodeScalars.allSatisfy { !Danger.isDangerous($0) })
-        }
-        for stored in page.messages {
-            for line in JSONIndent.lines(stored.message.data ?? []) {
-                #expect(line.unicodeScalars.allSatisfy { !Danger.isDangerous($0) })
-            }
-        }
-    }
-}
-
-/// What a terminal may act on, by rules of this file's own.
-enum Danger {
-    static func isDangerous(_ scalar: Unicode.Scalar) -> Bool {
-        switch scalar.value {
-        case 0..<0x20, 0x7F...0x9F, 0x200B...0x200F, 0x2028...0x202E, 0x2060...0x2069, 0xFEFF, 0xE0000...0xE007F: true
-        default: false
-        }
-    }
-}
-
-/// A strict reader of RFC 4180; an empty field without quotes is nil.
-enum CSV {
-    static func read(_ bytes: [UInt8]) -> [[String?]]? {
-        var records: [[String?]] = []
-        var record: [String?] = []
-        var index = 0
-        while index < bytes.count {
-            var field: [UInt8] = []
-            let isQuoted = bytes[index] == 0x22
-            if isQuoted {
-                index += 1
-                while true {
-                    guard index < bytes.count else { return nil }
-                    if bytes[index] == 0x22 {
-                        guard index + 1 < bytes.count, bytes[index + 1] == 0x22 else { break }
-                        index += 1
-                    }
-                    field.append(bytes[index])
-                    index += 1
-                }
-                index += 1
-            } else {
-                while index < bytes.count, ![0x2C, 0x0D, 0x0A].contains(bytes[index]) {
-                    guard bytes[index] != 0x22 else { return nil }
-                    field.append(bytes[index])
-                    index += 1
-                }
-            }
-            record.append(field.isEmpty && !isQuoted ? nil : String(decoding: field, as: UTF8.self))
-            guard index < bytes.count else { return nil }
-            if bytes[index] == 0x2C {
-                index += 1
-            } else {
-                guard bytes[index...].starts(with: [0x0D, 0x0A]) else { return nil }
-                index += 2
-                records.append(record)
-                record = []
-            }
-        }
-        return record.isEmpty ? records : nil
     }
 }

@@ -1,5 +1,6 @@
 import Postgres
 import Querying
+import QuerySupport
 import Testing
 import UpstreamKit
 import Vocabulary

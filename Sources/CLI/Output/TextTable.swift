@@ -1,3 +1,5 @@
+import Querying
+
 /// Rows as columns of text that fit a width.
 package struct TextTable: Sendable {
     /// A column and how it gives way where there is little room.

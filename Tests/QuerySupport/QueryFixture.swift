@@ -1,14 +1,15 @@
 import Foundation
-import LocalDatabase
+import Glibc
+package import LocalDatabase
 import MessageStore
-import Postgres
-import Querying
-import Testing
+package import Postgres
+package import Querying
 import UpstreamKit
 
 /// One cluster for the whole suite, a database of its own for each test.
-enum SharedCluster {
-    static let cluster: LocalCluster = {
+package enum SharedCluster {
+    /// The cluster, started at the first use.
+    package static let cluster: LocalCluster = {
         var options = LocalCluster.Options()
         options.fsync = false
         options.isTemporary = true
@@ -21,31 +22,62 @@ enum SharedCluster {
 }
 
 /// A message as a test wants it in the tables.
-struct Seed: Sendable {
-    var id: String
-    var category = "com.example.orders"
-    var sender = "1234567890"
-    var token = "token-SECRET-a"
-    var data: String? = #"{"a":1}"#
-    var raw: String?
-    var extra: String?
-    var type: String?
-    var from: String? = "devices@gcm.googleapis.com"
+package struct Seed: Sendable {
+    /// The message's id.
+    package var id: String
+    /// Its category.
+    package var category: String
+    /// Whom it was sent to.
+    package var sender: String
+    /// The device's registration token.
+    package var token: String
+    /// Its data as JSON text.
+    package var data: String?
+    /// Data that jsonb would refuse.
+    package var raw: String?
+    /// Its other members, as a JSON object.
+    package var extra: String?
+    /// Its message_type.
+    package var type: String?
+    /// The stanza's sender.
+    package var from: String?
     /// Microseconds after ``QueryFixture/start``.
-    var at: Int64 = 0
+    package var at: Int64
+
+    /// A message that differs from the default in what is given.
+    package init(
+        id: String,
+        category: String = "com.example.orders",
+        sender: String = "1234567890",
+        token: String = "token-SECRET-a",
+        data: String? = #"{"a":1}"#,
+        raw: String? = nil,
+        extra: String? = nil,
+        type: String? = nil,
+        from: String? = "devices@gcm.googleapis.com",
+        at: Int64 = 0
+    ) {
+        (self.id, self.category, self.sender, self.token) = (id, category, sender, token)
+        (self.data, self.raw, self.extra, self.type, self.from, self.at) = (data, raw, extra, type, from, at)
+    }
 }
 
 /// A migrated database with messages, and a read-only connection to look into it.
-struct QueryFixture {
+package struct QueryFixture {
     /// 2026-03-01T12:00:00Z.
-    static let start: Int64 = 1_772_366_400_000_000
+    package static let start: Int64 = 1_772_366_400_000_000
 
-    let url: String
-    let settings: PostgresSettings
-    let admin: PostgresConnection
-    let reader: PostgresConnection
+    /// The database's URL.
+    package let url: String
+    /// How to connect to it.
+    package let settings: PostgresSettings
+    /// A connection that may change everything.
+    package let admin: PostgresConnection
+    /// A connection that can't change anything.
+    package let reader: PostgresConnection
 
-    init(_ seeds: [Seed] = []) async throws {
+    /// A database of its own with these messages.
+    package init(_ seeds: [Seed] = []) async throws {
         let name = "t\(UInt64.random(in: 0...UInt64.max))"
         let root = try await PostgresConnection.open(PostgresSettings(url: SharedCluster.cluster.url))
         try await root.run { connection throws(PostgresError) in try connection.script("CREATE DATABASE \(name)") }
@@ -62,16 +94,18 @@ struct QueryFixture {
         try await add(seeds)
     }
 
-    func script(_ sql: String) async throws {
+    /// Runs statements.
+    package func script(_ sql: String) async throws {
         try await admin.run { connection throws(PostgresError) in try connection.script(sql) }
     }
 
-    func text(_ sql: String) async throws -> String? {
+    /// The first value of a query.
+    package func text(_ sql: String) async throws -> String? {
         try await admin.run { connection throws(PostgresError) in try connection.query(sql).text(0, 0) }
     }
 
     /// Stores messages as a worker would, with keys and fingerprints that PostgreSQL computes by the contract's words.
-    func add(_ seeds: [Seed], by connection: PostgresConnection? = nil, into table: String = "messages") async throws {
+    package func add(_ seeds: [Seed], by connection: PostgresConnection? = nil, into table: String = "messages") async throws {
         for seed in seeds {
             var values = SQLValues()
             func optional(_ text: String?) -> String { text.map { values.bind($0) } ?? "NULL" }
@@ -116,12 +150,13 @@ struct QueryFixture {
     }
 
     /// The ids that a filter lets through, the oldest first.
-    func ids(_ filter: MessageFilter) async throws -> [String] {
+    package func ids(_ filter: MessageFilter) async throws -> [String] {
         var pager = MessagePager(filter, .oldestFirst, limit: 1_000)
         return try await pager.next(reader).messages.map(\.message.messageID)
     }
 
-    func page(_ filter: MessageFilter = MessageFilter()) async throws -> MessagePage {
+    /// All messages that a filter lets through, the oldest first.
+    package func page(_ filter: MessageFilter = MessageFilter()) async throws -> MessagePage {
         var pager = MessagePager(filter, .oldestFirst, limit: 10_000)
         return try await pager.next(reader)
     }

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// The built program: exit codes, and what goes to stdout and to stderr.
-struct CommandTests {
+struct ExitStatusTests {
     private struct Run {
         var status: Int32
         var output: String

@@ -1,4 +1,6 @@
+import CLI
 import Querying
+import QuerySupport
 import Testing
 
 @Suite("text for terminals")
@@ -89,5 +91,19 @@ struct TerminalTests {
         )
         #expect(JSONIndent.lines(Array("\"text\"".utf8)) == ["\"text\""])
         #expect(JSONIndent.lines([]) == [""])
+    }
+
+    @Test("no cell of a table and no line of laid-out JSON holds what a terminal may act on")
+    func hostileContent() {
+        var table = TextTable(["A", "B", "C"].map { TextTable.Column($0) })
+        for seed in Awkward.seeds { table.append([seed.category, seed.id, seed.token]) }
+        for line in table.lines(width: nil) {
+            #expect(line.unicodeScalars.allSatisfy { !Danger.isDangerous($0) })
+        }
+        for seed in Awkward.seeds {
+            for line in JSONIndent.lines(Array((seed.data ?? "").utf8)) {
+                #expect(line.unicodeScalars.allSatisfy { !Danger.isDangerous($0) })
+            }
+        }
     }
 }

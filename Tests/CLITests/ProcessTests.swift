@@ -1,19 +1,21 @@
 import Foundation
 import Glibc
+import IntegrationSupport
+import QuerySupport
 import Testing
 
 /// The program itself: what scripts and people meet.
 @Suite("the commands as a process", .timeLimit(.minutes(4)))
-struct ProgramTests {
+struct ProcessTests {
     /// A database, a configuration that names it, and the program.
     private struct Stage {
         let fixture: QueryFixture
-        let folder: ExportTests.Folder
+        let folder: TemporaryFolder
         let configuration: String
 
         init(_ seeds: [Seed] = []) async throws {
             fixture = try await QueryFixture(seeds)
-            folder = try ExportTests.Folder()
+            folder = try TemporaryFolder()
             configuration = folder["worker.yaml"]
             try write("database: {url: \"\(fixture.url)\"}\n", to: "worker.yaml")
         }
@@ -72,7 +74,7 @@ struct ProgramTests {
         let process = Process()
         private let files: [String]
 
-        init(_ arguments: [String], in folder: ExportTests.Folder, stdout: FileHandle? = nil) throws {
+        init(_ arguments: [String], in folder: TemporaryFolder, stdout: FileHandle? = nil) throws {
             let tag = UInt32.random(in: 0...UInt32.max)
             files = ["out", "err"].map { folder["\(tag).\($0)"] }
             for file in files { try Data().write(to: URL(filePath: file)) }
@@ -395,6 +397,10 @@ struct ProgramTests {
         let ids = try child.wait().objects().map { $0["message_id"] as? String }
         #expect(ids == ["old", "before"] + (1...20).map { "m\($0)" } + ["after"])
     }
+}
+
+extension TemporaryFolder {
+    fileprivate subscript(_ name: String) -> String { url.appending(path: name).path }
 }
 
 extension Seed {

@@ -1,3 +1,5 @@
+import Querying
+
 /// JSON text laid out over lines for people; names, strings and numbers stay as they were written.
 package enum JSONIndent {
     /// The text with two spaces for each level.
