@@ -1,6 +1,6 @@
 import CLI
-import Querying
 import QuerySupport
+import Querying
 import Testing
 
 @Suite("text for terminals")

@@ -105,7 +105,11 @@ package struct QueryFixture {
     }
 
     /// Stores messages as a worker would, with keys and fingerprints that PostgreSQL computes by the contract's words.
-    package func add(_ seeds: [Seed], by connection: PostgresConnection? = nil, into table: String = "messages") async throws {
+    package func add(
+        _ seeds: [Seed],
+        by connection: PostgresConnection? = nil,
+        into table: String = "messages"
+    ) async throws {
         for seed in seeds {
             var values = SQLValues()
             func optional(_ text: String?) -> String { text.map { values.bind($0) } ?? "NULL" }

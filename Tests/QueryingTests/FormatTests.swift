@@ -1,7 +1,7 @@
 import Foundation
 import Postgres
-import Querying
 import QuerySupport
+import Querying
 import Testing
 import UpstreamKit
 import Vocabulary

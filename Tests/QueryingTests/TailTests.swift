@@ -1,6 +1,6 @@
 import Postgres
-import Querying
 import QuerySupport
+import Querying
 import Testing
 import UpstreamKit
 import Vocabulary
