@@ -27,7 +27,6 @@ func suite(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 
 let package = Package(
     name: "upstream-worker",
-    platforms: [.macOS(.v15)],
     products: [
         .library(name: "UpstreamKit", targets: ["UpstreamKit"]),
         .library(name: "UpstreamWorker", targets: ["UpstreamWorker"]),

@@ -5,7 +5,6 @@ let worker: [Target.Dependency] = [.product(name: "UpstreamWorker", package: "up
 
 let package = Package(
     name: "orders-worker",
-    platforms: [.macOS(.v15)],
     dependencies: [
         // Elsewhere: .package(url: "https://…/upstream-worker", from: "…").
         .package(name: "upstream-worker", path: "../..")

@@ -79,7 +79,7 @@ struct ExitStatusTests {
             let run = try run(["check"], ["UPSTREAM_CONFIG": path])
             #expect(run.status == 78 && run.output.isEmpty)
             #expect(run.errors.contains("\(path):1:12: database.writers: must be"))
-            #expect(run.errors.contains("\(path):2:1: logg: is no key we know; did you mean 'log'?"))
+            #expect(run.errors.contains("\(path):2:1: logg: unknown key; did you mean 'log'?"))
             #expect(run.errors.contains("4 problems found."))
         }
     }

@@ -22,7 +22,7 @@ extension DeliveriesFixture {
         owner: String = "a",
         over store: PostgresDeliveryStore? = nil,
         logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-        time: DispatchTime = .system,
+        clock: PipelineClock = .system,
         _ change: (inout DispatchSettings) -> Void = { _ in }
     ) -> DispatchService {
         var settings = DispatchSettings()
@@ -37,7 +37,7 @@ extension DeliveriesFixture {
             settings: settings,
             metrics: Metrics(senders: [], categories: [], handlers: handlers.map(\.name), version: "test"),
             logger: logger,
-            time: time,
+            clock: clock,
             execute: { registration, _, message, context in
                 guard case .handler(let handler) = registration.body else { return .lost }
                 return .verdict(await HandlerVerdict.of(handler, message, context))
@@ -59,7 +59,7 @@ extension DeliveriesFixture {
     func receive(_ numbers: ClosedRange<UInt64>, through intake: any DeliveryIntake) async throws {
         let start = IncomingMessage.now()
         let batch = numbers.map { IncomingMessage.make($0, receivedAt: start + Int64($0)) }
-        let offer = intake.offer(for: batch.count)
+        let offer = intake.offer(for: batch.count, bytes: 0)
         let outcomes = try await writer.commit(batch, leasing: offer, isRetry: false)
         intake.committed(offer, messages: batch, outcomes: outcomes)
     }
@@ -307,7 +307,7 @@ struct DeliveriesDispatchTests {
             try await fixture.run(b) {
                 for part in stride(from: 0, to: 60, by: 10) {
                     let messages = Array(batch[part..<part + 10])
-                    let offer = a.intake.offer(for: 10)
+                    let offer = a.intake.offer(for: 10, bytes: 0)
                     let outcomes = try await fixture.writer.commit(messages, leasing: offer, isRetry: false)
                     a.intake.committed(offer, messages: messages, outcomes: outcomes)
                 }

@@ -254,7 +254,7 @@ struct DeliveriesTests {
         let backlog = try await fixture.deliveries.backlog(["orders", "unknown"])
         #expect(backlog.map(\.depth) == [2, 0])
         #expect(backlog.map(\.deadLetters) == [1, 0])
-        #expect((backlog.first?.oldestAge ?? 0) > 0)
+        #expect((backlog.first?.oldestAge ?? .zero) > .zero)
     }
 
     @Test("a message that is gone is still claimed, so that its delivery can be set aside")

@@ -44,10 +44,10 @@ import UpstreamKit
         )
         #expect(try await Erasure(connection, token: [UInt8]("token-SECRET".utf8)).run().messages == 400)
         // Nothing of ours stays behind in the session that others get.
-        let leftBehind = try await connection.run { connection throws(PostgresError) in
+        let abandoned = try await connection.run { connection throws(PostgresError) in
             try connection.query("SELECT count(*) FROM pg_prepared_statements").integer(0, 0)
         }
-        #expect(leftBehind == 0)
+        #expect(abandoned == 0)
         // LISTEN would never hear anything: it ends, for the dispatcher to say so, where it waits for ever elsewhere.
         let deliveries = PostgresDeliveryStore(settings)
         try await deliveries.listen { Issue.record("a notification through a pooler in transaction mode") }
@@ -73,9 +73,9 @@ import UpstreamKit
         await (try await pooler.connect(settings)).close()
         let output = MemoryLogOutput()
         let attempts = Mutex(0)
-        var time = DispatchTime.system
+        var clock = PipelineClock.system
         // The pause between two attempts to listen, which is of minutes, is over at once.
-        time.sleep = { duration in
+        clock.sleep = { duration in
             if duration >= .seconds(600) {
                 attempts.withLock { $0 += 1 }
                 try await Task.sleep(for: .milliseconds(1))
@@ -88,7 +88,7 @@ import UpstreamKit
             handlers,
             over: store,
             logger: .lines(label: "test", level: .info, format: .json, output: output),
-            time: time
+            clock: clock
         )
         try await fixture.run(service) {
             // By another worker, so that nothing is handed over.

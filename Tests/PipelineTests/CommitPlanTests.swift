@@ -129,7 +129,7 @@ struct CommitPlanTests {
     func pace() {
         let limit = Duration.seconds(30)
         for bytesPerSecond in [2_000, 20_000, 100_000, 1_000_000] {
-            var pace = CommitPace(largest: 4 << 20)
+            var pace = AdaptiveBatchSize(largest: 4 << 20)
             var timeOuts: [Int] = []
             for step in 0..<200 {
                 let bytes = min(pace.ceiling ?? 4 << 20, 4 << 20)
@@ -151,13 +151,13 @@ struct CommitPlanTests {
 
     @Test("A small commit says nothing of the ceiling, and the ceiling has a floor")
     func paceBounds() {
-        var pace = CommitPace(largest: 1 << 20)
+        var pace = AdaptiveBatchSize(largest: 1 << 20)
         #expect(pace.ceiling == nil)
         #expect(pace.timedOut(bytes: 1 << 20, after: .seconds(30)) == 1 << 19)
         pace.committed(bytes: 100, after: .milliseconds(1))
         #expect(pace.ceiling == 1 << 19)
         for _ in 0..<20 { _ = pace.timedOut(bytes: pace.ceiling ?? 0, after: .seconds(30)) }
-        #expect(pace.ceiling == CommitPace.floor)
+        #expect(pace.ceiling == AdaptiveBatchSize.floor)
     }
 
     @Test("Delays double up to the maximum, and the jitter is the whole delay")

@@ -7,14 +7,39 @@ import Vocabulary
 
 /// Records what is settled with it.
 final class RecordingSink: AckSink {
-    private let batches = Mutex<[[IncomingMessage]]>([])
+    private struct State {
+        var batches: [[IncomingMessage]] = []
+        var count = 0
+        var waiting: (count: Int, continuation: CheckedContinuation<Void, Never>)?
+    }
+
+    private let state = Mutex(State())
 
     func settled(_ messages: [IncomingMessage]) {
-        batches.withLock { $0.append(messages) }
+        let waiter = state.withLock { state -> CheckedContinuation<Void, Never>? in
+            state.batches.append(messages)
+            state.count += messages.count
+            guard let waiting = state.waiting, state.count >= waiting.count else { return nil }
+            state.waiting = nil
+            return waiting.continuation
+        }
+        waiter?.resume()
+    }
+
+    /// Returns once so many messages have been settled; for one task.
+    func waitUntilSettled(_ count: Int) async {
+        await withCheckedContinuation { continuation in
+            let isThere = state.withLock { state in
+                if state.count >= count { return true }
+                state.waiting = (count, continuation)
+                return false
+            }
+            if isThere { continuation.resume() }
+        }
     }
 
     /// The first byte of every settled message, call by call.
-    var calls: [[UInt8]] { batches.withLock { $0.map { $0.map { $0.bytes[0] } } } }
+    var calls: [[UInt8]] { state.withLock { $0.batches.map { $0.map { $0.bytes[0] } } } }
 }
 
 /// Messages told apart by their only byte.

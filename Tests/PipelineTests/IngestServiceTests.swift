@@ -73,6 +73,20 @@ private final class ScriptedWriter: MessageWriter {
     }
 }
 
+extension PipelineClock {
+    /// A clock that only pauses move, and the longest of all random delays.
+    fileprivate static var manual: PipelineClock {
+        let now = ManualTime()
+        return PipelineClock(now: { now.instant }, sleep: { now.pass($0) }, random: { 1 })
+    }
+
+    private final class ManualTime: Sendable {
+        private let time = Mutex(ContinuousClock.now)
+        var instant: ContinuousClock.Instant { time.withLock { $0 } }
+        func pass(_ duration: Duration) { time.withLock { $0 += duration } }
+    }
+}
+
 /// A dispatcher that takes everything, and keeps account of its offers.
 private final class OpenIntake: DeliveryIntake {
     private let lease: Duration
@@ -80,7 +94,7 @@ private final class OpenIntake: DeliveryIntake {
 
     init(lease: Duration) { self.lease = lease }
 
-    func offer(for count: Int) -> LeaseOffer {
+    func offer(for count: Int, bytes: Int) -> LeaseOffer {
         book.withLock { $0.open += 1 }
         return LeaseOffer(handlers: ["h"], local: ["h"], owner: "me", token: 7, duration: lease)
     }
@@ -141,7 +155,7 @@ struct IngestServiceTests {
         )
     }
 
-    @Test("After an outage messages are left to the table: a try whose reply was lost may have leased them long ago")
+    @Test("A late retry offers no lease: an attempt whose reply was lost may have leased the rows long ago")
     func leasesAfterAnOutage() async {
         for (lease, tokens) in [(Duration.seconds(600), [Int64(7), 7, 7]), (.milliseconds(30), [7, 0, 0])] {
             let queue = IngestQueue()
@@ -154,6 +168,7 @@ struct IngestServiceTests {
                 writers: [writer],
                 metrics: metrics,
                 logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+                clock: .manual,
                 intake: intake
             )
             await service.run()
@@ -236,7 +251,7 @@ struct IngestServiceTests {
     }
 
     @Test("A writer that hangs keeps its own batch and its devices, and nothing else: all others are settled")
-    func stuckWriter() async throws {
+    func stuckWriter() async {
         let queue = IngestQueue(writers: 2, batchLimit: 7)
         let sink = RecordingSink()
         let (begun, hasBegun) = AsyncStream.makeStream(of: Void.self)
@@ -277,7 +292,7 @@ struct IngestServiceTests {
         // Too little for a second writer to begin at once; it does when the first is overdue.
         for start in stride(from: UInt8(11), through: 191, by: 10) { submit(start...start + 9) }
         let others: [UInt8] = (11...200).filter { !(1...3).contains($0 % 10) }
-        while sink.calls.joined().count < others.count { try await Task.sleep(for: .milliseconds(1)) }
+        await sink.waitUntilSettled(others.count)
         #expect(sink.calls.joined().sorted() == others)
         #expect(metrics.messages.snapshot().inFlight == 3 + 19 * 3)
         queue.finish()

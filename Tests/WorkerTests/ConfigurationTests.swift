@@ -65,8 +65,8 @@ struct ConfigurationTests {
         #expect(try sender.secretFile.lines() == [Array("k3y".utf8)])
         #expect(configuration.handlers.isEmpty)
         #expect(configuration.database.writers == 2 && configuration.database.batchLimit == 500)
-        #expect(configuration.messageRetention == .seconds(30 * 86_400))
-        #expect(configuration.dedupeWindow == .seconds(35 * 86_400))
+        #expect(configuration.retention.messages == .seconds(30 * 86_400))
+        #expect(configuration.retention.dedupeWindow == .seconds(35 * 86_400))
         #expect(configuration.stanzaLimit == 262_144 && configuration.depthLimit == 64)
         #expect(configuration.shutdownGrace == .seconds(25))
         #expect(configuration.admin == .tcp(host: "127.0.0.1", port: 9464))
@@ -183,7 +183,7 @@ struct ConfigurationTests {
         let wanted = [
             "worker.yaml:2:3: database.url: must not hold a password; put it into a file and add passfile=/path (see ~/.pgpass)",
             "worker.yaml:3:3: database.writers: must be a whole number from 1 to 64, not '0'",
-            "worker.yaml:4:3: database.batch_limt: is no key we know; did you mean 'batch_limit'?",
+            "worker.yaml:4:3: database.batch_limt: unknown key; did you mean 'batch_limit'?",
             "worker.yaml:6:5: senders.0.sender_id: must be 1-64 letters, digits, '.', '_' or '-', not 'a b'",
             "worker.yaml:6:5: senders.0.host: is required",
             "worker.yaml:7:5: senders.0.port: must be a whole number from 1 to 65535, not '70000'",
@@ -195,15 +195,15 @@ struct ConfigurationTests {
             "worker.yaml:13:17: handlers.0.categories: must name at least one category, or \"*\"",
             "worker.yaml:13:39: handlers.0.sql.function: must be a function's name with its schema, such as app.take_order, not 'f'",
             "worker.yaml:14:5: handlers.1: must have exactly one of sql, webhook, exec, plugin, log; found sql, log",
-            "worker.yaml:14:6: handlers.1.name: 'one' is there twice",
+            "worker.yaml:14:6: handlers.1.name: 'one' appears twice",
             "worker.yaml:15:6: handlers.2.name: must be 1 to 63 of a-z 0-9 _ . - and begin with a letter or digit, not 'Two'",
             "worker.yaml:15:17: handlers.2.categories: must be a list, such as [\"…\"]",
-            "worker.yaml:15:5: handlers.2: must have exactly one of sql, webhook, exec, plugin, log; none is there",
-            "worker.yaml:16:28: retention.dedupe_window: must be at least 28d: a server may redeliver a message that long",
+            "worker.yaml:15:5: handlers.2: must have exactly one of sql, webhook, exec, plugin, log; found none",
+            "worker.yaml:16:28: retention.dedupe_window: must be at least 28d: a server may redeliver a message for that long",
             "worker.yaml:16:28: retention.dedupe_window: must not be shorter than retention.messages",
             "worker.yaml:17:10: limits.stanza: must be a size such as 256KiB, not '5 KB'",
             "worker.yaml:18:9: admin.listen: must be 'off' or host:port such as 127.0.0.1:9464 or [::1]:9464, not '9464'",
-            "worker.yaml:20:1: window: is no key we know here; did you mean 'senders.N.window'?",
+            "worker.yaml:20:1: window: unknown key here; did you mean 'senders.N.window'?",
         ]
         for line in wanted { #expect(found.contains(line), "missing: \(line)") }
         #expect(found.filter { !wanted.contains($0) }.allSatisfy { $0.contains(": log.level: must be one of trace, ") })
@@ -279,7 +279,7 @@ struct ConfigurationTests {
         #expect(
             problems(minimal, ["UPSTREAM_LOG__LEVLE": "debug"])
                 == [
-                    "environment UPSTREAM_LOG__LEVLE: log.levle: is no variable we know; did you mean UPSTREAM_LOG__LEVEL?"
+                    "environment UPSTREAM_LOG__LEVLE: log.levle: unknown variable; did you mean UPSTREAM_LOG__LEVEL?"
                 ]
         )
         #expect(

@@ -44,7 +44,7 @@ struct RunCommand: AsyncParsableCommand {
             runtime.giveUp()
         }
         // What was left behind waits for a database that does not answer; it is not to be waited for.
-        if runtime.hasLeftBehind { Shutdown.endAtOnce(ExitStatus.ok.rawValue) }
+        if runtime.hasAbandonedServices { Shutdown.endAtOnce(ExitStatus.ok.rawValue) }
     }
 
     private static func roles(_ list: String) throws -> Set<WorkerRole> {

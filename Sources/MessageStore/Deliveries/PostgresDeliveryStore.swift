@@ -137,7 +137,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
                 Backlog(
                     handler: result.text(row, 0) ?? "",
                     depth: Int(result.integer(row, 1) ?? 0),
-                    oldestAge: max(0, Double(result.integer(row, 2) ?? 0) / 1e6),
+                    oldestAge: .microseconds(max(0, result.integer(row, 2) ?? 0)),
                     deadLetters: Int(result.integer(row, 3) ?? 0)
                 )
             }

@@ -1,12 +1,12 @@
 import UpstreamKit
 
-/// The deliveries that wait for a slot: those never tried and those that failed before, oldest first each.
+/// The deliveries that wait for a slot: untried ones and those that failed before, each oldest first.
 ///
-/// Neither kind starves the other. While both wait they take turns, and messages that failed before get half of the slots
-/// at most: if they fail by running into their timeout, the others still have the rest.
+/// Neither kind starves the other. While both wait they take turns, and messages that failed before get at most half of the
+/// slots: if these run into their timeout, the others still have the rest.
 struct DeliveryQueue: Sendable {
-    private var untried = Line()
-    private var tried = Line()
+    private var untried = DeliveryFIFO()
+    private var tried = DeliveryFIFO()
     private var isTriedNext = false
     /// How many were handed over by ingest.
     private(set) var fresh = 0
@@ -88,15 +88,15 @@ struct DeliveryQueue: Sendable {
     }
 }
 
-/// Entries in the order in which they came.
-private struct Line: Sendable {
+/// First in, first out.
+private struct DeliveryFIFO: Sendable {
     struct Entry: Sendable {
         var delivery: Delivery
         var isFresh: Bool
     }
 
     private var entries: [Entry?] = []
-    /// The first entry still in use: saves moving the rest down at each take.
+    /// The first entry still in use, so that a take does not move the rest.
     private var head = 0
 
     var isEmpty: Bool { head == entries.count }

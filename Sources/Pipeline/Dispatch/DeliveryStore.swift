@@ -118,15 +118,15 @@ package struct Backlog: Sendable, Equatable {
     package var handler: String
     /// The rows in `deliveries`, counted up to ``depthLimit``.
     package var depth: Int
-    /// The age of the oldest delivery, in seconds; 0 without one.
-    package var oldestAge: Double
+    /// The age of the oldest delivery; zero without one.
+    package var oldestAge: Duration
     /// The rows in `dead_letters`, counted up to ``depthLimit``.
     package var deadLetters: Int
 
     /// Where counting stops, so that a big backlog costs no more than a small one.
     package static let depthLimit = 100_000
 
-    package init(handler: String, depth: Int, oldestAge: Double, deadLetters: Int) {
+    package init(handler: String, depth: Int, oldestAge: Duration, deadLetters: Int) {
         self.handler = handler
         self.depth = depth
         self.oldestAge = oldestAge

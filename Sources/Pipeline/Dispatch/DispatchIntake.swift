@@ -8,9 +8,8 @@ package protocol DeliveryIntake: Sendable {
     /// Asks, before each try to commit a batch, which handlers of this worker take its messages right away.
     ///
     /// Every offer is followed by exactly one call of ``committed(_:messages:outcomes:)`` or ``withdrawn(_:)``.
-    func offer(for count: Int) -> LeaseOffer
-
-    /// As ``offer(for:)``, for a batch that takes about so many bytes of memory.
+    ///
+    /// `bytes` is about what the batch takes in memory.
     func offer(for count: Int, bytes: Int) -> LeaseOffer
 
     /// The batch has committed.
@@ -18,10 +17,6 @@ package protocol DeliveryIntake: Sendable {
 
     /// The batch has not committed, as far as we know.
     func withdrawn(_ offer: LeaseOffer)
-}
-
-extension DeliveryIntake {
-    package func offer(for count: Int, bytes: Int) -> LeaseOffer { offer(for: count) }
 }
 
 /// The lease under which deliveries are inserted for handlers that have room in this worker.
@@ -64,7 +59,7 @@ final class DispatchIntake: DeliveryIntake {
     /// By lane: the categories' bytes, or nil for all.
     private let categories: [[[UInt8]]?]
     private let settings: DispatchSettings
-    private let time: DispatchTime
+    private let clock: PipelineClock
     private let released: @Sendable ([Settlement], Int) -> Void
     private let wakeClaims: @Sendable () -> Void
     /// The token that registration gave us; nil before.
@@ -73,13 +68,13 @@ final class DispatchIntake: DeliveryIntake {
     init(
         lanes: [DispatchLane],
         settings: DispatchSettings,
-        time: DispatchTime,
+        clock: PipelineClock,
         released: @escaping @Sendable ([Settlement], Int) -> Void,
         wakeClaims: @escaping @Sendable () -> Void
     ) {
         self.lanes = lanes
         self.settings = settings
-        self.time = time
+        self.clock = clock
         self.released = released
         self.wakeClaims = wakeClaims
         names = lanes.map(\.registration.name)
@@ -97,8 +92,6 @@ final class DispatchIntake: DeliveryIntake {
     /// Whether the handlers are registered.
     var isOpen: Bool { token.withLock { $0 != nil } }
 
-    func offer(for count: Int) -> LeaseOffer { offer(for: count, bytes: 0) }
-
     func offer(for count: Int, bytes: Int) -> LeaseOffer {
         var offer = LeaseOffer(
             handlers: [],
@@ -110,7 +103,7 @@ final class DispatchIntake: DeliveryIntake {
         guard offer.token != 0 else { return offer }
         offer.count = count
         offer.bytes = bytes
-        offer.deadline = time.now() + settings.lease
+        offer.deadline = clock.now() + settings.lease
         for lane in lanes where lane.withMachine(wake: 0, { $0.reserve(count, bytes: bytes) }) {
             offer.lanes.append(lane.index)
             offer.handlers.append(names[lane.index])

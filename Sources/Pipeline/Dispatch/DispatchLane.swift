@@ -20,7 +20,7 @@ final class DispatchLane: Sendable {
     let registration: HandlerRegistration
     let settings: LaneSettings
     private let senderIDs: [String]
-    private let time: DispatchTime
+    private let clock: PipelineClock
     private let report: DispatchReport
     private let execute: DeliveryExecutor
     private let state: Mutex<State>
@@ -31,7 +31,7 @@ final class DispatchLane: Sendable {
         registration: HandlerRegistration,
         settings: DispatchSettings,
         senderIDs: [String],
-        time: DispatchTime,
+        clock: PipelineClock,
         report: DispatchReport,
         claims: DispatchSignal,
         execute: @escaping DeliveryExecutor
@@ -40,7 +40,7 @@ final class DispatchLane: Sendable {
         self.registration = registration
         self.settings = LaneSettings(registration, settings)
         self.senderIDs = senderIDs
-        self.time = time
+        self.clock = clock
         self.report = report
         self.claims = claims
         self.execute = execute
@@ -73,15 +73,15 @@ final class DispatchLane: Sendable {
     func work(settler: DispatchSettler, pause: @Sendable (HandlerFailure) async -> Void) async {
         while true {
             await settler.waitForRoom()
-            let (action, generation) = state.withLock { ($0.machine.next(now: time.now()), $0.generation) }
+            let (action, generation) = state.withLock { ($0.machine.next(now: clock.now()), $0.generation) }
             switch action {
             case .end: return
             case .wait: await waitForChange(since: generation)
             case .run(let id, let delivery, let attempt, let deadline):
-                let start = time.now()
+                let start = clock.now()
                 let end = await run(id, delivery, attempt: attempt, deadline: deadline)
-                let now = time.now()
-                let action = withMachine(wake: 0) { $0.finished(id, end, now: now, random: time.random()) }
+                let now = clock.now()
+                let action = withMachine(wake: 0) { $0.finished(id, end, now: now, random: clock.random()) }
                 report.attemptEnded(action, end, delivery, attempt: attempt, took: now - start, index)
                 if let transition = action.transition {
                     report.breaker(transition, end, index)

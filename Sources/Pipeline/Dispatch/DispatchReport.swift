@@ -141,7 +141,7 @@ package struct DispatchReport: Sendable {
     func backlog(_ backlog: Backlog) {
         guard let lane = handlers.firstIndex(of: backlog.handler) else { return }
         handlerMetrics[lane].deadLetters.set(backlog.deadLetters)
-        handlerMetrics[lane].oldestDeliveryAge.set(backlog.oldestAge)
+        handlerMetrics[lane].oldestDeliveryAge.set(backlog.oldestAge / .seconds(1))
     }
 
     /// A handler gets deliveries that no worker takes.

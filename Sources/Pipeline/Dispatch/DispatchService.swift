@@ -12,16 +12,16 @@ package final class DispatchService: Sendable {
     /// What ingest talks to.
     package var intake: any DeliveryIntake { entrance }
 
-    private let lanes: [DispatchLane]
-    private let store: any DeliveryStore
-    private let settings: DispatchSettings
-    private let time: DispatchTime
-    private let report: DispatchReport
-    private let settler: DispatchSettler
-    private let entrance: DispatchIntake
-    private let claims: DispatchSignal
-    private let shutdown = DispatchSignal()
-    private let subscribed = DispatchSignal()
+    let lanes: [DispatchLane]
+    let store: any DeliveryStore
+    let settings: DispatchSettings
+    let clock: PipelineClock
+    let report: DispatchReport
+    let settler: DispatchSettler
+    let entrance: DispatchIntake
+    let claims: DispatchSignal
+    let shutdown = DispatchSignal()
+    let subscribed = DispatchSignal()
     private let isEnding = Atomic<Bool>(false)
 
     /// A service for the handlers of this worker.
@@ -33,7 +33,7 @@ package final class DispatchService: Sendable {
     ///   - settings: How to dispatch.
     ///   - metrics: Where deliveries are counted.
     ///   - logger: For failures and changes of state.
-    ///   - time: The clock and the dice.
+    ///   - clock: The clock and random source.
     ///   - execute: Runs one attempt.
     package init(
         store: any DeliveryStore,
@@ -42,7 +42,7 @@ package final class DispatchService: Sendable {
         settings: DispatchSettings,
         metrics: Metrics,
         logger: Logger,
-        time: DispatchTime = .system,
+        clock: PipelineClock = .system,
         execute: @escaping DeliveryExecutor
     ) {
         let names = registrations.map(\.name)
@@ -54,7 +54,7 @@ package final class DispatchService: Sendable {
                 registration: registration,
                 settings: settings,
                 senderIDs: senderIDs,
-                time: time,
+                clock: clock,
                 report: report,
                 claims: claims,
                 execute: execute
@@ -64,7 +64,7 @@ package final class DispatchService: Sendable {
             handlers: names,
             store: store,
             settings: settings,
-            time: time,
+            clock: clock,
             report: report
         ) { lane in
             // The next message of a device can be claimed once the one before is settled.
@@ -74,13 +74,13 @@ package final class DispatchService: Sendable {
         self.claims = claims
         self.store = store
         self.settings = settings
-        self.time = time
+        self.clock = clock
         self.report = report
         self.settler = settler
         entrance = DispatchIntake(
             lanes: lanes,
             settings: settings,
-            time: time,
+            clock: clock,
             released: { settlements, lane in
                 report.settledUnrun(settlements, lane)
                 settler.submit(settlements, lane: lane)
@@ -138,244 +138,6 @@ package final class DispatchService: Sendable {
                 watchers.cancelAll()
             }
             settler.finish()
-        }
-    }
-
-    // MARK: Slots
-
-    private enum SlotEvent {
-        case slotEnded
-        case shutdownBegan
-        case drainEnded
-    }
-
-    private func runSlots() async {
-        await withTaskGroup(of: SlotEvent.self) { group in
-            var slots = 0
-            for lane in lanes {
-                for _ in 0..<lane.settings.concurrency {
-                    slots += 1
-                    group.addTask {
-                        await lane.work(settler: self.settler) { await self.pause(lane, for: $0) }
-                        return .slotEnded
-                    }
-                }
-            }
-            // A claim that is cut short may have leased rows that nobody knows of: it ends like a slot.
-            slots += 1
-            group.addTask {
-                await self.claimLoop()
-                return .slotEnded
-            }
-            group.addTask {
-                _ = await self.shutdown.wait()
-                return .shutdownBegan
-            }
-            for await event in group {
-                switch event {
-                case .slotEnded: slots -= 1
-                case .shutdownBegan:
-                    claims.finish()
-                    for lane in lanes {
-                        let released = lane.withMachine { $0.stop() }
-                        report.settledUnrun(released, lane.index)
-                        settler.submit(released, lane: lane.index, isUrgent: true)
-                    }
-                    group.addTask {
-                        try? await self.time.sleep(self.settings.drain)
-                        return .drainEnded
-                    }
-                case .drainEnded:
-                    group.cancelAll()
-                    for lane in lanes { await giveUp(lane) }
-                }
-                if slots == 0 { group.cancelAll() }
-            }
-        }
-    }
-
-    /// Gives cancelled attempts a moment to end by themselves, then hands back what they hold.
-    private func giveUp(_ lane: DispatchLane) async {
-        for _ in 0..<20 {
-            if lane.inspect({ $0.isIdle }) { return }
-            do { try await time.sleep(.milliseconds(50)) } catch { break }
-        }
-        let released = lane.withMachine { $0.abandon() }
-        report.settledUnrun(released, lane.index)
-        settler.submit(released, lane: lane.index, isUrgent: true)
-    }
-
-    // MARK: Loops
-
-    /// Registers the handlers; without the database nothing can begin.
-    private func start() async {
-        let token = await untilDone { () async throws(StoreError) -> Int64 in
-            try await self.store.register(self.lanes.map(\.registration))
-        }
-        guard let token else { return }
-        await refreshPauses()
-        entrance.open(token: token)
-        subscribed.set()
-        claims.set()
-    }
-
-    private func claimLoop() async {
-        while await claims.wait() {
-            guard entrance.isOpen else { continue }
-            for lane in lanes { await claim(lane) }
-        }
-    }
-
-    private func claim(_ lane: DispatchLane) async {
-        let limit = lane.inspect { $0.claimLimit(now: time.now()) }
-        guard limit > 0 else { return }
-        var request = ClaimRequest(
-            handler: lane.settings.name,
-            limit: limit,
-            lease: settings.lease,
-            owner: settings.owner,
-            isOrdered: lane.settings.isOrdered
-        )
-        if lane.inspect({ $0.isAboutToProbe(now: time.now()) }) {
-            // What failed before may fail for its own sake and say nothing about the handler.
-            request.isForUntried = true
-            guard await claim(request, lane) == 0 else { return }
-            request.isForUntried = false
-        }
-        guard await claim(request, lane) != nil else { return }
-        // However much else there is. Deliveries that may bring the worker down are tried one at a time, over all handlers.
-        guard !lanes.contains(where: { $0.inspect { $0.hasSuspect } }) else { return }
-        request.isForSuspects = true
-        request.limit = 1
-        _ = await claim(request, lane)
-    }
-
-    private func claim(_ request: ClaimRequest, _ lane: DispatchLane) async -> Int? {
-        do throws(StoreError) {
-            let deliveries = try await store.claim(request)
-            let isFull = deliveries.count == request.limit && !request.isForSuspects
-            let settlements = lane.withMachine(wake: deliveries.count) { $0.claimed(deliveries, hasMore: isFull) }
-            report.settledUnrun(settlements, lane.index)
-            settler.submit(settlements, lane: lane.index)
-            return deliveries.count
-        } catch {
-            report.storeFailed(error, isFirst: false)
-            return nil
-        }
-    }
-
-    private func pollLoop() async {
-        while (try? await time.sleep(settings.poll)) != nil {
-            guard entrance.isOpen else { continue }
-            await refreshPauses()
-            // Also wakes slots that wait for a breaker's time to be over.
-            for lane in lanes { lane.withMachine { $0.tick() } }
-            claims.set()
-        }
-    }
-
-    private func refreshPauses() async {
-        do throws(StoreError) {
-            let paused = try await store.paused(lanes.map(\.settings.name))
-            for lane in lanes { setPaused(paused.contains(lane.settings.name), lane) }
-        } catch {
-            report.storeFailed(error, isFirst: false)
-        }
-    }
-
-    private func setPaused(_ isPaused: Bool, _ lane: DispatchLane) {
-        guard lane.inspect({ $0.isPaused }) != isPaused else { return }
-        let released = lane.withMachine { $0.setPaused(isPaused) }
-        report.paused(isPaused, lane.index)
-        report.settledUnrun(released, lane.index)
-        settler.submit(released, lane: lane.index)
-    }
-
-    private func pause(_ lane: DispatchLane, for failure: HandlerFailure) async {
-        report.paused(true, lane.index)
-        _ = await untilDone { () async throws(StoreError) in
-            try await self.store.pause(lane.settings.name, reason: failure.detail)
-        }
-    }
-
-    private func watchLoop() async {
-        while (try? await time.sleep(.milliseconds(250))) != nil {
-            for lane in lanes {
-                let now = time.now()
-                lane.cancel(lane.withMachine(wake: 0) { $0.overdue(now: now) })
-            }
-        }
-    }
-
-    private func heartbeatLoop() async {
-        var hanging = lanes.map { _ in 0 }
-        while (try? await time.sleep(settings.heartbeat)) != nil {
-            for lane in lanes {
-                let now = time.now()
-                let count = lane.inspect { $0.hanging(now: now) }
-                if count > hanging[lane.index] { report.hanging(count, lane.index) }
-                hanging[lane.index] = count
-                let leases = lane.inspect { $0.leasesToExtend(now: now) }
-                guard !leases.isEmpty else { continue }
-                do throws(StoreError) {
-                    let held = try await store.extend(leases, of: lane.settings.name, by: settings.lease)
-                    let end = now + settings.lease
-                    lane.cancel(lane.withMachine(wake: 0) { $0.extended(leases, held: held, until: end) })
-                } catch {
-                    report.storeFailed(error, isFirst: false)
-                }
-            }
-        }
-    }
-
-    private func statisticsLoop() async {
-        var told: Set<String> = []
-        repeat {
-            do throws(StoreError) {
-                for backlog in try await store.backlog(lanes.map(\.settings.name)) { report.backlog(backlog) }
-                for name in try await store.unclaimed() where told.insert(name).inserted { report.unclaimed(name) }
-            } catch {
-                report.storeFailed(error, isFirst: false)
-            }
-        } while (try? await time.sleep(settings.statistics)) != nil
-    }
-
-    private func listenLoop() async {
-        var isTold = false
-        var attempt = 0
-        while !Task.isCancelled {
-            do throws(StoreError) {
-                try await store.listen { self.claims.set() }
-                if !isTold { report.notificationsUnavailable() }
-                isTold = true
-                // Another server, or another pooler, may be reached by then.
-                guard (try? await time.sleep(.seconds(600))) != nil else { return }
-                attempt = 0
-            } catch {
-                guard !Task.isCancelled else { return }
-                report.storeFailed(error, isFirst: false)
-                attempt += 1
-                let delay = DispatchReport.retry.delay(attempt: attempt, random: time.random())
-                guard (try? await time.sleep(delay)) != nil else { return }
-            }
-        }
-    }
-
-    /// Tries until the database does it; nil when cancelled.
-    private func untilDone<T>(_ body: () async throws(StoreError) -> T) async -> T? {
-        var attempt = 0
-        while true {
-            do throws(StoreError) {
-                let value = try await body()
-                if attempt > 0 { report.recovered() }
-                return value
-            } catch {
-                if Task.isCancelled { return nil }
-                attempt += 1
-                report.storeFailed(error, isFirst: attempt == 1)
-                let delay = DispatchReport.retry.delay(attempt: attempt, random: time.random())
-                guard (try? await time.sleep(delay)) != nil else { return nil }
-            }
         }
     }
 }

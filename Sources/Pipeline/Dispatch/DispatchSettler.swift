@@ -1,10 +1,10 @@
 import Synchronization
 import UpstreamKit
 
-/// Brings settlements into the table, many in one transaction.
+/// Writes settlements to the table, many in one transaction.
 ///
-/// While the database can't commit they wait here and are tried again; how many that can be is bounded, as slots wait for
-/// room before they begin another attempt.
+/// While the database can't commit, they are kept and retried. The backlog is bounded: slots wait for room before they begin
+/// another attempt.
 final class DispatchSettler: Sendable {
     private struct State {
         /// By lane.
@@ -18,7 +18,7 @@ final class DispatchSettler: Sendable {
     private let handlers: [String]
     private let store: any DeliveryStore
     private let settings: DispatchSettings
-    private let time: DispatchTime
+    private let clock: PipelineClock
     private let report: DispatchReport
     private let settled: @Sendable (Int) -> Void
     private let state: Mutex<State>
@@ -31,28 +31,28 @@ final class DispatchSettler: Sendable {
         handlers: [String],
         store: any DeliveryStore,
         settings: DispatchSettings,
-        time: DispatchTime,
+        clock: PipelineClock,
         report: DispatchReport,
         settled: @escaping @Sendable (Int) -> Void
     ) {
         self.handlers = handlers
         self.store = store
         self.settings = settings
-        self.time = time
+        self.clock = clock
         self.report = report
         self.settled = settled
         state = Mutex(State(pending: handlers.map { _ in [] }))
     }
 
-    /// Where slots wait before another attempt.
-    private var roof: Int { settings.settlementLimit * 4 }
+    /// The backlog at which slots wait before another attempt; they go on at half of it.
+    private var highWaterMark: Int { settings.settlementLimit * 4 }
 
     /// Whether nothing waits to be settled, or is being settled.
     var isEmpty: Bool { state.withLock { $0.count == 0 } }
 
     /// Takes settlements; never blocks.
     ///
-    /// `isUrgent` where others wait for the outcome, so that it isn't worth lingering for more.
+    /// `isUrgent` where others wait for the outcome: the batch is then written without lingering for more.
     func submit(_ settlements: [Settlement], lane: Int, isUrgent: Bool = false) {
         guard !settlements.isEmpty else { return }
         let wakes = state.withLock { state in
@@ -65,12 +65,12 @@ final class DispatchSettler: Sendable {
         if wakes { signal.set() }
     }
 
-    /// Waits while too many settlements wait.
+    /// Waits while the backlog is at the high-water mark.
     func waitForRoom() async {
-        guard state.withLock({ $0.count >= roof && !$0.isFinished }) else { return }
+        guard state.withLock({ $0.count >= highWaterMark && !$0.isFinished }) else { return }
         await withCheckedContinuation { continuation in
             let goesOn = state.withLock { state in
-                if state.count < roof || state.isFinished { return true }
+                if state.count < highWaterMark || state.isFinished { return true }
                 state.waiters.append(continuation)
                 return false
             }
@@ -78,7 +78,7 @@ final class DispatchSettler: Sendable {
         }
     }
 
-    /// No more is coming: ``run()`` ends once all is settled.
+    /// Nothing more will be submitted: ``run()`` ends once all is settled.
     func finish() {
         let waiters = state.withLock { state in
             state.isFinished = true
@@ -91,7 +91,7 @@ final class DispatchSettler: Sendable {
 
     /// Settles until finished, or until cancelled.
     func run() async {
-        // Nobody waits for room that won't come.
+        // No slot may go on waiting for room.
         defer { finish() }
         while true {
             let (count, isUrgent, isFinished) = state.withLock { ($0.count, $0.isUrgent, $0.isFinished) }
@@ -101,7 +101,7 @@ final class DispatchSettler: Sendable {
                 continue
             }
             if !isUrgent && !isFinished && count < settings.settlementLimit / 2 {
-                guard (try? await time.sleep(settings.settlementLinger)) != nil else { return }
+                guard (try? await clock.sleep(settings.settlementLinger)) != nil else { return }
             }
             for lane in handlers.indices {
                 let batch = take(lane)
@@ -129,14 +129,14 @@ final class DispatchSettler: Sendable {
     private func free(_ count: Int) {
         let waiters = state.withLock { state in
             state.count -= count
-            guard state.count < roof / 2 else { return [] as [CheckedContinuation<Void, Never>] }
+            guard state.count < highWaterMark / 2 else { return [] as [CheckedContinuation<Void, Never>] }
             defer { state.waiters = [] }
             return state.waiters
         }
         for waiter in waiters { waiter.resume() }
     }
 
-    /// Tries until the batch is in; false when cancelled.
+    /// Retries until the batch is written; false when cancelled.
     private func settle(_ batch: [Settlement], _ lane: Int) async -> Bool {
         var attempt = 0
         while true {
@@ -148,10 +148,10 @@ final class DispatchSettler: Sendable {
             } catch {
                 attempt += 1
                 report.storeFailed(error, isFirst: attempt == 1)
-                // Refused for its content: the rows stay leased until their leases end, and come again then.
+                // Rejected because of its content: the deliveries become due again when their leases expire.
                 if error.kind == .refused { return true }
-                let delay = DispatchReport.retry.delay(attempt: attempt, random: time.random())
-                guard (try? await time.sleep(delay)) != nil else { return false }
+                let delay = DispatchReport.retry.delay(attempt: attempt, random: clock.random())
+                guard (try? await clock.sleep(delay)) != nil else { return false }
             }
         }
     }

@@ -1,4 +1,4 @@
-package import UpstreamKit
+import UpstreamKit
 
 /// One handler's deliveries in this worker: which wait, which run, and which leases have to be kept.
 ///
@@ -10,7 +10,7 @@ package import UpstreamKit
 /// end the machine's part in it, and whoever calls must see that the settlements reach the table.
 package struct DispatchStateMachine: Sendable {
     /// What the handler's deliveries may do.
-    private enum Mode: Sendable {
+    enum Mode: Sendable {
         case active
         case paused
         case stopping
@@ -19,7 +19,8 @@ package struct DispatchStateMachine: Sendable {
     /// Names one attempt; never reused, as the same delivery may come back while an attempt at it still hangs.
     package typealias RunID = UInt64
 
-    private struct Run: Sendable {
+    /// An attempt under way.
+    struct Run: Sendable {
         var reference: LeaseReference
         var deadline: ContinuousClock.Instant
         var leaseEnd: ContinuousClock.Instant
@@ -31,25 +32,25 @@ package struct DispatchStateMachine: Sendable {
         var isLost = false
     }
 
-    private let settings: LaneSettings
-    private var mode = Mode.active
-    private var breaker: CircuitBreaker
-    private var waiting = DeliveryQueue()
-    private var running: [RunID: Run] = [:]
+    let settings: LaneSettings
+    var mode = Mode.active
+    var breaker: CircuitBreaker
+    var waiting = DeliveryQueue()
+    var running: [RunID: Run] = [:]
     private var nextRun: RunID = 1
     /// Places and bytes promised to ingest for batches that have not committed yet.
     private var reserved = (count: 0, bytes: 0)
     /// Which messages were handed back uncounted.
-    private var uncounted = UncountedTries()
+    var uncounted = UncountedAttempts()
     /// How many deliveries of each kind may wait: what the handler gets through in about two seconds.
     private var limit: Int
-    private var finishedSinceTick = 0
+    var finishedSinceTick = 0
     /// The size of a claimed message, as the claims so far let expect; before the first, as large as any.
     private var expectedBytes = 256 * 1024
     /// The most bytes of messages of each kind that may wait; of claimed ones as far as can be foreseen.
     package static let waitingBytes = 16 << 20
     /// Whether the last claim was as large as it could be.
-    private var hasMore = false
+    var hasMore = false
 
     /// A machine without deliveries.
     package init(_ settings: LaneSettings) {
@@ -197,203 +198,6 @@ package struct DispatchStateMachine: Sendable {
         return .run(id, delivery, attempt: delivery.attempts + 1, deadline: deadline)
     }
 
-    /// What came of an attempt.
-    package enum Ending: Sendable, Equatable {
-        /// The handler took the message.
-        case done
-        /// It comes again.
-        case retry
-        /// The handler refused it for good.
-        case rejected
-        /// Its attempts are used up.
-        case exhausted
-        /// Handed back, not counted.
-        case released
-        /// The lease had passed on; whoever holds it now decides.
-        case lost
-    }
-
-    /// What to do once an attempt has ended.
-    package struct FinishAction: Sendable, Equatable {
-        /// What came of it.
-        package var ending: Ending
-        /// What the table is to be told; nil where the lease was lost, or the row is settled already.
-        package var settlement: Settlement?
-        /// What the breaker did.
-        package var transition: CircuitBreaker.Transition?
-        /// Set where the handler is to be paused in the database, and why.
-        package var pause: HandlerFailure?
-        /// Waiting deliveries to hand back, as the handler rests from now on.
-        package var released: [Settlement] = []
-        /// Whether there is room for a claim, and something to claim.
-        package var wantsClaim = false
-    }
-
-    /// An attempt has ended.
-    ///
-    /// - Parameters:
-    ///   - id: Which one.
-    ///   - end: What the handler said, or that it has settled the row itself.
-    ///   - now: The current time.
-    ///   - random: A number in 0...1 for delays; asked for where there is one.
-    /// - Returns: What the table, the breaker and the other slots are to be told.
-    package mutating func finished(
-        _ id: RunID,
-        _ end: AttemptEnd,
-        now: ContinuousClock.Instant,
-        random: @autoclosure () -> Double
-    ) -> FinishAction {
-        guard let run = running.removeValue(forKey: id) else { return FinishAction(ending: .lost) }
-        finishedSinceTick += 1
-        var action = FinishAction(ending: .lost)
-        switch end {
-        case .settled:
-            action.ending = .done
-            action.transition = answered(run)
-        case .lost:
-            if run.isProbe { breaker.probeAbandoned() }
-        case .verdict(let verdict):
-            let verdict = run.isTimedOut && verdict == .cancelled ? .down(after: nil, .timedOut) : verdict
-            let outcome: Settlement.Outcome
-            (action.ending, outcome) = self.outcome(of: verdict, run, random: random)
-            action.settlement = Settlement(
-                messageKey: run.reference.messageKey,
-                token: run.reference.token,
-                outcome: outcome
-            )
-            action.transition = transition(after: verdict, run, now: now, random: random)
-            if case .pause(let failure) = verdict {
-                action.pause = failure
-                action.released = setPaused(true)
-            }
-        }
-        switch action.transition {
-        case .opened, .held: action.released += releaseWaiting()
-        case .closed, nil: break
-        }
-        if run.isLost, action.settlement != nil {
-            action.settlement = nil
-            action.ending = .lost
-        }
-        action.wantsClaim = hasMore && claimLimit(now: now) > 0
-        return action
-    }
-
-    /// What the table is to be told after this verdict.
-    private mutating func outcome(
-        of verdict: HandlerVerdict,
-        _ run: Run,
-        random: () -> Double
-    ) -> (Ending, Settlement.Outcome) {
-        func counted(_ after: Duration?, _ failure: HandlerFailure) -> (Ending, Settlement.Outcome) {
-            switch settings.retry.decide(failures: run.attempts + 1, requested: after, random: random()) {
-            case .again(let delay): (.retry, .retry(after: delay, failure))
-            case .giveUp: (.exhausted, .dead(failure, isCounted: true))
-            }
-        }
-        func handedBack(_ after: Duration?, _ failure: HandlerFailure) -> (Ending, Settlement.Outcome) {
-            let delay = Backoff(initial: .seconds(1), maximum: .seconds(60)).delay(attempt: 3, random: random())
-            return (.released, .release(after: min(after ?? delay, settings.retry.maximum), noting: failure))
-        }
-        switch verdict {
-        case .done: return (.done, .done)
-        case .reject(let failure): return (.rejected, .dead(failure, isCounted: true))
-        case .retry(let after, let failure), .down(let after, _, let failure): return counted(after, failure)
-        case .unavailable(let after, let failure):
-            let isCounted = uncounted.unavailable(run.reference.messageKey)
-            return isCounted ? counted(after, failure) : handedBack(after, failure)
-        case .interrupted(let failure):
-            let isCounted = uncounted.interrupted(run.reference.messageKey)
-            return isCounted ? counted(nil, failure) : handedBack(nil, failure)
-        case .pause(let failure): return (.released, .release(after: .zero, noting: failure))
-        case .cancelled: return (.released, .release(after: .zero))
-        }
-    }
-
-    /// What this verdict says about the handler.
-    private mutating func transition(
-        after verdict: HandlerVerdict,
-        _ run: Run,
-        now: ContinuousClock.Instant,
-        random: () -> Double
-    ) -> CircuitBreaker.Transition? {
-        switch verdict {
-        case .done, .reject, .retry: return answered(run)
-        case .down(_, let hold?, _): return breaker.held(for: hold, now: now)
-        case .down, .unavailable:
-            return breaker.failed(isProbe: run.isProbe, isUntried: run.isUntried, now: now, random: random())
-        // Neither up nor down; after an interruption the next attempt shows whether the way to the handler is gone.
-        case .interrupted, .pause, .cancelled:
-            if run.isProbe { breaker.probeAbandoned() }
-            return nil
-        }
-    }
-
-    /// The handler has said something about the message, whatever it was.
-    private mutating func answered(_ run: Run) -> CircuitBreaker.Transition? {
-        uncounted.answered(run.reference.messageKey)
-        return breaker.succeeded(isProbe: run.isProbe)
-    }
-
-    // MARK: Leases and deadlines
-
-    /// Attempts to cancel, as their time is up; each is named once.
-    package mutating func overdue(now: ContinuousClock.Instant) -> [RunID] {
-        var overdue: [RunID] = []
-        for (id, run) in running where !run.isTimedOut && now >= run.deadline {
-            running[id]?.isTimedOut = true
-            overdue.append(id)
-        }
-        return overdue
-    }
-
-    /// How many attempts go on though their time was up long ago: handlers that don't heed cancellation.
-    package func hanging(now: ContinuousClock.Instant) -> Int {
-        running.values.count { hangs($0, now: now) }
-    }
-
-    /// Leases that need to be extended.
-    ///
-    /// A hanging attempt's lease is not: another worker may then take its delivery over.
-    package func leasesToExtend(now: ContinuousClock.Instant) -> [LeaseReference] {
-        let soon = now + settings.dispatch.lease * 2 / 3
-        var references = waiting.references { $0.lease.deadline <= soon && $0.lease.deadline > now }
-        for run in running.values where run.leaseEnd <= soon && !run.isLost && !hangs(run, now: now) {
-            references.append(run.reference)
-        }
-        return references
-    }
-
-    /// The table's answer to ``leasesToExtend(now:)``.
-    ///
-    /// - Parameters:
-    ///   - asked: The leases that were asked for.
-    ///   - held: Those of them that are still ours.
-    ///   - end: Until when these hold now.
-    /// - Returns: Attempts to cancel, as their lease was lost.
-    package mutating func extended(
-        _ asked: [LeaseReference],
-        held: Set<LeaseReference>,
-        until end: ContinuousClock.Instant
-    ) -> [RunID] {
-        let lost = Set(asked).subtracting(held)
-        waiting.extend(held, lost: lost, until: end)
-        var cancelled: [RunID] = []
-        for (id, run) in running {
-            if held.contains(run.reference) {
-                running[id]?.leaseEnd = end
-            } else if lost.contains(run.reference), !run.isLost {
-                running[id]?.isLost = true
-                cancelled.append(id)
-            }
-        }
-        return cancelled
-    }
-
-    private func hangs(_ run: Run, now: ContinuousClock.Instant) -> Bool {
-        run.isTimedOut && now >= run.deadline + settings.dispatch.hangGrace
-    }
-
     // MARK: Pausing and stopping
 
     /// Pauses or resumes the handler.
@@ -433,7 +237,7 @@ package struct DispatchStateMachine: Sendable {
         limit = min(max(finishedSinceTick * 2, limit / 2, least), max(settings.dispatch.capacity, least))
     }
 
-    private mutating func releaseWaiting() -> [Settlement] {
+    mutating func releaseWaiting() -> [Settlement] {
         waiting.removeAll().map(Settlement.release)
     }
 }

@@ -5,46 +5,49 @@ import UpstreamKit
 /// Takes what the connections read, commits it, and settles it with the connection that delivered it.
 ///
 /// The only way from a stanza to its ack: a copy is settled after `commit` has returned, and never otherwise (G1). While
-/// the database can't commit, a batch stays here and is tried again; the connections' in-flight limits then stop the
-/// reading, so memory stays bounded (G5).
+/// the database can't commit, the batch is kept and retried; the connections' in-flight limits then stop them from reading,
+/// so memory stays bounded (G5).
 package struct IngestService: Sendable {
     /// How long to wait between attempts while the database can't commit.
     ///
-    /// While messages wait, the first commit that is possible again is not to be missed by more than half a second.
+    /// At most half a second, so that messages are committed soon after the database recovers.
     package static let retry = Backoff(initial: .milliseconds(50), maximum: .milliseconds(500))
 
     private let queue: IngestQueue
     private let writers: [any MessageWriter]
     private let metrics: Metrics
     private let logger: Logger
+    private let clock: PipelineClock
     private let intake: (any DeliveryIntake)?
 
     /// A service over the given writers.
     ///
     /// - Parameters:
     ///   - queue: Where connections submit.
-    ///   - writers: One for each transaction that may run at the same time: one for each number of the queue's writers.
-    ///   - metrics: Where outcomes, durations and errors are counted.
+    ///   - writers: One for each transaction that may run at the same time, by the queue's writer numbers.
+    ///   - metrics: Counts outcomes, durations and errors.
     ///   - logger: For outages and refused rows.
-    ///   - intake: The dispatcher of this process; nil where messages only wait in the table for others.
+    ///   - clock: The clock and random source.
+    ///   - intake: The dispatcher of this process; nil where only other workers dispatch.
     package init(
         queue: IngestQueue,
         writers: [any MessageWriter],
         metrics: Metrics,
         logger: Logger,
+        clock: PipelineClock = .system,
         intake: (any DeliveryIntake)? = nil
     ) {
         self.queue = queue
         self.writers = writers
         self.metrics = metrics
         self.logger = logger
+        self.clock = clock
         self.intake = intake
     }
 
     /// Runs until the queue is finished and everything in it has committed, or until cancelled.
     ///
-    /// Cancelling gives up on batches that the database does not take: they stay unacked, and the peer sends them
-    /// again.
+    /// When cancelled, batches that the database does not take stay unacked, and the peer redelivers them.
     package func run() async {
         queue.prepare(writers: writers.count)
         await withTaskGroup(of: Void.self) { watchers in
@@ -61,10 +64,10 @@ package struct IngestService: Sendable {
     }
 
     private func write(with writer: any MessageWriter, number: Int) async {
-        var pace = CommitPace(largest: queue.mostBytes)
+        var size = AdaptiveBatchSize(largest: queue.mostBytes)
         while let batch = await queue.next(writer: number) {
             metrics.batchMessages.observe(Double(batch.messages.count))
-            await commit(batch, with: writer, &pace)
+            await commit(batch, with: writer, &size)
             if Task.isCancelled { break }
         }
         queue.leave(writer: number)
@@ -73,17 +76,17 @@ package struct IngestService: Sendable {
     private func commit(
         _ batch: consuming IngestBatch,
         with writer: any MessageWriter,
-        _ pace: inout CommitPace
+        _ size: inout AdaptiveBatchSize
     ) async {
         var plan: CommitPlan
-        if let ceiling = pace.ceiling, batch.bytes > ceiling {
+        if let ceiling = size.ceiling, batch.bytes > ceiling {
             plan = CommitPlan(sizes: batch.messages.map(\.bytes.count), ceiling: ceiling)
         } else {
             plan = CommitPlan(count: batch.messages.count)
         }
         var action = plan.begin()
         var isDown = false
-        let begun = ContinuousClock.now
+        let begun = clock.now()
         while true {
             let range: Range<Int>
             var isRetry = true
@@ -98,13 +101,13 @@ package struct IngestService: Sendable {
                 range = index..<index + 1
                 isRetry = isAgain
             case .wait(let attempt, let next):
-                let delay = Self.retry.delay(attempt: attempt, random: .random(in: 0.5...1))
-                guard (try? await Task.sleep(for: delay)) != nil else { return }
+                let delay = Self.retry.delay(attempt: attempt, random: 0.5 + clock.random() / 2)
+                guard (try? await clock.sleep(delay)) != nil else { return }
                 range = next
             }
-            let start = ContinuousClock.now
+            let start = clock.now()
             do throws(StoreError) {
-                try await tryCommit(range, of: batch, with: writer, isRetry ? start - begun : nil, &pace)
+                try await commit(range, of: batch, with: writer, after: isRetry ? start - begun : nil, &size)
                 if isDown {
                     isDown = false
                     logger.event(.notice, .databaseRecovered, "the database commits again", [.batch: .int(range.count)])
@@ -113,38 +116,32 @@ package struct IngestService: Sendable {
             } catch {
                 metrics.databaseErrors[DatabaseErrorClass(sqlState: error.sqlState)].increment()
                 guard !Task.isCancelled else { return }
-                switch error.kind {
-                case .refused:
+                if error.kind == .refused {
                     logRefusal(error, count: range.count)
-                    action = plan.refused()
-                case .unavailable:
+                } else {
                     if !isDown { logOutage(error, count: range.count) }
                     isDown = true
-                    action = plan.unavailable()
-                case .timedOut:
-                    if !isDown { logOutage(error, count: range.count) }
-                    isDown = true
-                    let sizes = batch.messages.map(\.bytes.count)
-                    let ceiling = pace.timedOut(bytes: sizes[range].reduce(0, +), after: .now - start)
-                    action = plan.timedOut(sizes: sizes, ceiling: ceiling)
                 }
+                action = plan.failed(error.kind, batch, range, after: clock.now() - start, &size)
             }
         }
     }
 
-    /// Commits a part of the batch and settles it; `elapsed` is how long ago the batch was begun, nil for a first try.
+    /// Commits a part of the batch and settles it.
+    ///
+    /// `elapsed` is the time since the batch was begun; nil for the first attempt.
     ///
     /// - Throws: ``StoreError``, with nothing settled.
-    private func tryCommit(
+    private func commit(
         _ range: Range<Int>,
         of batch: IngestBatch,
         with writer: any MessageWriter,
-        _ elapsed: Duration?,
-        _ pace: inout CommitPace
+        after elapsed: Duration?,
+        _ size: inout AdaptiveBatchSize
     ) async throws(StoreError) {
         let isWhole = range.count == batch.messages.count
         let messages = isWhole ? batch.messages : Array(batch.messages[range])
-        let start = ContinuousClock.now
+        let start = clock.now()
         let offer = offer(for: messages, after: elapsed)
         let outcomes: [StoreOutcome]
         do throws(StoreError) {
@@ -153,9 +150,9 @@ package struct IngestService: Sendable {
             intake?.withdrawn(offer)
             throw error
         }
-        let duration = ContinuousClock.now - start
+        let duration = clock.now() - start
         metrics.commitDuration.observe(duration / .seconds(1))
-        if pace.ceiling != nil { pace.committed(bytes: messages.reduce(0) { $0 + $1.bytes.count }, after: duration) }
+        if size.ceiling != nil { size.committed(bytes: messages.reduce(0) { $0 + $1.bytes.count }, after: duration) }
         count(messages, outcomes)
         intake?.committed(offer, messages: messages, outcomes: outcomes)
         batch.settle(range)
@@ -163,8 +160,8 @@ package struct IngestService: Sendable {
 
     /// The lease to insert deliveries under.
     ///
-    /// None for a retry after an outage: should an earlier try have committed though its reply was lost, then the rows carry
-    /// that try's lease, which may have ended, and whoever claims them would run them side by side with us.
+    /// None for a late retry: if an earlier attempt has committed and only its reply was lost, the rows carry that attempt's
+    /// lease. It may have expired, and a worker that claims them then would run them at the same time as we do.
     private func offer(for messages: [IncomingMessage], after elapsed: Duration?) -> LeaseOffer {
         guard let intake else { return .none }
         let bytes = messages.reduce(0) { $0 + $1.bytes.count + 512 }
@@ -174,11 +171,11 @@ package struct IngestService: Sendable {
         return .none
     }
 
-    /// Books the outcomes before the acks go out, so that no peer learns of one that the metrics don't show (G8).
+    /// Counts the outcomes before the acks are sent, so that no peer knows of an outcome that the metrics don't show (G8).
     private func count(_ messages: [IncomingMessage], _ outcomes: [StoreOutcome]) {
         let categories = metrics.messages.categories
         metrics.messages.settled(count: messages.count) { index in
-            // In place: a copy of a message would retain its bytes.
+            // Read in place: a copy of a message would retain its bytes.
             let settled = messages.span
             let category = settled[index].category.map { categories.index(of: settled[index].bytes, $0.range) }
             return (category ?? CategoryLabels.other, MessageOutcome(outcomes[index]))
@@ -189,7 +186,7 @@ package struct IngestService: Sendable {
         logger.event(
             .error,
             .databaseUnavailable,
-            "the database cannot commit; reading pauses and the batch is kept",
+            "the database cannot commit: the batch is kept and retried, and reading pauses",
             [.batch: .int(count), .sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
         )
     }
@@ -199,14 +196,34 @@ package struct IngestService: Sendable {
         logger.event(
             .warning,
             .rowRefused,
-            "PostgreSQL refused a row for its content; it goes to quarantine",
+            "PostgreSQL rejected a row because of its content; the message goes to quarantine",
             [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
         )
     }
 }
 
+extension CommitPlan {
+    /// What to do after an attempt that failed; a timeout also makes the transactions to come smaller.
+    fileprivate mutating func failed(
+        _ kind: StoreError.Kind,
+        _ batch: IngestBatch,
+        _ range: Range<Int>,
+        after duration: Duration,
+        _ size: inout AdaptiveBatchSize
+    ) -> Action {
+        switch kind {
+        case .refused: return refused()
+        case .unavailable: return unavailable()
+        case .timedOut:
+            let sizes = batch.messages.map(\.bytes.count)
+            let ceiling = size.timedOut(bytes: sizes[range].reduce(0, +), after: duration)
+            return timedOut(sizes: sizes, ceiling: ceiling)
+        }
+    }
+}
+
 extension MessageOutcome {
-    /// The metrics' name of what the store reports.
+    /// The metrics' name for what the store reports.
     fileprivate init(_ outcome: StoreOutcome) {
         self =
             switch outcome {

@@ -8,14 +8,12 @@ package import Telemetry
 
 /// Health and metrics over HTTP: `/livez`, `/readyz`, `/metrics`.
 ///
-/// Belongs first into the service group, so that it stops last: whoever watches a shutdown sees it to its end.
+/// First in the service group, so that it stops last and a shutdown can be watched to its end.
 package struct AdminServer: Service {
-    /// Connections beyond this many wait in the kernel's queue.
-    ///
-    /// A scraper and a few probes need a handful.
-    private static let mostConnections = 32
-    /// A request's head may be this large; nothing we serve needs more.
-    private static let largestHead = 8 << 10
+    /// Further connections wait in the kernel's queue; a scraper and a few probes need a handful.
+    private static let connectionLimit = 32
+    /// The most bytes in a request's head; nothing we serve needs more.
+    private static let headLimit = 8 << 10
 
     private let host: String
     private let port: Int
@@ -50,7 +48,7 @@ package struct AdminServer: Service {
 
     /// Serves until shutdown.
     package func run() async throws {
-        // The library's own lines say what ours say.
+        // The library would log the same events as we do.
         let quiet = logger.forLibrary
         let responder = AdminResponder(metrics: metrics, readiness: readiness)
         let application = Application(
@@ -59,8 +57,8 @@ package struct AdminServer: Service {
                 configuration: .init(
                     idleTimeout: .seconds(60),
                     httpDecoderConfiguration: .init(
-                        maxHeaderFieldSize: Self.largestHead,
-                        maxHeaderListSize: Self.largestHead,
+                        maxHeaderFieldSize: Self.headLimit,
+                        maxHeaderListSize: Self.headLimit,
                         maxHeaderFieldCount: 100
                     )
                 )
@@ -68,7 +66,7 @@ package struct AdminServer: Service {
             configuration: ApplicationConfiguration(
                 address: .hostname(host, port: port),
                 serverName: nil,
-                availableConnectionsDelegate: MaximumAvailableConnections(Self.mostConnections, logger: quiet)
+                availableConnectionsDelegate: MaximumAvailableConnections(Self.connectionLimit, logger: quiet)
             ),
             onServerRunning: { [host, logger, onListening] channel in
                 let port = channel.localAddress?.port ?? 0
@@ -88,7 +86,7 @@ package struct AdminServer: Service {
             logger.event(
                 .error,
                 .adminFailed,
-                "admin endpoints failed; is another process on this port? set admin.listen",
+                "cannot serve the admin endpoints; if another process uses the port, change admin.listen",
                 [.host: .string(host), .port: .int(port), .error: .string("\(error)")]
             )
             throw AdminError(host: host, port: port, cause: "\(error)")
@@ -106,7 +104,7 @@ package struct AdminError: Error, Sendable, CustomStringConvertible {
     package var cause: String
 
     package var description: String {
-        "can't serve the admin endpoints on \(host):\(port): \(cause); set admin.listen to a free address or to off"
+        "cannot serve the admin endpoints on \(host):\(port): \(cause); set admin.listen to a free address or to off"
     }
 }
 
@@ -131,7 +129,7 @@ struct AdminResponder: Sendable {
         case "/metrics":
             return response(metrics.render(), .ok, [.contentType: Metrics.contentType], isHead: isHead)
         default:
-            return plain("not found; here are /livez, /readyz and /metrics\n", .notFound, isHead: isHead)
+            return plain("not found; try /livez, /readyz or /metrics\n", .notFound, isHead: isHead)
         }
     }
 

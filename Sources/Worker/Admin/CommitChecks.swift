@@ -1,11 +1,11 @@
 package import Pipeline
 
-/// Whether what is received also commits: what `/readyz` says of the way from the streams into the database.
+/// Whether received messages are being committed, for `/readyz`.
 package enum CommitChecks {
-    /// Messages that have waited for longer than this make the worker not ready.
+    /// The worker is not ready once a message has waited for longer than this.
     ///
-    /// Longer than a failover that goes well, shorter than the time after which streams withdraw their presence.
-    package static let patience = Duration.seconds(5)
+    /// Longer than a failover that goes well; shorter than the time after which streams withdraw their presence.
+    package static let longestWait = Duration.seconds(5)
 
     /// The checks over a worker's queue and writers.
     ///
@@ -22,7 +22,7 @@ package enum CommitChecks {
         let commits = ReadinessCheck("commits") {
             guard let oldest = queue.oldest else { return .ready }
             let waiting = now() - oldest
-            guard waiting > patience else { return .ready }
+            guard waiting > longestWait else { return .ready }
             return .notReady("messages have been waiting to be committed for \(waiting.components.seconds) s")
         }
         let standby = ReadinessCheck("standby") { status.reason.map { .notReady($0) } ?? .ready }

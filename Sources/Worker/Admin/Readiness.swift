@@ -12,7 +12,7 @@ package struct ReadinessCheck: Sendable {
 
     /// The check's name: letters, digits and hyphens.
     package var name: String
-    /// Tells the state from what is already known: never waits, never asks anybody.
+    /// Reports the state from what is already known; never blocks.
     package var state: @Sendable () -> State
 
     package init(_ name: String, _ state: @escaping @Sendable () -> State) {
@@ -34,12 +34,12 @@ package final class Readiness: Sendable {
     private let checks: [ReadinessCheck]
     private let draining = Atomic<Bool>(false)
 
-    /// - Parameter checks: What must hold, beside not draining.
+    /// - Parameter checks: What must hold, in addition to not draining.
     package init(_ checks: [ReadinessCheck]) {
         self.checks = checks
     }
 
-    /// The worker is shutting down; it will not be ready again.
+    /// Begins shutdown: the worker will not be ready again.
     package func drain() {
         draining.store(true, ordering: .relaxed)
     }

@@ -63,23 +63,23 @@ private actor DatabaseSession {
         guard let connection else { return .skipped }
         do throws(MigrationError) {
             switch try await StoreHealth.check(connection) {
-            case .ready: return .passed(detail: "the schema is current and the database takes writes")
+            case .ready: return .passed(detail: "the schema is current and the database is writable")
             case .readOnly:
                 return .failed(
-                    cause: "the server takes no writes",
-                    fix: "name the primary in database.url, or all hosts: a worker finds the one that takes writes",
+                    cause: "the server is read-only",
+                    fix: "name the primary in database.url, or all hosts: a worker connects to the writable one",
                     status: .temporaryFailure
                 )
             case .schema(let state):
                 return .failed(
                     cause: state.problem ?? "the schema is not this binary's",
-                    fix: "upstream-worker migrate status shows what is applied",
+                    fix: "see upstream-worker migrate status",
                     status: .configuration
                 )
             }
         } catch {
             if case .database(let error, _) = error { return failed(error) }
-            return .failed(cause: "\(error)", fix: "upstream-worker migrate status", status: .configuration)
+            return .failed(cause: "\(error)", fix: "see upstream-worker migrate status", status: .configuration)
         }
     }
 
@@ -103,11 +103,11 @@ private actor DatabaseSession {
     private func failed(_ error: PostgresError) -> Probe.Result {
         let fix =
             switch error.failureClass {
-            case .connection: "see that the server runs and that database.url names its host and port"
-            case .authentication: "see pg_hba.conf, the role, and the passfile that database.url names"
-            case .readOnly: "name the primary in database.url, or all hosts: a worker finds the one that takes writes"
+            case .connection: "check that the server runs and that database.url names its host and port"
+            case .authentication: "check pg_hba.conf, the role, and the passfile that database.url names"
+            case .readOnly: "name the primary in database.url, or all hosts: a worker connects to the writable one"
             case .permission: "grant the role its rights: deploy/roles.sql"
-            case .resources: "the server is short of connections, disk or memory: see its log"
+            case .resources: "the server has run out of connections, disk or memory: see its log"
             default: "see the server's log"
             }
         return .failed(cause: error.description, fix: fix, status: ExitStatus(error))

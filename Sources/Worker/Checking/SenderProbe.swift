@@ -27,7 +27,7 @@ extension ProbeSequence {
         do throws(TLSError) {
             settings = try SenderSettings(sender, index: index, limits: StreamLimits(configuration))
         } catch {
-            return .failed(cause: error.message, fix: "see senders.\(index).tls", status: .configuration)
+            return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let metrics = Metrics(
@@ -56,7 +56,7 @@ extension ProbeSequence {
         + "\n        fix: enable it on the server (Prosody: \"smacks\" in modules_enabled; ejabberd: mod_stream_mgmt)"
 
     private static func result(of end: SessionEnd, at sender: SenderConfiguration) -> Probe.Result {
-        // Once the stream was bound the probe has seen what it came for, whatever the end looked like.
+        // Binding is what the probe tests; how the stream ended afterwards does not matter.
         if case .session = end.ending {
             let detail = "bound at \(sender.host) port \(sender.port)"
             return .passed(detail: end.management == .missing ? detail + unmanaged : detail)
@@ -66,23 +66,27 @@ extension ProbeSequence {
         case .connectFailed:
             return .failed(
                 cause: end.message,
-                fix: "see that \(place) is right and reachable from here",
+                fix: "check that \(place) is right and reachable from here",
                 status: .unavailable
             )
         case .tlsFailed:
             return .failed(
                 cause: end.message,
-                fix: "see tls.mode, tls.ca_file and tls.server_name of this sender",
+                fix: "check tls.mode, tls.ca_file and tls.server_name of this sender",
                 status: .protocolError
             )
         case .authenticationFailed:
             return .failed(
                 cause: end.message,
-                fix: "see sender_id, username, domain and secret_file of this sender",
+                fix: "check sender_id, username, domain and secret_file of this sender",
                 status: .refused
             )
         default:
-            return .failed(cause: end.message, fix: "see host, port and domain of this sender", status: .protocolError)
+            return .failed(
+                cause: end.message,
+                fix: "check host, port and domain of this sender",
+                status: .protocolError
+            )
         }
     }
 }

@@ -10,20 +10,20 @@ package struct ConfigurationFiles: Sendable {
         self.credentials = credentials
     }
 
-    /// The path of a secret: as it is, or, for a bare name, within systemd's credentials.
+    /// The path of a secret; a bare name is that of a systemd credential.
     func resolve(_ name: String) throws(ConfigurationTypeError) -> String {
         guard !name.contains("/") else { return name }
         guard let credentials else {
             throw .init(
-                message: "is the bare name '\(name)', which means a systemd credential, and $CREDENTIALS_DIRECTORY is "
-                    + "not set: write a path (./\(name)) or run under a unit with LoadCredential="
+                message: "is a bare name, which means a systemd credential, but $CREDENTIALS_DIRECTORY is not set: "
+                    + "write a path (./\(name)) or run under a unit with LoadCredential="
             )
         }
         return credentials + "/" + name
     }
 
     /// Why a file can't be used, or nil.
-    static func trouble(_ path: String) -> String? {
+    static func problem(with path: String) -> String? {
         do throws(FileError) {
             return try read(path, atMost: 1 << 20).isEmpty ? "'\(path)' is empty" : nil
         } catch {

@@ -1,4 +1,4 @@
-/// Brings file, environment and flags together.
+/// Reads the configuration from its file, the environment and flags.
 package struct ConfigurationLoader: Sendable {
     /// A flag that overrides one key.
     package struct Override: Sendable, Equatable {
@@ -16,21 +16,21 @@ package struct ConfigurationLoader: Sendable {
         }
     }
 
-    /// What a configuration is good for.
+    /// A configuration that can be used.
     package struct Result: Sendable {
         /// The configuration.
         package var configuration: WorkerConfiguration
-        /// What works and deserves a look.
+        /// What works but is probably a mistake.
         package var warnings: [ConfigurationProblem]
         /// The file it came from.
         package var path: String
     }
 
-    /// Where the configuration is looked for when nobody says where.
+    /// The file that is read unless another is named.
     package static let defaultPath = "/etc/upstream-worker/config.yaml"
     /// The largest file that is read.
-    private static let longestFile = 1 << 20
-    /// Variables that begin like overrides and are none.
+    private static let fileLimit = 1 << 20
+    /// Variables that begin like overrides but are not.
     package static let reserved: Set<String> = ["UPSTREAM_CONFIG"]
 
     /// The process's environment.
@@ -48,17 +48,17 @@ package struct ConfigurationLoader: Sendable {
     /// - Parameters:
     ///   - file: The argument of `--config`, if there was one.
     ///   - needsSenders: Whether a configuration without senders is wrong.
-    /// - Returns: The configuration and what deserves a look in it.
+    /// - Returns: The configuration, with warnings.
     /// - Throws: ``ConfigurationError`` with every problem found.
     package func load(file: String?, needsSenders: Bool = true) throws(ConfigurationError) -> Result {
         let path = file ?? environment["UPSTREAM_CONFIG"] ?? Self.defaultPath
         let bytes: [UInt8]
         do throws(FileError) {
-            bytes = try ConfigurationFiles.read(path, atMost: Self.longestFile)
+            bytes = try ConfigurationFiles.read(path, atMost: Self.fileLimit)
         } catch {
             let hint =
                 file == nil && environment["UPSTREAM_CONFIG"] == nil
-                ? "; name one with --config FILE or $UPSTREAM_CONFIG" : ""
+                ? "; name another with --config FILE or $UPSTREAM_CONFIG" : ""
             let problem = ConfigurationProblem(origin: .absent, key: "", message: error.message + hint)
             throw ConfigurationError(kind: error.isMissing ? .noInput : .invalid, problems: [problem])
         }
@@ -78,7 +78,7 @@ package struct ConfigurationLoader: Sendable {
     ///   - yaml: The text.
     ///   - path: What problems call the file.
     ///   - needsSenders: Whether a configuration without senders is wrong.
-    /// - Returns: The configuration and what deserves a look in it.
+    /// - Returns: The configuration, with warnings.
     /// - Throws: ``ConfigurationError`` with every problem found.
     package func read(
         yaml: String,
@@ -116,7 +116,7 @@ package struct ConfigurationLoader: Sendable {
             .joined(separator: ".")
     }
 
-    /// The order in which variables are merged: a list's elements by their number, so that it grows without a gap.
+    /// The order in which variables are merged: list elements by index, so that the list grows without gaps.
     private static func precedes(_ left: String, _ right: String) -> Bool {
         for (one, other) in zip(key(of: left).split(separator: "."), key(of: right).split(separator: "."))
         where one != other {

@@ -18,14 +18,14 @@ package enum ConfigurationOrigin: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// The line in the file; what stands elsewhere comes after all lines.
+    /// The line in the file; everything else sorts after all lines.
     fileprivate var line: Int {
         guard case .file(_, let line, _) = self else { return .max }
         return line
     }
 }
 
-/// One thing that is wrong in the configuration, or that deserves a look.
+/// An error or a warning about the configuration.
 package struct ConfigurationProblem: Sendable, Equatable, CustomStringConvertible {
     /// Where it stands.
     package var origin: ConfigurationOrigin

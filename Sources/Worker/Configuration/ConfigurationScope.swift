@@ -18,9 +18,9 @@ package struct ConfigurationKey: Sendable, Equatable {
 /// What a reading shares among its scopes.
 final class ConfigurationReading {
     let tree: ConfigurationTree
-    /// True when the keys are asked for and not their values: every section, list and kind is then entered once.
+    /// True to list the keys instead of reading values: every section, list and kind is then entered once.
     let describes: Bool
-    /// Whatever says what a bare file name means, and whether files can be read.
+    /// Resolves file names, and checks that files can be read.
     let files: ConfigurationFiles
     var problems: [ConfigurationProblem]
     var warnings: [ConfigurationProblem] = []
@@ -34,7 +34,7 @@ final class ConfigurationReading {
         problems = tree.problems
     }
 
-    /// The node at a path, which is thereby known.
+    /// The node at a path; marks the path as read.
     func take(_ path: String) -> ConfigurationNode? {
         consumed.insert(path)
         return tree.nodes[path]
@@ -84,7 +84,7 @@ struct ConfigurationScope {
         return type.placeholder
     }
 
-    /// A value that may be missing; `note` says in the table what holds then.
+    /// A value that may be missing; `note` is its default in the table.
     func optional<Value>(
         _ name: String,
         _ type: ConfigurationType<Value>,
@@ -157,13 +157,13 @@ struct ConfigurationScope {
 
     // MARK: Problems
 
-    /// Notes that a key's value can't stand.
+    /// Reports an error about a key's value.
     func problem(_ name: String, _ message: String) {
         guard !reading.describes else { return }
         reading.problems.append(made(name, message))
     }
 
-    /// Notes that a key's value works and deserves a look.
+    /// Reports a warning about a key's value.
     func warning(_ name: String, _ message: String) {
         guard !reading.describes else { return }
         reading.warnings.append(made(name, message))

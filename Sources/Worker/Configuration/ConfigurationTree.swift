@@ -16,10 +16,10 @@ struct ConfigurationNode {
 
 /// All nodes by their dotted path (`senders.0.host`), file, environment and flags merged.
 struct ConfigurationTree {
-    /// Nesting beyond this is a mistake, or meant to hurt.
-    private static let deepest = 12
-    /// More elements than this in one list are a mistake.
-    static let longestList = 1000
+    /// Deeper nesting is a mistake or an attack.
+    private static let depthLimit = 12
+    /// A longer list is a mistake.
+    static let listLimit = 1000
 
     private(set) var nodes: [String: ConfigurationNode] = [:]
     private(set) var problems: [ConfigurationProblem] = []
@@ -50,14 +50,14 @@ struct ConfigurationTree {
         }
     }
 
-    /// Puts a value above what is there, as an environment variable or a flag does.
+    /// Sets a value over what is there, as an environment variable or a flag does.
     mutating func override(_ path: String, _ value: String, origin: ConfigurationOrigin) {
         let parts = path.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         for depth in 1..<max(parts.count, 1) {
             let parent = parts[..<depth].joined(separator: ".")
             let index = Int(parts[depth])
             switch (nodes[parent]?.content, index) {
-            case (.list(let count), let index?) where index == count && index < Self.longestList:
+            case (.list(let count), let index?) where index == count && index < Self.listLimit:
                 nodes[parent]?.content = .list(count: count + 1)
             case (.list, _), (.map, _): break
             case (_, 0?): nodes[parent] = ConfigurationNode(content: .list(count: 1), origin: origin)
@@ -75,7 +75,7 @@ struct ConfigurationTree {
             problem(node, path, key, "uses a YAML anchor; anchors and aliases are not supported: write the value out")
             return
         }
-        guard parts.count <= Self.deepest else {
+        guard parts.count <= Self.depthLimit else {
             problem(node, path, key, "is nested too deeply")
             return
         }
@@ -84,8 +84,8 @@ struct ConfigurationTree {
             let content: ConfigurationNode.Content = Self.isNull(node) ? .null : .scalar(scalar.string)
             nodes[key] = ConfigurationNode(content: content, origin: origin)
         case .sequence(let elements):
-            guard elements.count <= Self.longestList else {
-                problem(node, path, key, "has more than \(Self.longestList) elements")
+            guard elements.count <= Self.listLimit else {
+                problem(node, path, key, "has more than \(Self.listLimit) elements")
                 return
             }
             nodes[key] = ConfigurationNode(content: .list(count: elements.count), origin: origin)
@@ -105,7 +105,7 @@ struct ConfigurationTree {
             return
         }
         add(value, at: parts + [scalar.string], path: path)
-        // People look for the key, not for where its value begins.
+        // Problems name the line of the key, not the line where its value begins.
         let member = (parts + [scalar.string]).joined(separator: ".")
         nodes[member]?.origin = Self.origin(name, path)
     }

@@ -42,7 +42,7 @@ extension ConfigurationType where Value == String {
         .text("text", "an XMPP address such as devices@example.org or example.org", isAddress)
     }
 
-    /// What stands for an address here, stricter than what is read from a stream: a slip of the pen must not go unnoticed.
+    /// What stands for an address here, stricter than what is read from a stream, so that typing mistakes are found.
     private static func isAddress(_ text: String) -> Bool {
         guard let address = JID(text) else { return false }
         // RFC 7622 section 3.3.1: what a localpart can't hold.

@@ -18,7 +18,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
 
     /// In what order a handler sees messages.
     package enum Ordering: String, CaseIterable, Sendable {
-        /// As they come, several at a time.
+        /// Several at a time, in no order.
         case none
         /// One at a time per device, in the order of their arrival.
         case device
@@ -80,7 +80,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
         if initialDelay > maximumDelay { retry.problem("initial", "must not be longer than 'maximum'") }
         timeout = scope.value("timeout", .duration("100ms", "1d"), default: "60s", "Longest time for one attempt.")
         kind = Self.kind(scope)
-        // The request's own limit, with time to look the host up and to judge the answer.
+        // The request's own timeout, plus time to resolve the host and read the answer.
         if case .webhook(let webhook) = kind { timeout = max(timeout, webhook.timeout + .seconds(5)) }
     }
 
@@ -97,7 +97,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
         let read = present.map { $0.read(scope.section($0.name)) }
         guard read.count == 1, let kind = read.first else {
             let names = kinds.map(\.name).joined(separator: ", ")
-            let found = present.isEmpty ? "none is there" : "found \(present.map(\.name).joined(separator: ", "))"
+            let found = present.isEmpty ? "found none" : "found \(present.map(\.name).joined(separator: ", "))"
             scope.problem("", "must have exactly one of \(names); \(found)")
             return .log
         }
@@ -115,7 +115,7 @@ package struct ExecConfiguration: Sendable, Equatable {
         case once
     }
 
-    /// The program and its arguments; no shell is between.
+    /// The program and its arguments, run without a shell.
     package var command: [String]
     /// How it is run.
     package var mode: Mode

@@ -23,18 +23,18 @@ package struct SecretFile: Sendable, Equatable {
 extension ConfigurationScope {
     /// A key that names a file with a secret.
     ///
-    /// Files come from outside the configuration, yet what is wrong with them is found with everything else.
+    /// What is wrong with the file is reported with everything else.
     func secretFile(_ name: String, _ meaning: String) -> SecretFile {
         let type = ConfigurationType<String>(name: "file", placeholder: "") {
             [files = reading.files] text
                 throws(ConfigurationTypeError) in
             let path = try files.resolve(ConfigurationType.text.parse(text))
-            if let trouble = ConfigurationFiles.trouble(path) { throw .init(message: trouble) }
+            if let problem = ConfigurationFiles.problem(with: path) { throw .init(message: problem) }
             return path
         }
         let path = required(name, type, meaning)
         if !path.isEmpty, ConfigurationFiles.isWorldReadable(path) {
-            warning(name, "'\(path)' can be read by every user of this machine: chmod 600 it")
+            warning(name, "every user of this machine can read '\(path)': chmod 600 it")
         }
         return SecretFile(path: path)
     }
@@ -45,7 +45,7 @@ extension ConfigurationType where Value == String {
     static var file: Self {
         .init(name: "file", placeholder: "") { text throws(ConfigurationTypeError) in
             let path = try ConfigurationType.text.parse(text)
-            if let trouble = ConfigurationFiles.trouble(path) { throw .init(message: trouble) }
+            if let problem = ConfigurationFiles.problem(with: path) { throw .init(message: problem) }
             return path
         }
     }

@@ -65,12 +65,16 @@ package struct SenderConfiguration: Sendable, Equatable {
     /// How long the answer, or a write, may take before the stream counts as dead.
     package var keepaliveTimeout: Duration
 
+    private static var hostType: ConfigurationType<String> {
+        .text("host", "a host name or an IP address", isHost)
+    }
+
     init(_ scope: ConfigurationScope) {
         let id = ConfigurationType.text("id", "1-64 letters, digits, '.', '_' or '-'") { text in
             text.utf8.count <= 64 && text.unicodeScalars.allSatisfy { $0.isASCII && (Self.isWord($0)) }
         }
-        let host = ConfigurationType.text("host", "a host name or an IP address", Self.isHost)
-        senderID = scope.required("sender_id", id, "The account's id; in quotes, for YAML would take it for a number.")
+        let host = Self.hostType
+        senderID = scope.required("sender_id", id, "The account's id, in quotes: YAML reads bare digits as a number.")
         self.host = scope.required("host", host, "Where to connect to: a name or an IP address.")
         port = scope.value("port", .number(1...65_535), default: "5235", "TCP port.")
         domain = scope.optional("domain", host, "the host", "XMPP domain.") ?? self.host
@@ -81,25 +85,19 @@ package struct SenderConfiguration: Sendable, Equatable {
             "Streams kept open at the same time; a standard server gives each of them a copy of every message."
         )
         secretFile = scope.secretFile("secret_file", "File with the server key, or the name of a systemd credential.")
-        let tls = scope.section("tls")
-        tlsMode = tls.value("mode", .word(TLSMode.direct), default: "direct", "How TLS begins.")
-        caFile = tls.optional("ca_file", .file, "the system's trust store", "Certificates to trust, PEM.")
-        let serverName = tls.optional(
-            "server_name",
-            host,
-            "the host for ccs, the domain for xmpp",
-            "Name or IP address the certificate must be for, also sent as SNI."
-        )
+        let tls = Self.tls(scope.section("tls"))
+        tlsMode = tls.mode
+        caFile = tls.caFile
         dialect = scope.value("dialect", .word(Dialect.ccs), default: "ccs", "What the peer speaks beyond XMPP.")
         // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, whatever host it runs on. The CCS's is
         // for its host.
-        self.serverName = serverName ?? (dialect == .ccs ? self.host : domain)
+        serverName = tls.serverName ?? (dialect == .ccs ? self.host : domain)
         self.connections = connections ?? (dialect == .ccs ? 2 : 1)
         if dialect == .xmpp, self.connections > 1 {
             scope.warning(
                 "connections",
-                "a standard server gives each connection of an account a copy of every message, and returns what one that "
-                    + "dies has not answered for to its sender: 1 is right here"
+                "a standard server sends each connection of an account a copy of every message, and returns the messages that "
+                    + "a lost connection has not acknowledged to their senders: use 1"
             )
         }
         username =
@@ -124,18 +122,36 @@ package struct SenderConfiguration: Sendable, Equatable {
                 "`devices@gcm.googleapis.com` for ccs, none for xmpp",
                 "More stanza senders accepted as the server."
             ) ?? (dialect == .ccs ? ["devices@gcm.googleapis.com"] : [])
-        let keepalive = scope.section("keepalive")
-        keepaliveInterval = keepalive.value(
-            "interval",
-            .duration("1s", "1h"),
-            default: "30s",
-            "Time after the last answer to a ping until the next one (XEP-0199), on a busy stream too."
+        (keepaliveInterval, keepaliveTimeout) = Self.keepalive(scope.section("keepalive"))
+    }
+
+    private static func tls(_ scope: ConfigurationScope) -> (mode: TLSMode, caFile: String?, serverName: String?) {
+        (
+            scope.value("mode", .word(TLSMode.direct), default: "direct", "How TLS begins."),
+            scope.optional("ca_file", .file, "the system's trust store", "Certificates to trust, PEM."),
+            scope.optional(
+                "server_name",
+                hostType,
+                "the host for ccs, the domain for xmpp",
+                "Name or IP address the certificate must be for, also sent as SNI."
+            )
         )
-        keepaliveTimeout = keepalive.value(
-            "timeout",
-            .duration("1s", "10m"),
-            default: "15s",
-            "Wait for the answer, and for the peer to take what we send; then the stream is dead and opened again."
+    }
+
+    private static func keepalive(_ scope: ConfigurationScope) -> (interval: Duration, timeout: Duration) {
+        (
+            scope.value(
+                "interval",
+                .duration("1s", "1h"),
+                default: "30s",
+                "Time after the last answer to a ping until the next one (XEP-0199), on a busy stream too."
+            ),
+            scope.value(
+                "timeout",
+                .duration("1s", "10m"),
+                default: "15s",
+                "How long the answer to a ping, or a write, may take before the stream is closed and opened again."
+            )
         )
     }
 
@@ -144,7 +160,7 @@ package struct SenderConfiguration: Sendable, Equatable {
             || scalar == "." || scalar == "_" || scalar == "-"
     }
 
-    /// A name's labels, or an address; enough to catch an URL, a port or an @ that slipped in.
+    /// A name's labels, or an address; strict enough to catch a URL, a port or an @.
     private static func isHost(_ text: String) -> Bool {
         text.utf8.count <= 255 && !text.hasPrefix(".")
             && text.unicodeScalars.allSatisfy { isWord($0) || $0 == ":" || $0.value > 0x7F }

@@ -1,7 +1,7 @@
 /// The variables that Kubernetes sets in every container for each Service of its namespace, in its own form and in that of
 /// Docker's links: `UPSTREAM_DB_SERVICE_HOST` for a Service named `upstream-db`.
 ///
-/// They are nobody's configuration. Ours always hold `__`, between a section and its key; theirs never do.
+/// They are not configuration. Our variables always hold `__`, between a section and its key; these never do.
 ///
 /// See "Environment variables" in Kubernetes' documentation of Services, and `enableServiceLinks` in that of pods.
 enum ServiceLink {
@@ -9,7 +9,7 @@ enum ServiceLink {
     static func isName(_ name: String) -> Bool {
         guard !name.contains("__") else { return false }
         var parts = name.split(separator: "_", omittingEmptySubsequences: false)[...]
-        // The Service's name, which may be `upstream` alone, is whatever comes before.
+        // What comes before is the Service's name, which may be `upstream` alone.
         while !parts.isEmpty {
             parts.removeFirst()
             if isEnd(parts) { return true }

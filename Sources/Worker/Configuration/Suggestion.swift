@@ -1,6 +1,6 @@
-/// Finds what somebody who mistyped a name most likely meant.
+/// Finds what a mistyped name most likely meant.
 enum Suggestion {
-    /// The candidate with the fewest edits, if there are few enough for a mistake.
+    /// The candidate with the fewest edits, if few enough for a typing mistake.
     static func nearest(to name: String, among candidates: [String]) -> String? {
         let allowed = max(1, min(3, name.count / 3))
         return candidates.map { (candidate: $0, edits: edits(name.lowercased(), $0.lowercased())) }
@@ -9,7 +9,7 @@ enum Suggestion {
             .candidate
     }
 
-    /// The number of insertions, deletions, replacements and swaps of neighbours between two texts.
+    /// The Damerau-Levenshtein distance: insertions, deletions, replacements and swaps of neighbours.
     static func edits(_ left: String, _ right: String) -> Int {
         let left = Array(left.utf8.prefix(80))
         let right = Array(right.utf8.prefix(80))

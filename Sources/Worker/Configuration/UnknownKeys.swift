@@ -1,17 +1,17 @@
 import Foundation
 
-/// Finds keys that nobody reads, and what was meant.
+/// Finds unknown keys, and suggests what was meant.
 struct UnknownKeys {
     private let reading: ConfigurationReading
     private let known: [ConfigurationKey]
 
-    /// Looks at what a finished reading has left over.
+    /// Finds them in a finished reading: the keys that it has not read.
     init(_ reading: ConfigurationReading, known: [ConfigurationKey]) {
         self.reading = reading
         self.known = known
     }
 
-    /// One problem for each unknown key; what lies below an unknown section goes without saying.
+    /// One problem for each unknown key; an unknown section is reported once, without the keys in it.
     var problems: [ConfigurationProblem] {
         let left = reading.tree.nodes.filter { !$0.key.isEmpty && !reading.consumed.contains($0.key) }
         return left.keys.sorted()
@@ -34,19 +34,19 @@ struct UnknownKeys {
     private func message(_ path: String, _ origin: ConfigurationOrigin) -> String {
         if case .environment(let name) = origin {
             let nearest = Suggestion.nearest(to: name, among: known.map { Self.concrete($0.environment, like: name) })
-            return "is no variable we know" + (nearest.map { "; did you mean \($0)?" } ?? "")
+            return "unknown variable" + (nearest.map { "; did you mean \($0)?" } ?? "")
         }
         let parent = Self.parent(Self.pattern(path))
         let name = path.split(separator: ".").last.map(String.init) ?? path
         let siblings = known.compactMap { Self.child($0.path, of: parent) }
         if let nearest = Suggestion.nearest(to: name, among: Array(Set(siblings))) {
-            return "is no key we know; did you mean '\(nearest)'?"
+            return "unknown key; did you mean '\(nearest)'?"
         }
         // The right name in the wrong place.
         if let elsewhere = known.first(where: { $0.path.split(separator: ".").last.map(String.init) == name }) {
-            return "is no key we know here; did you mean '\(elsewhere.path)'?"
+            return "unknown key here; did you mean '\(elsewhere.path)'?"
         }
-        return "is no key we know; here are: \(Set(siblings).sorted().joined(separator: ", "))"
+        return "unknown key; known keys here: \(Set(siblings).sorted().joined(separator: ", "))"
     }
 
     private static func pattern(_ path: String) -> String {

@@ -52,10 +52,10 @@ package struct WebhookConfiguration: Sendable, Equatable {
                 "Statuses that make a message a dead letter at once; not 408, 425 or 429."
             ) ?? []
         for status in rejectStatuses where [408, 425, 429].contains(status) {
-            scope.problem("reject_statuses", "must not hold \(status), which asks for another try")
+            scope.problem("reject_statuses", "must not hold \(status), which asks for a retry")
         }
         if self.url.hasPrefix("http://"), allowedNetworks.isEmpty {
-            scope.problem("url", "is plain http, which is allowed within 'allow_networks' only, and there are none")
+            scope.problem("url", "is plain http, which is allowed only within 'allow_networks', and that is empty")
         }
         if let authority = self.url.split(separator: "/").dropFirst().first, authority.contains("@") {
             scope.problem("url", "must not hold credentials; requests are signed with 'secret_file'")

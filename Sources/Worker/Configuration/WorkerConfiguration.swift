@@ -19,16 +19,10 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var senders: [SenderConfiguration]
     /// The handlers; there may be none.
     package var handlers: [HandlerConfiguration]
-    /// How long the deliveries of a worker that died lie still.
+    /// How long a delivery stays leased to a worker that has stopped answering.
     package var lease: Duration
-    /// How long bodies are kept.
-    package var messageRetention: Duration
-    /// How long the ledger knows a message.
-    package var dedupeWindow: Duration
-    /// How long dead letters are kept.
-    package var deadLetterRetention: Duration
-    /// How long the record of attempts is kept; zero for none.
-    package var attemptRetention: Duration
+    /// How long messages, ledger, dead letters and attempts are kept.
+    package var retention: RetentionPolicy
     /// The largest stanza, in bytes.
     package var stanzaLimit: Int
     /// The deepest nesting of elements in a stanza.
@@ -44,18 +38,8 @@ package struct WorkerConfiguration: Sendable, Equatable {
 
     /// The longest time after which a CCS server still redelivers a message.
     ///
-    /// A ledger that forgets earlier would store such a message twice.
+    /// A ledger that forgets sooner would let such a message be stored twice.
     package static let longestRedelivery = Duration.seconds(28 * 86_400)
-
-    /// How long what is kept.
-    package var retention: RetentionPolicy {
-        RetentionPolicy(
-            messages: messageRetention,
-            dedupeWindow: dedupeWindow,
-            deadLetters: deadLetterRetention,
-            attempts: attemptRetention
-        )
-    }
 
     /// The names that the metrics' label `category` may take.
     package var categories: [String] {
@@ -76,31 +60,7 @@ package struct WorkerConfiguration: Sendable, Equatable {
                 default: "60s",
                 "How long a worker that stops answering keeps its deliveries; renewed while it lives."
             )
-        let retention = scope.section("retention")
-        messageRetention = retention.value(
-            "messages",
-            .duration("1d", "36500d"),
-            default: "30d",
-            "How long bodies are kept."
-        )
-        dedupeWindow = retention.value(
-            "dedupe_window",
-            .duration("1d", "36500d"),
-            default: "35d",
-            "How long redeliveries are recognised: at least 28d, and at least `retention.messages`."
-        )
-        deadLetterRetention = retention.value(
-            "dead_letters",
-            .duration("1d", "36500d"),
-            default: "90d",
-            "How long dead letters are kept, with their messages."
-        )
-        attemptRetention = retention.value(
-            "attempts",
-            .duration("0s", "36500d"),
-            default: "7d",
-            "How long the record of attempts is kept, `0` for none; nothing is recorded yet."
-        )
+        retention = Self.retention(scope.section("retention"))
         let limits = scope.section("limits")
         stanzaLimit = limits.value("stanza", .size(10_000...(8 << 20)), default: "256KiB", "Largest stanza.")
         depthLimit = limits.value("depth", .number(4...250), default: "64", "Deepest nesting of elements.")
@@ -116,25 +76,47 @@ package struct WorkerConfiguration: Sendable, Equatable {
             default: "auto",
             "`auto`: text on a terminal, JSON otherwise."
         )
-        checkRetention(retention)
         checkNames(senders.map { ($0, "sender_id") }, self.senders.map(\.senderID))
         checkNames(handlers.map { ($0, "name") }, self.handlers.map(\.name))
     }
 
-    private func checkRetention(_ scope: ConfigurationScope) {
-        if dedupeWindow < Self.longestRedelivery {
-            scope.problem("dedupe_window", "must be at least 28d: a server may redeliver a message that long")
+    private static func retention(_ scope: ConfigurationScope) -> RetentionPolicy {
+        func period(_ name: String, from least: String = "1d", default text: String, _ meaning: String) -> Duration {
+            scope.value(name, .duration(least, "36500d"), default: text, meaning)
         }
-        if dedupeWindow < messageRetention {
+        let policy = RetentionPolicy(
+            messages: period("messages", default: "30d", "How long bodies are kept."),
+            dedupeWindow: period(
+                "dedupe_window",
+                default: "35d",
+                "How long redeliveries are recognised: at least 28d, and at least `retention.messages`."
+            ),
+            deadLetters: period(
+                "dead_letters",
+                default: "90d",
+                "How long dead letters are kept, with their messages."
+            ),
+            attempts: period(
+                "attempts",
+                from: "0s",
+                default: "7d",
+                "How long the record of attempts is kept, `0` for none; nothing is recorded yet."
+            )
+        )
+        if policy.dedupeWindow < longestRedelivery {
+            scope.problem("dedupe_window", "must be at least 28d: a server may redeliver a message for that long")
+        }
+        if policy.dedupeWindow < policy.messages {
             scope.problem("dedupe_window", "must not be shorter than retention.messages")
         }
+        return policy
     }
 
-    /// Refuses a name that stands for two entries.
+    /// Reports names that more than one entry has.
     private func checkNames(_ places: [(scope: ConfigurationScope, key: String)], _ names: [String]) {
         var seen: Set<String> = []
         for (place, name) in zip(places, names) where !name.isEmpty && !seen.insert(name).inserted {
-            place.scope.problem(place.key, "'\(name)' is there twice")
+            place.scope.problem(place.key, "'\(name)' appears twice")
         }
     }
 }

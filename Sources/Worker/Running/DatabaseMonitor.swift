@@ -4,22 +4,22 @@ package import Postgres
 import Synchronization
 import Telemetry
 
-/// Watches the database: waits for it at the start, knows its state for `/readyz`, and keeps partitions ahead.
+/// Watches the database: waits for it at startup, knows its state for `/readyz`, and creates partitions ahead.
 ///
-/// One task asks; everybody else only waits for what it finds, so that a database without an answer keeps nobody.
+/// Only one task queries the database; others read what it found, so that a database that does not answer blocks nobody.
 package final class DatabaseMonitor: Sendable {
-    /// How often the database is asked.
+    /// How often the database is checked.
     private static let interval = Duration.seconds(5)
-    /// How often it is asked until it is ready for the first time.
+    /// How often it is checked until it is ready for the first time.
     private static let firstInterval = Duration.milliseconds(500)
-    /// A question that has no answer for this long is one.
-    private static let patience = Duration.seconds(5)
+    /// A health check without an answer for this long counts as failed.
+    private static let answerTimeout = Duration.seconds(5)
 
     private struct Known {
-        var state = ReadinessCheck.State.notReady("not asked yet")
-        /// Since when a question has been waiting for its answer.
+        var state = ReadinessCheck.State.notReady("not checked yet")
+        /// When the check now under way began.
         var asking: ContinuousClock.Instant?
-        /// What those who wait at the start are told; nil until it is known.
+        /// The outcome for those who wait at startup; nil until it is known.
         var start: Result<Void, WorkerError>?
         var waiters: [UInt64: CheckedContinuation<Void, any Error>] = [:]
         var lastWaiter: UInt64 = 0
@@ -35,17 +35,17 @@ package final class DatabaseMonitor: Sendable {
         self.logger = logger
     }
 
-    /// What was found last, or that there has been no answer for a while.
+    /// What the last check found, or that the database does not answer.
     package var state: ReadinessCheck.State {
         known.withLock { known in
             guard let asking = known.asking else { return known.state }
             let silence = ContinuousClock.now - asking
-            guard silence > Self.patience else { return known.state }
+            guard silence > Self.answerTimeout else { return known.state }
             return .notReady("the database has not answered for \(silence.components.seconds) s")
         }
     }
 
-    /// Waits until ``run()`` has found that the database takes writes and has our schema; once it has, not at all.
+    /// Waits until ``run()`` has found the database writable and its schema current; returns at once afterwards.
     ///
     /// - Throws: ``WorkerError/schema(_:)`` where the schema is missing or another version's; `CancellationError`.
     package func waitUntilReady() async throws {
@@ -69,7 +69,7 @@ package final class DatabaseMonitor: Sendable {
         }
     }
 
-    /// Asks again and again until cancelled.
+    /// Checks the database repeatedly until cancelled.
     package func run() async {
         guard await start() else { return await client.close() }
         var day = UTCDay.today()
@@ -81,7 +81,7 @@ package final class DatabaseMonitor: Sendable {
         await client.close()
     }
 
-    /// Asks until it is known how it begins; false where it doesn't.
+    /// Checks until the database is ready (true) or its schema is wrong (false).
     private func start() async -> Bool {
         while !Task.isCancelled {
             switch await ask() {
@@ -108,7 +108,7 @@ package final class DatabaseMonitor: Sendable {
         for waiter in waiters { waiter.resume(with: result.mapError { $0 }) }
     }
 
-    /// Asks the database; nil where it does not answer.
+    /// Checks the database; nil where it does not answer.
     private func ask() async -> StoreHealth? {
         known.withLock { $0.asking = .now }
         let state: ReadinessCheck.State
@@ -118,11 +118,11 @@ package final class DatabaseMonitor: Sendable {
             health = found
             switch found {
             case .ready: state = .ready
-            case .readOnly: state = .notReady("the database takes no writes")
+            case .readOnly: state = .notReady("the database is read-only")
             case .schema(let schema): state = .notReady(schema.problem ?? "the schema is not this binary's")
             }
         } catch {
-            // Asked to end: it says nothing of the database.
+            // Cancelled: says nothing about the database.
             if Task.isCancelled { return nil }
             state = .notReady("the database does not answer: \(error)")
         }
@@ -131,12 +131,12 @@ package final class DatabaseMonitor: Sendable {
             return known.state
         }
         if before != state, case .notReady(let reason) = state {
-            logger.event(.warning, .databaseUnavailable, "waiting for the database", [.error: .string(reason)])
+            logger.event(.warning, .databaseUnavailable, "database not ready; retrying", [.error: .string(reason)])
         }
         return health
     }
 
-    /// Makes the partitions of the days to come.
+    /// Creates the partitions of the coming days.
     @discardableResult
     private func ensurePartitions() async -> Bool {
         do throws(PostgresError) {
@@ -151,7 +151,7 @@ package final class DatabaseMonitor: Sendable {
             logger.event(
                 .warning,
                 .databaseUnavailable,
-                "partitions could not be created ahead",
+                "cannot create partitions for the coming days; retrying",
                 [.error: .string(error.description)]
             )
             return false

@@ -1,4 +1,4 @@
-import Logging
+import Glibc
 import MessageStore
 import Pipeline
 import Postgres
@@ -6,13 +6,7 @@ import ServiceLifecycle
 import Telemetry
 import UpstreamKit
 
-#if canImport(Glibc)
-import Glibc
-#else
-import Darwin
-#endif
-
-/// The dispatcher: asked to stop after ingest has ended, it lets running attempts end and releases its leases (G7).
+/// The dispatcher: stops after ingest, lets running attempts end, and releases its leases (G7).
 struct DispatchRunner: Service {
     private let service: DispatchService
     private let store: PostgresDeliveryStore
@@ -20,38 +14,32 @@ struct DispatchRunner: Service {
     private let monitor: DatabaseMonitor
 
     /// A dispatcher for these handlers.
-    init(
-        configuration: WorkerConfiguration,
-        registrations: [HandlerRegistration],
-        database: PostgresSettings,
-        monitor: DatabaseMonitor,
-        metrics: Metrics,
-        logger: Logger
-    ) {
+    init(_ shared: WorkerRuntime.Shared, _ registrations: [HandlerRegistration]) {
+        let configuration = shared.configuration
         let owner = "\(Self.hostName):\(getpid())"
-        let store = PostgresDeliveryStore(database, worker: owner)
-        let functions = FunctionCaller(database)
+        let store = PostgresDeliveryStore(shared.database, worker: owner)
+        let functions = FunctionCaller(shared.database)
         var settings = DispatchSettings()
         settings.lease = configuration.lease
-        // What comes before (acks, goodbyes) and after it (cancelled handlers, leases) needs time as well.
+        // The steps before (acks, closing streams) and after it (cancelled handlers, leases) need time as well.
         settings.drain = configuration.shutdownGrace / 5
         settings.owner = owner
         self.store = store
         self.functions = functions
-        self.monitor = monitor
+        monitor = shared.monitor
         service = DispatchService(
             store: store,
             registrations: registrations,
             senderIDs: configuration.senders.map(\.senderID),
             settings: settings,
-            metrics: metrics,
-            logger: logger
+            metrics: shared.metrics,
+            logger: shared.logger
         ) { registration, delivery, message, context in
             switch registration.body {
             case .handler(let handler):
                 return .verdict(await HandlerVerdict.of(handler, message, context))
             case .function(let function):
-                // The delivery is gone with the call, which the store knows nothing of.
+                // The call deletes the delivery without the store's knowing.
                 defer { if registration.ordering == .device { store.freed(message.deviceKey, of: registration.name) } }
                 return await functions.call(
                     function,
@@ -70,7 +58,7 @@ struct DispatchRunner: Service {
     /// Whether no attempt runs and nothing that has ended waits to be settled: then nothing is lost by not waiting.
     var isIdle: Bool { service.isIdle }
 
-    /// Waits until the handlers are subscribed; a message received before that would never reach them.
+    /// Waits until the handlers are subscribed: they would never get a message received before that.
     func waitUntilSubscribed() async { await service.waitUntilSubscribed() }
 
     func run() async throws {

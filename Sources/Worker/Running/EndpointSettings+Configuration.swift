@@ -5,8 +5,8 @@ import XMPP
 import XMPPSession
 
 extension EndpointSettings {
-    /// How to reach an XMPP endpoint, as people say it.
-    package struct Wish: Sendable {
+    /// How to reach an XMPP endpoint, as the command line names it.
+    package struct Options: Sendable {
         /// Where to connect to.
         package var host: String
         /// TCP port.
@@ -53,27 +53,29 @@ extension EndpointSettings {
     ///
     /// - Throws: ``WorkerError/unusable(_:)`` where the certificates or the name can't be used.
     package static func make(
-        _ wish: Wish,
+        _ options: Options,
         _ configuration: WorkerConfiguration
     ) throws(WorkerError) -> EndpointSettings {
         let context: TLSContext
         do throws(TLSError) {
-            context = try TLSContext.client(TLSClientConfiguration(serverName: wish.serverName, caFile: wish.caFile))
+            context = try TLSContext.client(
+                TLSClientConfiguration(serverName: options.serverName, caFile: options.caFile)
+            )
         } catch {
             throw .unusable(["the endpoint's TLS: \(error.message)"])
         }
-        let secret = wish.secret
+        let secret = options.secret
         return EndpointSettings(
             SenderSettings(
                 index: 0,
-                senderID: wish.account,
-                host: wish.host,
-                port: wish.port,
-                domain: wish.domain,
+                senderID: options.account,
+                host: options.host,
+                port: options.port,
+                domain: options.domain,
                 connections: 1,
-                security: wish.isStartTLS ? .startTLS(context) : .direct(context),
+                security: options.isStartTLS ? .startTLS(context) : .direct(context),
                 dialect: .ccs,
-                username: wish.isLocalpart ? wish.account : "\(wish.account)@\(wish.domain)",
+                username: options.isLocalpart ? options.account : "\(options.account)@\(options.domain)",
                 window: 100,
                 idScope: .sender,
                 trustedFrom: [],

@@ -10,7 +10,7 @@ enum HandlerFactory {
     ///
     /// - Parameters:
     ///   - configurations: The configured ones.
-    ///   - own: The program's own; each is checked, and may have no other's name.
+    ///   - own: The program's own; each is checked, and names are unique among all.
     ///   - logger: For the handlers that log.
     /// - Throws: ``WorkerError/unusable(_:)`` with every handler that can't be made, and why.
     /// - Returns: The configured ones first.
@@ -68,7 +68,7 @@ enum HandlerFactory {
         switch configuration.kind {
         case .sql(let name):
             guard let function = SQLFunction(name) else {
-                throw Unusable(key: "sql.function", message: "'\(name)' is no function's name")
+                throw Unusable(key: "sql.function", message: "'\(name)' is not a function name")
             }
             return .function(function)
         case .webhook(let webhook):
@@ -81,7 +81,7 @@ enum HandlerFactory {
         case .plugin:
             throw Unusable(
                 key: "plugin",
-                message: "this build loads no plugins: build the handler into a worker of your own, or use exec"
+                message: "plugins are not supported: build the handler into a worker of your own, or use exec"
             )
         case .log:
             return .handler(MessageLogHandler(logger: logger))
@@ -93,7 +93,7 @@ enum HandlerFactory {
         concurrency: Int
     ) throws(Unusable) -> WebhookHandler {
         guard let endpoint = WebhookEndpoint(webhook.url) else {
-            throw Unusable(key: "webhook.url", message: "'\(webhook.url)' is no http or https URL")
+            throw Unusable(key: "webhook.url", message: "'\(webhook.url)' is not an http or https URL")
         }
         let secretFile = webhook.secretFile
         try check(secretFile)
@@ -115,7 +115,7 @@ enum HandlerFactory {
         }
     }
 
-    /// Finds a file that holds no usable secret at the start, not at the first message.
+    /// Checks the secret at startup, not at the first message.
     private static func check(_ secretFile: SecretFile) throws(Unusable) {
         let key = "webhook.secret_file"
         let lines: [[UInt8]]

@@ -2,20 +2,20 @@ import CGlibc
 import ServiceLifecycle
 import Telemetry
 
-/// Gives memory back to the system that only the beginning of many connections needed.
+/// Returns memory to the system that only the handshakes of many connections needed.
 ///
-/// A TLS handshake takes some 30 KB that are free again once it is done, and where hundreds begin at once (at the start, or
-/// because a server restarted) glibc keeps the most part of them: measured with 501 connections, 14 KB for each one.
+/// A TLS handshake takes some 30 KB that are free once it is done. Where hundreds begin at once (at startup, or after a server
+/// restart), glibc keeps most of that: 14 KB per connection, measured with 501 connections.
 struct MemoryRunner: Service {
     private static let interval = Duration.seconds(2)
-    /// Fewer leave too little behind to be worth the walk through the heap.
-    private static let many: Int = 16
+    /// Fewer handshakes free too little to be worth walking the heap.
+    private static let handshakeThreshold = 16
 
     let metrics: Metrics
 
     func run() async {
         await cancelWhenGracefulShutdown {
-            // The most that were on their way at once since memory was last given back.
+            // The most handshakes at once since memory was last returned.
             var most = 0
             var boundBefore = 0
             while (try? await Task.sleep(for: Self.interval)) != nil {
@@ -23,7 +23,7 @@ struct MemoryRunner: Service {
                 let connecting = total(.connecting)
                 most = max(most, connecting, bound - boundBefore)
                 boundBefore = bound
-                guard most >= Self.many, connecting == 0 else { continue }
+                guard most >= Self.handshakeThreshold, connecting == 0 else { continue }
                 _ = malloc_trim(0)
                 most = 0
             }

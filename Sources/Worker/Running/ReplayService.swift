@@ -1,24 +1,19 @@
+import Glibc
 import Logging
 import Postgres
 import Replaying
 import ServiceLifecycle
 import Telemetry
 
-#if canImport(Glibc)
-import Glibc
-#else
-import Darwin
-#endif
-
-/// Runs replays to handlers that somebody has started, beside the handlers: one of the workers does each of them.
+/// Runs replays to handlers, beside the handlers themselves: one worker runs each replay.
 struct ReplayService: Service {
     let settings: PostgresSettings
     let monitor: DatabaseMonitor
-    /// How long a replay lies still after its worker has died.
+    /// How long a replay stays leased to a worker that has died.
     let lease: Duration
     let logger: Logger
 
-    /// How often it is looked for replays that nobody runs.
+    /// How often to look for replays that no process runs.
     private static let interval = Duration.seconds(2)
     /// How many this worker runs at the same time.
     private static let limit = 4
@@ -57,7 +52,7 @@ struct ReplayService: Service {
                         logger.event(
                             .warning,
                             .databaseUnavailable,
-                            "it can't be looked for replays to run",
+                            "cannot look for replays to run; retrying",
                             [.error: .string(error.description)]
                         )
                     }
@@ -79,7 +74,7 @@ struct ReplayService: Service {
         } catch {
             ended = .string("\(error)")
         }
-        logger.event(.info, .replayEnded, "a replay's run has ended", [.replay: .string(replay.id), .state: ended])
+        logger.event(.info, .replayEnded, "replay run ended", [.replay: .string(replay.id), .state: ended])
         await client.close()
     }
 }

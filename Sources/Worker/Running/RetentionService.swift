@@ -8,23 +8,23 @@ import Vocabulary
 /// When retention runs: at the start, then once a day, soon after midnight UTC.
 package struct RetentionSchedule: Sendable {
     private static let day: Int64 = 86_400_000_000
-    /// How long after midnight the first worker begins, and by how much others may begin later.
+    /// How long after midnight the first worker begins.
     private static let offset: Int64 = 900_000_000
-    /// How soon a run that was not complete is made up for.
-    private static let again: Int64 = 900_000_000
+    /// When an incomplete run is retried.
+    private static let retryDelay: Int64 = 900_000_000
 
     private let spread: Int64
 
-    /// A schedule; what is random in it is drawn here.
+    /// A schedule with a random offset.
     ///
-    /// - Parameter spread: From 0 to 1: this worker's place among those that begin within half an hour.
+    /// - Parameter spread: From 0 to 1: where in the half hour of starting times this worker begins.
     package init(spread: Double = .random(in: 0..<1)) {
         self.spread = Int64(spread * 1_800_000_000)
     }
 
     /// The next run after one that ended now: microseconds since 1970-01-01 UTC.
     package func next(after now: Int64, isComplete: Bool) -> Int64 {
-        guard isComplete else { return now + Self.again + spread / 4 }
+        guard isComplete else { return now + Self.retryDelay + spread / 4 }
         let today = UTCDay(microseconds: now).start + Self.offset + spread
         return today > now ? today : today + Self.day
     }
@@ -32,13 +32,13 @@ package struct RetentionSchedule: Sendable {
 
 /// Retention as a part of the worker.
 ///
-/// Every worker tries. One lock in the database lets one at a time delete, and whoever comes later on the same day finds that
-/// it was done. What is too old, the database says: its clock, and its policy, which a worker's configuration makes longer
-/// once, at the start, and never shorter.
+/// Every worker tries. An advisory lock lets one at a time delete, and those that come later on the same day find that it has
+/// been done. The database decides what is too old, by its own clock and policy; a worker's configuration makes the policy
+/// longer once, at startup, and never shorter.
 package struct RetentionService: Service {
-    /// How long a policy has been as it is before a worker deletes by it.
+    /// How long a policy must have been unchanged before a worker deletes by it.
     ///
-    /// Workers that start together, with different files, all get to say how long they keep what they have.
+    /// Workers that start together with different files can thus all raise it first.
     package static let settling = Duration.seconds(900)
 
     private let monitor: DatabaseMonitor
@@ -75,7 +75,7 @@ package struct RetentionService: Service {
 
     package func run() async throws {
         await cancelWhenGracefulShutdown {
-            // A schema that is not ours is the others' to tell.
+            // Others report a schema that is not current.
             guard (try? await monitor.waitUntilReady()) != nil else { return }
             var isDeclared = false
             while !Task.isCancelled {
@@ -88,11 +88,11 @@ package struct RetentionService: Service {
         await client.close()
     }
 
-    /// Makes the policy in force as long as the configuration's, and warns where it stays longer.
+    /// Raises the policy to the configuration's, and warns where it keeps longer.
     ///
-    /// Once in a process: a time that was made shorter by hand since stays so.
+    /// Once in a process, so that a period shortened by hand since stays so.
     ///
-    /// - Returns: Whether that is done.
+    /// - Returns: Whether that succeeded.
     package func declare() async -> Bool {
         do {
             let found = try await client.withConnection { connection in
@@ -104,7 +104,7 @@ package struct RetentionService: Service {
                 logger.event(
                     .info,
                     .retentionPolicyRaised,
-                    "the retention policy now keeps as long as this configuration"
+                    "retention policy raised to this configuration's"
                 )
             }
             guard let inForce = found.inForce?.policy else { return false }
@@ -112,7 +112,7 @@ package struct RetentionService: Service {
                 logger.event(
                     .warning,
                     .retentionPolicyDiffers,
-                    "the retention policy keeps longer than this configuration: partitions policy --apply changes it",
+                    "the retention policy keeps longer than this configuration; `partitions policy --apply` shortens it",
                     [.key: .string("retention.\(key)"), .durationSeconds: .seconds(inForce[keyPath: path])]
                 )
             }
@@ -123,7 +123,7 @@ package struct RetentionService: Service {
         }
     }
 
-    /// One run, unless somebody has made today's.
+    /// One run, unless today's has been made already.
     ///
     /// - Returns: Whether nothing was left for later.
     package func runOnce() async -> Bool {
@@ -148,7 +148,7 @@ package struct RetentionService: Service {
                 logger.event(
                     .info,
                     .retentionWaits,
-                    "nothing is deleted by a retention policy that is this young",
+                    "the retention policy changed recently; nothing is deleted yet",
                     [.durationSeconds: .seconds(Self.settling)]
                 )
             case .done(nil): return true
@@ -164,21 +164,21 @@ package struct RetentionService: Service {
     }
 
     private enum Outcome: Sendable {
-        /// There is a report where something was to be done.
+        /// The run's report; nil where today's run had been made.
         case done(RetentionReport?)
-        /// The policy is too young.
+        /// The policy changed too recently.
         case waits
         /// One of the clocks is wrong.
         case refused(ClockDifference)
     }
 
     private func fail(_ error: any Error) {
-        // On the way down nobody wants to know.
+        // Errors of a shutdown are of no interest.
         guard !Task.isCancelled else { return }
         logger.event(
             .warning,
             .retentionFailed,
-            "retention broke off; it goes on in a quarter of an hour",
+            "retention failed; retrying in about 15 minutes",
             [.error: .string("\(error)")]
         )
     }
@@ -187,7 +187,7 @@ package struct RetentionService: Service {
         logger.event(
             .error,
             .clockDiffers,
-            "this machine's clock or the database's is wrong: nothing is deleted",
+            "this machine's clock and the database's differ too much: nothing is deleted",
             [.durationSeconds: .seconds(.microseconds(difference.ahead)), .error: .string(difference.description)]
         )
     }
@@ -216,14 +216,14 @@ package struct RetentionService: Service {
             logger.event(
                 .warning,
                 .retentionHeld,
-                "a partition is too old and kept, for deliveries still need it",
+                "an expired partition is kept: deliveries still need it",
                 [.table: .string(partition.name), .count: .int(Int(partition.waiting))]
             )
         case .locked:
             logger.event(
                 .warning,
                 .retentionHeld,
-                "a partition is too old and kept, for somebody has been reading the table all the time",
+                "an expired partition is kept: the table was being read, so it could not be locked",
                 [.table: .string(partition.name)]
             )
         case .absent, .busy: break

@@ -6,7 +6,7 @@ import ServiceLifecycle
 import Telemetry
 import XMPPSession
 
-// The parts of a worker as services: each knows what "stop in order" means for its part.
+// The parts of a worker as services, each with its own graceful shutdown.
 
 /// The database monitor: stops at once.
 struct MonitorRunner: Service {
@@ -17,13 +17,13 @@ struct MonitorRunner: Service {
     }
 }
 
-/// The writers: no more is submitted once this is asked to stop, so they end when all that was read has committed.
+/// The writers: nothing is submitted any more when this is asked to stop, so they end once all that was read has committed.
 struct IngestRunner: Service {
     let queue: IngestQueue
     let service: IngestService
 
     func run() async {
-        // Cancelled, because another part has failed, the writers would wait for a batch that nobody brings any more.
+        // When another service has failed, no batch will come that writers wait for.
         await withTaskCancellationHandler {
             await withGracefulShutdownHandler {
                 await service.run()
@@ -36,7 +36,7 @@ struct IngestRunner: Service {
     }
 }
 
-/// The writers' sessions: closed once the writers have ended, which a session that hangs may not hold up.
+/// The writers' database sessions: closed once the writers have ended.
 struct StoreRunner: Service {
     let stores: [MessageStore]
 
@@ -48,8 +48,7 @@ struct StoreRunner: Service {
     }
 }
 
-/// The connections of all senders: they begin once the database can take messages and this worker's own handlers are
-/// subscribed, and end in order.
+/// The connections of all senders: opened once the database is ready and this worker's handlers are subscribed.
 struct ReceiveRunner: Service {
     let monitor: DatabaseMonitor
     let dispatch: DispatchRunner?

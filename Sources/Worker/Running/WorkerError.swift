@@ -1,12 +1,12 @@
 package import MessageStore
 
-/// Why a worker can't run, or could not end in order.
+/// Why a worker can't run, or could not shut down gracefully.
 package enum WorkerError: Error, Sendable, CustomStringConvertible {
     /// Something that the configuration names can't be used; one entry for each.
     case unusable([String])
     /// The schema is missing, or another version's.
     case schema(SchemaState)
-    /// The admin address can't be had, or a library failed.
+    /// The admin address is taken, or a library failed.
     case failed(String)
 
     package var description: String {

@@ -21,8 +21,8 @@ package enum WorkerRole: String, CaseIterable, Sendable {
 
 /// The composition root: makes every part of a worker from its configuration, and runs them.
 ///
-/// The order of the parts is the order of their dependence; they stop in the opposite one, so that connections still
-/// find the writers at work when they say goodbye (G7).
+/// Parts start in the order of their dependencies and stop in reverse, so that connections can still commit and ack while
+/// they close (G7).
 package final class WorkerRuntime: Sendable {
     /// What counts.
     package let metrics: Metrics
@@ -33,7 +33,7 @@ package final class WorkerRuntime: Sendable {
     private let ingest: IngestQueue
     private let group: MultiThreadedEventLoopGroup
     private let open = OpenConnections()
-    private let leftBehind = LeftBehind()
+    private let abandoned = AbandonedServices()
     private let services: ServiceGroup
 
     /// Makes a worker; nothing is connected yet.
@@ -75,19 +75,17 @@ package final class WorkerRuntime: Sendable {
         readiness = Readiness(
             Self.checks(senders, metrics, monitor) + CommitChecks.checks(queue: ingest, status: commits)
         )
-        // The receive path costs a few microseconds a message: the cores are PostgreSQL's.
+        // The receive path costs a few microseconds a message; most of the CPU time is PostgreSQL's.
         group = MultiThreadedEventLoopGroup(numberOfThreads: max(1, System.coreCount / 4))
-        let dispatch =
-            registrations.isEmpty
-            ? nil
-            : DispatchRunner(
-                configuration: configuration,
-                registrations: registrations,
-                database: settings,
-                monitor: monitor,
-                metrics: metrics,
-                logger: logger
-            )
+        let shared = Shared(
+            configuration: configuration,
+            database: settings,
+            metrics: metrics,
+            monitor: monitor,
+            abandoned: abandoned,
+            logger: logger
+        )
+        let dispatch = registrations.isEmpty ? nil : DispatchRunner(shared, registrations)
         var list: [any Service] = []
         if let admin = AdminServer(
             configuration.admin,
@@ -98,55 +96,24 @@ package final class WorkerRuntime: Sendable {
         ) {
             list.append(admin)
         }
-        // What waits for the database at the end and keeps no promise there: a tenth of a second for one that answers, and
-        // under two in all for one that doesn't.
-        list.append(BoundedEnd(service: MonitorRunner(monitor: monitor), leftBehind, bound: .milliseconds(100)))
-        let retention = RetentionService(settings, policy: configuration.retention, monitor: monitor, logger: logger)
-        list.append(BoundedEnd(service: retention, leftBehind, bound: .milliseconds(200)))
-        if let dispatch {
-            list.append(BoundedEnd(service: dispatch, leftBehind, bound: .milliseconds(500)) { dispatch.isIdle })
-        }
-        if roles.contains(.dispatch) {
-            let replays = ReplayService(
-                settings: settings,
-                monitor: monitor,
-                lease: configuration.lease,
-                logger: logger
-            )
-            list.append(BoundedEnd(service: replays, leftBehind, bound: .milliseconds(500)))
-        }
+        list += shared.databaseServices()
+        if let dispatch { list.append(shared.bounded(dispatch, .milliseconds(500)) { dispatch.isIdle }) }
+        if roles.contains(.dispatch) { list.append(shared.replayService()) }
         if roles.contains(.receive) {
-            let stores = (0..<configuration.database.writers).map { _ in
-                MessageStore(settings, senders: configuration.senders.map(\.senderID), status: commits)
-            }
-            let service = IngestService(
-                queue: ingest,
-                writers: stores,
-                metrics: metrics,
-                logger: logger,
-                intake: dispatch?.intake
-            )
-            list.append(MemoryRunner(metrics: metrics))
-            list.append(BoundedEnd(service: StoreRunner(stores: stores), leftBehind, bound: .milliseconds(100)))
-            list.append(IngestRunner(queue: ingest, service: service))
-            var environment = Connection.Environment(ingest: ingest, clock: ArrivalClock(), metrics: metrics)
-            environment.open = open
-            list.append(
-                ReceiveRunner(
-                    monitor: monitor,
-                    dispatch: dispatch,
-                    senders: senders,
-                    group: group,
-                    environment: environment,
-                    logger: logger
-                )
+            list += shared.receiveServices(
+                senders,
+                ingest: ingest,
+                commits: commits,
+                dispatch: dispatch,
+                open: open,
+                group: group
             )
         }
         services = Self.group(of: list, logger: logger)
     }
 
-    /// Finds what a worker would refuse although each value is right by itself: files that hold something else than they
-    /// should, handlers that can't be made.
+    /// Finds what keeps a worker from starting although the configuration is valid: files with the wrong content, handlers
+    /// that can't be made.
     ///
     /// - Throws: ``WorkerError/unusable(_:)`` with everything that was found.
     package static func validate(
@@ -181,16 +148,16 @@ package final class WorkerRuntime: Sendable {
         logger.event(.info, .stopped, "stopped")
     }
 
-    /// Whether a part was left behind at the end, because the database did not answer: it is not to be waited for.
-    package var hasLeftBehind: Bool { leftBehind.isSet }
+    /// Whether a service was abandoned during shutdown because the database did not answer; don't wait for it.
+    package var hasAbandonedServices: Bool { abandoned.isSet }
 
-    /// Begins the orderly way down; ``run()`` returns at its end.
+    /// Begins a graceful shutdown; ``run()`` returns at its end.
     package func shutDown() async {
         readiness.drain()
         await services.triggerGracefulShutdown()
     }
 
-    /// Closes the streams in order although messages wait to be committed: the time for that is nearly over.
+    /// Closes the streams although messages wait to be committed, as the grace period is nearly over.
     ///
     /// To be called after ``shutDown()``; ``run()`` may never return.
     package func giveUp() {

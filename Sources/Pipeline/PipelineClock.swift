@@ -1,5 +1,5 @@
-/// The clock and the dice of the dispatcher, to be replaced in tests.
-package struct DispatchTime: Sendable {
+/// The clock and random source of ingest and dispatch, injectable for tests.
+package struct PipelineClock: Sendable {
     /// The current time.
     package var now: @Sendable () -> ContinuousClock.Instant
     /// Waits; throws when cancelled.
@@ -17,8 +17,8 @@ package struct DispatchTime: Sendable {
         self.random = random
     }
 
-    /// The machine's.
-    package static let system = DispatchTime(
+    /// The system's clock and random source.
+    package static let system = PipelineClock(
         now: { ContinuousClock.now },
         sleep: { try await ContinuousClock().sleep(for: $0) },
         random: { .random(in: 0...1) }

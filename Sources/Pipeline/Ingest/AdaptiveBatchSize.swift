@@ -1,25 +1,25 @@
-/// How many bytes one transaction of a writer holds, so that it is over before a limit of ours ends it.
+/// How many bytes a writer puts into one transaction, so that it commits before one of our timeouts cancels it.
 ///
-/// A pure value. It has no ceiling until a try runs into the limit; the limit is as long as that try took. From then on the
-/// ceiling is half of what was tried, and follows how much of the limit the commits take: a link or a disk that is slow
-/// for long settles at a size that commits, and one that has recovered is back at whole batches after a few of them.
-package struct CommitPace: Sendable, Equatable {
-    /// No smaller: the rest of a transaction's time does not depend on its size any more.
+/// A pure value. There is no ceiling until an attempt times out; the time that attempt took is the limit. The ceiling is then
+/// half the size that timed out, and grows or shrinks with the share of the limit that commits take: a link or disk that
+/// stays slow settles at a size that commits, and one that has recovered is back at whole batches after a few commits.
+package struct AdaptiveBatchSize: Sendable, Equatable {
+    /// The least ceiling: below it a transaction's time hardly depends on its size.
     package static let floor = 16 << 10
 
-    /// The most bytes of a transaction; nil for a batch as it comes.
+    /// The most bytes in a transaction; nil for whole batches.
     package private(set) var ceiling: Int?
-    /// How long the last try took that ran into our limit.
+    /// How long the last attempt took that timed out.
     private var limit = Duration.zero
-    /// What every batch is below: a ceiling above is none.
+    /// No batch is larger: a ceiling above this is none.
     private let largest: Int
 
     /// No ceiling yet.
     ///
-    /// - Parameter largest: The most bytes of a batch, but for a single message that is larger.
+    /// - Parameter largest: The most bytes in a batch of more than one message.
     package init(largest: Int) { self.largest = max(largest, Self.floor) }
 
-    /// A try of this size ran into our limit.
+    /// An attempt of this size timed out.
     ///
     /// - Returns: The new ceiling.
     package mutating func timedOut(bytes: Int, after duration: Duration) -> Int {
@@ -31,7 +31,7 @@ package struct CommitPace: Sendable, Equatable {
 
     /// A transaction of this size has committed.
     package mutating func committed(bytes: Int, after duration: Duration) {
-        // One that is far below the ceiling tells nothing about it.
+        // A commit far below the ceiling says nothing about it.
         guard let ceiling, bytes >= ceiling / 2 || duration > limit / 2 else { return }
         let next: Int
         if duration < limit / 4 {

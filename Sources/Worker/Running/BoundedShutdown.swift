@@ -2,41 +2,41 @@ import Logging
 import ServiceLifecycle
 import Synchronization
 
-/// A service that may take no longer than a bound to end, once it is asked to.
+/// A service whose shutdown takes no longer than a bound.
 ///
-/// For those that keep no promise on the way down: what they wait for is a database that may never answer. Beyond the bound
-/// the service is cancelled and left behind, and the others go on to end; the process ends soon after.
-struct BoundedEnd<Wrapped: Service>: Service {
+/// For services that have nothing to finish but may wait for a database that never answers. Beyond the bound the service is
+/// cancelled and abandoned, and the others go on shutting down; the process exits soon after.
+struct BoundedShutdown<Wrapped: Service>: Service {
     private let service: Wrapped
-    private let leftBehind: LeftBehind
+    private let abandoned: AbandonedServices
     private let bound: Duration
     private let isIdle: @Sendable () -> Bool
 
-    /// How often ``isIdle`` is asked once the service is to end.
-    private static var step: Duration { .milliseconds(50) }
+    /// How often ``isIdle`` is polled during shutdown.
+    private static var pollInterval: Duration { .milliseconds(50) }
 
     /// Bounds the end of a service.
     ///
     /// - Parameters:
     ///   - service: The service.
-    ///   - leftBehind: Is told where the bound was reached.
-    ///   - bound: How long it may take.
-    ///   - isIdle: Whether the bound holds at present: while there is something to lose, the service may take its time.
+    ///   - abandoned: Is set where the bound was reached.
+    ///   - bound: How long the shutdown may take while the service is idle.
+    ///   - isIdle: Whether the service has nothing to lose; the bound does not count while it has.
     init(
         service: Wrapped,
-        _ leftBehind: LeftBehind,
+        _ abandoned: AbandonedServices,
         bound: Duration,
         isIdle: @escaping @Sendable () -> Bool = { true }
     ) {
         self.service = service
-        self.leftBehind = leftBehind
+        self.abandoned = abandoned
         self.bound = bound
         self.isIdle = isIdle
     }
 
     func run() async throws {
         let end = Ending()
-        // No child task: what this waits for can't be waited for.
+        // Not a child task, as a task group would wait for it however long it takes.
         let work = Task {
             do {
                 try await service.run()
@@ -61,19 +61,19 @@ struct BoundedEnd<Wrapped: Service>: Service {
         Task {
             var idle = Duration.zero
             while !end.isSet, idle < bound {
-                try? await Task.sleep(for: Self.step)
-                idle = isIdle() ? idle + Self.step : .zero
+                try? await Task.sleep(for: Self.pollInterval)
+                idle = isIdle() ? idle + Self.pollInterval : .zero
             }
             guard !end.isSet else { return }
             work.cancel()
-            leftBehind.set()
+            abandoned.set()
             end.set(.success(()))
         }
     }
 }
 
-/// Whether a part of the worker was left behind.
-final class LeftBehind: Sendable {
+/// Whether a service was abandoned during shutdown.
+final class AbandonedServices: Sendable {
     private let flag = Atomic<Bool>(false)
 
     var isSet: Bool { flag.load(ordering: .relaxed) }
@@ -81,7 +81,7 @@ final class LeftBehind: Sendable {
     func set() { flag.store(true, ordering: .relaxed) }
 }
 
-/// How a service ended: what is set first counts.
+/// How a service ended; the first result counts.
 private final class Ending: Sendable {
     private struct State {
         var result: Result<Void, any Error>?

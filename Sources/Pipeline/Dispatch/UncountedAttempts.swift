@@ -4,7 +4,7 @@ import Vocabulary
 /// Which messages were handed back without counting an attempt, and how often, so that none is handed back for ever.
 ///
 /// Kept in memory only: a worker that starts again begins to count anew, which costs a few tries more.
-struct UncountedTries: Sendable {
+struct UncountedAttempts: Sendable {
     /// How many tries of one message are not counted; the next one is.
     static let limit = 3
 

@@ -1,0 +1,176 @@
+import UpstreamKit
+
+// The loops that all handlers share: claims, polls, deadlines, heartbeats, figures and notifications.
+extension DispatchService {
+    /// Registers the handlers; without the database nothing can begin.
+    func start() async {
+        let token = await untilDone { () async throws(StoreError) -> Int64 in
+            try await self.store.register(self.lanes.map(\.registration))
+        }
+        guard let token else { return }
+        await refreshPauses()
+        entrance.open(token: token)
+        subscribed.set()
+        claims.set()
+    }
+
+    func claimLoop() async {
+        while await claims.wait() {
+            guard entrance.isOpen else { continue }
+            for lane in lanes { await claim(lane) }
+        }
+    }
+
+    private func claim(_ lane: DispatchLane) async {
+        let limit = lane.inspect { $0.claimLimit(now: clock.now()) }
+        guard limit > 0 else { return }
+        var request = ClaimRequest(
+            handler: lane.settings.name,
+            limit: limit,
+            lease: settings.lease,
+            owner: settings.owner,
+            isOrdered: lane.settings.isOrdered
+        )
+        if lane.inspect({ $0.isAboutToProbe(now: clock.now()) }) {
+            // What failed before may fail for its own sake and say nothing about the handler.
+            request.isForUntried = true
+            guard await claim(request, lane) == 0 else { return }
+            request.isForUntried = false
+        }
+        guard await claim(request, lane) != nil else { return }
+        // However much else there is. Deliveries that may bring the worker down are tried one at a time, over all handlers.
+        guard !lanes.contains(where: { $0.inspect { $0.hasSuspect } }) else { return }
+        request.isForSuspects = true
+        request.limit = 1
+        _ = await claim(request, lane)
+    }
+
+    private func claim(_ request: ClaimRequest, _ lane: DispatchLane) async -> Int? {
+        do throws(StoreError) {
+            let deliveries = try await store.claim(request)
+            let isFull = deliveries.count == request.limit && !request.isForSuspects
+            let settlements = lane.withMachine(wake: deliveries.count) { $0.claimed(deliveries, hasMore: isFull) }
+            report.settledUnrun(settlements, lane.index)
+            settler.submit(settlements, lane: lane.index)
+            return deliveries.count
+        } catch {
+            report.storeFailed(error, isFirst: false)
+            return nil
+        }
+    }
+
+    func pollLoop() async {
+        while (try? await clock.sleep(settings.poll)) != nil {
+            guard entrance.isOpen else { continue }
+            await refreshPauses()
+            // Also wakes slots that wait for a breaker's time to be over.
+            for lane in lanes { lane.withMachine { $0.tick() } }
+            claims.set()
+        }
+    }
+
+    private func refreshPauses() async {
+        do throws(StoreError) {
+            let paused = try await store.paused(lanes.map(\.settings.name))
+            for lane in lanes { setPaused(paused.contains(lane.settings.name), lane) }
+        } catch {
+            report.storeFailed(error, isFirst: false)
+        }
+    }
+
+    private func setPaused(_ isPaused: Bool, _ lane: DispatchLane) {
+        guard lane.inspect({ $0.isPaused }) != isPaused else { return }
+        let released = lane.withMachine { $0.setPaused(isPaused) }
+        report.paused(isPaused, lane.index)
+        report.settledUnrun(released, lane.index)
+        settler.submit(released, lane: lane.index)
+    }
+
+    func pause(_ lane: DispatchLane, for failure: HandlerFailure) async {
+        report.paused(true, lane.index)
+        _ = await untilDone { () async throws(StoreError) in
+            try await self.store.pause(lane.settings.name, reason: failure.detail)
+        }
+    }
+
+    func watchLoop() async {
+        while (try? await clock.sleep(.milliseconds(250))) != nil {
+            for lane in lanes {
+                let now = clock.now()
+                lane.cancel(lane.withMachine(wake: 0) { $0.overdue(now: now) })
+            }
+        }
+    }
+
+    func heartbeatLoop() async {
+        var hanging = lanes.map { _ in 0 }
+        while (try? await clock.sleep(settings.heartbeat)) != nil {
+            for lane in lanes {
+                let now = clock.now()
+                let count = lane.inspect { $0.hanging(now: now) }
+                if count > hanging[lane.index] { report.hanging(count, lane.index) }
+                hanging[lane.index] = count
+                let leases = lane.inspect { $0.leasesToExtend(now: now) }
+                guard !leases.isEmpty else { continue }
+                do throws(StoreError) {
+                    let held = try await store.extend(leases, of: lane.settings.name, by: settings.lease)
+                    let end = now + settings.lease
+                    lane.cancel(lane.withMachine(wake: 0) { $0.extended(leases, held: held, until: end) })
+                } catch {
+                    report.storeFailed(error, isFirst: false)
+                }
+            }
+        }
+    }
+
+    func statisticsLoop() async {
+        var told: Set<String> = []
+        repeat {
+            do throws(StoreError) {
+                for backlog in try await store.backlog(lanes.map(\.settings.name)) { report.backlog(backlog) }
+                for name in try await store.unclaimed() where told.insert(name).inserted { report.unclaimed(name) }
+            } catch {
+                report.storeFailed(error, isFirst: false)
+            }
+        } while (try? await clock.sleep(settings.statistics)) != nil
+    }
+
+    func listenLoop() async {
+        var isTold = false
+        var attempt = 0
+        while !Task.isCancelled {
+            do throws(StoreError) {
+                try await store.listen { self.claims.set() }
+                if !isTold { report.notificationsUnavailable() }
+                isTold = true
+                // Another server, or another pooler, may be reached by then.
+                guard (try? await clock.sleep(.seconds(600))) != nil else { return }
+                attempt = 0
+            } catch {
+                guard !Task.isCancelled else { return }
+                report.storeFailed(error, isFirst: false)
+                attempt += 1
+                let delay = DispatchReport.retry.delay(attempt: attempt, random: clock.random())
+                guard (try? await clock.sleep(delay)) != nil else { return }
+            }
+        }
+    }
+
+    /// Tries until the database does it; nil when cancelled.
+    private func untilDone<T>(_ body: () async throws(StoreError) -> T) async -> T? {
+        var attempt = 0
+        while true {
+            do throws(StoreError) {
+                let value = try await body()
+                if attempt > 0 { report.recovered() }
+                return value
+            } catch {
+                if Task.isCancelled { return nil }
+                attempt += 1
+                report.storeFailed(error, isFirst: attempt == 1)
+                let delay = DispatchReport.retry.delay(attempt: attempt, random: clock.random())
+                guard (try? await clock.sleep(delay)) != nil else { return nil }
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+// The slots that run attempts, and how they end.
+extension DispatchService {
+    private enum SlotEvent {
+        case slotEnded
+        case shutdownBegan
+        case drainEnded
+    }
+
+    func runSlots() async {
+        await withTaskGroup(of: SlotEvent.self) { group in
+            var slots = 0
+            for lane in lanes {
+                for _ in 0..<lane.settings.concurrency {
+                    slots += 1
+                    group.addTask {
+                        await lane.work(settler: self.settler) { await self.pause(lane, for: $0) }
+                        return .slotEnded
+                    }
+                }
+            }
+            // A claim that is cut short may have leased rows that nobody knows of: it ends like a slot.
+            slots += 1
+            group.addTask {
+                await self.claimLoop()
+                return .slotEnded
+            }
+            group.addTask {
+                _ = await self.shutdown.wait()
+                return .shutdownBegan
+            }
+            for await event in group {
+                switch event {
+                case .slotEnded: slots -= 1
+                case .shutdownBegan:
+                    claims.finish()
+                    for lane in lanes {
+                        let released = lane.withMachine { $0.stop() }
+                        report.settledUnrun(released, lane.index)
+                        settler.submit(released, lane: lane.index, isUrgent: true)
+                    }
+                    group.addTask {
+                        try? await self.clock.sleep(self.settings.drain)
+                        return .drainEnded
+                    }
+                case .drainEnded:
+                    group.cancelAll()
+                    for lane in lanes { await giveUp(lane) }
+                }
+                if slots == 0 { group.cancelAll() }
+            }
+        }
+    }
+
+    /// Gives cancelled attempts a moment to end by themselves, then hands back what they hold.
+    private func giveUp(_ lane: DispatchLane) async {
+        for _ in 0..<20 {
+            if lane.inspect({ $0.isIdle }) { return }
+            do { try await clock.sleep(.milliseconds(50)) } catch { break }
+        }
+        let released = lane.withMachine { $0.abandon() }
+        report.settledUnrun(released, lane.index)
+        settler.submit(released, lane: lane.index, isUrgent: true)
+    }
+}

@@ -1,0 +1,142 @@
+package import UpstreamKit
+
+// What follows the end of an attempt: for the table, the circuit breaker, and the other slots.
+extension DispatchStateMachine {
+    /// What came of an attempt.
+    package enum Ending: Sendable, Equatable {
+        /// The handler took the message.
+        case done
+        /// It comes again.
+        case retry
+        /// The handler refused it for good.
+        case rejected
+        /// Its attempts are used up.
+        case exhausted
+        /// Handed back, not counted.
+        case released
+        /// The lease had passed on; whoever holds it now decides.
+        case lost
+    }
+
+    /// What to do once an attempt has ended.
+    package struct FinishAction: Sendable, Equatable {
+        /// What came of it.
+        package var ending: Ending
+        /// What the table is to be told; nil where the lease was lost, or the row is settled already.
+        package var settlement: Settlement?
+        /// What the breaker did.
+        package var transition: CircuitBreaker.Transition?
+        /// Set where the handler is to be paused in the database, and why.
+        package var pause: HandlerFailure?
+        /// Waiting deliveries to hand back, as the handler rests from now on.
+        package var released: [Settlement] = []
+        /// Whether there is room for a claim, and something to claim.
+        package var wantsClaim = false
+    }
+
+    /// An attempt has ended.
+    ///
+    /// - Parameters:
+    ///   - id: Which one.
+    ///   - end: What the handler said, or that it has settled the row itself.
+    ///   - now: The current time.
+    ///   - random: A number in 0...1 for delays; asked for where there is one.
+    /// - Returns: What the table, the breaker and the other slots are to be told.
+    package mutating func finished(
+        _ id: RunID,
+        _ end: AttemptEnd,
+        now: ContinuousClock.Instant,
+        random: @autoclosure () -> Double
+    ) -> FinishAction {
+        guard let run = running.removeValue(forKey: id) else { return FinishAction(ending: .lost) }
+        finishedSinceTick += 1
+        var action = FinishAction(ending: .lost)
+        switch end {
+        case .settled:
+            action.ending = .done
+            action.transition = answered(run)
+        case .lost:
+            if run.isProbe { breaker.probeAbandoned() }
+        case .verdict(let verdict):
+            let verdict = run.isTimedOut && verdict == .cancelled ? .down(after: nil, .timedOut) : verdict
+            let outcome: Settlement.Outcome
+            (action.ending, outcome) = self.outcome(of: verdict, run, random: random)
+            action.settlement = Settlement(
+                messageKey: run.reference.messageKey,
+                token: run.reference.token,
+                outcome: outcome
+            )
+            action.transition = transition(after: verdict, run, now: now, random: random)
+            if case .pause(let failure) = verdict {
+                action.pause = failure
+                action.released = setPaused(true)
+            }
+        }
+        switch action.transition {
+        case .opened, .held: action.released += releaseWaiting()
+        case .closed, nil: break
+        }
+        if run.isLost, action.settlement != nil {
+            action.settlement = nil
+            action.ending = .lost
+        }
+        action.wantsClaim = hasMore && claimLimit(now: now) > 0
+        return action
+    }
+
+    /// What the table is to be told after this verdict.
+    private mutating func outcome(
+        of verdict: HandlerVerdict,
+        _ run: Run,
+        random: () -> Double
+    ) -> (Ending, Settlement.Outcome) {
+        func counted(_ after: Duration?, _ failure: HandlerFailure) -> (Ending, Settlement.Outcome) {
+            switch settings.retry.decide(failures: run.attempts + 1, requested: after, random: random()) {
+            case .again(let delay): (.retry, .retry(after: delay, failure))
+            case .giveUp: (.exhausted, .dead(failure, isCounted: true))
+            }
+        }
+        func handedBack(_ after: Duration?, _ failure: HandlerFailure) -> (Ending, Settlement.Outcome) {
+            let delay = Backoff(initial: .seconds(1), maximum: .seconds(60)).delay(attempt: 3, random: random())
+            return (.released, .release(after: min(after ?? delay, settings.retry.maximum), noting: failure))
+        }
+        switch verdict {
+        case .done: return (.done, .done)
+        case .reject(let failure): return (.rejected, .dead(failure, isCounted: true))
+        case .retry(let after, let failure), .down(let after, _, let failure): return counted(after, failure)
+        case .unavailable(let after, let failure):
+            let isCounted = uncounted.unavailable(run.reference.messageKey)
+            return isCounted ? counted(after, failure) : handedBack(after, failure)
+        case .interrupted(let failure):
+            let isCounted = uncounted.interrupted(run.reference.messageKey)
+            return isCounted ? counted(nil, failure) : handedBack(nil, failure)
+        case .pause(let failure): return (.released, .release(after: .zero, noting: failure))
+        case .cancelled: return (.released, .release(after: .zero))
+        }
+    }
+
+    /// What this verdict says about the handler.
+    private mutating func transition(
+        after verdict: HandlerVerdict,
+        _ run: Run,
+        now: ContinuousClock.Instant,
+        random: () -> Double
+    ) -> CircuitBreaker.Transition? {
+        switch verdict {
+        case .done, .reject, .retry: return answered(run)
+        case .down(_, let hold?, _): return breaker.held(for: hold, now: now)
+        case .down, .unavailable:
+            return breaker.failed(isProbe: run.isProbe, isUntried: run.isUntried, now: now, random: random())
+        // Neither up nor down; after an interruption the next attempt shows whether the way to the handler is gone.
+        case .interrupted, .pause, .cancelled:
+            if run.isProbe { breaker.probeAbandoned() }
+            return nil
+        }
+    }
+
+    /// The handler has said something about the message, whatever it was.
+    private mutating func answered(_ run: Run) -> CircuitBreaker.Transition? {
+        uncounted.answered(run.reference.messageKey)
+        return breaker.succeeded(isProbe: run.isProbe)
+    }
+}

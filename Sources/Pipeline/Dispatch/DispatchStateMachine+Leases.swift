@@ -1,0 +1,59 @@
+// Deadlines of attempts, and the leases that have to be extended.
+extension DispatchStateMachine {
+    /// Attempts to cancel, as their time is up; each is named once.
+    package mutating func overdue(now: ContinuousClock.Instant) -> [RunID] {
+        var overdue: [RunID] = []
+        for (id, run) in running where !run.isTimedOut && now >= run.deadline {
+            running[id]?.isTimedOut = true
+            overdue.append(id)
+        }
+        return overdue
+    }
+
+    /// How many attempts go on though their time was up long ago: handlers that don't heed cancellation.
+    package func hanging(now: ContinuousClock.Instant) -> Int {
+        running.values.count { hangs($0, now: now) }
+    }
+
+    /// Leases that need to be extended.
+    ///
+    /// A hanging attempt's lease is not: another worker may then take its delivery over.
+    package func leasesToExtend(now: ContinuousClock.Instant) -> [LeaseReference] {
+        let soon = now + settings.dispatch.lease * 2 / 3
+        var references = waiting.references { $0.lease.deadline <= soon && $0.lease.deadline > now }
+        for run in running.values where run.leaseEnd <= soon && !run.isLost && !hangs(run, now: now) {
+            references.append(run.reference)
+        }
+        return references
+    }
+
+    /// The table's answer to ``leasesToExtend(now:)``.
+    ///
+    /// - Parameters:
+    ///   - asked: The leases that were asked for.
+    ///   - held: Those of them that are still ours.
+    ///   - end: Until when these hold now.
+    /// - Returns: Attempts to cancel, as their lease was lost.
+    package mutating func extended(
+        _ asked: [LeaseReference],
+        held: Set<LeaseReference>,
+        until end: ContinuousClock.Instant
+    ) -> [RunID] {
+        let lost = Set(asked).subtracting(held)
+        waiting.extend(held, lost: lost, until: end)
+        var cancelled: [RunID] = []
+        for (id, run) in running {
+            if held.contains(run.reference) {
+                running[id]?.leaseEnd = end
+            } else if lost.contains(run.reference), !run.isLost {
+                running[id]?.isLost = true
+                cancelled.append(id)
+            }
+        }
+        return cancelled
+    }
+
+    private func hangs(_ run: Run, now: ContinuousClock.Instant) -> Bool {
+        run.isTimedOut && now >= run.deadline + settings.dispatch.hangGrace
+    }
+}
