@@ -312,22 +312,16 @@ extension LocalCluster {
 
     /// When a first transaction that writes is confirmed, tried over and over.
     func firstCommit(limit: Duration) async throws -> ContinuousClock.Instant {
-        let deadline = ContinuousClock.now + limit
         var settings = try PostgresSettings(url: url("upstream"))
         settings.statementTimeout = 120_000
-        while true {
-            do {
-                let connection = try await PostgresConnection.open(settings)
-                try await connection.run { connection throws(PostgresError) in
-                    try connection.script("INSERT INTO probe DEFAULT VALUES")
-                }
-                let now = ContinuousClock.now
-                await connection.close()
-                return now
-            } catch {
-                guard ContinuousClock.now < deadline else { throw error }
-                try await Task.sleep(for: .milliseconds(2))
+        return try await retry(every: .milliseconds(2), limit: limit) {
+            let connection = try await PostgresConnection.open(settings)
+            try await connection.run { connection throws(PostgresError) in
+                try connection.script("INSERT INTO probe DEFAULT VALUES")
             }
+            let now = ContinuousClock.now
+            await connection.close()
+            return now
         }
     }
 }

@@ -49,7 +49,7 @@ actor Peer {
     private var made = 0
     /// Since when each of the open connections is bound, as far as we know.
     private var boundSince: [Int: ContinuousClock.Instant] = [:]
-    private var task: Task<Void, any Error>?
+    private var task: Task<Void, Never>?
 
     /// More than this many unacked copies wait for nothing: the worker's window is full.
     private static let most = 150
@@ -71,17 +71,14 @@ actor Peer {
         order = []
         made = 0
         task = Task {
-            while !Task.isCancelled {
-                await self.sendSome()
-                try await Task.sleep(for: .milliseconds(10))
-            }
+            await repeating(every: .milliseconds(10)) { await self.sendSome() }
         }
     }
 
     /// Sends nothing new any more.
     func pause() async {
         task?.cancel()
-        _ = await task?.result
+        await task?.value
         task = nil
     }
 

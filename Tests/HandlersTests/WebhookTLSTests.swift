@@ -35,13 +35,21 @@ import UpstreamKit
         let key = try folder.write(issued.keyPEM, as: "key.pem")
         let caFile = try folder.write((other ?? authority).certificatePEM, as: "ca.pem")
         let receiver = try WebhookReceiver(certificate: (chain, key))
+        return try await post(
+            to: "https://\(host):\(receiver.port)/status?code=200",
+            trusting: usesFile ? caFile : nil
+        )
+    }
+
+    /// Posts one message to an endpoint on this machine, whatever its host's name.
+    private func post(to url: String, trusting caFile: String?) async throws -> HandlerVerdict {
         let handler = try WebhookHandler(
             options: WebhookHandler.Options(
-                endpoint: try #require(WebhookEndpoint("https://\(host):\(receiver.port)/status?code=200")),
+                endpoint: try #require(WebhookEndpoint(url)),
                 timeout: .seconds(20),
                 policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
                 connections: 1,
-                caFile: usesFile ? caFile : nil
+                caFile: caFile
             ),
             resolver: AddressResolver { _ in ["127.0.0.1"].compactMap(NetworkAddress.init) }
         ) { [Array(WebhookReceiver.secret.utf8)] }
@@ -77,19 +85,10 @@ import UpstreamKit
         for usesFile in [true, false] {
             let server = try VersionedServer(version)
             let caFile = server.folder.url.appending(path: "ca.pem").path
-            let handler = try WebhookHandler(
-                options: WebhookHandler.Options(
-                    endpoint: try #require(WebhookEndpoint("https://endpoint.invalid:\(server.port)/")),
-                    timeout: .seconds(20),
-                    policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
-                    connections: 1,
-                    caFile: usesFile ? caFile : nil
-                ),
-                resolver: AddressResolver { _ in ["127.0.0.1"].compactMap(NetworkAddress.init) }
-            ) { [Array(WebhookReceiver.secret.utf8)] }
-            let message = UpstreamMessage.sample(category: "c", data: "{}")
-            let verdict = await HandlerVerdict.of(handler, message, HandlerContext(handler: "h"))
-            await handler.shutdown()
+            let verdict = try await post(
+                to: "https://endpoint.invalid:\(server.port)/",
+                trusting: usesFile ? caFile : nil
+            )
             let text = server.end()
             if usesFile { #expect((verdict == .done) == isTaken, "\(verdict) \(text)") }
             // Without the file the certificate is not trusted; but only then is it looked at.

@@ -23,11 +23,10 @@ extension Integration {
 
             """
 
-        /// Sends 40 messages that fail, then five that don't, and lets the worker take them.
-        private func run(
-            poison: [String],
+        /// Runs a worker whose webhook is the endpoint above, with more of the handler's and the webhook's options.
+        private func withEndpoint(
+            retry: String = "{}",
             options text: String,
-            until isReady: (ChildWorker) async throws -> Bool,
             _ body: (Stage, ChildWorker) async throws -> Void
         ) async throws {
             try await Stage.run { stage in
@@ -40,18 +39,31 @@ extension Integration {
                 options.handlers = """
                     - name: orders
                       categories: ["com.example.orders"]
-                      retry: {max_attempts: 1000, initial: 50ms, maximum: 1s}
+                      retry: \(retry)
                       webhook: {url: "http://127.0.0.1:\(port)/", secret_file: \(secret), allow_networks: ["127.0.0.0/8"]\(text)}
                     """
                 let worker = try ChildWorker(yaml: try stage.yaml(options), in: stage.folder)
+                try await body(stage, worker)
+                worker.send(SIGTERM)
+                #expect(try await worker.exitCode() == 0)
+                _ = endpoint
+            }
+        }
+
+        /// Sends 40 messages that fail, then five that don't, and lets the worker take them.
+        private func run(
+            poison: [String],
+            options: String,
+            until isReady: (ChildWorker) async throws -> Bool,
+            _ body: (Stage, ChildWorker) async throws -> Void
+        ) async throws {
+            let retry = "{max_attempts: 1000, initial: 50ms, maximum: 1s}"
+            try await withEndpoint(retry: retry, options: options) { stage, worker in
                 try await stage.send(data: (0..<40).map { poison[$0 % poison.count] }, idPrefix: "poison")
                 try await waitUntil("they have failed") { try await isReady(worker) }
                 try await stage.send(data: (0..<5).map { _ in #"{"status":200}"# }, idPrefix: "good")
                 try await waitUntil("the good ones are handled") { try await worker.deliveries("orders", "done") == 5 }
                 try await body(stage, worker)
-                worker.send(SIGTERM)
-                #expect(try await worker.exitCode() == 0)
-                _ = endpoint
             }
         }
 
@@ -88,26 +100,11 @@ extension Integration {
 
         @Test("statuses in reject_statuses make a message a dead letter at once")
         func rejected() async throws {
-            try await Stage.run { stage in
-                let port = try Socket.freePort()
-                let script = try stage.folder.write(Self.endpoint.utf8, as: "endpoint.py")
-                let endpoint = try Helper("/usr/bin/python3", [script, "\(port)"])
-                try await Helper.waitUntilListening(on: port)
-                let secret = try stage.folder.write("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".utf8, as: "orders.secret")
-                var options = WorkerOptions()
-                options.handlers = """
-                    - name: orders
-                      categories: ["com.example.orders"]
-                      webhook: {url: "http://127.0.0.1:\(port)/", secret_file: \(secret), allow_networks: ["127.0.0.0/8"], reject_statuses: [410, 422]}
-                    """
-                let worker = try ChildWorker(yaml: try stage.yaml(options), in: stage.folder)
+            try await withEndpoint(options: ", reject_statuses: [410, 422]") { stage, _ in
                 try await stage.send(data: [#"{"status":422}"#, #"{"status":200}"#, #"{"status":410}"#])
                 try await stage.database.waitUntilHandled(3)
                 let dead = ["orders|1|webhook status 422", "orders|1|webhook status 410"]
                 #expect(try await stage.database.deadLetters() == dead)
-                worker.send(SIGTERM)
-                #expect(try await worker.exitCode() == 0)
-                _ = endpoint
             }
         }
 

@@ -119,15 +119,11 @@ extension Integration {
         @Test("kill -9 of PostgreSQL under load loses nothing that was acked, and work resumes by itself")
         func killedServer() async throws {
             let count = 4000
-            var options = LocalCluster.Options()
-            options.isTemporary = true
-            let folder = URL(filePath: "/tmp/upstream-it-kill-\(getpid())")
-            let cluster = try LocalCluster.start(in: folder, options)
-            try await Stage.run(on: try await Database(on: cluster)) {
+            try await Stage.runOnOwnServer {
                 $0.load = LoadProfile(count: count)
                 $0.load.connections = 2
                 $0.load.rate = 1000
-            } _: { stage in
+            } _: { stage, cluster in
                 try await stage.withWorker { worker in
                     try await stage.wait(for: "some acks") { $0.tally.acked >= 500 }
                     cluster.kill()
@@ -146,7 +142,6 @@ extension Integration {
                 }
                 try await expectNothingLost(stage, count)
             }
-            cluster.stop()
         }
 
         @Test(

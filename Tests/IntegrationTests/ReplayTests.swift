@@ -66,25 +66,38 @@ extension Integration {
             #expect(try await current.exitCode() == 0)
         }
 
-        @Test("to an XMPP endpoint: killed twelve times, the worker there has every message exactly once")
-        func endpoint() async throws {
+        /// An emulator to replay to, so many messages in a database of their own, and the commands that plan and start.
+        private func withEndpoint(
+            _ count: Int,
+            _ body: (_ stage: Stage, _ source: Database, _ plan: [String], _ start: [String]) async throws -> Void
+        ) async throws {
             let source = try await Database()
-            try await source.seed(3_000)
+            try await source.seed(count)
             try await Stage.run {
                 $0.load = LoadProfile(count: 0)
             } _: { stage in
+                let secret = try stage.folder.write(Stage.secret.utf8, as: "replay-key")
+                let authority = try stage.folder.write(stage.emulator.authorityPEM ?? [], as: "replay-ca.pem")
+                try await body(
+                    stage,
+                    source,
+                    [
+                        "replay", "plan", "copy", "--to", "127.0.0.1:\(stage.emulator.port)", "--account",
+                        "\(Stage.sender)@gcm.googleapis.com",
+                    ],
+                    ["replay", "start", "copy", "--secret-file", secret, "--ca-file", authority, "--lease", "1s"]
+                )
+            }
+        }
+
+        @Test("to an XMPP endpoint: killed twelve times, the worker there has every message exactly once")
+        func endpoint() async throws {
+            try await withEndpoint(3_000) { stage, source, plan, start in
                 let worker = try ChildWorker(yaml: try stage.yaml(WorkerOptions()), in: stage.folder)
                 try await stage.wait(for: "the worker") { $0.bound.count == 2 }
                 let yaml = "database: {url: \"\(source.url)\"}\nadmin: {listen: \"off\"}\n"
-                let target = "127.0.0.1:\(stage.emulator.port)"
-                let account = "\(Stage.sender)@gcm.googleapis.com"
-                try await run(yaml, stage.folder, ["replay", "plan", "copy", "--to", target, "--account", account])
-                let secret = try stage.folder.write(Stage.secret.utf8, as: "replay-key")
-                let authority = try stage.folder.write(stage.emulator.authorityPEM ?? [], as: "replay-ca.pem")
-                let start = [
-                    "replay", "start", "copy", "--secret-file", secret, "--ca-file", authority, "--lease", "1s",
-                    "--rate", "700/s",
-                ]
+                try await run(yaml, stage.folder, plan)
+                let start = start + ["--rate", "700/s"]
                 let before = try await source.digest()
                 for kill in 1...12 {
                     let runner = try ChildWorker(yaml: yaml, in: stage.folder, command: start)
@@ -126,21 +139,9 @@ extension Integration {
 
         @Test("what is sent and not acked is not done, and no more than the window is sent")
         func unacked() async throws {
-            let source = try await Database()
-            try await source.seed(500)
-            try await Stage.run {
-                $0.load = LoadProfile(count: 0)
-            } _: { stage in
+            try await withEndpoint(500) { stage, source, plan, start in
                 let yaml = "database: {url: \"\(source.url)\"}\nadmin: {listen: \"off\"}\n"
-                let target = [
-                    "--to", "127.0.0.1:\(stage.emulator.port)", "--account", "\(Stage.sender)@gcm.googleapis.com",
-                ]
-                try await run(yaml, stage.folder, ["replay", "plan", "copy", "--concurrency", "40"] + target)
-                let secret = try stage.folder.write(Stage.secret.utf8, as: "replay-key")
-                let authority = try stage.folder.write(stage.emulator.authorityPEM ?? [], as: "replay-ca.pem")
-                let start = [
-                    "replay", "start", "copy", "--secret-file", secret, "--ca-file", authority, "--lease", "1s",
-                ]
+                try await run(yaml, stage.folder, plan + ["--concurrency", "40"])
                 let runner = try ChildWorker(yaml: yaml, in: stage.folder, command: start)
                 // Nobody is there who would ack.
                 try await stage.wait(for: "a full window") { $0.tally.relayed >= 40 }

@@ -55,14 +55,10 @@ extension Integration {
         )
         func stoppedAnswering() async throws {
             let count = 200
-            var options = LocalCluster.Options()
-            options.isTemporary = true
-            let folder = URL(filePath: "/tmp/upstream-it-stop-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
-            let cluster = try LocalCluster.start(in: folder, options)
-            try await Stage.run(on: try await Database(on: cluster)) {
+            try await Stage.runOnOwnServer {
                 $0.load = LoadProfile(count: count)
                 $0.load.connections = 2
-            } _: { stage in
+            } _: { stage, cluster in
                 let handlers = "  - {name: audit, categories: [\"*\"], log: {}}\n"
                 let worker = try ChildWorker(yaml: try stage.yaml(WorkerOptions(handlers: handlers)), in: stage.folder)
                 try await stage.waitUntilComplete()
@@ -74,7 +70,6 @@ extension Integration {
                 let tally = await stage.emulator.tally()
                 #expect(tally.isClean && tally.brokenStreams == 0 && tally.acked == count, "\(tally.summary)")
             }
-            cluster.stop()
         }
 
         @Test(
@@ -112,11 +107,7 @@ extension Integration {
             .timeLimit(.minutes(3))
         )
         func readiness() async throws {
-            var options = LocalCluster.Options()
-            options.isTemporary = true
-            let folder = URL(filePath: "/tmp/upstream-it-ready-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
-            let cluster = try LocalCluster.start(in: folder, options)
-            try await Stage.run(on: try await Database(on: cluster)) { stage in
+            try await Stage.runOnOwnServer { stage, cluster in
                 try await stage.withWorker { worker in
                     func report() -> String { worker.runtime.readiness.report().lines.joined(separator: "\n") }
                     try await waitUntil("ready") { worker.runtime.readiness.report().isReady }
@@ -134,7 +125,6 @@ extension Integration {
                     try await waitUntil("ready again") { worker.runtime.readiness.report().isReady }
                 }
             }
-            cluster.stop()
         }
 
         @Test("stderr holds nothing but our own lines: at SIGTERM, and where the schema is missing")

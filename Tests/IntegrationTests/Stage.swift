@@ -3,6 +3,7 @@ import Foundation
 import IntegrationSupport
 import Logging
 import NIOCore
+import Postgres
 import TLSWire
 import Telemetry
 import Worker
@@ -72,6 +73,19 @@ final class Stage: Sendable {
             throw error
         }
         await stage.emulator.stop()
+    }
+
+    /// Runs a test on a stage whose database server is its own, to be stopped or killed.
+    static func runOnOwnServer(
+        _ configure: (inout EmulatorConfiguration) throws -> Void = { _ in },
+        _ body: (Stage, LocalCluster) async throws -> Void
+    ) async throws {
+        var options = LocalCluster.Options()
+        options.isTemporary = true
+        let folder = URL(filePath: "/tmp/upstream-it-own-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
+        let cluster = try LocalCluster.start(in: folder, options)
+        defer { cluster.stop() }
+        try await run(on: try await Database(on: cluster), configure) { try await body($0, cluster) }
     }
 
     /// Waits for something that the emulator sees.
@@ -182,18 +196,11 @@ final class LocalWorker: Sendable {
 
     /// Ends it in order; it must not take for ever.
     func stop() async throws {
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask {
-                await self.runtime.shutDown()
-                try await self.task.value
-            }
-            group.addTask {
-                try await Task.sleep(for: .seconds(60))
-                self.task.cancel()
-                throw WaitedTooLong(description: "the worker does not end")
-            }
-            try await group.next()
-            group.cancelAll()
+        try await withLimit(.seconds(60), "the worker ends") {
+            await self.runtime.shutDown()
+            try await self.task.value
+        } onLimit: {
+            self.task.cancel()
         }
     }
 
