@@ -1,8 +1,8 @@
 import Telemetry
 
-/// A JSON object text that is put together member by member.
+/// Writes a JSON object member by member.
 ///
-/// Parts that are JSON already go in verbatim, so that what a device sent reaches a handler as it was.
+/// Values that are JSON already are copied verbatim, so that handlers see what the device sent.
 struct JSONText {
     /// The text so far.
     private(set) var bytes: [UInt8] = [UInt8(ascii: "{")]

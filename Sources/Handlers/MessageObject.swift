@@ -2,7 +2,7 @@ import Telemetry
 import UpstreamKit
 import Vocabulary
 
-/// The JSON object that a handler outside this process sees of a message: the fields of contract.md §8.
+/// The JSON object that a handler outside this process sees of a message: see `docs/handlers.md`.
 enum MessageObject {
     /// One line without its newline.
     static func line(_ message: UpstreamMessage, _ context: HandlerContext) -> [UInt8] {

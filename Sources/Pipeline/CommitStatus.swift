@@ -2,9 +2,9 @@ package import Logging
 import Synchronization
 package import Telemetry
 
-/// What commits wait for at present, for `/readyz`, the metrics and the log.
+/// Whether commits wait for a standby, for `/readyz`, metrics and log.
 ///
-/// One value for all writers of a process; safe from any thread.
+/// One object for all writers of a process; thread-safe.
 package final class CommitStatus: Sendable {
     private struct Waiting {
         var count = 0
@@ -15,11 +15,11 @@ package final class CommitStatus: Sendable {
     private let logger: Logger?
     private let waiting = Mutex(Waiting())
 
-    /// A status that nothing waits in.
+    /// A status without waiting commits.
     ///
     /// - Parameters:
-    ///   - metrics: Where the number of waiting commits is shown.
-    ///   - logger: Is told when commits begin to wait, and when none waits any more.
+    ///   - metrics: Shows the number of waiting commits.
+    ///   - logger: For the first commit that waits, and for the end of all waits.
     package init(metrics: Metrics? = nil, logger: Logger? = nil) {
         self.metrics = metrics
         self.logger = logger
@@ -28,7 +28,7 @@ package final class CommitStatus: Sendable {
     /// Commits that have been found to wait for a standby's confirmation.
     package var waitingForStandby: Int { waiting.withLock { $0.count } }
 
-    /// Why nothing commits, for people; nil where no commit waits for a standby.
+    /// Why commits do not proceed; nil if none waits for a standby.
     package var reason: String? {
         waiting.withLock { waiting in
             guard waiting.count > 0, let since = waiting.since else { return nil }
@@ -52,11 +52,11 @@ package final class CommitStatus: Sendable {
         logger?.event(
             .warning,
             .standbyAwaited,
-            "commits wait for a standby to confirm them; nothing is acked until it does"
+            "commits are waiting for a standby's confirmation; nothing is acked meanwhile"
         )
     }
 
-    /// The commit waits no more: it was confirmed, or the wait was broken off.
+    /// The wait has ended: confirmed, or cancelled.
     package func standbyWaitEnded() {
         let duration = waiting.withLock { waiting -> Duration? in
             waiting.count -= 1
@@ -69,7 +69,7 @@ package final class CommitStatus: Sendable {
         logger?.event(
             .notice,
             .standbyWaitEnded,
-            "no commit waits for a standby any more",
+            "commits no longer wait for a standby",
             [.durationSeconds: .double(duration / .seconds(1))]
         )
     }

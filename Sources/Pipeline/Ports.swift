@@ -30,10 +30,9 @@ package struct StoreError: Error, Sendable {
         /// The database can't commit now; whether the batch has been committed may be unknown. Wait and commit the
         /// same batch again.
         case unavailable
-        /// The content of at least one row was refused, and nothing of the batch's new rows is committed. Bisect.
+        /// The content of at least one row was rejected, and none of the batch's new rows is committed. Bisect.
         case refused
-        /// A limit of our own ended the try; whether the batch has been committed may be unknown. A smaller batch may fit:
-        /// halve it and commit the halves again.
+        /// One of our timeouts ended the attempt; whether the batch has been committed may be unknown. Commit smaller parts.
         case timedOut
     }
 
@@ -60,10 +59,10 @@ package struct StoreError: Error, Sendable {
 ///
 /// One value is one writer with a connection of its own.
 package protocol MessageWriter: Sendable {
-    /// Where the task that calls ``commit(_:leasing:isRetry:)`` runs best; nil for anywhere.
+    /// The preferred executor for ``commit(_:leasing:isRetry:)``; nil for any.
     var executor: (any TaskExecutor)? { get }
 
-    /// Commits a batch and tells what became of each copy, in the batch's order.
+    /// Commits a batch, and returns the outcome of each copy in the batch's order.
     ///
     /// New messages' deliveries to the handlers that `offer` names are inserted under its lease; the others wait in the
     /// table, and other workers are told where it holds some for handlers that this one does not run.
@@ -74,8 +73,8 @@ package protocol MessageWriter: Sendable {
     /// - Parameters:
     ///   - batch: The copies, in arrival order.
     ///   - offer: The lease for the deliveries of new messages.
-    ///   - isRetry: Whether an earlier try of these copies may have committed: the ledger is asked by key first, and only
-    ///     what it lacks is sent.
+    ///   - isRetry: Whether an earlier attempt may have committed: the ledger is then queried by key first, and only missing
+    ///     copies are sent.
     /// - Returns: What became of each copy, once all that these outcomes rely on is as durable as the database makes it:
     ///   where it replicates synchronously, after the standbys have confirmed.
     /// - Throws: ``StoreError``

@@ -1,13 +1,13 @@
 /// The rules of talking with a long-lived subprocess: one line to it, then one line from it.
 ///
-/// Pure; ``ExecSession`` acts on what it returns. After the first breach the conversation has ended for good: an answer
-/// that came late or unasked could otherwise be taken for the next message's.
+/// Pure; ``ExecSession`` acts on what it returns. The first violation ends the conversation: a late or unexpected answer could
+/// otherwise be taken for the next message's.
 struct ExecConversation {
     /// Why a conversation ended.
     enum End: Sendable, Hashable {
         /// The process closed its standard output, usually by ending.
         case closed
-        /// It wrote more than one line, or a line that nobody asked for.
+        /// It wrote more than one line, or an unexpected one.
         case unasked
         /// Its line grew over the limit.
         case lineTooLong

@@ -8,9 +8,9 @@ package import UpstreamKit
 
 /// Handler kind `exec`: gives messages to a program of the user's, in any language.
 ///
-/// In `stream` mode each process lives on and takes one message after the other, a line each way; there are as many
-/// processes as messages are handled side by side, at most the handler's concurrency. In `once` mode there is a process
-/// per message. No shell is between, and the environment holds the allowed names only.
+/// In `stream` mode processes are long-lived and take one message at a time, a line each way; there are at most as many as the
+/// handler's concurrency. In `once` mode there is a process per message. No shell is used, and the environment holds only the
+/// allowed names.
 package final class ExecHandler: UpstreamHandler {
     /// How the program is run.
     package enum Mode: Sendable, Hashable {
@@ -56,7 +56,7 @@ package final class ExecHandler: UpstreamHandler {
         logger: Logger,
         group: MultiThreadedEventLoopGroup = .singleton
     ) {
-        // A write to a process that has ended must fail, not end us. The worker's other parts want the same.
+        // A write to a process that has ended must fail instead of killing us with SIGPIPE.
         signal(SIGPIPE, SIG_IGN)
         let passed = environment.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
         self.program = ChildProgram(command: command, environment: passed)
@@ -74,7 +74,7 @@ package final class ExecHandler: UpstreamHandler {
         }
     }
 
-    /// Closes the processes' standard inputs, waits a little, and kills what is left.
+    /// Closes the processes' standard inputs, waits a moment, and kills those that are left.
     package func shutdown() async {
         let sessions = pool.withLock { pool in
             pool.isShutDown = true
@@ -120,7 +120,7 @@ package final class ExecHandler: UpstreamHandler {
             do {
                 answer = try await session.exchange(line, deadline: context.deadline)
             } catch ExecSession.Failure.notSent {
-                // It died between two messages; this one has not been seen by anybody.
+                // It died between two messages and has not seen this one.
                 try Task.checkCancellation()
                 noteEnd(of: session, reason: "closed")
                 continue
@@ -130,7 +130,7 @@ package final class ExecHandler: UpstreamHandler {
                 throw Self.failure(end)
             }
             guard let outcome = ExecAnswer.parse(answer, about: message.messageKey) else {
-                // Whatever it is, it doesn't speak our language: its next line can't be trusted either.
+                // It does not follow the protocol, so its next line can't be trusted either.
                 session.stop()
                 noteEnd(of: session, reason: "answer out of shape", isFailure: true)
                 throw HandlerVerdictError(
@@ -139,7 +139,7 @@ package final class ExecHandler: UpstreamHandler {
                         HandlerFailure(
                             group: "exec answer out of shape",
                             detail:
-                                "the program answered a line that is not {\"outcome\": \"done\"|\"retry\"|\"reject\"}: "
+                                "the program's answer is not {\"outcome\": \"done\"|\"retry\"|\"reject\"}: "
                                 + String(decoding: answer.prefix(200), as: UTF8.self)
                         )
                     )
@@ -190,7 +190,7 @@ package final class ExecHandler: UpstreamHandler {
 
     // MARK: Failures
 
-    /// Refuses the message while the program is not to be started yet; waits where that is a moment only.
+    /// Throws while the program must not be started yet; waits if that is only a moment.
     private func waitForBackoff() async throws {
         let (wait, isPacing) = pool.withLock { ($0.backoff.wait(now: .now), $0.backoff.isPacing) }
         guard let wait else { return }
@@ -198,7 +198,7 @@ package final class ExecHandler: UpstreamHandler {
         throw HandlerVerdictError(
             .unavailable(
                 after: wait,
-                HandlerFailure(group: "exec program ended repeatedly", detail: "it is started again later")
+                HandlerFailure(group: "exec program ended repeatedly", detail: "the program will be restarted later")
             )
         )
     }
@@ -215,7 +215,7 @@ package final class ExecHandler: UpstreamHandler {
                 HandlerFailure(
                     group: "exec program can not be started",
                     detail:
-                        "can't start \(program.command.first ?? ""): \(reason); check that it exists and is executable"
+                        "cannot start \(program.command.first ?? ""): \(reason); check that it exists and is executable"
                 )
             )
         )
@@ -231,7 +231,7 @@ package final class ExecHandler: UpstreamHandler {
             case .stopped: "exec program was stopped"
             }
         let failure = HandlerFailure(group: text, detail: text)
-        // A hang may be the program's; every other end is this message's.
+        // A hang may be the program's fault; every other end is this message's.
         return HandlerVerdictError(end == .timedOut ? .down(after: nil, failure) : .retry(after: nil, failure))
     }
 }

@@ -5,7 +5,7 @@ import NIOPosix
 import Processes
 import Telemetry
 
-/// Where the standard error of a handler's subprocesses goes: the log, line by line, bounded in length and rate.
+/// Logs the standard error of a handler's subprocesses line by line, bounded in length and rate.
 package struct ExecOutputLog: Sendable {
     /// The handler's name.
     var handler: String
@@ -37,7 +37,7 @@ package struct ExecOutputLog: Sendable {
         logger.event(
             .warning,
             .handlerOutput,
-            "a handler's program wrote more to its standard error than is logged",
+            "a handler's program wrote more lines to its standard error than are logged",
             [.handler: .string(handler), .count: .int(count)]
         )
     }
@@ -57,7 +57,7 @@ package struct ExecOutputLog: Sendable {
     }
 }
 
-/// Cuts a flow of bytes into lines that are short and few enough to be logged.
+/// Splits bytes into lines, limited in length and rate.
 struct LineSampler {
     /// What came out of some bytes.
     struct Sample: Hashable {
@@ -81,7 +81,7 @@ struct LineSampler {
         }
         bytes.withUnsafeBytes { bytes in
             var rest = bytes[...]
-            // A library call per line, not a step per byte: a program may write as fast as we read.
+            // One memchr per line, not a step per byte: a program may write as fast as we read.
             while !rest.isEmpty, let start = UnsafeRawBufferPointer(rebasing: rest).baseAddress {
                 let count = memchr(start, 0x0A, rest.count).map { UnsafeRawPointer($0) - start }
                 line.append(contentsOf: rest.prefix(min(count ?? rest.count, ExecOutputLog.lineLimit - line.count)))
@@ -159,7 +159,7 @@ enum ExecPipes {
                     try? context.channel.syncOptions?.setOption(.autoRead, value: true)
                 }
             }
-            // Reading as fast as a program can write would cost a core, which acks may need.
+            // Reading as fast as a program can write would take a core from the ack path.
             if before <= ExecOutputLog.bytesPerSecond, bytesThisSecond > ExecOutputLog.bytesPerSecond {
                 try? context.channel.syncOptions?.setOption(.autoRead, value: false)
             }

@@ -15,7 +15,7 @@ final class ExecSession: Sendable {
     enum Failure: Error {
         /// The process had ended before the message was written: it has not seen it.
         case notSent
-        /// It ended, or was ended, with the message in its hands.
+        /// It ended, or was killed, while it had the message.
         case ended(ExecConversation.End)
     }
 
@@ -71,7 +71,7 @@ final class ExecSession: Sendable {
             exit.futureResult.whenComplete { _ in bound.1.value.processEnded(answers) }
             return ExecSession(child: child, terminated: exit.futureResult, channel: bound.0, handler: bound.1)
         } catch {
-            // NIO has taken the descriptors or not; a process without pipes is of no use either way.
+            // Whether or not NIO has taken the descriptors, a process without pipes is useless.
             child.kill()
             throw error
         }
@@ -134,7 +134,7 @@ private final class ExecLineHandler: ChannelInboundHandler {
     private var reply: EventLoopPromise<[UInt8]>?
     private var timeout: Scheduled<Void>?
     private var context: ChannelHandlerContext?
-    /// Where to read what a process that has ended may have left.
+    /// Where a process that has ended may have left unread output.
     private var leftover: CInt?
     private let kill: () -> Void
 
@@ -184,7 +184,7 @@ private final class ExecLineHandler: ChannelInboundHandler {
         context.fireChannelReadComplete()
     }
 
-    /// The process has ended: what it wrote still counts, but not that others hold its output open.
+    /// The process has ended: its output still counts, even if other processes hold the pipe open.
     func processEnded(_ output: CInt) {
         guard let context, context.channel.isActive else { return }
         leftover = output
@@ -207,7 +207,7 @@ private final class ExecLineHandler: ChannelInboundHandler {
     private func finish(_ end: ExecConversation.End) {
         timeout?.cancel()
         if end == .closed, reply == nil, let context {
-            // Its input is closed with the channel: it may still put its things away, but not for ever.
+            // Closing the channel closes its input: it may clean up, but not for ever.
             context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(ExecSession.grace)) { self.kill() }
         } else {
             kill()

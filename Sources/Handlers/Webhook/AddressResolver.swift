@@ -56,6 +56,6 @@ package struct AddressResolver: Sendable {
 
 /// Why a host name has no address.
 struct ResolveError: Error {
-    /// The resolver's words.
+    /// The resolver's message.
     var reason: String
 }

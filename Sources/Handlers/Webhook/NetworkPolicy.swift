@@ -31,7 +31,7 @@ package struct NetworkPolicy: Sendable {
         special.contains { $0.contains(address) }
     }
 
-    /// What is not globally reachable by IANA's special-purpose registries, and multicast.
+    /// Addresses that IANA's special-purpose registries list as not globally reachable, and multicast.
     ///
     /// Cloud metadata endpoints are among them: 169.254.169.254, fd00:ec2::254, 100.100.100.200; those in public space
     /// are listed by themselves.

@@ -5,9 +5,9 @@ import Synchronization
 
 /// HTTP clients that connect to one checked address each.
 ///
-/// A client that looked the name up by itself could be given another answer than the one that was checked (DNS
-/// rebinding); so the address is pinned, while name checks and the `Host` header keep the name. The client is replaced
-/// when the name's addresses change.
+/// A client that resolved the name itself could get another address than the one that was checked (DNS rebinding); so the
+/// address is pinned, while certificate checks and the `Host` header use the name. The client is replaced when the name's
+/// addresses change.
 final class PinnedClients: Sendable {
     /// A client on loan; give it back.
     struct Loan: Sendable {
@@ -112,7 +112,7 @@ final class PinnedClients: Sendable {
         configuration.dnsOverride = [host: address.description]
         configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = connections
         configuration.connectionPool.idleTimeout = .seconds(30)
-        // A connection that fails is the delivery's failure, with its cause; trying again is the retry policy's.
+        // A failed connection fails the delivery, with its cause; the retry policy decides about the next attempt.
         configuration.connectionPool.retryConnectionEstablishment = false
         return HTTPClient(eventLoopGroupProvider: .shared(group), configuration: configuration)
     }

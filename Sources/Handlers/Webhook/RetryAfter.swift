@@ -32,7 +32,7 @@ enum RetryAfter {
         if (0x30...0x39).contains(first) {
             let digits = text.prefix { (0x30...0x39).contains($0) }
             guard text.dropFirst(digits.count).allSatisfy({ $0 == 0x20 || $0 == 0x09 }) else { return nil }
-            // More digits than a number can hold are a long time all the same.
+            // More digits than fit a number also mean a long time.
             seconds = Int64(String(decoding: digits, as: UTF8.self)) ?? maximum
         } else {
             guard let date = date(String(decoding: text, as: UTF8.self)) else { return nil }

@@ -8,7 +8,7 @@ package struct WebhookSigner: Sendable {
         case missing
         /// More than ``WebhookSigner/secretLimit``.
         case tooMany
-        /// A space, a NUL, or another character that no secret has.
+        /// A character that no secret has, such as a space or NUL.
         case character
         /// Not `whsec_` and base64.
         case form
@@ -18,7 +18,7 @@ package struct WebhookSigner: Sendable {
         /// The cause and the fix; never the secret.
         package var description: String {
             switch self {
-            case .missing: "the secret file holds no secret; put one line of whsec_ and base64 into it"
+            case .missing: "the secret file is empty; write a line of whsec_ followed by base64"
             case .tooMany: "the secret file holds more than \(WebhookSigner.secretLimit) lines; remove retired secrets"
             case .character: "a line of the secret file holds a space, a control character or a byte that is not ASCII"
             case .form: "a line of the secret file is not whsec_ followed by base64, with its padding"

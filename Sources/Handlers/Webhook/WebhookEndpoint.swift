@@ -1,4 +1,4 @@
-/// The URL of a webhook, taken apart once, strictly, so that every part of the program sees the same host.
+/// The URL of a webhook, parsed once and strictly, so that every part of the program sees the same host.
 package struct WebhookEndpoint: Sendable, Hashable {
     /// Whether it is plain http.
     let isPlain: Bool

@@ -8,10 +8,10 @@ import Vocabulary
 
 /// Handler kind `webhook`: posts each message as a CloudEvent, signed as Standard Webhooks specifies.
 ///
-/// Any 2xx answer takes the message, and one of ``Options/rejectStatuses`` refuses it for good. 410 pauses the handler: the
-/// endpoint is gone for good, as far as it knows. Every other answer, redirects included, and every failure of the
-/// connection is tried again, not before `Retry-After`. What says that the endpoint is down or overloaded (429, 5xx, no
-/// answer) counts for the circuit breaker; on 429 and 503 `Retry-After` stops all messages for that long.
+/// A 2xx answer takes the message, and one of ``Options/rejectStatuses`` rejects it. 410 pauses the handler, as the endpoint
+/// says it is gone. Every other answer, redirects included, and every connection failure is retried, not before
+/// `Retry-After`. Answers that say the endpoint is down or overloaded (429, 5xx) and timeouts count for the circuit breaker; on
+/// 429 and 503 `Retry-After` stops all messages for that long.
 package final class WebhookHandler: UpstreamHandler {
     /// The content modes of the CloudEvents HTTP binding.
     package enum Mode: Sendable {
@@ -169,19 +169,19 @@ package final class WebhookHandler: UpstreamHandler {
                 throw Self.down("webhook name not resolved", "\(endpoint.host) does not resolve: \(reason)")
             }
         }
-        // One bad address spoils all: a name that answers with public and private ones at once is not to be trusted.
+        // One forbidden address forbids all: a name that resolves to public and private addresses is not trusted.
         for address in addresses {
             switch options.policy.decide(address, isPlain: endpoint.isPlain) {
             case .allow: continue
             case .refuse:
                 throw Self.down(
                     "webhook address refused",
-                    "\(endpoint.host) is at \(address), which is not public; add its network to allow_networks"
+                    "\(endpoint.host) is at \(address), which is not public; if that is intended, add its network to allow_networks"
                 )
             case .refusePlain:
                 throw Self.down(
                     "webhook plain http refused",
-                    "\(endpoint.host) is at \(address), outside allow_networks, where only https is spoken"
+                    "\(endpoint.host) is at \(address), outside allow_networks, where only https is allowed"
                 )
             }
         }
@@ -190,7 +190,7 @@ package final class WebhookHandler: UpstreamHandler {
 
     // MARK: The answer
 
-    /// The start of an answer's body; what comes after the limit or the deadline is left unread.
+    /// The start of an answer's body, up to the limit or the deadline.
     private static func start(
         of body: HTTPClientResponse.Body,
         until deadline: ContinuousClock.Instant
@@ -206,7 +206,7 @@ package final class WebhookHandler: UpstreamHandler {
                         if count > bodyLimit { break }
                     }
                 } catch {
-                    // The status has been received; a body that breaks off changes nothing about it.
+                    // The status counts even if the body breaks off.
                     return kept
                 }
                 return kept
@@ -217,7 +217,7 @@ package final class WebhookHandler: UpstreamHandler {
             }
             let first = await tasks.next() ?? nil
             tasks.cancelAll()
-            // A body cut off by the deadline gives what had come, once its task has seen the cancellation.
+            // At the deadline: what has arrived, once the task has seen the cancellation.
             for await rest in tasks where first == nil { return rest ?? [] }
             return first ?? []
         }
@@ -239,7 +239,7 @@ package final class WebhookHandler: UpstreamHandler {
             now: Timestamp.now.microseconds / 1_000_000
         )
         switch status {
-        // Both speak of the endpoint as a whole (RFC 6585 §4, RFC 9110 §15.6.4).
+        // Both are about the endpoint as a whole (RFC 6585 §4, RFC 9110 §15.6.4).
         case 429, 503:
             let hold = wait.flatMap { $0 > .zero ? min($0, RetryAfter.longestHold) : nil }
             throw HandlerVerdictError(.down(after: wait, hold: hold, failure))

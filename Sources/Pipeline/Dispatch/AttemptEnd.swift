@@ -17,18 +17,18 @@ extension HandlerFailure {
         detail: "the attempt took longer than the handler's timeout"
     )
 
-    /// There is no message any more.
+    /// The message no longer exists.
     package static let missing = HandlerFailure(
         group: "message gone",
         detail: "the message is past retention, or its device was forgotten"
     )
 
-    /// Workers keep dying over it.
+    /// Workers keep dying while they hold it.
     package static func crashed(times: Int) -> HandlerFailure {
         HandlerFailure(
             group: "worker crashed",
             detail:
-                "\(times) workers in a row stopped working while they held it; it is set aside instead of tried again"
+                "\(times) workers in a row died while they held the message; it is a dead letter instead of being retried"
         )
     }
 }

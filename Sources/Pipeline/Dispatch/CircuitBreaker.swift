@@ -1,7 +1,7 @@
-/// Stops handing messages to a handler that fails all the time, and probes it until it works again.
+/// A circuit breaker: stops giving messages to a handler that is down, and probes it until it works again.
 ///
-/// A failure is what says that the handler itself is down: no connection, no answer in time, an answer that it is
-/// overloaded, a program that can't be started. An answer that refuses one message is a success here: whoever answers works.
+/// Only failures of the handler itself count: no connection, a timeout, an answer that says it is overloaded, a program that
+/// can't be started. An answer that rejects one message counts as a success, as the handler works.
 ///
 /// - *closed*: everything passes; `threshold` failures without a success in between → *open*.
 /// - *open*: nothing passes until its time is over → *half-open*. Each round lasts longer than the one before, unless the
@@ -18,7 +18,7 @@ package struct CircuitBreaker: Sendable {
         package var threshold = 20
         /// How long it stays open, by round.
         ///
-        /// A handler that is down is not hurt by a probe every ten seconds; and where bad messages opened the breaker, good ones
+        /// A probe every ten seconds does not burden a handler that is down; and if bad messages opened the breaker, good ones
         /// wait no longer than that.
         package var pause = Backoff(initial: .seconds(2), maximum: .seconds(10))
 
@@ -29,13 +29,13 @@ package struct CircuitBreaker: Sendable {
     package enum Admission: Sendable, Equatable {
         /// It may.
         case pass
-        /// It may, and its end decides whether the breaker closes.
+        /// It may, as the probe that decides whether the breaker closes.
         case probe
         /// It may not before this time; nil while a probe is under way.
         case refused(until: ContinuousClock.Instant?)
     }
 
-    /// A change that operators want to know.
+    /// A change of state, to be logged.
     package enum Transition: Sendable, Equatable {
         /// The handler gets nothing until the time is over.
         case opened(for: Duration)
@@ -65,7 +65,7 @@ package struct CircuitBreaker: Sendable {
         return false
     }
 
-    /// Looks whether an attempt may begin, without beginning one.
+    /// Whether an attempt may begin; does not begin one.
     package func admission(now: ContinuousClock.Instant) -> Admission {
         switch state {
         case .closed: .pass

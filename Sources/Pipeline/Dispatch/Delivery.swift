@@ -5,9 +5,9 @@ package import Vocabulary
 package struct Lease: Sendable, Equatable {
     /// The fencing token: grows with each claim, and settling the delivery needs the current one.
     package var token: Int64
-    /// Until when the lease holds, on this machine's clock.
+    /// Until when the lease holds, by this machine's clock.
     ///
-    /// Counted from before the claim was sent, so that it never ends later than the database's own count.
+    /// Counted from before the claim was sent, so that it never ends later than in the database.
     package var deadline: ContinuousClock.Instant
 
     package init(token: Int64, deadline: ContinuousClock.Instant) {
@@ -24,7 +24,7 @@ package struct Delivery: Sendable {
         case received(IncomingMessage)
         /// The message as the table holds it.
         case stored(UpstreamMessage)
-        /// There is no such message any more: its day was dropped, or its device was forgotten.
+        /// The message no longer exists: its day was dropped, or its device erased.
         case missing
 
         /// About how many bytes of memory it takes.
@@ -43,7 +43,7 @@ package struct Delivery: Sendable {
     package var messageKey: Digest128
     /// The attempts that were counted so far.
     package var attempts: Int
-    /// How many workers in a row stopped working while they held it.
+    /// How many workers in a row died while they held it.
     package var crashes: Int
     /// The replay that asked for it; nil for the first delivery.
     package var replayID: String?
@@ -69,7 +69,7 @@ package struct Delivery: Sendable {
     /// Whether no attempt at it has been counted yet.
     package var isUntried: Bool { attempts == 0 }
 
-    /// Whether it has been in the hands of workers that stopped working more than once, so that it may be the reason.
+    /// Whether several workers died while they held it, so that it may be the cause.
     package var isSuspect: Bool { crashes >= 2 }
 }
 
@@ -83,7 +83,7 @@ package struct Settlement: Sendable, Equatable {
         case retry(after: Duration, HandlerFailure)
         /// Moved to `dead_letters`; `isCounted` where an attempt was made.
         case dead(HandlerFailure, isCounted: Bool)
-        /// Handed back without counting an attempt, and due again after the delay; `noting` why, where something failed.
+        /// Released without counting an attempt, and due again after the delay; `noting` what failed, if anything.
         case release(after: Duration, noting: HandlerFailure? = nil)
     }
 
@@ -100,7 +100,7 @@ package struct Settlement: Sendable, Equatable {
         self.outcome = outcome
     }
 
-    /// Hands a delivery back as it was.
+    /// Releases a delivery unchanged.
     package static func release(_ delivery: Delivery) -> Settlement {
         Settlement(messageKey: delivery.messageKey, token: delivery.lease.token, outcome: .release(after: .zero))
     }

@@ -14,7 +14,7 @@ struct DeliveryQueue: Sendable {
     private(set) var freshBytes = 0
     /// How many were claimed.
     private(set) var claimed = 0
-    /// How many may bring the worker down.
+    /// How many may crash the worker.
     private(set) var suspects = 0
 
     var isEmpty: Bool { untried.isEmpty && tried.isEmpty }
@@ -28,7 +28,7 @@ struct DeliveryQueue: Sendable {
         count(delivery, isFresh, by: 1)
     }
 
-    /// Takes the next one; `allowsTried` where that may be one that failed before although others wait.
+    /// Takes the next one; `allowsTried`: may be one that failed before although untried ones wait.
     mutating func popFirst(allowsTried: Bool) -> Delivery? {
         let isTried = untried.isEmpty || (!tried.isEmpty && allowsTried && isTriedNext)
         if !untried.isEmpty, !tried.isEmpty { isTriedNext = !isTried }
@@ -55,7 +55,7 @@ struct DeliveryQueue: Sendable {
         return all.map(\.delivery)
     }
 
-    /// The claims of the entries that fulfil the condition.
+    /// The claims of the entries for which the condition holds.
     func references(where condition: (Delivery) -> Bool) -> [LeaseReference] {
         (untried.all + tried.all).compactMap { entry in
             guard condition(entry.delivery) else { return nil }
@@ -63,7 +63,7 @@ struct DeliveryQueue: Sendable {
         }
     }
 
-    /// Moves the ends of leases, and drops the entries whose lease was lost.
+    /// Extends leases, and drops the entries whose lease was lost.
     mutating func extend(_ held: Set<LeaseReference>, lost: Set<LeaseReference>, until end: ContinuousClock.Instant) {
         let all = untried.all + tried.all
         let isTriedNext = isTriedNext

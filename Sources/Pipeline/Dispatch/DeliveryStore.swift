@@ -3,18 +3,18 @@ package import Vocabulary
 
 /// The database side of the dispatcher: the tables `handlers`, `subscriptions`, `deliveries` and `dead_letters`.
 ///
-/// All calls may come at the same time. Times are durations from the database's own clock, so workers whose clocks differ
-/// agree about leases and retries.
+/// Calls may be concurrent. Times are durations by the database's clock, so workers agree about leases and retries even if their
+/// clocks differ.
 package protocol DeliveryStore: Sendable {
-    /// Makes the handlers known and subscribes each to exactly its categories, from the next message on.
+    /// Registers the handlers and subscribes each to exactly its categories, from the next message on.
     ///
-    /// Handlers that only other workers know are left alone.
+    /// Handlers that only other workers run stay unchanged.
     ///
     /// - Throws: ``StoreError``
     /// - Returns: The fencing token for the rows that this process inserts under its own lease; it is never 0.
     func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64
 
-    /// Tells which of these handlers are paused now.
+    /// Which of these handlers are paused now.
     ///
     /// - Throws: ``StoreError``
     func paused(_ handlers: [String]) async throws(StoreError) -> Set<String>
@@ -25,7 +25,7 @@ package protocol DeliveryStore: Sendable {
     /// - Returns: At most `limit` deliveries, in the order they became due.
     func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery]
 
-    /// Extends leases from now on by `duration`, and tells which of them are still ours.
+    /// Extends leases to `duration` from now, and returns those that are still ours.
     ///
     /// - Throws: ``StoreError``
     func extend(
@@ -34,9 +34,9 @@ package protocol DeliveryStore: Sendable {
         by duration: Duration
     ) async throws(StoreError) -> Set<LeaseReference>
 
-    /// Books what became of deliveries, each under its fencing token; one whose lease has passed on is left alone.
+    /// Writes the outcomes of deliveries, each under its fencing token; ignores those whose lease another worker holds.
     ///
-    /// Safe to repeat when the reply was lost.
+    /// Idempotent: may be repeated when the reply was lost.
     ///
     /// - Throws: ``StoreError``
     /// - Returns: How many were still ours.
@@ -47,19 +47,19 @@ package protocol DeliveryStore: Sendable {
     /// - Throws: ``StoreError``
     func pause(_ handler: String, reason: String) async throws(StoreError)
 
-    /// Handlers that still get deliveries, or have some, though no worker has run them for minutes.
+    /// Handlers with subscriptions or deliveries that no worker has run for minutes.
     ///
     /// - Throws: ``StoreError``
     func unclaimed() async throws(StoreError) -> [String]
 
-    /// How much waits for each of these handlers, without counting a big table; notes that this worker runs them.
+    /// The backlog of each handler, counted up to a limit; also records that this worker runs them.
     ///
     /// - Throws: ``StoreError``
     func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog]
 
-    /// Waits for other workers' notifications and calls `wake` for each.
+    /// Listens for other workers' notifications, and calls `wake` for each.
     ///
-    /// Returns only where none comes through, as behind a pooler in transaction mode.
+    /// Returns only if notifications do not arrive, as behind a pooler in transaction mode.
     ///
     /// - Throws: ``StoreError``
     func listen(wake: @Sendable () -> Void) async throws(StoreError)
@@ -73,9 +73,9 @@ package struct ClaimRequest: Sendable, Equatable {
     package var limit: Int
     /// How long the lease holds unless it is extended.
     package var lease: Duration
-    /// Who claims, for people who look at the table.
+    /// The claiming worker's name in the table, for operators.
     package var owner: String
-    /// Whether to claim deliveries that may have brought workers down, or only the others.
+    /// Whether to claim deliveries that may have crashed workers, or only the others.
     package var isForSuspects: Bool
     /// Whether to claim only deliveries without a counted attempt: what a probe of a failing handler takes first.
     package var isForUntried = false
@@ -99,7 +99,7 @@ package struct ClaimRequest: Sendable, Equatable {
     }
 }
 
-/// Names a claim.
+/// Identifies a claim.
 package struct LeaseReference: Sendable, Hashable {
     /// The message's key.
     package var messageKey: Digest128
@@ -112,7 +112,7 @@ package struct LeaseReference: Sendable, Hashable {
     }
 }
 
-/// How much waits for one handler.
+/// One handler's backlog.
 package struct Backlog: Sendable, Equatable {
     /// The handler.
     package var handler: String
@@ -123,7 +123,7 @@ package struct Backlog: Sendable, Equatable {
     /// The rows in `dead_letters`, counted up to ``depthLimit``.
     package var deadLetters: Int
 
-    /// Where counting stops, so that a big backlog costs no more than a small one.
+    /// Where counting stops, so that a large backlog costs no more than a small one.
     package static let depthLimit = 100_000
 
     package init(handler: String, depth: Int, oldestAge: Duration, deadLetters: Int) {

@@ -1,11 +1,11 @@
 import Synchronization
 package import UpstreamKit
 
-/// What ingest tells the dispatcher, so that fresh messages reach their handlers without a look at the table.
+/// How ingest hands fresh messages to the dispatcher directly, without a query.
 ///
-/// Called from the ingest path: nothing here blocks or waits.
+/// Called on the ingest path: nothing here blocks.
 package protocol DeliveryIntake: Sendable {
-    /// Asks, before each try to commit a batch, which handlers of this worker take its messages right away.
+    /// Asks, before each attempt to commit a batch, which handlers of this worker have room for its messages.
     ///
     /// Every offer is followed by exactly one call of ``committed(_:messages:outcomes:)`` or ``withdrawn(_:)``.
     ///
@@ -15,7 +15,7 @@ package protocol DeliveryIntake: Sendable {
     /// The batch has committed.
     func committed(_ offer: LeaseOffer, messages: [IncomingMessage], outcomes: [StoreOutcome])
 
-    /// The batch has not committed, as far as we know.
+    /// The batch has not committed, or its outcome is unknown.
     func withdrawn(_ offer: LeaseOffer)
 }
 
@@ -23,7 +23,7 @@ package protocol DeliveryIntake: Sendable {
 package struct LeaseOffer: Sendable {
     /// The handlers whose deliveries are to be leased to this worker.
     package var handlers: [String]
-    /// All handlers of this worker: a delivery for any other is announced to other workers.
+    /// All handlers of this worker: other workers are notified of deliveries for any other handler.
     package var local: [String]
     /// Who holds the lease.
     package var owner: String
@@ -33,14 +33,14 @@ package struct LeaseOffer: Sendable {
     package var duration: Duration
     /// The lanes of ``handlers``.
     var lanes: [Int] = []
-    /// The places reserved in each.
+    /// The capacity reserved in each.
     var count = 0
     /// The bytes reserved in each.
     var bytes = 0
     /// Until when the lease holds at least.
     var deadline = ContinuousClock.now
 
-    /// No lease for anything: all deliveries wait in the table and are announced.
+    /// No lease: all deliveries wait in the table, and other workers are notified.
     package static let none = LeaseOffer(handlers: [], local: [], owner: "", token: 0, duration: .zero)
 
     package init(handlers: [String], local: [String], owner: String, token: Int64, duration: Duration) {

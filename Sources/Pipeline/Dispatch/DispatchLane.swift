@@ -1,7 +1,7 @@
 import Synchronization
 package import UpstreamKit
 
-/// Runs one handler's deliveries: owns its machine, and does what it says.
+/// Runs one handler's deliveries: owns its state machine and performs its actions.
 final class DispatchLane: Sendable {
     typealias RunID = DispatchStateMachine.RunID
 
@@ -9,7 +9,7 @@ final class DispatchLane: Sendable {
         var machine: DispatchStateMachine
         /// Slots with nothing to do.
         var waiters: [CheckedContinuation<Void, Never>] = []
-        /// Counts changes, so that a slot about to wait notices one that came in between.
+        /// Counts changes, so that a slot about to wait does not miss one.
         var generation = 0
         var tasks: [RunID: Task<AttemptEnd, Never>] = [:]
         /// Attempts that were cancelled before their task was known.
@@ -85,7 +85,7 @@ final class DispatchLane: Sendable {
                 report.attemptEnded(action, end, delivery, attempt: attempt, took: now - start, index)
                 if let transition = action.transition {
                     report.breaker(transition, end, index)
-                    // Whoever waited for the handler to work again.
+                    // Wakes slots that waited for the breaker.
                     withMachine { _ in }
                 }
                 if let settlement = action.settlement {
@@ -93,8 +93,8 @@ final class DispatchLane: Sendable {
                 } else {
                     settler.submit(action.released, lane: index)
                 }
-                // A handler that settled the row itself tells no settler: the device's next message can be claimed now. And of
-                // what may bring the worker down only one at a time is claimed: the next one may be now.
+                // If the handler settled the row itself, no settler wakes the claims for the device's next message. Deliveries
+                // that may crash the worker are claimed one at a time: the next one may be claimed now.
                 let isNextOfDevice = settings.isOrdered && action.settlement == nil
                 if action.wantsClaim || isNextOfDevice || delivery.isSuspect { claims.set() }
                 if let failure = action.pause { await pause(failure) }
@@ -102,7 +102,7 @@ final class DispatchLane: Sendable {
         }
     }
 
-    /// Cancels attempts whose time is up or whose lease was lost.
+    /// Cancels attempts that timed out or whose lease was lost.
     func cancel(_ runs: [RunID]) {
         guard !runs.isEmpty else { return }
         let tasks = state.withLock { state in
@@ -128,8 +128,8 @@ final class DispatchLane: Sendable {
             deadline: deadline
         )
         let (execute, registration) = (execute, registration)
-        // Not a child task: this one attempt must be cancellable by whoever watches deadlines and leases. It never
-        // outlives this call, and is cancelled with it.
+        // Not a child task, as the deadline and lease loops must be able to cancel this one attempt. It never outlives this
+        // call, and is cancelled with it.
         let task = Task { await execute(registration, delivery, message, context) }
         let isCancelled = state.withLock { state in
             state.tasks[id] = task
@@ -170,6 +170,6 @@ final class DispatchLane: Sendable {
     }
 }
 
-/// Runs one attempt; what is cancelled must end soon.
+/// Runs one attempt; must end soon after cancellation.
 package typealias DeliveryExecutor =
     @Sendable (HandlerRegistration, Delivery, UpstreamMessage, HandlerContext) async -> AttemptEnd

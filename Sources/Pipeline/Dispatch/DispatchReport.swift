@@ -7,7 +7,7 @@ import Vocabulary
 ///
 /// Log lines name the message's key and the failure's kind; a handler's own words may hold payload, and stay in the table.
 package struct DispatchReport: Sendable {
-    /// How long to wait between attempts while the database can't be reached.
+    /// How long to wait between attempts while the database is unavailable.
     package static let retry = Backoff(initial: .milliseconds(100), maximum: .seconds(5))
 
     private let handlers: [String]
@@ -51,13 +51,13 @@ package struct DispatchReport: Sendable {
         if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
         switch action.ending {
         case .rejected, .exhausted:
-            logger.event(.warning, .deadLettered, "a delivery was set aside as a dead letter", fields)
+            logger.event(.warning, .deadLettered, "a delivery became a dead letter", fields)
         case .lost:
             logger.event(.warning, .leaseLost, "an attempt outlived its lease; its outcome is ignored", fields)
         case .retry:
-            logger.event(.info, .deliveryFailed, "an attempt failed and will be made again", fields)
+            logger.event(.info, .deliveryFailed, "an attempt failed and will be retried", fields)
         case .released:
-            logger.event(.debug, .deliveryFailed, "a delivery was handed back, not counted as an attempt", fields)
+            logger.event(.debug, .deliveryFailed, "a delivery was released without counting an attempt", fields)
         case .done: break
         }
     }
@@ -67,7 +67,7 @@ package struct DispatchReport: Sendable {
         return verdict.failure
     }
 
-    /// Deliveries were set aside without an attempt, or handed back.
+    /// Deliveries became dead letters without an attempt, or were released.
     func settledUnrun(_ settlements: [Settlement], _ lane: Int) {
         var dead = 0
         for settlement in settlements {
@@ -82,17 +82,17 @@ package struct DispatchReport: Sendable {
         logger.event(
             .warning,
             .deadLettered,
-            "deliveries were set aside as dead letters without an attempt",
+            "deliveries became dead letters without an attempt",
             [.handler: .string(handlers[lane]), .count: .int(dead)]
         )
     }
 
-    /// The table refused settlements, as other workers hold the deliveries by now.
+    /// The table ignored settlements, as other workers hold the leases now.
     func leasesLost(_ count: Int, _ lane: Int) {
         logger.event(
             .warning,
             .leaseLost,
-            "settlements were ignored, as their leases had passed on",
+            "settlements were ignored: other workers hold the leases now",
             [.handler: .string(handlers[lane]), .count: .int(count)]
         )
     }
@@ -105,15 +105,20 @@ package struct DispatchReport: Sendable {
         case .opened(let pause):
             var fields: [LogField: LogValue] = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
             if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
-            let message: StaticString = "circuit breaker open: the handler is down; it is probed after the pause"
+            let message: StaticString = "circuit breaker open: the handler is down; next probe after the pause"
             logger.event(.error, .handlerFailing, message, fields)
         case .held(let pause):
             var fields: [LogField: LogValue] = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
             if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
-            let message: StaticString = "circuit breaker open: the handler asks for a pause (Retry-After)"
+            let message: StaticString = "circuit breaker open: the handler asked for a pause (Retry-After)"
             logger.event(.warning, .handlerFailing, message, fields)
         case .closed:
-            logger.event(.notice, .handlerRecovered, "a handler works again", [.handler: .string(handlers[lane])])
+            logger.event(
+                .notice,
+                .handlerRecovered,
+                "circuit breaker closed: the handler works again",
+                [.handler: .string(handlers[lane])]
+            )
         }
     }
 
@@ -127,12 +132,12 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    /// Attempts go on though they were cancelled.
+    /// Cancelled attempts go on.
     func hanging(_ count: Int, _ lane: Int) {
         logger.event(
             .error,
             .handlerHanging,
-            "a handler does not heed cancellation and keeps its slots; restart to free them",
+            "a handler ignores cancellation and keeps its slots; restart the worker to free them",
             [.handler: .string(handlers[lane]), .count: .int(count)]
         )
     }
@@ -149,7 +154,7 @@ package struct DispatchReport: Sendable {
         logger.event(
             .warning,
             .handlerUnclaimed,
-            "no worker runs this handler, and its messages wait: configure it, or take it away with `handlers remove`",
+            "no worker runs this handler, and its messages wait: configure it, or remove it with `handlers remove`",
             [.handler: .string(handler)]
         )
     }
@@ -165,7 +170,7 @@ package struct DispatchReport: Sendable {
         logger.event(
             .error,
             .databaseUnavailable,
-            "the dispatcher can't use the database; it keeps trying",
+            "the dispatcher cannot use the database; retrying",
             [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
         )
     }
@@ -180,13 +185,13 @@ package struct DispatchReport: Sendable {
         logger.event(
             .warning,
             .notificationsUnavailable,
-            "no notification comes through (a pooler in transaction mode?); the table is polled instead"
+            "database notifications do not arrive (a pooler in transaction mode?); polling instead"
         )
     }
 }
 
 extension DeliveryOutcome {
-    /// The metrics' name of an ending.
+    /// The metrics' name for an ending.
     fileprivate init(_ ending: DispatchStateMachine.Ending) {
         self =
             switch ending {

@@ -2,21 +2,21 @@ import UpstreamKit
 
 // The loops that all handlers share: claims, polls, deadlines, heartbeats, figures and notifications.
 extension DispatchService {
-    /// Registers the handlers; without the database nothing can begin.
+    /// Registers the handlers, retrying until the database is there.
     func start() async {
         let token = await untilDone { () async throws(StoreError) -> Int64 in
             try await self.store.register(self.lanes.map(\.registration))
         }
         guard let token else { return }
         await refreshPauses()
-        entrance.open(token: token)
+        dispatchIntake.open(token: token)
         subscribed.set()
         claims.set()
     }
 
     func claimLoop() async {
         while await claims.wait() {
-            guard entrance.isOpen else { continue }
+            guard dispatchIntake.isOpen else { continue }
             for lane in lanes { await claim(lane) }
         }
     }
@@ -32,13 +32,13 @@ extension DispatchService {
             isOrdered: lane.settings.isOrdered
         )
         if lane.inspect({ $0.isAboutToProbe(now: clock.now()) }) {
-            // What failed before may fail for its own sake and say nothing about the handler.
+            // A message that failed before may be bad itself, and would say nothing about the handler.
             request.isForUntried = true
             guard await claim(request, lane) == 0 else { return }
             request.isForUntried = false
         }
         guard await claim(request, lane) != nil else { return }
-        // However much else there is. Deliveries that may bring the worker down are tried one at a time, over all handlers.
+        // Deliveries that may crash the worker are claimed one at a time over all handlers, however much else there is.
         guard !lanes.contains(where: { $0.inspect { $0.hasSuspect } }) else { return }
         request.isForSuspects = true
         request.limit = 1
@@ -61,9 +61,9 @@ extension DispatchService {
 
     func pollLoop() async {
         while (try? await clock.sleep(settings.poll)) != nil {
-            guard entrance.isOpen else { continue }
+            guard dispatchIntake.isOpen else { continue }
             await refreshPauses()
-            // Also wakes slots that wait for a breaker's time to be over.
+            // Also wakes slots that wait for a breaker to half-open.
             for lane in lanes { lane.withMachine { $0.tick() } }
             claims.set()
         }
@@ -143,7 +143,7 @@ extension DispatchService {
                 try await store.listen { self.claims.set() }
                 if !isTold { report.notificationsUnavailable() }
                 isTold = true
-                // Another server, or another pooler, may be reached by then.
+                // The connection may lead to another server or pooler by then.
                 guard (try? await clock.sleep(.seconds(600))) != nil else { return }
                 attempt = 0
             } catch {
@@ -156,7 +156,7 @@ extension DispatchService {
         }
     }
 
-    /// Tries until the database does it; nil when cancelled.
+    /// Retries until it succeeds; nil when cancelled.
     private func untilDone<T>(_ body: () async throws(StoreError) -> T) async -> T? {
         var attempt = 0
         while true {

@@ -18,7 +18,7 @@ extension DispatchService {
                     }
                 }
             }
-            // A claim that is cut short may have leased rows that nobody knows of: it ends like a slot.
+            // A cancelled claim may leave rows leased without our knowing, so claims end as slots do.
             slots += 1
             group.addTask {
                 await self.claimLoop()
@@ -51,7 +51,7 @@ extension DispatchService {
         }
     }
 
-    /// Gives cancelled attempts a moment to end by themselves, then hands back what they hold.
+    /// Gives cancelled attempts up to a second to end, then releases their leases.
     private func giveUp(_ lane: DispatchLane) async {
         for _ in 0..<20 {
             if lane.inspect({ $0.isIdle }) { return }

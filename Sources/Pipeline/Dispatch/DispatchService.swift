@@ -3,14 +3,13 @@ import Synchronization
 package import Telemetry
 package import UpstreamKit
 
-/// Hands stored messages to their handlers: at least once each, outside the ack path (G6).
+/// Delivers stored messages to their handlers: at least once each, outside the ack path (G6).
 ///
-/// Each handler has a lane of its own: slots that run attempts, and a machine that decides. What they share are the
-/// loops here: claims, settlements, heartbeats, deadlines and figures. A handler that is slow, hangs or fails keeps its
-/// own slots busy and nothing else.
+/// Each handler has a lane: slots that run attempts, and a state machine that decides. Lanes share the loops here for claims,
+/// settlements, heartbeats, deadlines and metrics. A handler that is slow, hangs or fails occupies only its own slots.
 package final class DispatchService: Sendable {
-    /// What ingest talks to.
-    package var intake: any DeliveryIntake { entrance }
+    /// The port for ingest.
+    package var intake: any DeliveryIntake { dispatchIntake }
 
     let lanes: [DispatchLane]
     let store: any DeliveryStore
@@ -18,7 +17,7 @@ package final class DispatchService: Sendable {
     let clock: PipelineClock
     let report: DispatchReport
     let settler: DispatchSettler
-    let entrance: DispatchIntake
+    let dispatchIntake: DispatchIntake
     let claims: DispatchSignal
     let shutdown = DispatchSignal()
     let subscribed = DispatchSignal()
@@ -28,7 +27,7 @@ package final class DispatchService: Sendable {
     ///
     /// - Parameters:
     ///   - store: The database side.
-    ///   - registrations: The handlers, checked.
+    ///   - registrations: The handlers, validated.
     ///   - senderIDs: The configured senders, by their index in ``UpstreamKit/IncomingMessage/sender``.
     ///   - settings: How to dispatch.
     ///   - metrics: Where deliveries are counted.
@@ -77,7 +76,7 @@ package final class DispatchService: Sendable {
         self.clock = clock
         self.report = report
         self.settler = settler
-        entrance = DispatchIntake(
+        dispatchIntake = DispatchIntake(
             lanes: lanes,
             settings: settings,
             clock: clock,
@@ -89,24 +88,23 @@ package final class DispatchService: Sendable {
         )
     }
 
-    /// Lets no attempt begin any more; ``run()`` returns once those under way have ended and all is settled.
+    /// Stops new attempts; ``run()`` returns once those under way have ended and all is settled.
     ///
-    /// Call it once ingest has ended, so that nothing is handed over any more.
+    /// Call it once ingest has ended.
     package func beginShutdown() {
         shutdown.finish()
     }
 
-    /// Whether no attempt runs or waits, and nothing that has ended waits to be settled: all that is under way then is between
-    /// us and the database.
+    /// Whether no attempt runs or waits and no settlement is pending: only calls to the database may be under way.
     ///
     /// False while the handlers themselves shut down.
     package var isIdle: Bool {
         !isEnding.load(ordering: .relaxed) && settler.isEmpty && lanes.allSatisfy { $0.inspect(\.isIdle) }
     }
 
-    /// Waits until the handlers are subscribed in the database: what is received before that is not theirs.
+    /// Waits until the handlers are subscribed in the database: they would miss messages received before.
     ///
-    /// For one task, beside ``run()``; ends early when it is cancelled.
+    /// For one task while ``run()`` runs; returns early when cancelled.
     package func waitUntilSubscribed() async {
         _ = await subscribed.wait()
     }

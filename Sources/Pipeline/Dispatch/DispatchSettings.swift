@@ -1,30 +1,30 @@
 package import UpstreamKit
 
-/// How a worker dispatches; the defaults suit handlers of every speed.
+/// How a worker dispatches; the defaults suit fast and slow handlers.
 package struct DispatchSettings: Sendable {
-    /// How long a lease holds unless it is extended: how long the deliveries of a worker that died lie still.
+    /// How long a lease holds unless extended: the time after which others take over a dead worker's deliveries.
     package var lease = Duration.seconds(60)
-    /// How often leases are looked after, as a part of ``lease``.
+    /// How often leases are extended.
     package var heartbeat: Duration { lease / 6 }
-    /// How often the table is asked for work that nobody announced: retries that are due, and leases that ended.
+    /// How often the table is polled for work without a notification: due retries and expired leases.
     package var poll = Duration.seconds(1)
-    /// The most deliveries that wait in memory for one handler, of each kind: handed over, and claimed.
+    /// The most deliveries in memory for one handler, of each kind: handed over by ingest, and claimed.
     package var capacity = 2_000
-    /// How many workers in a row may stop working while they hold a delivery until it is set aside; at least 3.
+    /// How many workers in a row may die while they hold a delivery before it becomes a dead letter; at least 3.
     package var crashLimit = 5
     /// The most settlements in one transaction.
     package var settlementLimit = 1_000
-    /// How long a settlement may wait for others to join it.
+    /// How long a settlement may linger so that others join its transaction.
     package var settlementLinger = Duration.milliseconds(5)
-    /// How long a handler whose task was cancelled may take until its lease is left to end.
+    /// How long a cancelled attempt may go on before its lease is no longer extended.
     package var hangGrace = Duration.seconds(10)
-    /// How long running handlers may go on after a shutdown has begun, before they are cancelled.
+    /// How long running attempts may go on after shutdown has begun, before they are cancelled.
     package var drain = Duration.seconds(5)
-    /// How often the backlog is looked at for the metrics.
+    /// How often the backlog metrics are refreshed.
     package var statistics = Duration.seconds(10)
-    /// When a failing handler is left in peace.
+    /// When the circuit breaker opens, and for how long.
     package var breaker = CircuitBreaker.Settings()
-    /// Who holds the leases, for people who look at the table.
+    /// The lease owner's name in the table, for operators.
     package var owner = "worker"
 
     package init() {}

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Wakes one waiting task; signals given while nobody waits are kept as one.
+/// An auto-reset event: wakes one waiting task; signals without a waiter coalesce into one.
 final class DispatchSignal: Sendable {
     private struct State {
         var isSet = false
@@ -10,7 +10,7 @@ final class DispatchSignal: Sendable {
 
     private let state = Mutex(State())
 
-    /// Lets the waiting task go on, or the next one that comes to wait.
+    /// Wakes the waiting task, or else the next one that waits.
     func set() {
         let waiter = state.withLock { state in
             guard let waiter = state.waiter else {
@@ -23,7 +23,7 @@ final class DispatchSignal: Sendable {
         waiter?.resume()
     }
 
-    /// Makes every wait, now and later, end at once.
+    /// Ends every wait, now and later.
     func finish() {
         let waiter = state.withLock { state in
             state.isFinished = true

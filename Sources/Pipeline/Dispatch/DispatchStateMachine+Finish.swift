@@ -1,20 +1,20 @@
 package import UpstreamKit
 
-// What follows the end of an attempt: for the table, the circuit breaker, and the other slots.
+// The end of an attempt: what the table, the circuit breaker and the other slots are told.
 extension DispatchStateMachine {
     /// What came of an attempt.
     package enum Ending: Sendable, Equatable {
         /// The handler took the message.
         case done
-        /// It comes again.
+        /// It will be retried.
         case retry
-        /// The handler refused it for good.
+        /// The handler rejected it.
         case rejected
         /// Its attempts are used up.
         case exhausted
-        /// Handed back, not counted.
+        /// Released without a counted attempt.
         case released
-        /// The lease had passed on; whoever holds it now decides.
+        /// Another worker holds the lease now, and decides.
         case lost
     }
 
@@ -28,9 +28,9 @@ extension DispatchStateMachine {
         package var transition: CircuitBreaker.Transition?
         /// Set where the handler is to be paused in the database, and why.
         package var pause: HandlerFailure?
-        /// Waiting deliveries to hand back, as the handler rests from now on.
+        /// Waiting deliveries to release, as the breaker opened or the handler was paused.
         package var released: [Settlement] = []
-        /// Whether there is room for a claim, and something to claim.
+        /// Whether a claim has room and something to claim.
         package var wantsClaim = false
     }
 
@@ -40,7 +40,7 @@ extension DispatchStateMachine {
     ///   - id: Which one.
     ///   - end: What the handler said, or that it has settled the row itself.
     ///   - now: The current time.
-    ///   - random: A number in 0...1 for delays; asked for where there is one.
+    ///   - random: A number in 0...1 for delays; evaluated only if needed.
     /// - Returns: What the table, the breaker and the other slots are to be told.
     package mutating func finished(
         _ id: RunID,
@@ -127,14 +127,14 @@ extension DispatchStateMachine {
         case .down(_, let hold?, _): return breaker.held(for: hold, now: now)
         case .down, .unavailable:
             return breaker.failed(isProbe: run.isProbe, isUntried: run.isUntried, now: now, random: random())
-        // Neither up nor down; after an interruption the next attempt shows whether the way to the handler is gone.
+        // Says nothing about the handler; after an interruption the next attempt shows whether it can be reached.
         case .interrupted, .pause, .cancelled:
             if run.isProbe { breaker.probeAbandoned() }
             return nil
         }
     }
 
-    /// The handler has said something about the message, whatever it was.
+    /// The handler has answered, so it works.
     private mutating func answered(_ run: Run) -> CircuitBreaker.Transition? {
         uncounted.answered(run.reference.messageKey)
         return breaker.succeeded(isProbe: run.isProbe)

@@ -1,6 +1,6 @@
 // Deadlines of attempts, and the leases that have to be extended.
 extension DispatchStateMachine {
-    /// Attempts to cancel, as their time is up; each is named once.
+    /// Attempts to cancel because they timed out; each is returned once.
     package mutating func overdue(now: ContinuousClock.Instant) -> [RunID] {
         var overdue: [RunID] = []
         for (id, run) in running where !run.isTimedOut && now >= run.deadline {
@@ -10,14 +10,14 @@ extension DispatchStateMachine {
         return overdue
     }
 
-    /// How many attempts go on though their time was up long ago: handlers that don't heed cancellation.
+    /// How many attempts go on long after they were cancelled: handlers that ignore cancellation.
     package func hanging(now: ContinuousClock.Instant) -> Int {
         running.values.count { hangs($0, now: now) }
     }
 
     /// Leases that need to be extended.
     ///
-    /// A hanging attempt's lease is not: another worker may then take its delivery over.
+    /// A hanging attempt's lease is left to expire, so that another worker can take over its delivery.
     package func leasesToExtend(now: ContinuousClock.Instant) -> [LeaseReference] {
         let soon = now + settings.dispatch.lease * 2 / 3
         var references = waiting.references { $0.lease.deadline <= soon && $0.lease.deadline > now }

@@ -1,13 +1,13 @@
 import UpstreamKit
 
-/// One handler's deliveries in this worker: which wait, which run, and which leases have to be kept.
+/// One handler's deliveries in this worker: which wait, which run, and which leases have to be extended.
 ///
 /// - *active* takes deliveries and runs them → `setPaused(true)` *paused*, `stop()` *stopping*.
 /// - *paused* holds no waiting delivery; what runs goes on → `setPaused(false)` *active*, `stop()` *stopping*.
 /// - *stopping* runs what is running to its end and takes nothing more; final.
 ///
-/// A delivery is waiting, running, or gone: ``finished(_:_:now:random:)``, and every method that returns settlements,
-/// end the machine's part in it, and whoever calls must see that the settlements reach the table.
+/// A delivery is waiting, running, or gone. After ``finished(_:_:now:random:)``, and every method that returns settlements, the
+/// machine no longer knows the delivery; the caller must bring the settlements into the table.
 package struct DispatchStateMachine: Sendable {
     /// What the handler's deliveries may do.
     enum Mode: Sendable {
@@ -16,7 +16,7 @@ package struct DispatchStateMachine: Sendable {
         case stopping
     }
 
-    /// Names one attempt; never reused, as the same delivery may come back while an attempt at it still hangs.
+    /// Identifies an attempt; never reused, as a delivery may come back while an earlier attempt at it still hangs.
     package typealias RunID = UInt64
 
     /// An attempt under way.
@@ -38,16 +38,16 @@ package struct DispatchStateMachine: Sendable {
     var waiting = DeliveryQueue()
     var running: [RunID: Run] = [:]
     private var nextRun: RunID = 1
-    /// Places and bytes promised to ingest for batches that have not committed yet.
+    /// Capacity and bytes reserved for ingest batches that have not committed yet.
     private var reserved = (count: 0, bytes: 0)
-    /// Which messages were handed back uncounted.
+    /// Messages released without a counted attempt.
     var uncounted = UncountedAttempts()
-    /// How many deliveries of each kind may wait: what the handler gets through in about two seconds.
+    /// How many deliveries of each kind may wait: about two seconds of the handler's throughput.
     private var limit: Int
     var finishedSinceTick = 0
-    /// The size of a claimed message, as the claims so far let expect; before the first, as large as any.
+    /// The expected size of a claimed message, from earlier claims; at first the largest possible.
     private var expectedBytes = 256 * 1024
-    /// The most bytes of messages of each kind that may wait; of claimed ones as far as can be foreseen.
+    /// The most bytes of waiting messages of each kind; for claimed ones estimated.
     package static let waitingBytes = 16 << 20
     /// Whether the last claim was as large as it could be.
     var hasMore = false
@@ -65,17 +65,17 @@ package struct DispatchStateMachine: Sendable {
     /// Whether it is paused.
     package var isPaused: Bool { mode == .paused }
 
-    /// Whether a delivery that may bring the worker down waits or runs here.
+    /// Whether a delivery that may crash the worker waits or runs here.
     package var hasSuspect: Bool { waiting.suspects > 0 || running.values.contains { $0.isSuspect } }
 
     // MARK: Fresh messages
 
-    /// Asks for places for a batch that is about to be committed, so that its rows can be inserted under our lease.
+    /// Reserves capacity for a batch about to be committed, so that its rows can be inserted under our lease.
     ///
     /// - Parameters:
     ///   - count: The messages in the batch.
     ///   - bytes: About what they take in memory.
-    /// - Returns: False where the handler has no room, or must take its messages from the table.
+    /// - Returns: False if the handler has no room, or must take its messages from the table.
     package mutating func reserve(_ count: Int, bytes: Int = 0) -> Bool {
         guard mode == .active, !settings.isOrdered, breaker.isClosed,
             waiting.fresh + reserved.count + count <= limit,
@@ -86,9 +86,9 @@ package struct DispatchStateMachine: Sendable {
         return true
     }
 
-    /// The batch has committed, or not: gives its places back and takes the deliveries that came of it.
+    /// The batch has committed or failed: frees its reservation and takes its deliveries.
     ///
-    /// - Returns: Those that can't be run here any more, to be released.
+    /// - Returns: Deliveries that can no longer run here, to be released.
     package mutating func handOver(_ deliveries: [Delivery], reserved count: Int, bytes: Int = 0) -> [Settlement] {
         reserved.count -= count
         reserved.bytes -= bytes
@@ -99,14 +99,14 @@ package struct DispatchStateMachine: Sendable {
 
     // MARK: Claims
 
-    /// How many deliveries to claim now; 0 where there is no room or the handler rests.
+    /// How many deliveries to claim now; 0 without room, or while the handler is paused or its breaker open.
     package func claimLimit(now: ContinuousClock.Instant) -> Int {
         guard mode == .active else { return 0 }
         switch breaker.admission(now: now) {
         case .refused: return 0
         case .probe: return waiting.isEmpty ? 1 : 0
         case .pass:
-            // Small claims cost as much as large ones: wait until there is room for a good part of the limit.
+            // Small claims cost as much as large ones: wait until half of the limit is free.
             let limit = min(limit, max(1, Self.waitingBytes / expectedBytes))
             let room = limit - waiting.claimed
             return room * 2 >= limit ? min(room, 500) : 0
@@ -127,7 +127,7 @@ package struct DispatchStateMachine: Sendable {
         self.hasMore = hasMore
         if !deliveries.isEmpty {
             let bytes = deliveries.reduce(0) { $0 + $1.content.size } / deliveries.count
-            // Larger ones are believed at once, smaller ones step by step.
+            // Grows at once, shrinks gradually.
             expectedBytes = max(bytes, expectedBytes / 8, 1)
         }
         guard mode == .active else { return deliveries.map(Settlement.release) }
@@ -174,7 +174,7 @@ package struct DispatchStateMachine: Sendable {
         case .active: break
         }
         guard running.count < settings.concurrency else { return .wait }
-        // A lease about to end is not worth starting on.
+        // Not worth starting when the lease is about to expire.
         let margin = settings.dispatch.lease / 10
         waiting.dropFirst { $0.lease.deadline - margin <= now }
         guard !waiting.isEmpty else { return .wait }
@@ -202,24 +202,24 @@ package struct DispatchStateMachine: Sendable {
 
     /// Pauses or resumes the handler.
     ///
-    /// - Returns: Waiting deliveries to hand back.
+    /// - Returns: Waiting deliveries to release.
     package mutating func setPaused(_ isPaused: Bool) -> [Settlement] {
         guard mode != .stopping else { return [] }
         mode = isPaused ? .paused : .active
         return isPaused ? releaseWaiting() : []
     }
 
-    /// No attempt begins from now on.
+    /// Stops new attempts.
     ///
-    /// - Returns: Waiting deliveries to hand back.
+    /// - Returns: Waiting deliveries to release.
     package mutating func stop() -> [Settlement] {
         mode = .stopping
         return releaseWaiting()
     }
 
-    /// Gives up on the attempts that still run; what they return is ignored.
+    /// Abandons the attempts that still run; their results are ignored.
     ///
-    /// - Returns: Their deliveries, to hand back.
+    /// - Returns: Their deliveries, to release.
     package mutating func abandon() -> [Settlement] {
         let settlements = running.values.filter { !$0.isLost }.map {
             Settlement(messageKey: $0.reference.messageKey, token: $0.reference.token, outcome: .release(after: .zero))
@@ -228,10 +228,10 @@ package struct DispatchStateMachine: Sendable {
         return settlements
     }
 
-    /// Adapts how much may wait to the handler's speed; called about once a second.
+    /// Adapts the queue limit to the handler's throughput; called about once a second.
     package mutating func tick() {
         defer { finishedSinceTick = 0 }
-        // An idle handler says nothing about its speed.
+        // An idle handler says nothing about its throughput.
         guard finishedSinceTick > 0 || !waiting.isEmpty else { return }
         let least = max(16, settings.concurrency * 2)
         limit = min(max(finishedSinceTick * 2, limit / 2, least), max(settings.dispatch.capacity, least))

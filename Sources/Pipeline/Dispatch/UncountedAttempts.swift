@@ -1,14 +1,14 @@
 import UpstreamKit
 import Vocabulary
 
-/// Which messages were handed back without counting an attempt, and how often, so that none is handed back for ever.
+/// How often each message was released without counting an attempt, so that none is released for ever.
 ///
-/// Kept in memory only: a worker that starts again begins to count anew, which costs a few tries more.
+/// In memory only: after a restart the count begins again, which costs a few more attempts.
 struct UncountedAttempts: Sendable {
-    /// How many tries of one message are not counted; the next one is.
+    /// How many attempts at one message are free; the next one is counted.
     static let limit = 3
 
-    /// How many messages are remembered; beyond it all are forgotten.
+    /// How many messages are remembered; beyond this, all are forgotten.
     static let capacity = 4_096
 
     private struct Entry: Sendable {
@@ -21,24 +21,24 @@ struct UncountedAttempts: Sendable {
     /// How many messages of the handler were handled so far.
     private var handled = 0
 
-    /// The handler has taken a message, or said something about it.
+    /// The handler has answered about a message.
     mutating func answered(_ key: Digest128) {
         handled += 1
         entries[key] = nil
     }
 
-    /// The handler could not work on a message at all.
+    /// The handler could not begin with a message.
     ///
-    /// - Returns: Whether the attempt is to be counted, as the handler took other messages between the tries of this one.
+    /// - Returns: Whether to count the attempt, as the handler took other messages between the attempts at this one.
     mutating func unavailable(_ key: Digest128) -> Bool {
         var entry = entries[key] ?? Entry(count: 0, handled: -1)
         if entry.handled < handled { entry.count += 1 }
         return note(key, entry)
     }
 
-    /// The handler was cut off while it had the message.
+    /// The handler was interrupted while it had the message.
     ///
-    /// - Returns: Whether the attempt is to be counted: an outage doesn't hit the same message again and again.
+    /// - Returns: Whether to count the attempt: an outage doesn't hit the same message again and again.
     mutating func interrupted(_ key: Digest128) -> Bool {
         var entry = entries[key] ?? Entry(count: 0, handled: -1)
         entry.count += 1

@@ -1,5 +1,4 @@
-/// How one batch gets into the database: whole if it can, in parts where it is too large for our limits or a row is refused,
-/// again after an outage.
+/// How one batch is committed: whole if possible, in parts where it times out or a row is rejected, and again after an outage.
 ///
 /// A pure value: it decides, ``IngestService`` acts. States and moves:
 ///
@@ -12,7 +11,7 @@ package struct CommitPlan {
     package enum Action: Equatable {
         /// Commit these messages of the batch as one transaction.
         ///
-        /// `isRetry`: an earlier try of them may have committed.
+        /// `isRetry`: an earlier attempt may have committed.
         case commit(Range<Int>, isRetry: Bool)
         /// The database can't commit now: wait for the delay of this attempt (from 1), then commit these, as a retry.
         case wait(attempt: Int, then: Range<Int>)
@@ -24,14 +23,14 @@ package struct CommitPlan {
 
     private struct Part {
         var range: Range<Int>
-        /// Whether a try of it ended without our learning whether it has committed.
+        /// Whether the outcome of an earlier attempt is unknown.
         var isRetry = false
     }
 
     /// Parts still to be committed; the last one is next.
     private var pending: [Part]
     private var attempt = 0
-    /// The single row that has been marked already, so that a second refusal can't loop.
+    /// The row that was marked for quarantine last, so that a second rejection can't loop.
     private var marked: Int?
 
     /// A plan for a batch of `count` messages, in one transaction.
@@ -48,14 +47,14 @@ package struct CommitPlan {
     /// The first action.
     package func begin() -> Action { next }
 
-    /// The range that was tried has committed.
+    /// The last range has committed.
     package mutating func committed() -> Action {
         pending.removeLast()
         attempt = 0
         return next
     }
 
-    /// The database could not commit the range that was tried; it may have committed all the same.
+    /// The database could not commit the last range, or the outcome is unknown.
     package mutating func unavailable() -> Action {
         guard let last = pending.indices.last else { return .done }
         pending[last].isRetry = true
@@ -63,7 +62,7 @@ package struct CommitPlan {
         return .wait(attempt: attempt, then: pending[last].range)
     }
 
-    /// A limit of our own ended the try; it may have committed all the same.
+    /// One of our timeouts ended the attempt; the outcome is unknown.
     ///
     /// - Parameters:
     ///   - sizes: The bytes of every message of the batch.
@@ -74,16 +73,15 @@ package struct CommitPlan {
         pending[pending.count - 1].isRetry = true
         cut(sizes, ceiling)
         guard last.range.count > 1 else { return unavailable() }
-        // A ceiling that did not make it smaller is no reason to try the same again.
+        // If the ceiling made it no smaller, halve it instead of repeating it.
         if pending.last?.range == last.range { halve() }
         attempt = 0
         return next
     }
 
-    /// The content of a row in the range that was tried was refused.
+    /// The database rejected the content of a row in the last range.
     ///
-    /// A marked row that is refused again means that quarantine itself can't take it, which is the environment's
-    /// fault and never the message's: wait.
+    /// If a marked row is rejected again, quarantine itself fails. That is an environmental failure: wait.
     package mutating func refused() -> Action {
         guard let part = pending.last else { return .done }
         if part.range.count == 1 {
@@ -106,7 +104,7 @@ package struct CommitPlan {
         pending.append(Part(range: part.range.lowerBound..<middle, isRetry: part.isRetry))
     }
 
-    /// Cuts every pending part into parts of at most `ceiling` bytes; a message that is larger becomes one of its own.
+    /// Splits every pending part into parts of at most `ceiling` bytes; a larger message becomes a part of its own.
     private mutating func cut(_ sizes: [Int], _ ceiling: Int) {
         var parts: [Part] = []
         for part in pending.reversed() {

@@ -26,7 +26,7 @@ package struct IngestBatch: Sendable {
         }
     }
 
-    /// Adds what came after it.
+    /// Appends a later batch.
     mutating func append(_ batch: IngestBatch) {
         bytes += batch.bytes
         messages += batch.messages
@@ -35,14 +35,14 @@ package struct IngestBatch: Sendable {
 
     /// Whether one of the messages is of this kind.
     func contains(_ isWanted: (borrowing IncomingMessage) -> Bool) -> Bool {
-        // In place: a copy of a message would retain its bytes.
+        // Read in place: a copy of a message would retain its bytes.
         let messages = messages.span
         for index in messages.indices where isWanted(messages[index]) { return true }
         return false
     }
 
-    /// Parts the batch: those that `isHeld` names go to the second, all in their order.
-    func parted(_ isHeld: (borrowing IncomingMessage) -> Bool) -> (free: IngestBatch, held: IngestBatch) {
+    /// Splits the batch in two, keeping the order: those that `isHeld` names go to the second.
+    func split(_ isHeld: (borrowing IncomingMessage) -> Bool) -> (free: IngestBatch, held: IngestBatch) {
         var free = IngestBatch(capacity: messages.count, since: since)
         var held = IngestBatch(capacity: 0, since: since)
         var index = 0
@@ -59,9 +59,9 @@ package struct IngestBatch: Sendable {
         return (free, held)
     }
 
-    /// Tells every connection which of its copies are settled, in one call for each connection.
+    /// Tells each connection, in one call, which of its copies are settled.
     package func settle(_ range: Range<Int>) {
-        // The common case on a quiet worker, and the only one with a single connection: nothing to sort out.
+        // The common case on a quiet worker, and the only one with a single connection.
         if runs.count == 1, range == messages.indices { return runs[0].sink.settled(messages) }
         var shares: [(sink: any AckSink, messages: [IncomingMessage])] = []
         var start = 0
@@ -78,7 +78,7 @@ package struct IngestBatch: Sendable {
         for share in shares { share.sink.settled(share.messages) }
     }
 
-    /// Marks a copy for `quarantine`, after the database refused its content.
+    /// Marks a copy for `quarantine`, after the database rejected its content.
     package mutating func quarantine(_ index: Int, reason: QuarantineReason, detail: StaticString) {
         messages[index].quarantine = reason
         messages[index].quarantineDetail = detail

@@ -1,58 +1,57 @@
 import Synchronization
 package import UpstreamKit
 
-/// What the connections have read and no writer has taken yet.
+/// Messages that connections have read and no writer has taken yet.
 ///
-/// Its size is bounded by the connections' in-flight limits, so it needs none of its own. Batches form by themselves:
-/// while a writer is busy, arrivals collect, and when it is free it takes all of them up to the limits.
+/// Its size is bounded by the connections' in-flight limits. Batching is natural: while a writer is busy, messages collect, and
+/// when it is free it takes all of them up to the limits.
 ///
-/// There is one queue for all writers. A device is pinned to a writer for as long as one of its messages is in the batch
-/// that this writer commits; what comes of that device meanwhile is held back until the batch is done. So two transactions
-/// that commit at the same time never hold messages of one device, and these become visible in the order of their arrival,
-/// which is what handlers with `ordering: device` are promised. A writer that hangs holds back its own batch and its
-/// devices, and nothing else: the others take the rest.
+/// All writers share one queue. A device is pinned to a writer while a message of it is in that writer's batch; its later messages
+/// are held back until the batch is done. So no two concurrent transactions hold messages of one device, and a device's messages
+/// become visible in the order of their arrival, as `ordering: device` promises. A writer that hangs holds back its batch and
+/// its devices, and nothing else: the others take the rest.
 ///
-/// A second writer begins where there is enough for it to do, so that batches stay large: when as much waits as the
-/// first one is at, or when that one has been at it for longer than a commit usually takes.
+/// To keep batches large, a second writer begins only when as much waits as the first one's batch holds, or when that batch is
+/// overdue.
 package final class IngestQueue: Sendable {
-    /// Below this, what waits is left to the writer that is at work already.
+    /// The least number of waiting messages for which a second writer begins.
     private static let leastShare = 64
-    /// How often a batch under way is looked at, while something waits beside it.
+    /// How often batches under way are checked while messages wait.
     static let watchInterval = Duration.milliseconds(20)
     /// A commit is overdue after twice its usual time, within these bounds.
     private static let overdue = Duration.milliseconds(20)...Duration.milliseconds(200)
 
     private struct Writer {
         var waiter: CheckedContinuation<Void, Never>?
-        /// The messages of the batch that it is at; 0 where it is at none.
+        /// The messages in its current batch; 0 without one.
         var count = 0
-        /// When it took that batch, and when its first message had been submitted.
+        /// When it took the batch, and when the batch's first message was submitted.
         var taken: ContinuousClock.Instant
         var since: ContinuousClock.Instant
-        /// Whether it is taking so long that the others need not wait for it.
+        /// Whether its batch takes so long that other writers no longer wait for it.
         var isOverdue = false
         var pins = DevicePins()
-        /// What came for its devices meanwhile, the oldest first.
+        /// Messages held back for its devices, oldest first.
         var held: [IngestBatch] = []
     }
 
     private struct State {
-        /// Batches as they will be taken, the oldest first: all but the last one are full, or were held back.
+        /// Batches to be taken, oldest first: all but the last are full, or were held back.
         var batches: [IngestBatch] = []
         /// The messages in them.
         var waiting = 0
-        /// How many messages the batch that was taken last held; the next one will hardly hold more.
+        /// The size of the batch taken last: the next one's expected capacity.
         var usual = 0
         /// How long a batch usually takes.
         var usualTime = Duration.zero
         var writers: [Writer]
         var watcher: CheckedContinuation<Void, Never>?
         var isFinished = false
-        /// No watcher is to be waited for any more.
+        /// The watcher was cancelled.
         var isUnwatched = false
     }
 
-    /// Whom to resume once the lock is free.
+    /// The continuation to resume once the lock is released.
     private typealias Woken = CheckedContinuation<Void, Never>?
 
     private let batchLimit: Int
@@ -83,7 +82,7 @@ package final class IngestQueue: Sendable {
     /// The most bytes of one batch.
     package var mostBytes: Int { byteLimit }
 
-    /// Since when the oldest message waits that is not settled yet; nil where there is none.
+    /// When the oldest unsettled message was submitted; nil without one.
     package var oldest: ContinuousClock.Instant? {
         state.withLock { state in
             var oldest = state.batches.map(\.since).min()
@@ -95,9 +94,7 @@ package final class IngestQueue: Sendable {
         }
     }
 
-    /// Hands over what one connection has read.
-    ///
-    /// Never blocks; called once for each socket read.
+    /// Adds the messages of one socket read; never blocks.
     package func submit(_ messages: [IncomingMessage], from sink: any AckSink) {
         let now = ContinuousClock.now
         let woken = state.withLock { state -> Woken in
@@ -123,9 +120,9 @@ package final class IngestQueue: Sendable {
         state.waiting += 1
     }
 
-    /// The next batch for a writer; nil where nothing waits that it may take now.
+    /// The next batch for a writer; nil if nothing waits that it may take now.
     ///
-    /// It ends the writer's batch before: to be called once that is settled, or given up for good.
+    /// Ends the writer's previous batch: call it once that is settled or abandoned.
     package func take(writer: Int = 0) -> IngestBatch? {
         let now = ContinuousClock.now
         let (batch, woken) = state.withLock { state in
@@ -137,11 +134,9 @@ package final class IngestQueue: Sendable {
         return batch
     }
 
-    /// The next batch for a writer, as soon as there is one; nil once the queue is finished and nothing is left for it.
+    /// Waits for the next batch for a writer; nil once the queue is finished and nothing is left for it.
     ///
-    /// For one task for each writer.
-    ///
-    /// It ends the writer's batch before: to be called once that is settled.
+    /// Called by one task per writer, once its previous batch is settled.
     package func next(writer: Int = 0) async -> IngestBatch? {
         while true {
             if let batch = take(writer: writer) { return batch }
@@ -150,7 +145,7 @@ package final class IngestQueue: Sendable {
         }
     }
 
-    /// No more will be submitted; writers end once they have taken the rest.
+    /// Nothing more will be submitted; writers end once they have taken the rest.
     package func finish() {
         let waiters = state.withLock { state in
             state.isFinished = true
@@ -159,7 +154,7 @@ package final class IngestQueue: Sendable {
         for waiter in waiters { waiter.resume() }
     }
 
-    /// A writer that will take no more: what was held back for its batch is the others'.
+    /// A writer that takes no more batches: releases what was held back for it.
     package func leave(writer: Int) {
         let woken = state.withLock { state in
             release(writer, .now, &state)
@@ -168,7 +163,7 @@ package final class IngestQueue: Sendable {
         woken?.resume()
     }
 
-    /// Whether nothing comes any more, and what a writer is still at holds nothing back.
+    /// Whether the queue is finished and empty, and nothing is held back.
     private var isDone: Bool {
         state.withLock { state in
             state.isFinished && state.batches.isEmpty && state.writers.allSatisfy(\.held.isEmpty)
@@ -182,7 +177,7 @@ package final class IngestQueue: Sendable {
                 if isWorthwhile(state) { return true }
                 if state.isFinished, state.writers.allSatisfy(\.held.isEmpty) { return true }
                 state.writers[writer].waiter = continuation
-                // What waits now is another's, unless that one turns out to take too long.
+                // Another writer is to take what waits, unless its batch becomes overdue.
                 if state.waiting > 0 { watcher = state.watcher.take() }
                 return false
             }
@@ -193,7 +188,7 @@ package final class IngestQueue: Sendable {
 
     // MARK: Under the lock
 
-    /// Whether a writer that is free should begin now.
+    /// Whether a free writer should begin now.
     private func isWorthwhile(_ state: State) -> Bool {
         guard state.waiting > 0 else { return false }
         guard !state.isFinished, state.batches.count == 1 else { return true }
@@ -204,7 +199,7 @@ package final class IngestQueue: Sendable {
         return largest == 0 || state.waiting >= min(batchLimit, max(Self.leastShare, largest))
     }
 
-    /// Whom a change calls: a writer that is free, or the watcher where the others are only to begin once it is time.
+    /// Whom to wake after a change: a free writer, or the watcher while free writers are to wait until a batch is overdue.
     private func wake(_ state: inout State) -> Woken {
         guard state.waiting > 0 || state.isFinished else { return nil }
         guard let free = state.writers.firstIndex(where: { $0.waiter != nil }) else { return nil }
@@ -225,7 +220,7 @@ package final class IngestQueue: Sendable {
         let held = state.writers[index].held
         state.writers[index].held = []
         state.waiting += held.reduce(0) { $0 + $1.messages.count }
-        // Before what came after them.
+        // Ahead of later arrivals.
         state.batches.insert(contentsOf: held, at: 0)
     }
 
@@ -248,12 +243,12 @@ package final class IngestQueue: Sendable {
         return nil
     }
 
-    /// Puts aside what belongs to devices that a writer is at.
+    /// Holds back the messages of a writer's pinned devices.
     private func hold(_ batch: IngestBatch, for other: Int, _ state: inout State) -> IngestBatch {
         let pins = state.writers[other].pins
         guard batch.contains({ pins.holds($0) }) else { return batch }
-        let parts = batch.parted { pins.holds($0) }
-        // In as few batches as can be: there may be many looks before the writer is done.
+        let parts = batch.split { pins.holds($0) }
+        // Merged into few batches, as this may happen often before the writer is done.
         if let last = state.writers[other].held.indices.last,
             state.writers[other].held[last].messages.count + parts.held.messages.count <= batchLimit,
             state.writers[other].held[last].bytes + parts.held.bytes <= byteLimit
@@ -266,11 +261,11 @@ package final class IngestQueue: Sendable {
     }
 }
 
-// The watch over batches that take longer than usual.
+// Detection of overdue batches.
 extension IngestQueue {
-    /// Lets other writers go on without one that takes longer than usual, until cancelled.
+    /// Marks overdue batches until cancelled, so that other writers do not wait for them.
     ///
-    /// For one task, beside the writers; it sleeps for as long as nothing waits beside a batch under way.
+    /// For one task; it sleeps while nothing waits.
     func watch() async {
         while !Task.isCancelled {
             await waitUntilNeeded()
@@ -279,7 +274,7 @@ extension IngestQueue {
         }
     }
 
-    /// Finds the batches that take longer than usual; a free writer then takes what waits.
+    /// Marks the batches that are overdue; a free writer then takes what waits.
     func lookForOverdue(_ now: ContinuousClock.Instant) {
         let woken = state.withLock { state -> Woken in
             let usual = min(max(state.usualTime * 2, Self.overdue.lowerBound), Self.overdue.upperBound)
