@@ -3,7 +3,7 @@ import Foundation
 import IntegrationSupport
 import Logging
 import NIOCore
-import Postgres
+import LocalDatabase
 import TLSWire
 import Telemetry
 import Worker
