@@ -1,9 +1,9 @@
 import CCSEmulator
 import Foundation
 import IntegrationSupport
+import LocalDatabase
 import Logging
 import NIOCore
-import LocalDatabase
 import TLSWire
 import Telemetry
 import Worker
