@@ -1,17 +1,17 @@
-# make run      builds and starts everything on this machine: database, emulator, worker
+# make run      builds and starts a database, an emulator and a worker on this machine
 # make test     builds and runs every test
-# make lint     checks the format; make format mends it
-# make examples builds the example of a worker with handlers of its own (Examples/swift)
-# make docs     the documentation of UpstreamKit, for authors of handlers, as a web site in .build/docs
-# make release  the optimised binary
-# make baseline  the bare C worker that `bench --baseline .build/baseline` measures ours against
-# make fuzz     fuzzes the parsers, FUZZ_SECONDS each
-# make sanitize unit tests under the thread sanitizer, then under the address sanitizer
+# make lint     checks the format; make format fixes it
+# make examples builds the example of a worker with Swift handlers (Examples/swift)
+# make docs     builds UpstreamKit's documentation, for handler authors, as a web site in .build/docs
+# make release  builds the optimised binary
+# make baseline builds the bare C worker that `bench --baseline .build/baseline` compares ours with
+# make fuzz     fuzzes the parsers, each for FUZZ_SECONDS
+# make sanitize runs the unit tests under the thread sanitizer, then the address sanitizer
 #
-# All that build install missing Debian packages first (as root, or by sudo without a password).
+# Targets that build first install missing Debian packages (as root, or with passwordless sudo).
 
 SWIFT ?= swift
-SOURCES := Sources Tests Package.swift Examples/swift/Sources Examples/swift/Package.swift
+SOURCES := Sources Tests Benchmarks Fuzz Package.swift Examples/swift/Sources Examples/swift/Package.swift
 BUILD_FLAGS := --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
@@ -36,7 +36,7 @@ test-tools: packages
 build: packages
 	$(SWIFT) build --build-tests $(BUILD_FLAGS)
 
-# In the versions that the root was resolved to, and in a build folder of its own.
+# With the root package's resolved versions, in a build folder of its own.
 examples: build
 	cp Package.resolved Examples/swift/Package.resolved
 	$(SWIFT) build --package-path Examples/swift --scratch-path .build/example $(BUILD_FLAGS)

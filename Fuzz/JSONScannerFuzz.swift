@@ -42,7 +42,9 @@ private func checkMembers(_ text: UnsafeBufferPointer<UInt8>, _ scanner: JSONSca
         guard member.kind == .string else { continue }
         let literal = UnsafeBufferPointer(rebasing: text[member.body.range])
         var room = [UInt8](repeating: 0, count: literal.count + 1)
-        let count = room.withUnsafeMutableBufferPointer { JSONText.unescape(literal, into: $0.baseAddress!) }
+        let count = room.withUnsafeMutableBufferPointer { room in
+            room.baseAddress.map { JSONText.unescape(literal, into: $0) } ?? 0
+        }
         require(count <= literal.count, "a text longer than its literal")
         let valid = String(validating: room[..<count], as: UTF8.self) != nil
         require(valid == member.traits.isDisjoint(with: .unstorable), "storable and not UTF-8, or the reverse")
@@ -83,7 +85,9 @@ private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
         func unescaped(_ literal: some Collection<UInt8>) -> [UInt8] {
             let literal = Array(literal)
             return [UInt8](unsafeUninitializedCapacity: literal.count + 1) { room, count in
-                count = literal.withUnsafeBufferPointer { JSONText.unescape($0, into: room.baseAddress!) }
+                count = literal.withUnsafeBufferPointer { literal in
+                    room.baseAddress.map { JSONText.unescape(literal, into: $0) } ?? 0
+                }
             }
         }
         require(unescaped(payload[inner.members[0].body.range]) == unescaped(message.bytes[token.range]), "another to")

@@ -3,29 +3,29 @@ package import MessageStore
 package import Postgres
 import ServiceLifecycle
 import Telemetry
-import Vocabulary
+package import Vocabulary
 
 /// When retention runs: at the start, then once a day, soon after midnight UTC.
 package struct RetentionSchedule: Sendable {
-    private static let day: Int64 = 86_400_000_000
+    private static let day = Duration.seconds(86_400)
     /// How long after midnight the first worker begins.
-    private static let offset: Int64 = 900_000_000
+    private static let offset = Duration.seconds(900)
     /// When an incomplete run is retried.
-    private static let retryDelay: Int64 = 900_000_000
+    private static let retryDelay = Duration.seconds(900)
 
-    private let spread: Int64
+    private let spread: Duration
 
     /// A schedule with a random offset.
     ///
     /// - Parameter spread: From 0 to 1: where in the half hour of starting times this worker begins.
     package init(spread: Double = .random(in: 0..<1)) {
-        self.spread = Int64(spread * 1_800_000_000)
+        self.spread = .seconds(1800) * spread
     }
 
-    /// The next run after one that ended now: microseconds since 1970-01-01 UTC.
-    package func next(after now: Int64, isComplete: Bool) -> Int64 {
+    /// When the next run begins, after one that ended now.
+    package func next(after now: Timestamp, isComplete: Bool) -> Timestamp {
         guard isComplete else { return now + Self.retryDelay + spread / 4 }
-        let today = UTCDay(microseconds: now).start + Self.offset + spread
+        let today = Timestamp(microseconds: UTCDay(microseconds: now.microseconds).start) + Self.offset + spread
         return today > now ? today : today + Self.day
     }
 }
@@ -46,7 +46,7 @@ package struct RetentionService: Service {
     private let policy: RetentionPolicy
     private let schedule: RetentionSchedule
     private let logger: Logger
-    private let now: @Sendable () -> Int64
+    private let now: @Sendable () -> Timestamp
 
     /// Retention over a connection of its own.
     ///
@@ -56,14 +56,14 @@ package struct RetentionService: Service {
     ///   - monitor: Knows when the database is there.
     ///   - logger: The process's logger.
     ///   - schedule: When.
-    ///   - now: The clock: microseconds since 1970-01-01 UTC.
+    ///   - now: The wall clock.
     package init(
         _ settings: PostgresSettings,
         policy: RetentionPolicy,
         monitor: DatabaseMonitor,
         logger: Logger,
         schedule: RetentionSchedule = RetentionSchedule(),
-        now: @escaping @Sendable () -> Int64 = { Timestamp.now.microseconds }
+        now: @escaping @Sendable () -> Timestamp = { .now }
     ) {
         client = PostgresClient(settings)
         self.policy = policy
@@ -82,7 +82,7 @@ package struct RetentionService: Service {
                 if !isDeclared { isDeclared = await declare() }
                 let isComplete = isDeclared ? await runOnce() : false
                 let wait = schedule.next(after: now(), isComplete: isComplete) - now()
-                guard (try? await Task.sleep(for: .microseconds(max(wait, 1)))) != nil else { break }
+                guard (try? await Task.sleep(for: max(wait, .microseconds(1)))) != nil else { break }
             }
         }
         await client.close()
@@ -130,7 +130,7 @@ package struct RetentionService: Service {
         let start = ContinuousClock.now
         do {
             let outcome = try await client.withConnection { connection -> Outcome in
-                let retention = Retention(connection, clock: now)
+                let retention = Retention(connection, clock: { [now] in now().microseconds })
                 let difference = try await retention.clockDifference()
                 guard !difference.isTooLarge else { return .refused(difference) }
                 guard try await retention.isDue() else { return .done(nil) }
