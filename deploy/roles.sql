@@ -1,5 +1,5 @@
--- The roles of contract.md §4; run by the owner of the schema, or a superuser, after `upstream-worker migrate up`, and
--- again after each upgrade. Safe to repeat. Passwords and LOGIN are the site's own: for example
+-- The roles upstream_worker and upstream_reader. Run this as the owner of the schema, or a superuser, after `upstream-worker migrate
+-- up`, and again after each upgrade. Safe to repeat. Create your own login roles as members, for example:
 --   CREATE ROLE worker LOGIN IN ROLE upstream_worker;
 -- (or ALTER ROLE upstream_worker LOGIN PASSWORD '…').
 DO $$
@@ -13,12 +13,12 @@ BEGIN
 END
 $$;
 
--- What `upstream-worker run` does, and nothing else: it can't change a stored message, and deletes none but by the
--- functions of retention, which take nothing that the retention policy keeps.
+-- What `upstream-worker run` needs, and nothing else: it can't change a stored message, and deletes only by the functions of
+-- retention, which refuse to delete what the retention policy keeps.
 GRANT USAGE ON SCHEMA upstream TO upstream_worker;
 GRANT SELECT ON upstream.schema_migrations TO upstream_worker;
 GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages, upstream.retention_runs TO upstream_worker;
--- What is kept for how long it may make longer, by a function, and never shorter.
+-- It may raise the retention policy, by a function, and never lower it.
 GRANT SELECT ON upstream.retention_policy, upstream.dead_messages TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE
@@ -40,12 +40,12 @@ GRANT EXECUTE ON FUNCTION
     upstream.purge_dead_letters(integer),
     upstream.purge_dead_messages(bigint, integer)
     TO upstream_worker;
--- upstream.store_messages, upstream.store_conflicts and upstream.known_messages run with the caller's rights; anybody may call them.
+-- upstream.store_messages, upstream.store_conflicts and upstream.known_messages run with the caller's rights; anyone may call them.
 
--- Look and don't touch. Registration tokens are readable: grant this role to whom you would trust with them.
+-- Read-only. Registration tokens are readable: grant this role only to those you trust with them.
 GRANT USAGE ON SCHEMA upstream TO upstream_reader;
 GRANT SELECT ON ALL TABLES IN SCHEMA upstream TO upstream_reader;
--- Partitions to come belong to the schema's owner, whoever runs this.
+-- Future partitions belong to the schema's owner, whoever runs this.
 DO $$
 BEGIN
     EXECUTE format(
