@@ -43,4 +43,16 @@ import Testing
             if let test = name.test { #expect(code.contains("func \(test)("), "\(path) names \(test)") }
         }
     }
+
+    @Test("the table of modules names each of them, and no other")
+    func modules() throws {
+        let document = try String(contentsOf: Self.root.appending(path: "docs/architecture.md"), encoding: .utf8)
+        let named = document.matches(of: try Regex(#"(?m)^\| `(\w+)` \|"#)).compactMap {
+            $0[1].substring.map(String.init)
+        }
+        let folders = try FileManager.default.contentsOfDirectory(atPath: Self.root.appending(path: "Sources").path)
+        // The C libraries are module maps.
+        let modules = folders.filter { !["COpenSSL", "CLibXML2", "CLibPQ", "CGlibc"].contains($0) }
+        #expect(named.sorted() == modules.sorted())
+    }
 }
