@@ -47,7 +47,7 @@ package struct EmulatorConfiguration: Sendable {
     package var stanzaFrom: String? = "devices@gcm.googleapis.com"
     /// Unacked messages a connection may have; nothing more is sent on it then.
     package var window = 100
-    /// Whether stream features come with another prefix than `stream:` (protocol.md §1.3).
+    /// Whether stream features come with another prefix than `stream:` (docs/protocol.md, Setting up a stream).
     package var usesForeignFeaturePrefix = false
     /// Whether RFC 3921's session is offered.
     package var offersSession = true

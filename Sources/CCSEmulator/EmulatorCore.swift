@@ -14,7 +14,7 @@ final class EmulatorCore {
     var schedule: FaultSchedule
     var counts = Tally()
     var deliveries = 0
-    var reader = AckReader()
+    var reader = ClientAckReader()
     var latency: LatencyBook?
     var acks: [AckRecord] = []
     private var accepted = 0

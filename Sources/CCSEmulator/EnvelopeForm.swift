@@ -1,6 +1,6 @@
 /// How a message's JSON is wrapped into its stanza.
 ///
-/// Real servers used all of these (protocol.md §1.5), so a receiver must read all of them.
+/// Real servers used all of these (docs/protocol.md, A CCS), so a receiver must read all of them.
 package enum EnvelopeForm: UInt8, CaseIterable, Sendable {
     /// `<gcm xmlns="google:mobile:data">`, quotes written raw, as the hosted service did for upstream messages.
     case defaultNamespace

@@ -3,7 +3,7 @@ import NIOCore
 /// Which messages of one sender went where, and which of the copies were acked: the emulator's memory and judge.
 ///
 /// A message stays until it was acked on a connection that delivered it. What a connection leaves unacked waits for the
-/// next connection to bind and then comes again (protocol.md §1.7). Generated messages are numbered from 0 and cost a
+/// next connection to bind and then comes again (docs/protocol.md, A CCS). Generated messages are numbered from 0 and cost a
 /// bit each; messages with ids of their own ("special" ones) are numbered from -1 downwards and are kept.
 struct MessageBook {
     /// A message that was not generated from the load's profile.

@@ -1,7 +1,7 @@
 import Foundation
 import XMLWire
 
-/// The server's side of stream set-up, from the first header to the bind result (protocol.md §1.3).
+/// The server's side of stream set-up, from the first header to the bind result (docs/protocol.md, Setting up a stream).
 struct ServerNegotiation {
     /// What the negotiation needs to know.
     struct Settings {

@@ -1,6 +1,6 @@
 import XMLWire
 
-/// What the emulator writes besides messages, in the forms the hosted service used (protocol.md §1.10, §1.11).
+/// What the emulator writes besides messages, in the forms the hosted service used (docs/protocol.md, A CCS).
 enum ServerStanzas {
     static let streamEnd = "</stream:stream>"
 

@@ -84,7 +84,7 @@ extension SessionHandler {
         pending.removeAll(keepingCapacity: pending.capacity <= 32)
     }
 
-    private func note(_ kind: XMPP.StanzaKind) {
+    private func note(_ kind: DecodedStanza) {
         let stanzas = environment.metrics.stanzas
         switch kind {
         case .message: break

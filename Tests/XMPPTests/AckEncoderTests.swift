@@ -132,11 +132,11 @@ import XMLWire
     @Test func ourReaderGetsTheIDsBack() throws {
         for id in ["é", "\u{feff}木", "😀'<", "\\u00e9\\/\\n", "e\u{301}", "\u{fffe}\u{80}", "a\u{2028}b"] {
             let bytes = try ack(id: id, from: "t" + id)
-            var reader = AckReader()
+            var reader = ServerAckReader()
             let read = try #require(reader.read(try stanza(String(decoding: bytes, as: UTF8.self))))
             let text = Array(id.utf8).withUnsafeBufferPointer { literal in
                 [UInt8](unsafeUninitializedCapacity: literal.count + 1) { room, count in
-                    count = room.baseAddress.map { JSONText.unescape(literal, into: $0) } ?? 0
+                    count = room.baseAddress.map { JSONLiteral.unescape(literal, into: $0) } ?? 0
                 }
             }
             #expect(read.messageID == text && read.to == Array("t".utf8) + text, "\(id)")

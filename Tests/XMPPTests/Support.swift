@@ -98,7 +98,7 @@ func makeCodec(
     return codec
 }
 
-func decode(_ stanza: Stanza, dialect: Dialect = .ccs, scope: IDScope = .sender) throws -> StanzaKind {
+func decode(_ stanza: Stanza, dialect: Dialect = .ccs, scope: IDScope = .sender) throws -> DecodedStanza {
     var codec = try makeCodec(dialect: dialect, scope: scope)
     return codec.decode(stanza, receivedAt: 1_700_000_000_000_000, parsedAt: 42)
 }
@@ -121,7 +121,7 @@ extension IncomingMessage {
 }
 
 /// The words of a stanza kind for comparisons.
-func word(_ kind: StanzaKind) -> String {
+func word(_ kind: DecodedStanza) -> String {
     switch kind {
     case .message(let message): "\(message.kind)" + (message.quarantine.map { " \($0.rawValue)" } ?? "")
     case .ack: "ack"

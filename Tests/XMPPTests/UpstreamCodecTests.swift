@@ -6,7 +6,7 @@ import XMLWire
 
 @testable import XMPP
 
-/// The rows of contract section 7, and what the codec makes of a good message.
+/// The odd cases of docs/protocol.md, and what the codec makes of a good message.
 @Suite struct UpstreamCodecTests {
     private static let good = #""message_id":"1","from":"t","category":"c""#
 
@@ -65,8 +65,8 @@ import XMLWire
         #expect(message.text(message.messageID) == "dr2:39")
     }
 
-    /// The computation of contract section 4, done by hand.
-    @Test func theDigestsAreTheContracts() throws {
+    /// The digests of docs/protocol.md (What identifies a message), computed by hand.
+    @Test func theDigestsAreTheDocumented() throws {
         func first16(_ bytes: [UInt8]) -> String { hex(Array(SHA256.digest(of: bytes).prefix(16))) }
         func part(_ text: String?) -> [UInt8] {
             let count = text.map { UInt64($0.utf8.count) } ?? .max

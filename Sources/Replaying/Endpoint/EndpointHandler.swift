@@ -41,7 +41,7 @@ final class EndpointHandler: ChannelInboundHandler {
     private let stream: XMLStreamHandler
     private let opening: StreamOpening
     private var session: Session?
-    private var reader = AckReader()
+    private var reader = ServerAckReader()
     private var acks: [AckWindow.Key] = []
     private var context: ChannelHandlerContext?
     private var timer: Scheduled<Void>?

@@ -36,7 +36,7 @@ package struct CodecConfiguration: Sendable {
     }
 }
 
-/// Whose stanzas may carry payloads (contract section 7).
+/// Whose stanzas may carry payloads (docs/protocol.md, A standard server).
 ///
 /// The stanza's `from` is set by the server and can be relied on; the JSON's `from` can't.
 struct TrustedSenders: Sendable {

@@ -172,7 +172,7 @@ struct EnvelopeReader: Sendable {
         unescaped.append(contentsOf: repeatElement(0, count: Int(literal.count)))
         let count = unescaped.withUnsafeMutableBufferPointer { storage in
             storage.baseAddress.map {
-                JSONText.unescape(UnsafeBufferPointer(rebasing: text[literal.range]), into: $0 + start)
+                JSONLiteral.unescape(UnsafeBufferPointer(rebasing: text[literal.range]), into: $0 + start)
             }
         }
         unescaped.removeLast(unescaped.count - start - (count ?? 0))

@@ -29,7 +29,7 @@ struct SpanWriter {
     /// Appends the text of a string literal's body.
     mutating func append(unescaping literal: UnsafeBufferPointer<UInt8>) -> ByteSpan {
         let start = count
-        count += JSONText.unescape(literal, into: base + count)
+        count += JSONLiteral.unescape(literal, into: base + count)
         return ByteSpan(start: start, count: count - start)
     }
 }
@@ -167,9 +167,9 @@ extension UpstreamCodec {
         if isUnstorable(envelope.typeMember) { message.messageType = nil }
     }
 
-    /// Computes the three digests of contract section 4.
+    /// Computes the three digests of docs/protocol.md (What identifies a message).
     ///
-    /// Over a text that can't be stored they are computed in the form of ``JSONText/unescape(_:into:)``.
+    /// Over a text that can't be stored they are computed in the form of ``JSONLiteral/unescape(_:into:)``.
     private func computeDigests(_ message: inout IncomingMessage) {
         guard let id = message.messageID, let token = message.registrationToken else { return }
         var key = keyPrefix

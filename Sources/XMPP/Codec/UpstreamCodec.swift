@@ -7,15 +7,15 @@ package import XMLWire
 /// A value of one connection, used from one place; its scratch storage stays from stanza to stanza. No clock inside.
 ///
 /// **The order of decisions**, for stanzas that are odd in more than one way:
-/// 1. not a `{jabber:client}message`: ``StanzaKind/other``;
-/// 2. `type="error"`: ``StanzaKind/error(_:)``, whatever else it holds or echoes;
-/// 3. no direct child `{google:mobile:data}gcm`: ``StanzaKind/other``;
-/// 4. a `from` attribute that is not trusted: ``StanzaKind/untrusted``. Absent is trusted, empty is not;
+/// 1. not a `{jabber:client}message`: ``DecodedStanza/other``;
+/// 2. `type="error"`: ``DecodedStanza/error(_:)``, whatever else it holds or echoes;
+/// 3. no direct child `{google:mobile:data}gcm`: ``DecodedStanza/other``;
+/// 4. a `from` attribute that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not;
 /// 5. the payload can't be read (several `gcm`, an empty one, an element inside, not one JSON object): quarantined, not
 ///    acked;
 /// 6. `message_type` says `ack`, `nack` or `control`: that kind, however broken the rest is. Where `message_type` repeats,
 ///    only if each of them says so; else step 8 takes it as a repeated key. From our own account through a standard server
-///    it is our own stanza coming back: ``StanzaKind/untrusted``;
+///    it is our own stanza coming back: ``DecodedStanza/untrusted``;
 /// 7. identity: `message_id` or `from` repeats, then `message_id` unusable, then `from` unusable: quarantined, not acked;
 /// 8. and acked: `message_id`, then `from` that no `text` can hold; either too long; another key repeats; `message_type`
 ///    unknown; `category` unusable, not storable, too long: quarantined;
@@ -66,7 +66,7 @@ package struct UpstreamCodec: Sendable {
     ///   - receivedAt: Microseconds since 1970-01-01 UTC.
     ///   - parsedAt: Nanoseconds of a monotonic clock.
     /// - Returns: What the stanza is, with the message made of it.
-    package mutating func decode(_ stanza: Stanza, receivedAt: Int64, parsedAt: UInt64) -> StanzaKind {
+    package mutating func decode(_ stanza: Stanza, receivedAt: Int64, parsedAt: UInt64) -> DecodedStanza {
         guard !stanza.elements.isEmpty, stanza.element(0, is: "message", in: XMLNamespace.client) else { return .other }
         if let type = stanza.attribute("type", of: 0), stanza.equals(type, "error") {
             return .error(StanzaError(stanza))
@@ -105,9 +105,9 @@ package struct UpstreamCodec: Sendable {
         from: Range<Int>?,
         of stanza: Stanza,
         _ arrival: Arrival
-    ) -> StanzaKind {
+    ) -> DecodedStanza {
         let element = stanza.elements[payload]
-        func unreadable(_ reason: QuarantineReason, _ detail: StaticString) -> StanzaKind {
+        func unreadable(_ reason: QuarantineReason, _ detail: StaticString) -> DecodedStanza {
             let isOneText = reason != .payloadMisplaced
             let content = isOneText ? Array(stanza.bytes[element.text]) : UpstreamCodec.outline(of: stanza)
             var message = IncomingMessage.unreadable(reason, detail, from: from, content: content, of: stanza)
@@ -117,7 +117,7 @@ package struct UpstreamCodec: Sendable {
         if let detail = misplacement(of: element, at: payload, in: stanza) {
             return unreadable(.payloadMisplaced, detail)
         }
-        return stanza.bytes.withUnsafeBufferPointer { bytes -> StanzaKind in
+        return stanza.bytes.withUnsafeBufferPointer { bytes -> DecodedStanza in
             let text = UnsafeBufferPointer(rebasing: bytes[element.text])
             let envelope: Envelope?
             do throws(JSONSyntaxError) {
@@ -171,7 +171,7 @@ package struct UpstreamCodec: Sendable {
         return element.text.isEmpty ? "an empty gcm" : nil
     }
 
-    private mutating func signal(_ type: Envelope.MessageType, in text: UnsafeBufferPointer<UInt8>) -> StanzaKind {
+    private mutating func signal(_ type: Envelope.MessageType, in text: UnsafeBufferPointer<UInt8>) -> DecodedStanza {
         switch type {
         case .nack: .nack(reader.string("error", in: text).flatMap { NackCode(rawValue: $0) } ?? .unknown)
         case .control:

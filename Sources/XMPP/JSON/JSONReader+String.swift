@@ -114,7 +114,7 @@ extension JSONReader {
     private mutating func readUnit(escapeAt start: Int) throws(JSONSyntaxError) -> UInt32 {
         at += 1
         guard end - at >= 4 else { throw JSONSyntaxError(.unexpectedEnd, at: end) }
-        guard let unit = JSONText.unit(base + at) else { throw JSONSyntaxError(.invalidEscape, at: start) }
+        guard let unit = JSONLiteral.unit(base + at) else { throw JSONSyntaxError(.invalidEscape, at: start) }
         at += 4
         return unit
     }

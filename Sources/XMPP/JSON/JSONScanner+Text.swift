@@ -11,7 +11,7 @@ extension JSONScanner {
         let literal = UnsafeBufferPointer(rebasing: text[body.range])
         // Decoding makes nothing longer.
         return [UInt8](unsafeUninitializedCapacity: literal.count + 1) { storage, count in
-            count = storage.baseAddress.map { JSONText.unescape(literal, into: $0) } ?? 0
+            count = storage.baseAddress.map { JSONLiteral.unescape(literal, into: $0) } ?? 0
         }
     }
 }

@@ -124,10 +124,10 @@ package struct Session: ~Copyable {
         /// Hand it to the pipeline; count its kind.
         case deliver(IncomingMessage)
         /// Count its kind; nothing else to do.
-        case note(StanzaKind)
+        case note(DecodedStanza)
         /// Count its kind; the first time, open a replacement connection at once. This one goes on receiving and acking
         /// until the peer closes it.
-        case drain(StanzaKind, isFirst: Bool)
+        case drain(DecodedStanza, isFirst: Bool)
         /// Count it as `other` and send these bytes.
         case reply([UInt8])
         /// It is no stanza and not counted; send these bytes, if any.
@@ -163,7 +163,7 @@ package struct Session: ~Copyable {
         }
     }
 
-    private mutating func note(_ kind: StanzaKind) -> StanzaAction {
+    private mutating func note(_ kind: DecodedStanza) -> StanzaAction {
         hasTakenStanza = true
         management.noted()
         guard kind.announcesDraining else { return .note(kind) }

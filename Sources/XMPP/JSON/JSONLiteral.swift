@@ -1,5 +1,5 @@
-/// The text that a JSON string literal stands for.
-enum JSONText {
+/// Reads JSON string literals: the text that one stands for.
+enum JSONLiteral {
     /// Writes a literal's text, which is never longer than the literal.
     ///
     /// The form is UTF-8. What no UTF-8 text can hold gets a byte form of its own, so that two different literals' texts

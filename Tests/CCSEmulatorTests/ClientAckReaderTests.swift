@@ -1,10 +1,10 @@
 import CCSEmulator
 import Testing
 
-@Suite("AckReader: only a strict ack is an ack")
-struct AckReaderTests {
-    private func read(_ text: String) -> (AckReader.Reading, id: [UInt8], to: [UInt8]) {
-        var reader = AckReader()
+@Suite("ClientAckReader: only a strict ack is an ack")
+struct ClientAckReaderTests {
+    private func read(_ text: String) -> (ClientAckReader.Reading, id: [UInt8], to: [UInt8]) {
+        var reader = ClientAckReader()
         let reading = Array(text.utf8).withUnsafeBufferPointer { reader.read($0) }
         guard reading == .ack else { return (reading, [], []) }
         return reader.withFields { (reading, Array($0), Array($1)) }
@@ -38,7 +38,7 @@ struct AckReaderTests {
     @Test(
         "everything else is refused with its reason",
         arguments: [
-            ("", AckReader.Problem.notAnObjectOfStrings),
+            ("", ClientAckReader.Problem.notAnObjectOfStrings),
             ("ack", .notAnObjectOfStrings),
             ("{}", .notAnObjectOfStrings),
             ("\u{feff}" + #"{"to":"T","message_id":"m","message_type":"ack"}"#, .notAnObjectOfStrings),
@@ -59,7 +59,7 @@ struct AckReaderTests {
             (#"{"to":"abc"#, .badString),
         ]
     )
-    func refuses(text: String, problem: AckReader.Problem) {
+    func refuses(text: String, problem: ClientAckReader.Problem) {
         #expect(read(text).0 == .malformed(problem))
     }
 

@@ -3,12 +3,12 @@ import Testing
 @testable import XMPP
 
 /// What string literals stand for.
-@Suite struct JSONTextTests {
+@Suite struct JSONLiteralTests {
     private func unescape(_ literal: String) -> [UInt8] {
         let literal = Array(literal.utf8)
         return [UInt8](unsafeUninitializedCapacity: max(literal.count, 1)) { output, count in
             guard let base = output.baseAddress else { return }
-            count = literal.withUnsafeBufferPointer { JSONText.unescape($0, into: base) }
+            count = literal.withUnsafeBufferPointer { JSONLiteral.unescape($0, into: base) }
         }
     }
 

@@ -1,7 +1,9 @@
 package import XMLWire
 
-/// Reads the acks that a peer sends for what we sent: the other side's view of ``AckEncoder``.
-package struct AckReader: Sendable {
+/// Reads the acks that a server sends for what we sent it, as a replay to an endpoint does.
+///
+/// The opposite of ``AckEncoder``, which writes our acks for what a server sent us.
+package struct ServerAckReader: Sendable {
     /// What an ack names.
     package struct Ack: Sendable, Equatable {
         /// The acked message's `message_id`, as UTF-8.

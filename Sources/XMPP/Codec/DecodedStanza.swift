@@ -1,10 +1,10 @@
 package import UpstreamKit
 
-/// What a top-level stanza is to a receiver of upstream messages.
+/// What the codec has made of a top-level stanza.
 ///
-/// One for each value of `upstream_stanzas_received_total{kind}`; ``message(_:)`` covers `upstream`, `receipt` and
+/// One case for each value of `upstream_stanzas_received_total{kind}`; ``message(_:)`` covers `upstream`, `receipt` and
 /// `malformed`, which ``UpstreamKit/IncomingMessage/kind`` tells apart.
-package enum StanzaKind: Sendable {
+package enum DecodedStanza: Sendable {
     /// Something to store: a message, a receipt, or a copy for `quarantine`.
     case message(IncomingMessage)
     /// The peer acks something we sent. Never acked.
