@@ -43,7 +43,7 @@ private func checkMembers(_ text: UnsafeBufferPointer<UInt8>, _ scanner: JSONSca
         let literal = UnsafeBufferPointer(rebasing: text[member.body.range])
         var room = [UInt8](repeating: 0, count: literal.count + 1)
         let count = room.withUnsafeMutableBufferPointer { room in
-            room.baseAddress.map { JSONText.unescape(literal, into: $0) } ?? 0
+            room.baseAddress.map { JSONLiteral.unescape(literal, into: $0) } ?? 0
         }
         require(count <= literal.count, "a text longer than its literal")
         let valid = String(validating: room[..<count], as: UTF8.self) != nil
@@ -86,7 +86,7 @@ private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
             let literal = Array(literal)
             return [UInt8](unsafeUninitializedCapacity: literal.count + 1) { room, count in
                 count = literal.withUnsafeBufferPointer { literal in
-                    room.baseAddress.map { JSONText.unescape(literal, into: $0) } ?? 0
+                    room.baseAddress.map { JSONLiteral.unescape(literal, into: $0) } ?? 0
                 }
             }
         }

@@ -207,7 +207,8 @@ import UpstreamKit
         var data: [String: Int]?
     }
 
-    @Test func isTheContractsEvent() throws {
+    @Test("the event has the fields of docs/handlers.md, escaped where they must be")
+    func isTheDocumentedEvent() throws {
         let message = UpstreamMessage.sample(category: "com.example/\u{E4} b", data: "{\n\"n\":1}", messageID: "m:\"1")
         let bytes = CloudEvent.structured(message, HandlerContext(handler: "h", attempt: 3, replayID: "7")).body
         let event = try JSONDecoder().decode(Event.self, from: Data(bytes))

@@ -4,7 +4,7 @@ import Telemetry
 import Testing
 
 extension Integration {
-    /// Contract section 7, through the whole worker.
+    /// The odd cases of docs/protocol.md, through the whole worker.
     @Suite struct OddMessageTests {
         /// Whether one odd message is where it belongs, and nowhere else.
         private func isInPlace(_ odd: OddMessage, tag: String, _ database: Database) async throws -> Bool {
@@ -26,7 +26,7 @@ extension Integration {
         }
 
         @Test(
-            "each odd message goes where the contract says, acked or not, and the thousand good ones around it don't feel it"
+            "each odd message goes where docs/protocol.md says, acked or not, and the thousand good ones around it don't feel it"
         )
         func oddities() async throws {
             let count = 1000

@@ -3,7 +3,7 @@ import Testing
 @testable import Postgres
 
 @Suite struct PureTests {
-    /// contract.md G5 and architecture.md decision 4: which failures wait and which blame a row.
+    /// G5 in docs/guarantees.md: which failures wait and which blame a row.
     @Test(arguments: [
         ("08006", PostgresError.Class.connection, true), ("53100", .resources, true), ("53300", .resources, true),
         ("57P01", .intervention, true), ("57P03", .intervention, true), ("57014", .timeout, true),

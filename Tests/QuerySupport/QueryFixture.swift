@@ -104,7 +104,8 @@ package struct QueryFixture {
         try await admin.run { connection throws(PostgresError) in try connection.query(sql).text(0, 0) }
     }
 
-    /// Stores messages as a worker would, with keys and fingerprints that PostgreSQL computes by the contract's words.
+    /// Stores messages as a worker would, with keys and fingerprints that PostgreSQL computes by the words of
+    /// docs/protocol.md.
     package func add(
         _ seeds: [Seed],
         by connection: PostgresConnection? = nil,

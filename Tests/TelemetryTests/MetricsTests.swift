@@ -32,8 +32,8 @@ struct MetricsTests {
         }
     }
 
-    @Test("the contract's names and closed label sets")
-    func contract() throws {
+    @Test("metrics have their documented names and closed label sets")
+    func documentedNames() throws {
         let exposition = try scraped(made())
         for kind in ["upstream", "receipt", "malformed", "ack", "nack", "control", "error", "untrusted", "other"] {
             #expect(exposition.value("upstream_stanzas_received_total", ["kind": kind]) == 0)

@@ -73,7 +73,7 @@ struct ConfigurationTests {
         #expect(configuration.logLevel == .info && configuration.logStyle == .auto)
     }
 
-    @Test("every key of the contract's example is understood")
+    @Test("every key of the whole example is understood")
     func whole() throws {
         try folder.write("ca.pem", "pem")
         let configuration = try read(Self.whole.replacing("FOLDER", with: folder.path))

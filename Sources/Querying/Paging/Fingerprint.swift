@@ -2,7 +2,7 @@ import Digests
 import UpstreamKit
 package import Vocabulary
 
-/// The fingerprint of contract section 4, from a row's columns.
+/// The fingerprint of docs/protocol.md (What identifies a message), from a row's columns.
 package enum Fingerprint {
     /// The first 16 bytes of SHA-256 over the parts, each as 8 bytes of length and the bytes; an absent one is the length
     /// 2^64-1 alone.

@@ -77,7 +77,7 @@ package struct IncomingMessage: Sendable {
 
     /// The ledger's key: the first 16 bytes of SHA-256(sender_id ‖ 0x00 ‖ message_id), or its per-device form.
     package var messageKey = Digest128(high: 0, low: 0)
-    /// The content's fingerprint, as contract.md §4 defines it.
+    /// The content's fingerprint, as docs/protocol.md defines it.
     package var fingerprint = Digest128(high: 0, low: 0)
     /// The first 16 bytes of SHA-256(registration token).
     package var deviceKey = Digest128(high: 0, low: 0)

@@ -1,4 +1,4 @@
-/// When a connection slot may connect again (contract section 7): a pure value, one for each slot.
+/// When a connection slot may connect again (docs/protocol.md, How a stream ends): a pure value, one for each slot.
 package struct ReconnectPolicy: Sendable {
     /// How a connection ended, or why another one is wanted.
     package enum Ending: Sendable, Equatable {
