@@ -14,7 +14,11 @@ struct ProcessTests {
         let configuration: String
 
         init(_ seeds: [Seed] = []) async throws {
-            fixture = try await QueryFixture(seeds)
+            try self.init(try await QueryFixture(seeds))
+        }
+
+        init(_ fixture: QueryFixture) throws {
+            self.fixture = fixture
             folder = try TemporaryFolder()
             configuration = folder["worker.yaml"]
             try write("database: {url: \"\(fixture.url)\"}\n", to: "worker.yaml")
@@ -174,7 +178,7 @@ struct ProcessTests {
         #expect(try stage.run("messages", "list", "--from-token-file", stage.folder["none"]).status == 66)
     }
 
-    @Test("exit codes")
+    @Test("each wrong argument and each missing row has its exit code, and a message")
     func exitCodes() async throws {
         let stage = try await Stage([Seed(id: "a")])
         let key = "00000000-0000-0000-0000-000000000000"
@@ -264,12 +268,7 @@ struct ProcessTests {
         try await stage.fixture.script("SELECT upstream.ensure_partitions(current_date - 2, current_date + 2)")
         let child = try stage.start(["messages", "tail", "-f"])
         func wait(for text: String) async throws {
-            let deadline = ContinuousClock.now + .seconds(30)
-            while ContinuousClock.now < deadline {
-                if try child.peek().contains(text) { return }
-                try await Task.sleep(for: .milliseconds(20))
-            }
-            Issue.record("\(text) is not shown")
+            try await waitUntil("\(text) is shown") { try child.peek().contains(text) }
         }
         try await wait(for: #""message_id":"old""#)
         try await stage.fixture.script(
@@ -286,79 +285,20 @@ struct ProcessTests {
         #expect(try end.objects().map { $0["message_id"] as? String } == ["old", "new"])
     }
 
-    @Test("whatever strangers have put into the tables, no command writes to a terminal what that may act on")
-    func hostile() async throws {
-        let stage = try await Stage(Awkward.seeds)
-        try await stage.fixture.add(Awkward.seeds.map { $0.with(data: #"{"other":1}"#) }, into: "conflicts")
-        try await stage.fixture.script(
-            """
-            CREATE FUNCTION public.h(text) RETURNS text IMMUTABLE LANGUAGE sql AS $$
-                SELECT $1 || chr(27) || '[2J' || chr(27) || ']0;x' || chr(7) || chr(155) || '31m' || chr(127) || chr(13)
-                    || chr(10) || chr(8) || chr(8238) || chr(8232) || chr(8297) || chr(8203) || chr(133)
-            $$;
-            INSERT INTO upstream.handlers (name, paused, paused_reason) VALUES (h('a'), true, h('r')), ('b', false, NULL);
-            INSERT INTO upstream.subscriptions VALUES (h('a'), h('c')), ('b', '*');
-            INSERT INTO upstream.handler_workers (token, handler, worker, categories, by_device)
-            VALUES (1, h('a'), h('w'), ARRAY[h('c')], true);
-            INSERT INTO upstream.deliveries (
-                handler, message_key, received_at, next_attempt_at, last_error, lease_owner, lease_until)
-            SELECT h('a'), message_key, received_at, now(), h('e'), h('o'), now() FROM upstream.messages;
-            INSERT INTO upstream.dead_letters (
-                handler, message_key, received_at, attempts, next_attempt_at, lease_token, last_error, error_group)
-            SELECT h('a'), message_key, received_at, 1, now(), 0, h('e'), h('g') FROM upstream.messages;
-            INSERT INTO upstream.quarantine (
-                sender_id, message_id, reason, detail, stanza, digest, times_seen, received_at, last_seen_at)
-            VALUES (
-                h('s'), h('m'), 'category_unusable', h('d'), convert_to(h('<message/>'), 'UTF8'), 'x', 1, now(), now());
-            INSERT INTO upstream.replays (
-                name, kind, target, occupies, handlers, selection, options, state, reason, created_by, planned, lease_owner,
-                lease_until, started_at, done, last_error)
-            VALUES (
-                h('r'), 'handlers', h('t'), '{}', ARRAY[h('a')], to_json(h('s')), '{"pace":{}}', 'running', h('w'),
-                h('b'), 10, h('o'), now() + interval '1 hour', now() - interval '1 hour', 5, h('e'));
-            INSERT INTO upstream.replay_events (replay_id, event, who, done, detail)
-            SELECT replay_id, h('e'), h('w'), 1, h('d') FROM upstream.replays;
-            ANALYZE upstream.messages;
-            """
-        )
-        let replay = try #require(try await stage.fixture.text("SELECT replay_id::text FROM upstream.replays"))
-        let found = "SELECT message_key::text FROM upstream.messages WHERE message_id LIKE chr(27) || '%'"
-        let key = try #require(try await stage.fixture.text(found))
-        let commands: [[String]] = [
-            ["messages", "list", "--reveal"], ["messages", "tail", "--limit", "50"],
-            ["messages", "show", key, "--reveal"],
-            ["messages", "export", "--with-tokens"], ["conflicts", "list"], ["conflicts", "show", key],
-            ["quarantine", "list"], ["quarantine", "show", "1"], ["quarantine", "export"], ["handlers", "list"],
-            ["dead", "list"], ["dead", "show", key], ["dead", "groups"], ["replay", "status"],
-            ["replay", "status", replay],
-            ["replay", "plan", "x", "--to-handlers", "--dry-run", "--include-succeeded"], ["stats", "10ms"],
-            ["partitions", "plan"],
-        ]
-        var isSeen = false
-        for command in commands {
-            for format in [[], ["--json"], ["--ndjson"], ["--csv"]] {
-                let end = try stage.show(command + format)
-                // A format that the command does not know.
-                if end.status == 64, !format.isEmpty { continue }
-                #expect([0, 1].contains(end.status), "\(command + format): \(end.messages)")
-                #expect(!end.shown.isEmpty, "\(command + format)")
-                for text in [
-                    end.shown.replacingOccurrences(of: "\r+\n", with: "\n", options: .regularExpression), end.messages,
-                ] {
-                    let isClean = text.unicodeScalars.allSatisfy { $0 == "\n" || !Danger.isDangerous($0) }
-                    #expect(isClean, "\(command + format)")
-                }
-                isSeen = isSeen || end.shown.contains("\\u{1B}")
-            }
+    @Test("a real terminal is found, and gets no character that it acts on")
+    func realTerminal() async throws {
+        let hostile = try await CommandStage.hostile()
+        let stage = try Stage(hostile.fixture)
+        for command in [["messages", "list"], ["handlers", "list"], ["dead", "groups", "--json"]] {
+            let end = try stage.show(command)
+            #expect(end.status == 0, "\(command): \(end.messages)")
+            let shown = end.shown.replacing("\r\n", with: "\n")
+            #expect(shown.contains("\\u"), "\(command)")
+            #expect(shown.unicodeScalars.allSatisfy { $0 == "\n" || !Danger.isDangerous($0) }, "\(command)")
         }
-        #expect(isSeen)
-        // And what is asked, told and refused on stderr.
-        for command in [
-            ["replay", "pause", replay, "--dry-run"], ["handlers", "remove", "\u{1B}[2J"], ["replay", "start", replay],
-        ] {
-            let end = try stage.start(command).wait()
-            #expect(end.messages.unicodeScalars.allSatisfy { $0 == "\n" || !Danger.isDangerous($0) }, "\(command)")
-        }
+        // And names that are given on the command line come back on stderr.
+        let end = try stage.run("handlers", "remove", "\u{1B}[2J")
+        #expect(end.status == 1 && end.messages.unicodeScalars.allSatisfy { $0 == "\n" || !Danger.isDangerous($0) })
     }
 
     @Test("a follower that was stopped for longer than its overlap shows what came meanwhile")
@@ -366,14 +306,6 @@ struct ProcessTests {
         let stage = try await Stage([Seed(id: "old")])
         try await stage.fixture.script("SELECT upstream.ensure_partitions(current_date - 2, current_date + 2)")
         let child = try stage.start(["messages", "tail", "-f", "--overlap", "1s"])
-        func wait(_ condition: () async throws -> Bool) async throws {
-            let deadline = ContinuousClock.now + .seconds(30)
-            while ContinuousClock.now < deadline {
-                if try await condition() { return }
-                try await Task.sleep(for: .milliseconds(20))
-            }
-            Issue.record("the condition did not come true")
-        }
         func add(_ id: String) async throws {
             try await stage.fixture.script(
                 """
@@ -384,15 +316,17 @@ struct ProcessTests {
             )
         }
         try await add("before")
-        try await wait { try child.peek().contains(#""message_id":"before""#) }
+        try await waitUntil("the first message is shown") { try child.peek().contains(#""message_id":"before""#) }
         kill(child.process.processIdentifier, SIGSTOP)
         for number in 1...20 { try await add("m\(number)") }
         let end = "SELECT (now() + interval '9 s')::text"
         let time = try #require(try await stage.fixture.text(end))
-        try await wait { try await stage.fixture.text("SELECT 'x' WHERE now() > '\(time)'::timestamptz") == "x" }
+        try await waitUntil("the overlap is over") {
+            try await stage.fixture.text("SELECT 'x' WHERE now() > '\(time)'::timestamptz") == "x"
+        }
         try await add("after")
         kill(child.process.processIdentifier, SIGCONT)
-        try await wait { try child.peek().contains(#""message_id":"after""#) }
+        try await waitUntil("the last message is shown") { try child.peek().contains(#""message_id":"after""#) }
         kill(child.process.processIdentifier, SIGINT)
         let ids = try child.wait().objects().map { $0["message_id"] as? String }
         #expect(ids == ["old", "before"] + (1...20).map { "m\($0)" } + ["after"])
@@ -401,12 +335,4 @@ struct ProcessTests {
 
 extension TemporaryFolder {
     fileprivate subscript(_ name: String) -> String { url.appending(path: name).path }
-}
-
-extension Seed {
-    fileprivate func with(data: String) -> Seed {
-        var seed = self
-        (seed.data, seed.raw) = (data, nil)
-        return seed
-    }
 }

@@ -5,13 +5,16 @@ import Testing
 
 @Suite("text for terminals")
 struct TerminalTests {
-    @Test(arguments: [
-        ("plain", "plain"), ("", ""), ("ä 😀 日本", "ä 😀 日本"), ("a\nb\rc\td", "a\\nb\\rc\\td"),
-        ("\u{1B}[31m", "\\u{1B}[31m"), ("\u{9B}31m", "\\u{9B}31m"), ("\u{7F}", "\\u{7F}"), ("\u{0}", "\\u{0}"),
-        ("\u{202E}x", "\\u{202E}x"), ("a\u{200B}b", "a\\u{200B}b"), ("\u{FEFF}", "\\u{FEFF}"),
-        ("\u{E000}", "\\u{E000}"), ("\u{2028}", "\\u{2028}"), ("\u{E0041}", "\\u{E0041}"),
-        ("back\\slash", "back\\slash"),
-    ])
+    @Test(
+        "characters that a terminal acts on are shown by their number, and all others as they are",
+        arguments: [
+            ("plain", "plain"), ("", ""), ("ä 😀 日本", "ä 😀 日本"), ("a\nb\rc\td", "a\\nb\\rc\\td"),
+            ("\u{1B}[31m", "\\u{1B}[31m"), ("\u{9B}31m", "\\u{9B}31m"), ("\u{7F}", "\\u{7F}"), ("\u{0}", "\\u{0}"),
+            ("\u{202E}x", "\\u{202E}x"), ("a\u{200B}b", "a\\u{200B}b"), ("\u{FEFF}", "\\u{FEFF}"),
+            ("\u{E000}", "\\u{E000}"), ("\u{2028}", "\\u{2028}"), ("\u{E0041}", "\\u{E0041}"),
+            ("back\\slash", "back\\slash"),
+        ]
+    )
     func escapes(_ text: String, _ shown: String) {
         #expect(TerminalText.escape(text) == shown)
     }

@@ -1,7 +1,7 @@
 import CCSEmulator
 import Foundation
 
-/// Ours and the bare C worker (`Benchmarks/Baseline`) in turns: what all the guarantees cost.
+/// Ours and the bare C worker (`Benchmarks/Baseline`) in turns: what the guarantees cost.
 ///
 /// Only the ratios mean something; both sides of one come from the same minutes and the same PostgreSQL server.
 struct BenchBaseline {
@@ -26,6 +26,7 @@ struct BenchBaseline {
     let plan: BenchPlan
     let site: BenchSite
     let program: String
+    let console: Console
 
     /// Measures everything the plan asks for.
     func run(_ problems: inout [String]) async throws -> [Comparison] {
@@ -48,7 +49,7 @@ struct BenchBaseline {
         var bare: [Run] = []
         for turn in 1...plan.repeats {
             let speed = rate.map { "\(Int($0)) msg/s" } ?? "full speed"
-            Console.message("bench: ours and the bare worker, connections: \(connections), \(speed), turn \(turn)")
+            console.message("bench: ours and the bare worker, connections: \(connections), \(speed), turn \(turn)")
             bare.append(try await measure(connections, count, rate, baseline: program, &problems))
             ours.append(try await measure(connections, count, rate, baseline: nil, &problems))
         }
@@ -111,15 +112,15 @@ struct BenchBaseline {
     }
 
     /// The table: ours, the bare worker's, and the ratio of each figure.
-    static func rows(_ comparisons: [Comparison]) -> [[String]] {
-        var rows = [["BESIDE THE BARE WORKER", "OURS", "BARE", "RATIO", "GOAL"]]
+    static func table(_ comparisons: [Comparison]) -> TextTable {
+        var table = TextTable(["BESIDE THE BARE WORKER", "OURS", "BARE", "RATIO", "GOAL"])
         for comparison in comparisons {
             let name =
                 comparison.rate.map { "\(Int($0)) msg/s" }
                 ?? "\(comparison.connections) connection" + (comparison.connections == 1 ? "" : "s")
             func row(_ what: String, _ figure: (Run) -> Double, digits: Int, goal: String = "") {
                 let (ours, bare) = (figure(comparison.ours), figure(comparison.bare))
-                rows.append([
+                table.append([
                     "\(name): \(what)", String(format: "%.\(digits)f", ours), String(format: "%.\(digits)f", bare),
                     String(format: "%.2f", ours / bare), goal,
                 ])
@@ -135,6 +136,6 @@ struct BenchBaseline {
             row("ack p50, ms", \.ackP50Milliseconds, digits: 2)
             row("worker RSS, MB", \.memoryMegabytes, digits: 1, goal: comparison.connections == 10 ? "≤ 45 MB" : "")
         }
-        return rows
+        return table
     }
 }

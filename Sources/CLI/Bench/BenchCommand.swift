@@ -1,26 +1,24 @@
 import ArgumentParser
-import Dispatch
-import Foundation
 import Worker
 
 /// `bench`: the whole path from an emulated server to PostgreSQL and back, measured from outside the worker.
-struct BenchCommand: AsyncParsableCommand {
+struct BenchCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench",
         abstract: "End-to-end throughput, ack latency and memory against the emulator.",
         discussion: """
             Examples:
-              upstream-worker bench                        everything, a few minutes
-              upstream-worker bench --quick                a short look
+              upstream-worker bench                        all parts, a few minutes
+              upstream-worker bench --quick                a short run
               upstream-worker bench --only throughput --connections 10 --messages 400000
               upstream-worker bench --only handlers
               upstream-worker bench --baseline .build/baseline --repeats 3
               upstream-worker bench --json > bench.json
 
-            A private PostgreSQL (fsync on) in a temporary folder, the emulated server in this process and the worker as \
-            a process of its own. The limit is a bare loop that inserts the same rows in the same batches with as many \
-            writers, without any XMPP, into a fresh database of the same server. Wants a release build and an idle \
-            machine; compare ratios of one run, not figures of two.
+            Runs a private PostgreSQL (fsync on) in a temporary folder, the emulator in this process and the worker in \
+            another. The limit is a loop that inserts the same rows in the same batches with as many writers, without \
+            XMPP, into a fresh database of the same server. Use a release build and an idle machine; compare ratios of \
+            one run, not figures of two.
             """
     )
 
@@ -40,7 +38,7 @@ struct BenchCommand: AsyncParsableCommand {
         case baseline
     }
 
-    @Option(help: "Connections to measure throughput with, separated by commas.")
+    @Option(help: "Numbers of connections to measure throughput with, separated by commas.")
     var connections = "1,10"
     @Option(help: "Messages with 10 connections or more; fewer connections get fewer.")
     var messages: Int?
@@ -52,14 +50,14 @@ struct BenchCommand: AsyncParsableCommand {
     var writers = 2
     @Option(
         help:
-            "How many times throughput and limit are measured; the run with the median ratio is shown. Handlers: the mean."
+            "How often throughput and limit are measured; the run with the median ratio is shown (handlers: the mean)."
     )
     var repeats = 1
     @Option(help: ArgumentHelp("Parts to run: throughput,single,idle,stalled,handlers,baseline.", valueName: "parts"))
     var only: String?
     @Option(
         help: ArgumentHelp(
-            "A bare C worker (make baseline) to measure beside ours, in turns; alone unless --only names more.",
+            "A bare C worker (make baseline) to alternate with ours; the only part unless --only names more.",
             valueName: "program"
         )
     )
@@ -73,11 +71,13 @@ struct BenchCommand: AsyncParsableCommand {
         _ = try plan()
     }
 
-    func run() async throws {
+    func run(in context: CommandContext) async throws {
         let plan = try plan()
-        let report = try await Self.untilSignal { try await BenchRun(plan: plan).run() }
-        guard let report else { throw CommandFailure(.negative, "interrupted; nothing was left behind") }
-        Console.data(try json ? report.json() : report.table)
+        let report = try await Self.run(until: context.interruption) {
+            try await BenchRun(plan: plan, console: context.console).run()
+        }
+        guard let report else { throw CommandFailure(.negative, "interrupted; all temporary files were removed") }
+        if json { try context.console.json(report) } else { report.show(context.console) }
         guard report.problems.isEmpty else {
             throw CommandFailure(.negative, report.problems.joined(separator: "\n"))
         }
@@ -93,7 +93,7 @@ struct BenchCommand: AsyncParsableCommand {
             try text.split(separator: ",").map { text in
                 guard let part = Part(rawValue: String(text)) else {
                     throw ValidationError(
-                        "--only \(text): there are throughput, single, idle, stalled, handlers and baseline"
+                        "--only \(text): known parts are throughput, single, idle, stalled, handlers and baseline"
                     )
                 }
                 return part
@@ -107,7 +107,7 @@ struct BenchCommand: AsyncParsableCommand {
             (1...99).contains(repeats)
         else {
             throw ValidationError(
-                "--messages is 1000 at least, --size 300 to 65536, --writers 1 to 64, --repeats 1 to 99"
+                "--messages takes 1000 or more, --size 300 to 65536, --writers 1 to 64, --repeats 1 to 99"
             )
         }
         return BenchPlan(
@@ -123,8 +123,11 @@ struct BenchCommand: AsyncParsableCommand {
         )
     }
 
-    /// Runs `body`; a signal cancels it, and its result is then nil.
-    private static func untilSignal<T: Sendable>(_ body: @escaping @Sendable () async throws -> T) async throws -> T? {
+    /// Runs `body`; an interruption cancels it, and its result is then nil.
+    private static func run<T: Sendable>(
+        until interruption: @escaping @Sendable () async -> Void,
+        _ body: @escaping @Sendable () async throws -> T
+    ) async throws -> T? {
         try await withThrowingTaskGroup(of: T?.self) { group in
             group.addTask {
                 do {
@@ -134,7 +137,7 @@ struct BenchCommand: AsyncParsableCommand {
                 }
             }
             group.addTask {
-                await TerminationSignal.wait()
+                await interruption()
                 return nil
             }
             let first = try await group.next() ?? nil
@@ -143,21 +146,4 @@ struct BenchCommand: AsyncParsableCommand {
             return first
         }
     }
-}
-
-/// What a run of `bench` measures.
-struct BenchPlan: Sendable {
-    var connections: [Int]
-    var messages: Int
-    var size: Int
-    var window: Int
-    var writers: Int
-    var repeats: Int
-    var parts: Set<BenchCommand.Part>
-    /// The program of the bare C worker.
-    var baseline: String?
-    var isQuick: Bool
-
-    /// Messages for this many connections: a single one is bound by the round trip, and needs fewer for the same time.
-    func messages(connections: Int) -> Int { connections >= 10 ? messages : max(1000, messages * 2 / 5) }
 }

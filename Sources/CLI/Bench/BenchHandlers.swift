@@ -9,11 +9,12 @@ import Worker
 struct BenchHandlers: Sendable {
     let plan: BenchPlan
     let site: BenchSite
+    let console: Console
 
     private static let connections = 10
     private static let logHandler = #"  - {name: everything, categories: ["*"], concurrency: 8, log: {}}"#
 
-    private func note(_ text: String) { Console.message("bench: \(text)") }
+    private func note(_ text: String) { console.message("bench: \(text)") }
 
     /// Runs all three; what is compared alternates, so that a machine that changes its pace changes it for both.
     func run(_ problems: inout [String]) async throws -> BenchReport.Handlers {
@@ -59,6 +60,32 @@ struct BenchHandlers: Sendable {
         )
     }
 
+    /// An emulator and a worker with these handlers; latencies are sampled where a rate is given.
+    private func start(
+        _ handlers: String,
+        count: Int,
+        rate: Double? = nil
+    ) async throws -> (pair: BenchPair, database: String) {
+        let database = try await site.makeDatabase("bench")
+        var settings = BenchLoad.emulator(
+            count: count,
+            connections: Self.connections,
+            size: plan.size,
+            window: plan.window,
+            sampling: rate.map { _ in 1 }
+        )
+        settings.load.rate = rate
+        let pair = try await BenchPair(
+            site,
+            settings,
+            database: database,
+            connections: Self.connections,
+            handlers: handlers,
+            plan
+        )
+        return (pair, database)
+    }
+
     private struct Latencies {
         var samples: [Double] = []
 
@@ -72,30 +99,15 @@ struct BenchHandlers: Sendable {
         _ problems: inout [String]
     ) async throws -> (rate: Double, left: Int) {
         let count = plan.messages
-        let database = try await site.makeDatabase("bench")
-        let settings = BenchLoad.emulator(
-            count: count,
-            connections: Self.connections,
-            size: plan.size,
-            window: plan.window,
-            sampling: nil
-        )
-        let pair = try await BenchPair(
-            site,
-            settings,
-            database: database,
-            connections: Self.connections,
-            handlers: handlers,
-            plan
-        )
+        let (pair, database) = try await start(handlers, count: count)
         let result = try await pair.stopping {
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
             let before = (time: ContinuousClock.now, acked: await pair.emulator.tally().acked)
             try await pair.wait("every ack") { $0.isComplete }
             let seconds = (ContinuousClock.now - before.time) / .seconds(1)
-            let left = try await Self.number(database, "SELECT count(*) FROM upstream.deliveries")
-            // What is left is handed over as well, or it would not count as handled.
-            while try await Self.number(database, "SELECT count(*) FROM upstream.deliveries") > 0 {
+            let left = try await Self.waiting(database)
+            // The rest is delivered too, or it would not count as handled.
+            while try await Self.waiting(database) > 0 {
                 try pair.worker.check()
                 try await Task.sleep(for: .milliseconds(200))
             }
@@ -119,8 +131,8 @@ struct BenchHandlers: Sendable {
 
     private func drain() async throws -> Drain {
         let database = try await site.makeDatabase("bench")
-        try await BenchSite.run(database, Self.backlogSQL(backlog))
-        try await BenchSite.run(site.cluster.url, "CHECKPOINT")
+        try await BenchSite.run(database, BenchStatements.backlog(backlog, sender: BenchSite.senderID))
+        try await BenchSite.run(site.cluster.url, BenchStatements.checkpoint)
         let full = try await size(database)
         let worker = try site.startDispatcher(database: database, handlers: Self.logHandler)
         defer { worker.stop() }
@@ -128,7 +140,7 @@ struct BenchHandlers: Sendable {
         var end = ContinuousClock.now
         while true {
             try worker.check()
-            let left = try await Self.number(database, "SELECT count(*) FROM upstream.deliveries")
+            let left = try await Self.waiting(database)
             end = .now
             if first == nil, left < backlog { first = (left, end) }
             if left == 0 { break }
@@ -136,7 +148,7 @@ struct BenchHandlers: Sendable {
         }
         let empty = try await size(database)
         worker.stop()
-        try await BenchSite.run(database, "VACUUM upstream.deliveries")
+        try await BenchSite.run(database, BenchStatements.vacuum)
         let vacuumed = try await size(database)
         try await site.dropDatabase("bench")
         let seconds = first.map { (end - $0.time) / .seconds(1) } ?? 0
@@ -148,34 +160,12 @@ struct BenchHandlers: Sendable {
         )
     }
 
-    /// A handler that is subscribed, and messages that wait for it.
-    private static func backlogSQL(_ count: Int) -> String {
-        """
-        INSERT INTO upstream.handlers (name) VALUES ('everything');
-        INSERT INTO upstream.subscriptions (handler, category) VALUES ('everything', '*');
-        CREATE TEMP TABLE made AS
-            SELECT gen_random_uuid() AS key, now() + n * interval '1 microsecond' AS at, n
-            FROM generate_series(1, \(count)) AS n;
-        INSERT INTO upstream.messages (
-            message_key, received_at, sender_id, message_id, registration_token, device_key, category, data
-        ) SELECT key, at, '\(BenchSite.senderID)', 'bench-' || n, 'FAKE', gen_random_uuid(), 'com.example.app',
-            json_build_object('n', n, 'body', repeat('x', 300)) FROM made;
-        INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
-            SELECT 'everything', key, at, now() FROM made;
-        """
-    }
-
     private func size(_ database: String) async throws -> Double {
-        Double(try await Self.number(database, "SELECT pg_total_relation_size('upstream.deliveries')")) / 1e6
+        Double(try await BenchSite.numbers(database, BenchStatements.deliveriesSize).first ?? 0) / 1e6
     }
 
-    private static func number(_ database: String, _ sql: String) async throws -> Int {
-        let connection = try await PostgresConnection.open(PostgresSettings(url: database))
-        let number = try await connection.run { connection throws(PostgresError) in
-            try connection.query(sql).integer(0, 0)
-        }
-        await connection.close()
-        return Int(number ?? 0)
+    private static func waiting(_ database: String) async throws -> Int {
+        try await BenchSite.numbers(database, BenchStatements.waiting).first ?? 0
     }
 
     // MARK: A failing handler
@@ -196,23 +186,7 @@ struct BenchHandlers: Sendable {
 
     private func latencies(_ handlers: String, _ problems: inout [String]) async throws -> [Double] {
         let count = latencyMessages
-        let database = try await site.makeDatabase("bench")
-        var settings = BenchLoad.emulator(
-            count: count,
-            connections: Self.connections,
-            size: plan.size,
-            window: plan.window,
-            sampling: 1
-        )
-        settings.load.rate = rate
-        let pair = try await BenchPair(
-            site,
-            settings,
-            database: database,
-            connections: Self.connections,
-            handlers: handlers,
-            plan
-        )
+        let (pair, database) = try await start(handlers, count: count, rate: rate)
         let latencies = try await pair.stopping {
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 10 }
             _ = try await pair.reading()
@@ -220,7 +194,7 @@ struct BenchHandlers: Sendable {
             return try await pair.reading().latencies
         }
         if !handlers.isEmpty {
-            let left = try await Self.number(database, "SELECT count(*) FROM upstream.deliveries")
+            let left = try await Self.waiting(database)
             if left != count { problems.append("\(count - left) deliveries of a handler that always fails are gone") }
         }
         problems += pair.problems

@@ -91,33 +91,28 @@ struct BenchReport: Codable, Sendable {
         }
     }
 
-    /// One JSON object.
-    func json() throws -> String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
-        encoder.keyEncodingStrategy = .convertToSnakeCase
-        return String(decoding: try encoder.encode(self), as: UTF8.self)
-    }
-
-    /// The figures side by side with their goals.
-    var table: String {
-        var parts: [String] = []
-        if !throughput.isEmpty { parts.append(Console.table(throughputRows)) }
-        if !baseline.isEmpty { parts.append(Console.table(BenchBaseline.rows(baseline))) }
+    /// Prints the figures with their goals.
+    func show(_ console: Console) {
+        var tables: [TextTable] = []
+        if !throughput.isEmpty { tables.append(throughputTable) }
+        if !baseline.isEmpty { tables.append(BenchBaseline.table(baseline)) }
         let others = otherRows
-        if others.count > 1 { parts.append(Console.table(others)) }
-        return parts.joined(separator: "\n\n")
+        if !others.isEmpty { tables.append(TextTable(["MEASURE", "VALUE", "GOAL"], others)) }
+        for (index, table) in tables.enumerated() {
+            if index > 0 { console.data("") }
+            console.table(table)
+        }
     }
 
-    private var throughputRows: [[String]] {
+    private var throughputTable: TextTable {
         func row(_ name: String, goal: String = "", _ cell: (Throughput) -> String) -> [String] {
             [name] + throughput.map(cell) + [goal]
         }
         let goals = throughput.compactMap { run in
             run.ratioGoal.map { "≥ \(Self.text($0, 2)) at \(run.connections)" }
         }
-        return [
-            row("CONNECTIONS", goal: "GOAL") { "\($0.connections)" },
+        let titles = row("CONNECTIONS", goal: "GOAL") { "\($0.connections)" }
+        let rows = [
             row("messages") { "\($0.messages)" },
             row("msg/s") { Self.text($0.messagesPerSecond, 0) },
             row("limit, rows/s") { Self.text($0.limitRowsPerSecond, 0) },
@@ -134,10 +129,11 @@ struct BenchReport: Codable, Sendable {
             row("batch: mean, median") { "\(Self.text($0.batchMean, 1)), \($0.batchMedian)" },
             row("load average") { Self.text($0.load, 2) },
         ]
+        return TextTable(titles.map { TextTable.Column($0) }, rows)
     }
 
     private var otherRows: [[String]] {
-        var rows = [["MEASURE", "VALUE", "GOAL"]]
+        var rows: [[String]] = []
         if let single {
             rows.append(["one at a time: ack p50, ms", Self.text(single.ackP50Milliseconds, 3), ""])
             rows.append(["one at a time: ack p99, ms", Self.text(single.ackP99Milliseconds, 3), ""])

@@ -8,6 +8,7 @@ import Postgres
 /// Does what the plan says, one part after the other.
 struct BenchRun: Sendable {
     let plan: BenchPlan
+    let console: Console
 
     /// Runs all parts; what was started is stopped, whatever happens.
     func run() async throws -> BenchReport {
@@ -17,13 +18,7 @@ struct BenchRun: Sendable {
         var report = BenchReport()
         if plan.parts.contains(.throughput) {
             for connections in plan.connections {
-                var runs: [BenchReport.Throughput] = []
-                for turn in 1...plan.repeats {
-                    note("throughput with \(connections) connections" + (plan.repeats > 1 ? ", \(turn)" : ""))
-                    runs.append(try await throughput(site, connections: connections, &report))
-                }
-                runs.sort { $0.ratio < $1.ratio }
-                report.throughput.append(runs[runs.count / 2])
+                report.throughput.append(try await medianThroughput(site, connections: connections, &report))
             }
         }
         if plan.parts.contains(.single) {
@@ -39,17 +34,32 @@ struct BenchRun: Sendable {
             report.stalled = try await stalled(site, &report)
         }
         if plan.parts.contains(.handlers) {
-            report.handlers = try await BenchHandlers(plan: plan, site: site).run(&report.problems)
+            report.handlers = try await BenchHandlers(plan: plan, site: site, console: console).run(&report.problems)
         }
         if let baseline = plan.baseline, plan.parts.contains(.baseline) {
-            report.baseline = try await BenchBaseline(plan: plan, site: site, program: baseline).run(&report.problems)
+            report.baseline = try await BenchBaseline(plan: plan, site: site, program: baseline, console: console)
+                .run(&report.problems)
         }
         return report
     }
 
-    private func note(_ text: String) { Console.message("bench: \(text)") }
+    private func note(_ text: String) { console.message("bench: \(text)") }
 
     // MARK: parts
+
+    private func medianThroughput(
+        _ site: BenchSite,
+        connections: Int,
+        _ report: inout BenchReport
+    ) async throws -> BenchReport.Throughput {
+        var runs: [BenchReport.Throughput] = []
+        for turn in 1...plan.repeats {
+            note("throughput with \(connections) connections" + (plan.repeats > 1 ? ", \(turn)" : ""))
+            runs.append(try await throughput(site, connections: connections, &report))
+        }
+        runs.sort { $0.ratio < $1.ratio }
+        return runs[runs.count / 2]
+    }
 
     private func throughput(
         _ site: BenchSite,
@@ -75,7 +85,7 @@ struct BenchRun: Sendable {
             return (before: before, after: after, memory: ProcessUsage.memory(pair.worker.id))
         }
         report.problems += pair.problems
-        let sizes = try await batchSizes(database)
+        let sizes = try await BenchSite.numbers(database, BenchStatements.batchSizes)
         try await site.dropDatabase("bench")
 
         note("the limit for it: \(count) rows in \(sizes.count) batches")
@@ -108,19 +118,6 @@ struct BenchRun: Sendable {
             batchMedian: sizes.quantile(0.5) ?? 0,
             load: ProcessUsage.load
         )
-    }
-
-    /// How many rows each transaction inserted, in their order: rows of one transaction carry the same id of it.
-    private func batchSizes(_ url: String) async throws -> [Int] {
-        let connection = try await PostgresConnection.open(PostgresSettings(url: url))
-        let sizes = try await connection.run { connection throws(PostgresError) in
-            let result = try connection.query(
-                "SELECT count(*) FROM upstream.messages GROUP BY xmin::text ORDER BY min(received_at)"
-            )
-            return (0..<result.count).map { Int(result.integer($0, 0) ?? 0) }
-        }
-        await connection.close()
-        return sizes
     }
 
     private func single(_ site: BenchSite, _ report: inout BenchReport) async throws -> BenchReport.Single {
@@ -163,7 +160,7 @@ struct BenchRun: Sendable {
                 window: plan.window,
                 sampling: nil
             )
-            // An idle stream is not a dead one: the space that servers send now and then is what a worker sees of it.
+            // Without the whitespace that servers send now and then, a worker takes an idle stream for a dead one.
             settings.whitespaceInterval = .seconds(2)
             let pair = try await BenchPair(site, settings, database: database, connections: connections, plan)
             memory.append(
@@ -182,7 +179,7 @@ struct BenchRun: Sendable {
         )
     }
 
-    /// A server that knows no window pushes into a worker whose database is locked.
+    /// A server without a window sends to a worker whose database is locked.
     private func stalled(_ site: BenchSite, _ report: inout BenchReport) async throws -> BenchReport.Stalled {
         let database = try await site.makeDatabase("bench")
         let count = plan.isQuick ? 100_000 : 300_000
@@ -200,14 +197,14 @@ struct BenchRun: Sendable {
             try await pair.wait("first acks") { $0.tally.acked >= 2000 }
             let before = ProcessUsage.memory(pair.worker.id).now
             try await locker.run { connection throws(PostgresError) in
-                try connection.script("BEGIN; LOCK TABLE upstream.message_ids IN ACCESS EXCLUSIVE MODE")
+                try connection.script(BenchStatements.lockLedger)
             }
             try await Task.sleep(for: .seconds(seconds * 0.2))
             let early = ProcessUsage.memory(pair.worker.id).now
             try await Task.sleep(for: .seconds(seconds * 0.8))
             let late = ProcessUsage.memory(pair.worker.id).now
             let delivered = await pair.emulator.tally().deliveries
-            try await locker.run { connection throws(PostgresError) in try connection.script("ROLLBACK") }
+            try await locker.run { connection throws(PostgresError) in try connection.script(BenchStatements.unlock) }
             try await pair.wait("every ack after the lock") { $0.isComplete }
             return BenchReport.Stalled(
                 seconds: seconds,

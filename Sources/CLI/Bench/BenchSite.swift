@@ -40,18 +40,18 @@ final class BenchSite: Sendable {
     ///
     /// What earlier ones have left to write is written first, so that it does not fall into the next measurement.
     func makeDatabase(_ name: String) async throws -> String {
-        try await Self.run(cluster.url, "CREATE DATABASE \(name)")
+        try await Self.run(cluster.url, BenchStatements.create(name))
         let url = cluster.url.replacing("///upstream?", with: "///\(name)?")
         let connection = try await PostgresConnection.open(PostgresSettings(url: url))
         _ = try await Migrator().up(connection)
         await connection.close()
-        try await Self.run(cluster.url, "CHECKPOINT")
+        try await Self.run(cluster.url, BenchStatements.checkpoint)
         return url
     }
 
     /// Drops a database and everything in it.
     func dropDatabase(_ name: String) async throws {
-        try await Self.run(cluster.url, "DROP DATABASE \(name) WITH (FORCE)")
+        try await Self.run(cluster.url, BenchStatements.drop(name))
     }
 
     /// Runs one statement on a connection of its own.
@@ -59,6 +59,17 @@ final class BenchSite: Sendable {
         let connection = try await PostgresConnection.open(PostgresSettings(url: url))
         try await connection.run { connection throws(PostgresError) in try connection.script(sql) }
         await connection.close()
+    }
+
+    /// The first column of a query, on a connection of its own.
+    static func numbers(_ url: String, _ sql: String) async throws -> [Int] {
+        let connection = try await PostgresConnection.open(PostgresSettings(url: url))
+        let numbers = try await connection.run { connection throws(PostgresError) in
+            let result = try connection.query(sql)
+            return (0..<result.count).map { Int(result.integer($0, 0) ?? 0) }
+        }
+        await connection.close()
+        return numbers
     }
 
     /// Writes a file of the run, and gives its path.
@@ -142,57 +153,5 @@ final class BenchSite: Sendable {
             try folder.write("secret".utf8, to: "secret"),
             try folder.write(emulator.authorityPEM ?? [], to: "ca.pem")
         )
-    }
-}
-
-/// A worker in a process of its own.
-final class WorkerProcess: Sendable {
-    private let process = Process()
-    private let log: URL
-
-    /// Its process id.
-    var id: Int32 { process.processIdentifier }
-
-    /// This very program with `run`.
-    convenience init(run configuration: String, log: URL, _ arguments: [String] = []) throws {
-        try self.init(
-            program: URL(filePath: "/proc/self/exe").resolvingSymlinksInPath(),
-            ["run", "--config", configuration] + arguments,
-            log: log
-        )
-    }
-
-    init(program: URL, _ arguments: [String], log: URL) throws {
-        self.log = log
-        process.executableURL = program
-        process.arguments = arguments
-        // What is set for another worker is not meant for this one.
-        process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("UPSTREAM_") }
-        _ = FileManager.default.createFile(atPath: log.path, contents: nil)
-        process.standardError = try FileHandle(forWritingTo: log)
-        process.standardInput = FileHandle.nullDevice
-        try process.run()
-    }
-
-    deinit {
-        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
-    }
-
-    /// Fails where it has ended by itself.
-    func check() throws {
-        guard !process.isRunning else { return }
-        let text = (try? String(contentsOf: log, encoding: .utf8)) ?? ""
-        let lines = text.split(separator: "\n").suffix(5).joined(separator: "\n")
-        throw CommandFailure(.internalError, "the worker ended with \(process.terminationStatus):\n\(lines)")
-    }
-
-    /// Ends it in order, and the hard way after ten seconds.
-    func stop() {
-        guard process.isRunning else { return }
-        process.terminate()
-        let deadline = ContinuousClock.now + .seconds(10)
-        while process.isRunning, ContinuousClock.now < deadline { usleep(10_000) }
-        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
-        process.waitUntilExit()
     }
 }

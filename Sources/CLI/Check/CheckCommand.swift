@@ -1,13 +1,14 @@
 import ArgumentParser
 import Logging
+import Querying
 import UpstreamKit
 import Worker
 
-/// Tells whether the configuration is right and, if asked, whether what it names answers.
-struct CheckCommand: AsyncParsableCommand {
+/// `check`: whether the configuration is valid and, with `--connect`, whether its database and senders answer.
+struct CheckCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
-        abstract: "Validates the configuration; with --connect also tries what it names.",
+        abstract: "Validates the configuration; with --connect also tries the database and the senders.",
         discussion: """
             Examples:
               upstream-worker check --config worker.yaml
@@ -19,22 +20,23 @@ struct CheckCommand: AsyncParsableCommand {
     @Flag(help: "Also try the database and every sender: TCP, TLS, SASL, bind.")
     var connect = false
 
-    func run() async throws {
-        let result = try options.load()
+    func run(in context: CommandContext) async throws {
+        let console = context.console
+        let result = try options.load(context)
         let configuration = result.configuration
-        let own = try await OwnHandlers.make()
+        let own = try await context.ownHandlers()
         let quiet = Logger(label: "check") { _ in SwiftLogNoOpLogHandler() }
         try WorkerRuntime.validate(configuration, handlers: own, logger: quiet)
         for registration in own {
             if case .handler(let handler) = registration.body { await handler.shutdown() }
         }
         let (senders, handlers) = (configuration.senders.count, configuration.handlers.count + own.count)
-        Console.data("\(result.path): ok (\(senders) senders, \(handlers) handlers)")
+        console.data(TerminalText.escape("\(result.path): ok (\(senders) senders, \(handlers) handlers)"))
         guard connect else { return }
         var worst: ExitStatus?
         for sequence in Self.probes(configuration) {
             for outcome in await sequence.run() {
-                Console.data(Self.line(sequence.subject, outcome))
+                for line in Self.lines(sequence.subject, outcome) { console.data(TerminalText.escape(line)) }
                 if case .failed(_, _, let status) = outcome.result { worst = worst ?? status }
             }
         }
@@ -47,11 +49,11 @@ struct CheckCommand: AsyncParsableCommand {
             + configuration.senders.indices.map { .sender(configuration, index: $0) }
     }
 
-    private static func line(_ subject: String, _ outcome: ProbeSequence.Outcome) -> String {
+    private static func lines(_ subject: String, _ outcome: ProbeSequence.Outcome) -> [String] {
         switch outcome.result {
-        case .passed(let detail): "ok      \(subject): \(outcome.step): \(detail)"
-        case .failed(let cause, let fix, _): "FAILED  \(subject): \(outcome.step): \(cause)\n        fix: \(fix)"
-        case .skipped: "-       \(subject): \(outcome.step): not tried"
+        case .passed(let detail): ["ok      \(subject): \(outcome.step): \(detail)"]
+        case .failed(let cause, let fix, _): ["FAILED  \(subject): \(outcome.step): \(cause)", "        fix: \(fix)"]
+        case .skipped: ["-       \(subject): \(outcome.step): not tried"]
         }
     }
 }

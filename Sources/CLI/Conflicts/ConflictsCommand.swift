@@ -1,12 +1,10 @@
 import ArgumentParser
-import UpstreamKit
-import Worker
 
 /// `conflicts`: copies of known messages with other content.
 struct ConflictsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "conflicts",
-        abstract: "Shows copies of known messages with other content; hands them to the handlers.",
+        abstract: "Shows copies of known messages with other content; releases them to the handlers.",
         discussion: """
             Examples:
               upstream-worker conflicts list --category com.example.orders --since 1d
@@ -15,10 +13,4 @@ struct ConflictsCommand: AsyncParsableCommand {
             """,
         subcommands: [ConflictsList.self, ConflictsShow.self, ConflictsRelease.self]
     )
-
-    /// Reads a key that was given as an argument.
-    static func key(_ text: String) throws(CommandFailure) -> MessageKey {
-        guard let key = MessageKey(text) else { throw CommandFailure(.usage, "a message_key is 8-4-4-4-12 hex digits") }
-        return key
-    }
 }

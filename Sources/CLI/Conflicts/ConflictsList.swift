@@ -5,7 +5,7 @@ import Vocabulary
 import Worker
 
 /// `conflicts list`.
-struct ConflictsList: AsyncParsableCommand {
+struct ConflictsList: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
         abstract: "Shows conflicts, one row for each distinct content, the latest first.",
@@ -20,48 +20,41 @@ struct ConflictsList: AsyncParsableCommand {
     @OptionGroup var filter: FilterOptions
     @Option(help: "The most rows to show, up to 1000.")
     var limit = 50
-    @Option(help: ArgumentHelp("Go on after this place, which the page before has named.", valueName: "cursor"))
+    @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
     var after: String?
-    @Flag(help: "One JSON array instead of a table.")
-    var json = false
-    @Flag(help: "One JSON object a line; the default where stdout is no terminal.")
-    var ndjson = false
+    @OptionGroup var format: ListFormatOptions
     @Flag(help: "Show registration tokens. They are credentials.")
     var reveal = false
     @OptionGroup var reading: ReadOptions
 
-    func run() async throws {
+    func run(in context: CommandContext) async throws {
         guard (1...1_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 1000") }
         let cursor = try after.map { text in
             guard let cursor = ConflictCursor(text) else {
-                throw CommandFailure(.usage, "--after takes what the page before has named")
+                throw CommandFailure(.usage, "--after takes what the previous page has printed")
             }
             return cursor
         }
-        let typed = try filter.make()
-        let rows = try await options.withReader(timeout: reading.timeout.microseconds) { connection in
+        let typed = try filter.make(context.console)
+        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
             let chosen = try await filter.judged(typed, connection)
             return try await ConflictQuery(filter: chosen, after: cursor, limit: limit).rows(connection)
         }
-        if json || ndjson || !Screen.isTerminal {
-            var output = RowOutput(json ? .json : .ndjson, tokens: reveal)
-            for row in rows { try output.append(object: row.json(tokens: reveal, isForTerminal: Screen.isTerminal)) }
-            try output.finish()
-        } else {
-            var table = TextTable([
-                TextTable.Column("RECEIVED"), TextTable.Column("KEY"), TextTable.Column("SEEN"),
-                TextTable.Column("RELEASED", dropOrder: 3), TextTable.Column("CATEGORY", minimum: 10, dropOrder: 1),
-                TextTable.Column("ID", minimum: 8, dropOrder: 4), TextTable.Column("DATA", minimum: 10, dropOrder: 2),
-            ])
-            for row in rows {
-                table.append([
-                    ShownTime.short(row.copy.message.receivedAtMicroseconds), row.copy.message.messageKey.description,
-                    String(row.timesSeen), row.releasedAt.map(ShownTime.short) ?? "-", row.copy.message.category,
-                    row.copy.message.messageID, MessageRow.data(row.copy),
-                ])
-            }
-            for line in table.lines(width: Screen.width) { Console.data(line) }
+        try context.console.show(rows, as: format.chosen(context.console), tokens: reveal, Self.columns) { row in
+            [
+                ShownTime.short(row.copy.message.receivedAtMicroseconds), row.copy.message.messageKey.description,
+                String(row.timesSeen), row.releasedAt.map(ShownTime.short) ?? "-", row.copy.message.category,
+                row.copy.message.messageID, MessageRow.data(row.copy),
+            ]
+        } json: {
+            $0.json(tokens: reveal, isForTerminal: $1)
         }
-        if rows.count == limit, let last = rows.last { Console.message("more: --after \(last.cursor)") }
+        if rows.count == limit, let last = rows.last { context.console.message("more: --after \(last.cursor)") }
     }
+
+    private static let columns: [TextTable.Column] = [
+        "RECEIVED", "KEY", .init("SEEN", dropOrder: 6), .init("RELEASED", dropOrder: 3),
+        .init("CATEGORY", minimum: 10, dropOrder: 1), .init("ID", minimum: 8, dropOrder: 4),
+        .init("DATA", minimum: 10, dropOrder: 2),
+    ]
 }

@@ -5,10 +5,15 @@ import Vocabulary
 import Worker
 
 /// `conflicts show`.
-struct ConflictsShow: AsyncParsableCommand {
+struct ConflictsShow: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",
-        abstract: "Shows the contents that came under one message's key; exit code 1 where there is no conflict."
+        abstract: "Shows the contents that came under one message's key; exit code 1 if there is no conflict.",
+        discussion: """
+            Examples:
+              upstream-worker conflicts show 7d1c0a52-0000-4000-8000-000000000001
+              upstream-worker conflicts show 7d1c0a52-0000-4000-8000-000000000001 --json
+            """
     )
 
     @OptionGroup var options: CommonOptions
@@ -20,9 +25,11 @@ struct ConflictsShow: AsyncParsableCommand {
     var reveal = false
     @OptionGroup var reading: ReadOptions
 
-    func run() async throws {
-        let key = try ConflictsCommand.key(message)
-        let (detail, conflicts) = try await options.withReader(timeout: reading.timeout.microseconds) { connection in
+    func run(in context: CommandContext) async throws {
+        let key = try MessageKey(message, for: "conflicts show")
+        let console = context.console
+        let (detail, conflicts) = try await options.withReader(context, timeout: reading.timeout.microseconds) {
+            connection in
             var filter = MessageFilter()
             filter.messageKey = key
             let rows = try await ConflictQuery(filter: filter, limit: 1_000).rows(connection)
@@ -30,44 +37,31 @@ struct ConflictsShow: AsyncParsableCommand {
         }
         guard !conflicts.isEmpty else { throw CommandFailure(.negative, "this message has no conflict") }
         if json {
-            var output = RowOutput(.json, tokens: reveal)
-            for row in conflicts {
-                try output.append(object: row.json(tokens: reveal, isForTerminal: Screen.isTerminal))
-            }
-            return try output.finish()
+            return try console.show(conflicts, tokens: reveal) { $0.json(tokens: reveal, isForTerminal: $1) }
         }
         if let detail, let row = detail.row, let stored = detail.page.message(row) {
-            show("stored", stored, [("fingerprint", stored.fingerprint.description)])
+            show("stored", stored, [("fingerprint", stored.fingerprint.description)], console)
         } else {
-            Console.data("stored        its body is past retention.messages")
+            MessageText.show("stored", "its body is past retention.messages", console)
         }
         for row in conflicts {
-            Console.data("")
+            console.data("")
             let release = row.releasedAt.map { "\(ShownTime.full($0)) by \(row.releasedBy ?? "?")" } ?? "no"
-            show(
-                "conflict",
-                row.copy,
-                [
-                    ("fingerprint", row.fingerprint.description), ("times_seen", String(row.timesSeen)),
-                    ("last_seen_at", ShownTime.full(row.lastSeenAt)), ("released", release),
-                    ("release_key", row.releaseKey.description),
-                ]
-            )
+            let more = [
+                ("fingerprint", row.fingerprint.description), ("times_seen", String(row.timesSeen)),
+                ("last_seen_at", ShownTime.full(row.lastSeenAt)), ("released", release),
+                ("release_key", row.releaseKey.description),
+            ]
+            show("conflict", row.copy, more, console)
         }
     }
 
-    private func show(_ title: String, _ stored: StoredMessage, _ more: [(String, String)]) {
-        let message = stored.message
-        let pairs =
-            [
-                (title, message.messageKey.description),
-                ("received_at", ShownTime.full(message.receivedAtMicroseconds)),
-                ("sender_id", message.senderID), ("message_id", message.messageID), ("category", message.category),
-                ("device_key", message.deviceKey.description),
-                ("token", reveal ? message.registrationToken.rawValue : "(masked; --reveal shows it)"),
-                ("message_type", message.messageType ?? "-"),
-            ] + more
-        for (name, value) in pairs { Console.data(DetailText.pair(name, value)) }
-        for line in DetailText.body(stored) { Console.data(line) }
+    private func show(_ title: String, _ stored: StoredMessage, _ more: [(String, String)], _ console: Console) {
+        var facts = MessageText.facts()
+        facts.add(title, stored.message.messageKey.description)
+        MessageText.add(stored, to: &facts, tokens: reveal)
+        for (name, value) in more { facts.add(name, value) }
+        console.facts(facts)
+        MessageText.showBody(stored, console)
     }
 }

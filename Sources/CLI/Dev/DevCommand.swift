@@ -2,29 +2,28 @@ import ArgumentParser
 import CCSEmulator
 import Foundation
 import LocalDatabase
-import Logging
 import MessageStore
 import Postgres
 import Telemetry
 import Worker
 
 /// `dev`: everything on one machine, with nothing configured.
-struct DevCommand: AsyncParsableCommand {
+struct DevCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "dev",
-        abstract: "A private PostgreSQL, an emulated server and the worker, with nothing configured.",
+        abstract: "Runs a private PostgreSQL, the emulator and the worker, with nothing to configure.",
         discussion: """
             Examples:
               upstream-worker dev                          until Ctrl-C
-              upstream-worker dev --count 2000             ends by itself; exit 0 when all were stored and acked once
-              upstream-worker dev --count 2000 --faults    the same over connections that misbehave
+              upstream-worker dev --count 2000             ends when all are stored and acked; exit code 0 if each was once
+              upstream-worker dev --count 2000 --faults    the same over faulty connections
 
-            Everything is in one folder (.upstream-dev here); delete it to begin anew.
+            Everything is kept in one folder (.upstream-dev here); delete it to start over.
             """
     )
 
-    /// What a server does to a receiver on a bad day.
-    static let badDay = """
+    /// The faults that `--faults` injects.
+    static let faultScript = """
         every 40: duplicate
         every 70: redeliver
         every 150: torn
@@ -37,15 +36,15 @@ struct DevCommand: AsyncParsableCommand {
         after 1600: ping
         """
 
-    @Option(help: "Distinct messages to receive; without it there is no end.")
+    @Option(help: "Distinct messages to receive; unlimited by default.")
     var count: Int?
-    @Option(help: "Messages a second. Default: 100, or as many as possible with --count.")
+    @Option(help: "Messages per second. Default: 100, or as many as possible with --count.")
     var rate: Double?
     @Option(help: "Connections to keep open.")
     var connections = 3
-    @Flag(help: "Let the emulated server misbehave: duplicates, torn writes, draining, cut connections.")
+    @Flag(help: "Inject faults: duplicates, torn writes, draining, cut connections.")
     var faults = false
-    @Option(help: ArgumentHelp("Where everything is kept.", valueName: "folder"))
+    @Option(help: ArgumentHelp("Folder for the database and other files.", valueName: "folder"))
     var folder: String?
 
     func validate() throws {
@@ -54,17 +53,18 @@ struct DevCommand: AsyncParsableCommand {
         if !(1...1000).contains(connections) { throw ValidationError("--connections must be 1 to 1000") }
     }
 
-    func run() async throws {
+    func run(in context: CommandContext) async throws {
+        let console = context.console
         let folder = DevFolder(folder)
         try folder.make()
-        Console.message("starting PostgreSQL in \(folder.url.path)")
+        console.message("starting PostgreSQL in \(folder.url.path)")
         let cluster = try startCluster(folder)
         defer { cluster.stop() }
         try await migrate(cluster, folder)
-        let run = try await DevRun(self, folder: folder, cluster: cluster)
-        Console.message(introduction(cluster, run))
+        let run = try await DevRun(self, folder: folder, cluster: cluster, context)
+        console.message(introduction(cluster, run))
         let isComplete = try await run.run(total: count)
-        try await report(run, cluster, isComplete: isComplete)
+        try await report(run, cluster, isComplete: isComplete, console)
     }
 
     private func startCluster(_ folder: DevFolder) throws -> LocalCluster {
@@ -83,7 +83,7 @@ struct DevCommand: AsyncParsableCommand {
             guard case .schema = error else { throw error }
             throw CommandFailure(
                 .configuration,
-                "the database in \(folder.url.path) is another version's: delete that folder to begin anew (\(error))"
+                "the database in \(folder.url.path) has the schema of another version: delete that folder to start over (\(error))"
             )
         }
         await connection.close()
@@ -91,7 +91,7 @@ struct DevCommand: AsyncParsableCommand {
 
     private func introduction(_ cluster: LocalCluster, _ run: DevRun) -> String {
         """
-        PostgreSQL is up, the emulated server listens on 127.0.0.1:\(run.emulator.port), the worker keeps \
+        PostgreSQL is up, the emulator listens on 127.0.0.1:\(run.emulator.port), the worker keeps \
         \(connections) streams.
           look inside   psql '\(cluster.url)' -c 'select category, data from upstream.messages limit 5'
           metrics       http://127.0.0.1:\(run.adminPort)/metrics
@@ -101,20 +101,20 @@ struct DevCommand: AsyncParsableCommand {
         """
     }
 
-    /// The account of the run; fails unless everything that was sent is stored once and acked once.
-    private func report(_ run: DevRun, _ cluster: LocalCluster, isComplete: Bool) async throws {
+    /// Prints a summary of the run; fails unless everything that was sent is stored once and acked once.
+    private func report(_ run: DevRun, _ cluster: LocalCluster, isComplete: Bool, _ console: Console) async throws {
         let tally = await run.emulator.stop()
         let connection = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
         let rows = try await run.countRows(connection)
         await connection.close()
         let status = DevStatus(run.runtime.metrics, before: nil, seconds: 0)
-        Console.message(status.line)
-        Console.data(tally.summary)
-        Console.data("database     \(rows) of \(tally.sent) messages stored, each once")
+        console.message(status.line)
+        console.data(tally.summary)
+        console.data("database     \(rows) of \(tally.sent) messages stored, each once")
         guard let count else { return }
         guard isComplete, tally.isClean, rows == count, tally.sent == count else {
             throw CommandFailure(.negative, "not every message was stored and acked exactly once")
         }
-        Console.data("all \(count) messages were stored once and acked once")
+        console.data("all \(count) messages were stored once and acked once")
     }
 }

@@ -12,6 +12,7 @@ struct DevRun {
     let runtime: WorkerRuntime
     let logPath: String
     let adminPort: Int
+    private let console: Console
 
     private static let senderID = "1234567890"
     private let idPrefix: String
@@ -19,7 +20,13 @@ struct DevRun {
     private let logger: Logger
 
     /// Starts the emulated server and makes a worker for it.
-    init(_ command: DevCommand, folder: DevFolder, cluster: LocalCluster) async throws {
+    init(
+        _ command: DevCommand,
+        folder: DevFolder,
+        cluster: LocalCluster,
+        _ context: CommandContext
+    ) async throws {
+        console = context.console
         let seed = UInt64.random(in: 1 ... .max)
         idPrefix = "dev-" + String(seed, radix: 36)
         let secret = String(UInt64.random(in: .min ... .max), radix: 36)
@@ -33,7 +40,7 @@ struct DevRun {
         settings.load.categories = [
             .init(name: "com.example.orders", weight: 3), .init(name: "com.example.chat", weight: 1),
         ]
-        if command.faults { settings.faults = try FaultScript(parsing: DevCommand.badDay) }
+        if command.faults { settings.faults = try FaultScript(parsing: DevCommand.faultScript) }
         emulator = try await Emulator.start(settings)
         let secretPath = try folder.write(secret.utf8, to: "secret")
         let authorityPath = try folder.write(emulator.authorityPEM ?? [], to: "ca.pem")
@@ -65,7 +72,7 @@ struct DevRun {
         logger = Logger(label: "dev")
         runtime = try WorkerRuntime(
             configuration: configuration,
-            handlers: try await OwnHandlers.make(),
+            handlers: try await context.ownHandlers(),
             version: Version.current,
             logger: logger
         )
@@ -94,15 +101,9 @@ struct DevRun {
 
     /// How many of this run's messages the database holds.
     func countRows(_ connection: PostgresConnection) async throws(PostgresError) -> Int {
-        let pattern = idPrefix + "%"
+        let statement = DevStatements.stored(idPattern: idPrefix + "%")
         return try await connection.run { connection throws(PostgresError) in
-            var parameters = PostgresParameters()
-            parameters.append(pattern)
-            // A receipt's id is `dr2:` and the id of the message it is about.
-            return try connection.query(
-                "SELECT count(*) FROM upstream.messages WHERE message_id LIKE $1 OR message_id LIKE 'dr2:' || $1",
-                parameters
-            ).integer(0, 0).map(Int.init) ?? 0
+            Int(try connection.run(statement).value(Int64.self))
         }
     }
 
@@ -118,14 +119,16 @@ struct DevRun {
 
     /// Shows the status until cancelled; false, for nothing is complete because of it.
     private func showStatus(total: Int?) async -> Bool {
-        let screen = DevScreen()
+        let isTerminal = console.errors.isTerminal
+        let block = LiveBlock(console, on: console.errors)
         let start = ContinuousClock.now
         var before: DevStatus?
         var last = start
-        while (try? await Task.sleep(for: screen.interval)) != nil {
+        while (try? await Task.sleep(for: isTerminal ? .milliseconds(250) : .seconds(1))) != nil {
             let now = ContinuousClock.now
             let status = DevStatus(runtime.metrics, before: before, seconds: (now - last) / .seconds(1))
-            screen.show(status, elapsed: Int((now - start) / .seconds(1)), total: total)
+            let elapsed = Int((now - start) / .seconds(1))
+            block.show(isTerminal ? status.screen(elapsed: elapsed, total: total) : [status.line])
             before = status
             last = now
         }

@@ -54,7 +54,7 @@ struct DevStatus: Equatable {
     ///
     /// - Parameters:
     ///   - elapsed: Seconds since the start.
-    ///   - total: Messages to come in all; nil where there is no end.
+    ///   - total: How many messages are expected; nil for no limit.
     /// - Returns: One string for each line, without line ends.
     func screen(elapsed: Int, total: Int?) -> [String] {
         var lines = [
@@ -68,11 +68,11 @@ struct DevStatus: Equatable {
             "  rate        \(Int(rate.rounded())) msg/s   ack p50 \(Self.time(median))   p99 \(Self.time(slowest))",
             "  elapsed     \(elapsed) s",
         ]
-        if let total, total > 0 { lines.append("  " + Self.bar(min(1, Double(stored) / Double(total)), width: 40)) }
+        if let total, total > 0 { lines.append("  " + ProgressBar.meter(Double(stored) / Double(total), width: 40)) }
         return lines
     }
 
-    /// The same in one line, for what is no terminal.
+    /// The same in one line, where there is no terminal.
     var line: String {
         "received \(received)  stored \(stored)  duplicates \(duplicates)  acked \(acked)  in flight \(inFlight)  "
             + "\(Int(rate.rounded())) msg/s  ack p50 \(Self.time(median)) p99 \(Self.time(slowest))"
@@ -87,11 +87,5 @@ struct DevStatus: Equatable {
 
     private static func trimmed(_ number: Double) -> String {
         number == number.rounded() ? String(Int(number)) : String(number)
-    }
-
-    private static func bar(_ share: Double, width: Int) -> String {
-        let full = Int(share * Double(width))
-        return "[" + String(repeating: "#", count: full) + String(repeating: ".", count: width - full) + "] "
-            + "\(Int(share * 100)) %"
     }
 }

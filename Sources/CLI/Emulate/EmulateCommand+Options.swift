@@ -3,7 +3,7 @@ import Foundation
 import Worker
 
 extension EmulateCommand {
-    /// The emulator's configuration from the options, or the first mistake in them.
+    /// The emulator's configuration from the options, or an error for the first mistake.
     func emulatorConfiguration() throws -> EmulatorConfiguration {
         var configuration = EmulatorConfiguration()
         (configuration.host, configuration.port) = try address()
@@ -43,7 +43,7 @@ extension EmulateCommand {
             }
             return .files(certificate: certificate, key: key)
         default:
-            throw CommandFailure(.usage, "--certificate and --key belong together")
+            throw CommandFailure(.usage, "--certificate and --key must be given together")
         }
     }
 
@@ -56,7 +56,7 @@ extension EmulateCommand {
             }
             return .secrets([senderID: text.trimmingCharacters(in: .newlines)])
         default:
-            throw CommandFailure(.usage, "--sender-id and --secret-file belong together")
+            throw CommandFailure(.usage, "--sender-id and --secret-file must be given together")
         }
     }
 
@@ -90,7 +90,7 @@ extension EmulateCommand {
         // A script has a colon in each rule; a file of that name still wins.
         if FileManager.default.fileExists(atPath: faults) || !faults.contains(":") {
             guard let content = try? String(contentsOfFile: faults, encoding: .utf8) else {
-                throw CommandFailure(.usage, "--faults \(faults): no such file, and no fault script")
+                throw CommandFailure(.usage, "--faults \(faults): neither a file nor a fault script")
             }
             text = content
         }

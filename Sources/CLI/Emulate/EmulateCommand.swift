@@ -1,11 +1,10 @@
 import ArgumentParser
 import CCSEmulator
-import Dispatch
 import Foundation
 import Worker
 
 /// `upstream-worker emulate`: a CCS-compatible server in the foreground.
-struct EmulateCommand: AsyncParsableCommand {
+struct EmulateCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "emulate",
         abstract: "A CCS-compatible server for development, tests and load.",
@@ -16,12 +15,12 @@ struct EmulateCommand: AsyncParsableCommand {
               upstream-worker emulate --faults 'every 50: duplicate; after 200: drain'
               upstream-worker emulate --tls none --count 10 --json
 
-            With --count it ends when every message was sent and acked, else with a
-            signal. It then prints its account: exit 0 when each message was acked,
-            each delivered copy once at most and on its own connection, and nothing
-            else came; else 1.
+            With --count it ends when every message was sent and acked, otherwise at a
+            signal. It then prints a summary: exit code 0 when every message was acked,
+            each delivered copy at most once and on its own connection, and nothing
+            unexpected was received; otherwise 1.
 
-            A fault script has one rule in a line, or several with semicolons:
+            A fault script has one rule per line, or rules separated by semicolons:
               after N: FAULT         once, with the Nth delivery
               every N: FAULT         with every Nth delivery
               connection N: FAULT    for one connection, or for N-M
@@ -45,17 +44,17 @@ struct EmulateCommand: AsyncParsableCommand {
     var certificate: String?
     @Option(help: ArgumentHelp("PEM file with the certificate's private key.", valueName: "file"))
     var key: String?
-    @Option(help: ArgumentHelp("Write the authority of the generated certificate here.", valueName: "file"))
+    @Option(help: ArgumentHelp("Write the CA of the generated certificate to this file.", valueName: "file"))
     var writeCA: String?
-    @Option(help: "Only this sender id may sign in; without it any may.")
+    @Option(help: "Only this sender id may sign in; any by default.")
     var senderID: String?
     @Option(help: ArgumentHelp("File with that sender's secret.", valueName: "file"))
     var secretFile: String?
-    @Option(help: "Unacked messages that a connection may have.")
+    @Option(help: "Unacked messages allowed on a connection.")
     var window = 100
-    @Option(help: "Messages a second; as many as windows allow by default.")
+    @Option(help: "Messages per second; as many as the window allows by default.")
     var rate: Double?
-    @Option(help: "Distinct messages for each sender; without end by default.")
+    @Option(help: "Distinct messages for each sender; unlimited by default.")
     var count: Int?
     @Option(help: "Devices that messages come from.")
     var devices = 1000
@@ -67,14 +66,15 @@ struct EmulateCommand: AsyncParsableCommand {
     var receipts = 0.0
     @Option(help: ArgumentHelp("Fault script: a file, or the script itself.", valueName: "script"))
     var faults: String?
-    @Option(help: ArgumentHelp("Write both directions here, one JSON object a line.", valueName: "file"))
+    @Option(help: ArgumentHelp("Log both directions to this file, one JSON object per line.", valueName: "file"))
     var transcript: String?
-    @Option(help: "Makes the load repeatable; random by default.")
+    @Option(help: "Seed that makes the load repeatable; random by default.")
     var seed: UInt64?
-    @Flag(help: "Print the final account as JSON.")
+    @Flag(help: "Print the final summary as JSON.")
     var json = false
 
-    func run() async throws {
+    func run(in context: CommandContext) async throws {
+        let console = context.console
         let configuration = try emulatorConfiguration()
         let emulator: Emulator
         do {
@@ -92,46 +92,46 @@ struct EmulateCommand: AsyncParsableCommand {
                 throw CommandFailure(.configuration, "can't write \(writeCA): \(error.localizedDescription)")
             }
         }
-        Console.message("listening on \(configuration.host):\(emulator.port), seed \(configuration.load.seed)")
-        await runUntilEnd(emulator)
+        console.message("listening on \(configuration.host):\(emulator.port), seed \(configuration.load.seed)")
+        await runUntilEnd(emulator, context)
         let tally = await emulator.stop()
-        Console.data(json ? tally.json : tally.summary)
+        console.data(json ? tally.json : tally.summary)
         if !tally.isClean { throw CommandFailure(.negative) }
     }
 
     /// Ends with a signal, or when every message was sent and acked.
-    private func runUntilEnd(_ emulator: Emulator) async {
+    private func runUntilEnd(_ emulator: Emulator, _ context: CommandContext) async {
         let isFinite = count != nil
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await TerminationSignal.wait() }
+            group.addTask { await context.interruption() }
             if isFinite {
                 group.addTask {
-                    // A wait is bounded; this one is not.
+                    // Each wait has a limit; together they have none.
                     while !Task.isCancelled {
                         if (try? await emulator.waitUntilComplete()) != nil { return }
                     }
                 }
             }
-            if isatty(STDERR_FILENO) == 1 {
-                group.addTask { await Self.showProgress(emulator) }
+            if context.console.errors.isTerminal {
+                group.addTask { await Self.showProgress(emulator, context.console) }
             }
             await group.next()
             group.cancelAll()
         }
     }
 
-    private static func showProgress(_ emulator: Emulator) async {
+    private static func showProgress(_ emulator: Emulator, _ console: Console) async {
         var last = 0
         while !Task.isCancelled {
             let tally = await emulator.tally()
             let state = tally.isClean || tally.neverAcked == tally.unackedCopies ? "" : "  NOT CLEAN"
             let line =
-                "\r\u{1b}[K\(tally.open) open  \(tally.sent) sent  \(tally.acked) acked  \(tally.unackedCopies) unacked  "
+                "\(tally.open) open  \(tally.sent) sent  \(tally.acked) acked  \(tally.unackedCopies) unacked  "
                 + "\((tally.acked - last) * 2)/s\(state)"
             last = tally.acked
-            FileHandle.standardError.write(Data(line.utf8))
+            console.redraw(line)
             try? await Task.sleep(for: .milliseconds(500))
         }
-        FileHandle.standardError.write(Data("\r\u{1b}[K".utf8))
+        console.redraw("")
     }
 }

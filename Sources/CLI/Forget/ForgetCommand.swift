@@ -4,8 +4,8 @@ import Postgres
 import UpstreamKit
 import Worker
 
-/// `forget`: erases what is kept of one device.
-struct ForgetCommand: AsyncParsableCommand {
+/// `forget`: erases everything about one device.
+struct ForgetCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "forget",
         abstract: "Erases one device: its messages, deliveries, dead letters, conflicts and quarantined stanzas.",
@@ -15,18 +15,18 @@ struct ForgetCommand: AsyncParsableCommand {
               upstream-worker forget --token-file token.txt
               upstream-worker forget --token-file token.txt --yes --json
 
-            What stays are the hashes in the ledger, so that a copy that comes again is known and not stored. Needs the \
-            rights of the tables' owner. Safe to repeat. WAL, backups, replicas' archives and exports are out of its \
-            reach: docs/operations.md.
+            Only the hashes in the ledger stay, so that a redelivered copy is recognised and not stored again. Needs the \
+            rights of the tables' owner. Safe to repeat. WAL, backups, replicas' archives and exports are not changed: \
+            see docs/operations.md.
             """
     )
 
     @OptionGroup var options: CommonOptions
-    @Option(help: "A file with the device's registration token and nothing else.", completion: .file())
+    @Option(help: "File with the device's registration token and nothing else.", completion: .file())
     var tokenFile: String
-    @Flag(help: "Count what would be erased, and change nothing.")
+    @Flag(help: "Only count what would be erased.")
     var dryRun = false
-    @Flag(help: "Do it without asking.")
+    @Flag(help: "Do not ask for confirmation.")
     var yes = false
     @Flag(help: "One JSON object instead of a table.")
     var json = false
@@ -42,38 +42,36 @@ struct ForgetCommand: AsyncParsableCommand {
         var quarantine: Int
     }
 
-    func run() async throws {
+    func run(in context: CommandContext) async throws {
+        let console = context.console
         let token = try Self.read(tokenFile)
-        // VACUUM of a day may take its time.
-        try await options.withDatabase(statementTimeout: 6 * 3_600_000) { connection, _ in
+        // VACUUM of a day's partition can be slow.
+        try await options.withDatabase(context, statementTimeout: 6 * 3_600_000) { connection, _ in
             let erasure = Erasure(connection, token: token)
-            let bar = ProgressBar("forget")
+            let bar = ProgressBar("forget", on: console)
             if dryRun {
                 let counts = try await erasure.count { Self.show($0, bar) }
                 bar.clear()
-                return try print(counts, erasure)
+                return try print(counts, erasure, console)
             }
-            if !yes { try await confirm(erasure) }
+            try console.confirm(
+                "Erase everything about the device \(erasure.deviceKey)? This cannot be undone.",
+                yes: yes,
+                because: "forget deletes (--dry-run only counts)"
+            )
             do {
                 let counts = try await erasure.run { Self.show($0, bar) }
                 bar.clear()
-                try print(counts, erasure)
+                try print(counts, erasure, console)
             } catch let error as PostgresError where error.failureClass == .permission {
                 bar.clear()
                 throw CommandFailure(
                     .refused,
-                    "database: \(error): forget deletes, which only the tables' owner may: "
-                        + "--set database.url=… connects as another role"
+                    "database: \(error): only the tables' owner may delete: connect as that role with "
+                        + "--set database.url=…"
                 )
             }
         }
-    }
-
-    private func confirm(_ erasure: Erasure) async throws {
-        guard let answer = Console.ask("Erase everything of the device \(erasure.deviceKey) for good?") else {
-            throw CommandFailure(.usage, "forget deletes: add --yes where nobody can be asked, or --dry-run to count")
-        }
-        guard answer else { throw CommandFailure(.negative, "nothing was changed") }
     }
 
     /// The token of a file: one line.
@@ -86,12 +84,12 @@ struct ForgetCommand: AsyncParsableCommand {
         }
         guard let token = lines.first, lines.count == 1 else {
             let what = lines.isEmpty ? "is empty" : "has more than one line"
-            throw CommandFailure(.badData, "'\(path)' \(what): it must hold one registration token")
+            throw CommandFailure(.badData, "'\(path)' \(what): it must contain one registration token")
         }
         guard token.count <= 4096, String(validating: token, as: UTF8.self) != nil else {
             throw CommandFailure(
                 .badData,
-                "'\(path)' holds no registration token: that is UTF-8 text of 4,096 bytes at most"
+                "'\(path)' is not a registration token: that is UTF-8 text of 4,096 bytes at most"
             )
         }
         return token
@@ -108,9 +106,9 @@ struct ForgetCommand: AsyncParsableCommand {
         }
     }
 
-    private func print(_ counts: ErasureCounts, _ erasure: Erasure) throws {
+    private func print(_ counts: ErasureCounts, _ erasure: Erasure, _ console: Console) throws {
         if json {
-            return try Console.json(
+            return try console.json(
                 Summary(
                     deviceKey: erasure.deviceKey.description,
                     dryRun: dryRun,
@@ -123,21 +121,15 @@ struct ForgetCommand: AsyncParsableCommand {
                 )
             )
         }
-        func row(_ name: String, _ count: Int) -> [String] { [name, Amount.count(Int64(count))] }
-        Console.data(
-            Console.table([
-                ["TABLE", dryRun ? "WOULD BE ERASED" : "ERASED"],
-                row("messages", counts.messages), row("dead_messages", counts.deadMessages),
-                row("deliveries", counts.deliveries),
-                row("dead_letters", counts.deadLetters), row("conflicts", counts.conflicts),
-                row("quarantine", counts.quarantine),
-            ])
+        let cells = [
+            ("messages", counts.messages), ("dead_messages", counts.deadMessages), ("deliveries", counts.deliveries),
+            ("dead_letters", counts.deadLetters), ("conflicts", counts.conflicts), ("quarantine", counts.quarantine),
+        ].map { [$0, Amount.count(Int64($1))] }
+        console.table(TextTable(["TABLE", .init(dryRun ? "WOULD BE ERASED" : "ERASED")], cells))
+        guard !dryRun else { return }
+        console.message(
+            "device \(erasure.deviceKey): only hashes remain in the ledger; earlier backups, WAL and exports still "
+                + "contain its data"
         )
-        if !dryRun {
-            Console.message(
-                "device \(erasure.deviceKey): only hashes are left in the ledger; backups, WAL and exports made before "
-                    + "still hold what they hold"
-            )
-        }
     }
 }

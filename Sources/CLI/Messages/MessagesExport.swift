@@ -1,5 +1,4 @@
 import ArgumentParser
-import Glibc
 import Postgres
 import Querying
 import UpstreamKit
@@ -7,7 +6,7 @@ import Vocabulary
 import Worker
 
 /// `messages export`.
-struct MessagesExport: AsyncParsableCommand {
+struct MessagesExport: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
         abstract: "Writes any number of messages as NDJSON or CSV, the oldest first.",
@@ -18,53 +17,57 @@ struct MessagesExport: AsyncParsableCommand {
               upstream-worker messages export --category com.example.orders --csv > orders.csv
               upstream-worker messages export --with-tokens --until 5m --output all.ndjson      for replay import
 
-            The lines hold everything that `replay import` needs, registration tokens only with --with-tokens. A file is
-            readable by its owner only. --resume continues behind the last complete line of a file: give the same filters.
-            What commits while the export runs is in it only where it lies ahead, so --until should be a little before now.
+            The lines hold everything that `replay import` needs; registration tokens only with --with-tokens. Only its owner
+            can read the file. --resume continues after the last complete line of a file: give the same filters. A message
+            that commits while the export runs may be missing, so --until should be a little before now.
             """
     )
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: FilterOptions
-    @Flag(help: "RFC 4180 with a head instead of NDJSON.")
+    @Flag(help: "CSV (RFC 4180) with a header row instead of NDJSON.")
     var csv = false
     @Option(
         name: .shortAndLong,
-        help: ArgumentHelp("Where to write; without it, to stdout.", valueName: "file"),
+        help: ArgumentHelp("Where to write; stdout by default.", valueName: "file"),
         completion: .file()
     )
     var output: String?
-    @Flag(help: "Continue a file that an earlier export was cut off in.")
+    @Flag(help: "Continue the file of an export that was interrupted.")
     var resume = false
     @Flag(help: "Write registration tokens too. They are credentials: guard the file.")
     var withTokens = false
-    @Option(help: ArgumentHelp("How long reading one page may take; without it, a day.", valueName: "duration"))
+    @Option(help: ArgumentHelp("How long reading one page may take; a day by default.", valueName: "duration"))
     var timeout: DurationArgument?
 
-    func run() async throws {
+    func run(in context: CommandContext) async throws {
         guard !resume || output != nil else {
             throw CommandFailure(.usage, "--resume continues a file: name it with --output")
         }
-        let typed = try filter.make()
-        try await options.withReader(timeout: timeout?.microseconds) { connection in
+        let typed = try filter.make(context.console)
+        try await options.withReader(context, timeout: timeout?.microseconds) { connection in
             var chosen = try await filter.judged(typed, connection)
-            // Else an export would chase what arrives.
+            // Otherwise an export would follow new messages for ever.
             if chosen.until == nil { chosen.until = try await MessageTail.now(connection) }
-            try await export(chosen, connection)
+            try await export(chosen, connection, context.console)
         }
     }
 
-    private func export(_ filter: MessageFilter, _ connection: PostgresConnection) async throws {
-        try await options.warn(of: filter, connection)
+    private func export(
+        _ filter: MessageFilter,
+        _ connection: PostgresConnection,
+        _ console: Console
+    ) async throws {
+        try await options.warn(of: filter, connection, console)
         let file = try output.map { path throws(ExportError) in try ExportFile.open(path, isResumed: resume) }
         var export = MessageExport(filter, csv ? .csv : .ndjson, tokens: withTokens)
-        export.isForTerminal = file == nil && Screen.isTerminal
+        export.isForTerminal = file == nil && console.output.isTerminal
         let start = try file.flatMap { file throws(ExportError) in resume ? try export.resume(file) : nil }
-        if let start { Console.message("resuming after \(start)") }
-        let bar = ProgressBar("export")
-        let total = isatty(STDERR_FILENO) == 1 ? try await ScanEstimate.rows(filter, after: start, connection) : nil
+        if let start { console.message("resuming after \(start)") }
+        let bar = ProgressBar("export", on: console)
+        let total = console.errors.isTerminal ? try await ScanEstimate.rows(filter, after: start, connection) : nil
         let began = ContinuousClock.now
-        let done = try await export.run(to: file ?? .standardOutput, after: start, connection) { progress in
+        let done = try await export.run(to: file ?? console.outputFile, after: start, connection) { progress in
             let seconds = Self.seconds(since: began)
             let rate = Double(progress.rows) / max(seconds, 0.001)
             var note = "\(Amount.count(progress.rows)) of about \(Amount.count(max(total ?? 0, progress.rows)))"
@@ -77,7 +80,7 @@ struct MessagesExport: AsyncParsableCommand {
         bar.clear()
         let seconds = Self.seconds(since: began)
         let rate = Amount.count(Int64(Double(done.rows) / max(seconds, 0.001)))
-        Console.message(
+        console.message(
             "exported \(Amount.count(done.rows)) messages, \(Amount.bytes(done.bytes)) in \(Amount.time(seconds)) (\(rate)/s)"
         )
     }

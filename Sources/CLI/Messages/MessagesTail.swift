@@ -6,61 +6,62 @@ import Vocabulary
 import Worker
 
 /// `messages tail`.
-struct MessagesTail: AsyncParsableCommand {
+struct MessagesTail: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "tail",
-        abstract: "Shows the latest messages, and with -f those that come, until it is interrupted.",
+        abstract: "Shows the latest messages, and with -f new ones as they arrive, until it is interrupted.",
         discussion: """
             Examples:
               upstream-worker messages tail
               upstream-worker messages tail -f --category com.example.orders
               upstream-worker messages tail -f --where 'data.level=error' --ndjson | jq .data.text
 
-            A message is shown when its transaction has committed. Where that is later than for messages received after
-            it, it is shown later: each second the last two seconds are read again, every five seconds the whole
-            --overlap, and what was shown is not shown again. A message that commits later than --overlap after it was
-            received is not seen. Stopped, or cut off from the database, it goes on from its last look, however long ago
-            that was. Where it can't (retention has dropped a day meanwhile; at very high rates the overlap shrinks), a line
-            on stderr says which span is missing.
+            A message is shown once its transaction has committed, so messages may be shown out of order: every second
+            the last two seconds are read again, every five seconds the whole --overlap; no message is shown twice. A
+            message that commits later than --overlap after it was received is missed. After a pause or a database outage
+            it continues from its last read, however long ago. Where it cannot (retention dropped a day meanwhile; at very
+            high rates the overlap shrinks), a line on stderr names the missing time span.
             """
     )
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: FilterOptions
-    @Flag(name: .shortAndLong, help: "Go on with what comes.")
+    @Flag(name: .shortAndLong, help: "Keep showing new messages.")
     var follow = false
-    @Option(help: "How many of those that are there to begin with, up to 1000.")
+    @Option(help: "How many stored messages to begin with, up to 1000.")
     var limit = 10
     @Option(help: "How long after it was received a message may commit and still be shown.")
     var overlap = DurationArgument(seconds: 60)
     @OptionGroup var output: OutputOptions
     @OptionGroup var reading: ReadOptions
 
-    func run() async throws {
+    func run(in context: CommandContext) async throws {
         guard (0...1_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 0 to 1000") }
-        guard output.chosen != .json else {
-            throw CommandFailure(.usage, "tail has no end, and so no JSON array: --ndjson gives an object a line")
+        guard output.chosen(context.console) != .json else {
+            throw CommandFailure(.usage, "tail has no end, and so cannot print a JSON array: use --ndjson")
         }
-        let typed = try filter.make()
-        let filter = try await withReader { try await self.filter.judged(typed, $0) }
-        guard follow else { return try await withReader { try await begin(filter, screen, $0) } }
+        let typed = try filter.make(context.console)
+        let filter = try await withReader(context) { try await self.filter.judged(typed, $0) }
+        let screen = { TailScreen(output.chosen(context.console), tokens: output.reveal, context.console) }
+        guard follow else { return try await withReader(context) { try await begin(filter, screen(), $0) } }
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { await TerminationSignal.wait() }
-            group.addTask { try await self.followForGood(filter) }
+            group.addTask { await context.interruption() }
+            group.addTask { try await self.followForever(filter, context) }
             // Whichever comes first ends both.
             try await group.next()
             group.cancelAll()
         }
     }
 
-    private var screen: TailScreen { TailScreen(output.chosen, tokens: output.reveal) }
-
-    private func withReader<T>(_ body: (PostgresConnection) async throws -> T) async throws -> T {
-        try await options.withReader(timeout: reading.timeout.microseconds, body)
+    private func withReader<T>(
+        _ context: CommandContext,
+        _ body: (PostgresConnection) async throws -> T
+    ) async throws -> T {
+        try await options.withReader(context, timeout: reading.timeout.microseconds, body)
     }
 
     private func begin(_ filter: MessageFilter, _ screen: TailScreen, _ connection: PostgresConnection) async throws {
-        try await options.warn(of: filter, connection)
+        try await options.warn(of: filter, connection, screen.console)
         guard limit > 0 else { return }
         var pager = MessagePager(filter, .newestFirst, limit: limit)
         let page = try await pager.next(connection)
@@ -68,21 +69,22 @@ struct MessagesTail: AsyncParsableCommand {
         try screen.flush()
     }
 
-    /// Follows over outages of the database: what commits meanwhile is shown when it is back.
-    private func followForGood(_ filter: MessageFilter) async throws {
-        let screen = screen
+    /// Follows across database outages: messages that commit meanwhile are shown afterwards.
+    private func followForever(_ filter: MessageFilter, _ context: CommandContext) async throws {
+        let console = context.console
+        let screen = TailScreen(output.chosen(console), tokens: output.reveal, console)
         var tail: MessageTail?
         var isDown = false
         while !Task.isCancelled {
             do {
-                try await withReader { connection in
+                try await withReader(context) { connection in
                     if tail == nil {
-                        // First what counts as known, so that nothing falls between the two.
+                        // Before the first messages are shown, so that none is missed between the two.
                         let started = try await MessageTail(filter, overlap: overlap.microseconds, connection)
                         try await begin(filter, screen, connection)
                         tail = started
                     }
-                    if isDown { Console.message("the database is back") }
+                    if isDown { console.message("the database is back") }
                     isDown = false
                     try await poll(&tail, screen, connection)
                 }
@@ -90,7 +92,7 @@ struct MessagesTail: AsyncParsableCommand {
                 where tail != nil && [.connection, .intervention, .resources].contains(error.failureClass)
             {
                 if Task.isCancelled { return }
-                if !isDown { Console.message("database: \(error); waiting for it") }
+                if !isDown { console.message("database: \(error); waiting until it answers") }
                 isDown = true
                 try await Task.sleep(for: .seconds(1))
             }
@@ -106,13 +108,13 @@ struct MessagesTail: AsyncParsableCommand {
             try screen.flush()
             switch gap {
             case .dropped(let span):
-                Console.message(
-                    "missing: messages received \(Self.text(span)) were dropped by retention while this was stopped"
+                screen.console.message(
+                    "missing: messages received \(Self.text(span)) were dropped by retention during the pause"
                 )
             case .unproven(let span) where !isToldShortened:
-                Console.message(
-                    "note: too many messages to look back --overlap for; of those received \(Self.text(span)), "
-                        + "commits that came late are missing"
+                screen.console.message(
+                    "note: too many messages to look back over the whole --overlap; of those received \(Self.text(span)), "
+                        + "late commits are missing"
                 )
                 isToldShortened = true
             default: break
@@ -126,25 +128,26 @@ struct MessagesTail: AsyncParsableCommand {
     }
 }
 
-/// Where a follower's rows go.
+/// Where the rows of `messages tail` go.
 final class TailScreen {
+    let console: Console
     private let format: OutputFormat
     private let tokens: Bool
     private var rows: RowOutput
 
-    init(_ format: OutputFormat, tokens: Bool) {
-        (self.format, self.tokens) = (format, tokens)
-        rows = RowOutput(format, tokens: tokens)
+    init(_ format: OutputFormat, tokens: Bool, _ console: Console) {
+        (self.format, self.tokens, self.console) = (format, tokens, console)
+        rows = RowOutput(format, tokens: tokens, to: console)
     }
 
     func show(_ page: MessagePage, _ row: Int) throws {
         guard format == .table else { return try rows.append(page, row) }
         guard let message = page.message(row) else { return }
         var cells = MessageRow.cells(message, tokens: tokens).map { TerminalText.escape($0) }
-        // No column can be as wide as rows to come, so the line is just cut; the device would leave no room for data.
+        // Widths of later rows are unknown, so the line is just cut; the device would leave no room for data.
         cells.remove(at: 4)
         let line = cells.joined(separator: "  ")
-        Console.data(Screen.width.map { TerminalText.cut(line, to: $0) } ?? line)
+        console.data(console.width.map { TerminalText.cut(line, to: $0) } ?? line)
     }
 
     func flush() throws { if format != .table { try rows.flush() } }

@@ -1,5 +1,4 @@
 import ArgumentParser
-import Foundation
 import Worker
 
 /// The options that every command with a configuration has.
@@ -20,13 +19,18 @@ struct CommonOptions: ParsableArguments {
     )
     var overrides: [String] = []
 
-    /// Reads the configuration, tells people what deserves a look, and refuses what is wrong.
-    func load(needsSenders: Bool = true) throws -> ConfigurationLoader.Result {
+    /// Reads the configuration, and prints its warnings.
+    ///
+    /// - Throws: Everything that is wrong with it.
+    func load(_ context: CommandContext, needsSenders: Bool = true) throws -> ConfigurationLoader.Result {
         let loader = ConfigurationLoader(
-            environment: ProcessInfo.processInfo.environment,
+            environment: context.environment,
             overrides: try overrides.map { text in
                 guard let equals = text.firstIndex(of: "="), equals != text.startIndex else {
-                    throw CommandFailure(.usage, "--set takes key=value, not '\(text)'")
+                    throw CommandFailure(
+                        .usage,
+                        "--set takes key=value, for example --set log.level=debug, not '\(text)'"
+                    )
                 }
                 return ConfigurationLoader.Override(
                     key: String(text[..<equals]),
@@ -36,7 +40,7 @@ struct CommonOptions: ParsableArguments {
             }
         )
         let result = try loader.load(file: config, needsSenders: needsSenders)
-        for warning in result.warnings { Console.message("warning: \(warning)") }
+        for warning in result.warnings { context.console.message("warning: \(warning)") }
         return result
     }
 }

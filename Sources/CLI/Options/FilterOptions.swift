@@ -1,6 +1,4 @@
 import ArgumentParser
-import Foundation
-import Glibc
 import Postgres
 import Querying
 import Telemetry
@@ -12,13 +10,13 @@ import Worker
 struct FilterOptions: ParsableArguments {
     @Option(help: "Only this category; given several times, any of them.")
     var category: [String] = []
-    @Option(help: "Only messages to this sender.")
+    @Option(help: "Only messages for this sender.")
     var sender: String?
     @Option(help: ArgumentHelp("Only this device, by its device_key.", valueName: "key"))
     var device: String?
     @Option(
         help: ArgumentHelp(
-            "Only the device whose registration token this file holds; - reads stdin. Tokens never stand in arguments.",
+            "Only the device whose registration token this file holds; - reads stdin. Tokens are never given as arguments.",
             valueName: "file"
         ),
         completion: .file()
@@ -39,18 +37,19 @@ struct FilterOptions: ParsableArguments {
         name: .customLong("where"),
         help: ArgumentHelp(
             """
-            Only where this holds of data: data.path=value, also != < <= > >= ~ (regular expression) and 'data.path exists'; \
-            given several times, all of them.
+            Only messages whose data matches: data.path=value, also != < <= > >= ~ (regular expression) and 'data.path exists'; \
+            given several times, all must match.
             """,
             valueName: "clause"
         )
     )
     var clauses: [String] = []
 
-    /// The filter, with spans of time counted back from the database's present; the filter itself was read before, so
-    /// that what is written wrong is told without a database.
+    /// The filter with its times relative to the database's clock.
     ///
-    /// - Throws: What ``make()`` throws of the times, and `PostgresError`.
+    /// The filter itself was parsed before, so that mistakes are reported without a database.
+    ///
+    /// - Throws: What ``make(_:)`` throws of the times, and `PostgresError`.
     func judged(_ filter: MessageFilter, _ connection: PostgresConnection) async throws -> MessageFilter {
         guard since != nil || until != nil else { return filter }
         let now = try await MessageTail.now(connection)
@@ -72,8 +71,8 @@ struct FilterOptions: ParsableArguments {
 
     /// The filter.
     ///
-    /// - Throws: ``CommandFailure`` and `FilterError`: what is written can't be read.
-    func make() throws -> MessageFilter {
+    /// - Throws: ``CommandFailure`` and `FilterError`: what is written cannot be parsed.
+    func make(_ console: Console) throws -> MessageFilter {
         var filter = MessageFilter()
         filter.categories = category
         filter.senderID = sender
@@ -82,7 +81,7 @@ struct FilterOptions: ParsableArguments {
         filter.clauses = try clauses.map { try WhereClause(parsing: $0) }
         if let device {
             guard fromTokenFile == nil else {
-                throw CommandFailure(.usage, "--device and --from-token-file name a device each: give one of them")
+                throw CommandFailure(.usage, "--device and --from-token-file both name a device: give one of them")
             }
             guard let key = DeviceKey(device) else {
                 throw CommandFailure(
@@ -92,43 +91,8 @@ struct FilterOptions: ParsableArguments {
             }
             filter.deviceKey = key
         } else if let fromTokenFile {
-            filter.deviceKey = DeviceKey(of: try TokenFile.read(fromTokenFile))
+            filter.deviceKey = DeviceKey(of: try TokenFile.read(fromTokenFile, stdin: console.input.descriptor))
         }
         return filter
-    }
-}
-
-/// A file that holds one registration token.
-enum TokenFile {
-    /// Reads it; line ends around the token are no part of it.
-    static func read(_ path: String) throws(CommandFailure) -> RegistrationToken {
-        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            throw CommandFailure(.noInput, "can't read the token file \(path): \(String(cString: strerror(errno)))")
-        }
-        defer { if descriptor != STDIN_FILENO { close(descriptor) } }
-        // A token has 4,096 bytes at most.
-        var bytes = [UInt8](repeating: 0, count: 8_192)
-        var count = 0
-        while count < bytes.count {
-            let found = bytes.withUnsafeMutableBytes { buffer in
-                Glibc.read(descriptor, buffer.baseAddress.map { $0 + count }, buffer.count - count)
-            }
-            if found == 0 { break }
-            guard found > 0 else {
-                if errno == EINTR { continue }
-                throw CommandFailure(.noInput, "can't read the token file \(path): \(String(cString: strerror(errno)))")
-            }
-            count += found
-        }
-        guard let text = String(validating: bytes[..<count], as: UTF8.self) else {
-            throw CommandFailure(.badData, "the token file holds no UTF-8 text")
-        }
-        let token = text.drop { $0.isNewline }
-        let trimmed = token[..<(token.lastIndex { !$0.isNewline }.map(token.index(after:)) ?? token.startIndex)]
-        guard !trimmed.isEmpty, trimmed.utf8.count <= 4_096, !trimmed.contains(where: \.isNewline) else {
-            throw CommandFailure(.badData, "the token file must hold one registration token, on one line")
-        }
-        return RegistrationToken(String(trimmed))
     }
 }

@@ -6,25 +6,29 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// How long a looking command may ask the database to work.
+/// How long a command that only reads may keep the database busy.
 struct ReadOptions: ParsableArguments {
     @Option(help: ArgumentHelp("How long one statement may take, for example 2m.", valueName: "duration"))
     var timeout = DurationArgument(seconds: 30)
 }
 
 extension CommonOptions {
-    /// Lends a connection that can't change anything.
+    /// Lends a read-only connection.
     ///
     /// - Parameters:
+    ///   - context: What the command gets from outside.
     ///   - timeout: The limit of each statement in microseconds; nil for a day.
     ///   - body: Uses it.
     /// - Throws: What `body` throws; a query that took too long as ``CommandFailure``.
     /// - Returns: What `body` returns.
-    func withReader<T>(timeout: Int64?, _ body: (PostgresConnection) async throws -> T) async throws -> T {
+    func withReader<T>(
+        _ context: CommandContext,
+        timeout: Int64?,
+        _ body: (PostgresConnection) async throws -> T
+    ) async throws -> T {
         do {
-            return try await withDatabase(statementTimeout: Int(max(1, (timeout ?? 86_400_000_000) / 1_000))) {
-                connection,
-                _ in
+            let limit = Int(max(1, (timeout ?? 86_400_000_000) / 1_000))
+            return try await withDatabase(context, statementTimeout: limit) { connection, _ in
                 try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
                 return try await body(connection)
             }
@@ -38,27 +42,16 @@ extension CommonOptions {
         }
     }
 
-    /// Says so where a query may have to read very many messages one by one, before it does.
-    func warn(of filter: MessageFilter, _ connection: PostgresConnection) async throws {
+    /// Warns before a query that may have to read very many messages one by one.
+    func warn(of filter: MessageFilter, _ connection: PostgresConnection, _ console: Console) async throws {
         guard let rows = try await ScanEstimate.rowsToRead(filter, connection) else { return }
         let ways = [
             filter.categories.isEmpty ? "--category" : nil, filter.deviceKey == nil ? "--device" : nil,
             filter.since == nil ? "--since" : "a later --since", "--message-id",
         ].compactMap(\.self)
-        Console.message(
+        console.message(
             "note: this may read about \(Amount.count(rows)) messages one by one; narrow it with "
                 + ways.dropLast().joined(separator: ", ") + " or " + (ways.last ?? "")
         )
     }
-}
-
-/// Times as tables show them.
-enum ShownTime {
-    /// To the second, in UTC: `2026-01-31 23:59:59Z`.
-    static func short(_ microseconds: Int64) -> String {
-        Timestamp(microseconds: microseconds).rfc3339.prefix(19).replacing("T", with: " ") + "Z"
-    }
-
-    /// In full: RFC 3339 with microseconds.
-    static func full(_ microseconds: Int64) -> String { Timestamp(microseconds: microseconds).rfc3339 }
 }

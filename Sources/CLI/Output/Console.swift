@@ -1,61 +1,114 @@
 import Foundation
 import Glibc
 import Querying
+import Worker
 
-/// The terminal: data goes to stdout, everything for people to stderr.
-enum Console {
-    /// Writes data.
-    static func data(_ text: String) {
-        write(text + "\n", to: STDOUT_FILENO)
+/// Where a command reads and writes: data goes to `output`, everything for people to `errors`.
+package struct Console: Sendable {
+    /// One of the process's standard streams, or what a test puts in its place.
+    package struct Stream: Sendable {
+        /// The open file.
+        package var descriptor: Int32
+        /// Whether a person sits at it.
+        package var isTerminal: Bool
+
+        /// A stream of this descriptor.
+        package init(_ descriptor: Int32, isTerminal: Bool) {
+            (self.descriptor, self.isTerminal) = (descriptor, isTerminal)
+        }
+
+        /// A stream that is a terminal where the system says so.
+        init(_ descriptor: Int32) { self.init(descriptor, isTerminal: isatty(descriptor) == 1) }
     }
 
-    /// Tells people something, made fit for a terminal line by line.
-    static func message(_ text: String) {
-        let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { TerminalText.escape($0) }
-        write(lines.joined(separator: "\n") + "\n", to: STDERR_FILENO)
+    /// Where answers come from.
+    package let input: Stream
+    /// Where data goes.
+    package let output: Stream
+    /// Where messages, questions and progress go.
+    package let errors: Stream
+    /// A terminal's width that is given; nil asks the terminal.
+    private let fixedColumns: Int?
+
+    /// A console over three streams.
+    ///
+    /// - Parameters:
+    ///   - input: Where answers come from.
+    ///   - output: Where data goes.
+    ///   - errors: Where everything for people goes.
+    ///   - columns: The terminal's width; nil asks the terminal, each time.
+    package init(input: Stream, output: Stream, errors: Stream, columns: Int? = nil) {
+        (self.input, self.output, self.errors, fixedColumns) = (input, output, errors, columns)
     }
 
-    /// Puts a text in the place of the line that the terminal's cursor is on.
-    static func redraw(_ text: String) {
-        write("\r\u{1B}[K" + TerminalText.escape(text), to: STDERR_FILENO)
+    /// The process's own streams.
+    package static var standard: Console {
+        Console(input: Stream(STDIN_FILENO), output: Stream(STDOUT_FILENO), errors: Stream(STDERR_FILENO))
     }
 
-    /// Writes JSON: as it is, but on a terminal with escapes for what that may act on, which stands in strings only.
-    static func data(json: Data) {
+    /// The width that data has to fit; nil where stdout is not a terminal.
+    var width: Int? { output.isTerminal ? columns(of: output) : nil }
+
+    /// The width that messages which are redrawn in place have to fit.
+    var messageWidth: Int { columns(of: errors) }
+
+    private func columns(of stream: Stream) -> Int {
+        if let fixedColumns { return fixedColumns }
+        var size = winsize()
+        guard ioctl(stream.descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
+        return Int(size.ws_col)
+    }
+
+    /// stdout for rows of any number; a write that fails is an error there.
+    var outputFile: ExportFile { ExportFile(stream: output.descriptor) }
+
+    /// Writes data, as it is.
+    func data(_ text: String) {
+        write(text + "\n", to: output)
+    }
+
+    /// Writes JSON: unchanged, but on a terminal with escapes for characters that a terminal acts on.
+    func data(json: Data) {
         let text = String(decoding: json, as: UTF8.self)
-        data(Screen.isTerminal ? TerminalText.escape(json: text) : text)
+        data(output.isTerminal ? TerminalText.escape(json: text) : text)
     }
 
-    /// Asks a question that is answered with yes or no; nil where nobody can be asked.
-    static func ask(_ question: String) -> Bool? {
-        guard isatty(STDIN_FILENO) == 1, isatty(STDERR_FILENO) == 1 else { return nil }
-        write(TerminalText.escape(question) + " [y/N] ", to: STDERR_FILENO)
-        let answer = readLine()?.lowercased()
-        return answer == "y" || answer == "yes"
+    /// Writes a value as one line of JSON, its keys in snake case and sorted.
+    func json(_ value: some Encodable) throws {
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        data(json: try encoder.encode(value))
     }
 
-    /// Columns as wide as their widest cell, two spaces apart; each cell is made fit for a terminal here.
-    static func table(_ rows: [[String]]) -> String {
-        let rows = rows.map { row in row.map { TerminalText.escape($0) } }
-        let columns = rows.map(\.count).max() ?? 0
-        let widths = (0..<columns).map { column in
-            rows.map { column < $0.count ? TerminalText.width($0[column]) : 0 }.max() ?? 0
-        }
-        return rows.map { row in
-            row.enumerated().map { column, cell in
-                guard column < row.count - 1 else { return cell }
-                return cell + String(repeating: " ", count: widths[column] - TerminalText.width(cell) + 2)
-            }
-            .joined()
-        }
-        .joined(separator: "\n")
+    /// Writes a table that fits the terminal.
+    func table(_ table: TextTable) {
+        for line in table.lines(width: width) { data(line) }
     }
 
-    private static func write(_ text: String, to descriptor: Int32) {
+    /// Writes names and values that fit the terminal.
+    func facts(_ facts: FactList) {
+        for line in facts.lines(width: width) { data(line) }
+    }
+
+    /// Tells people something, with escapes for characters that a terminal acts on.
+    func message(_ text: String) {
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { TerminalText.escape($0) }
+        write(lines.joined(separator: "\n") + "\n", to: errors)
+    }
+
+    /// Replaces the line that the terminal's cursor is on.
+    func redraw(_ text: String) {
+        write("\r\u{1B}[K" + TerminalText.cut(TerminalText.escape(text), to: messageWidth - 1), to: errors)
+    }
+
+    /// Writes a text that is safe for terminals already.
+    func write(_ text: String, to stream: Stream) {
         Array(text.utf8).withUnsafeBytes { bytes in
             var rest = bytes[...]
             while !rest.isEmpty {
-                let written = Glibc.write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+                let part = UnsafeRawBufferPointer(rebasing: rest)
+                let written = Glibc.write(stream.descriptor, part.baseAddress, part.count)
                 if written > 0 {
                     rest = rest.dropFirst(written)
                 } else if errno != EINTR {
@@ -63,15 +116,5 @@ enum Console {
                 }
             }
         }
-    }
-}
-
-extension Console {
-    /// Prints a value as one line of JSON, its keys in snake case and sorted.
-    static func json(_ value: some Encodable) throws {
-        let encoder = JSONEncoder()
-        encoder.keyEncodingStrategy = .convertToSnakeCase
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        data(json: try encoder.encode(value))
     }
 }

@@ -3,8 +3,8 @@ import Querying
 /// Rows as columns of text that fit a width.
 package struct TextTable: Sendable {
     /// A column and how it gives way where there is little room.
-    package struct Column: Sendable {
-        /// The head.
+    package struct Column: Sendable, ExpressibleByStringLiteral {
+        /// The header.
         package var title: String
         /// It is not cut below this many columns of the terminal.
         package var minimum: Int
@@ -14,6 +14,9 @@ package struct TextTable: Sendable {
         package init(_ title: String, minimum: Int = .max, dropOrder: Int = 0) {
             (self.title, self.minimum, self.dropOrder) = (title, minimum, dropOrder)
         }
+
+        /// A column that is neither cut nor left out.
+        package init(stringLiteral title: String) { self.init(title) }
     }
 
     private let columns: [Column]
@@ -23,22 +26,36 @@ package struct TextTable: Sendable {
         self.columns = columns
     }
 
-    /// Adds a row; each cell is made fit for a terminal here.
+    /// A table of these rows.
+    ///
+    /// - Parameters:
+    ///   - columns: The columns.
+    ///   - rows: A cell for each column; they may come from strangers.
+    package init(_ columns: [Column], _ rows: [[String]]) {
+        self.columns = columns
+        for row in rows { append(row) }
+    }
+
+    /// Adds a row; its cells may come from strangers.
     package mutating func append(_ cells: [String]) {
         rows.append(cells.map { TerminalText.escape($0) })
     }
 
-    /// The head and the rows, two spaces between columns.
+    /// The header and the rows, two spaces between columns.
     ///
-    /// - Parameter width: The terminal's columns; nil where nothing has to fit.
+    /// Where the columns that must stay don't fit, each row becomes a list of names and values, in which nothing is cut.
+    ///
+    /// - Parameters:
+    ///   - width: The terminal's columns; nil where nothing has to fit.
+    ///   - hasHeader: Whether the titles are shown.
     /// - Returns: Lines without their ends.
-    package func lines(width: Int?) -> [String] {
+    package func lines(width: Int?, hasHeader: Bool = true) -> [String] {
         let natural = columns.indices.map { column in
             rows.reduce(TerminalText.width(columns[column].title)) { max($0, TerminalText.width($1[column])) }
         }
-        let widths = fit(natural, in: width)
+        guard let widths = fit(natural, in: width) else { return lists(width: width) }
         let shown = columns.indices.filter { widths[$0] > 0 }
-        return ([columns.map(\.title)] + rows).map { cells in
+        return ((hasHeader ? [columns.map(\.title)] : []) + rows).map { cells in
             var line = ""
             for column in shown {
                 let cell = TerminalText.cut(cells[column], to: widths[column])
@@ -50,8 +67,8 @@ package struct TextTable: Sendable {
         }
     }
 
-    /// The width of each column; 0 for one that is left out.
-    private func fit(_ natural: [Int], in width: Int?) -> [Int] {
+    /// The width of each column, 0 for one that is left out; nil where the ones that must stay don't fit.
+    private func fit(_ natural: [Int], in width: Int?) -> [Int]? {
         guard let width else { return natural }
         var shown = Set(columns.indices)
         func least(_ column: Int) -> Int {
@@ -63,6 +80,7 @@ package struct TextTable: Sendable {
         {
             shown.remove(last)
         }
+        guard needed() <= width else { return nil }
         var rest = width - needed()
         return columns.indices.map { column in
             guard shown.contains(column) else { return 0 }
@@ -70,5 +88,17 @@ package struct TextTable: Sendable {
             rest -= more
             return least(column) + more
         }
+    }
+
+    /// Each row as a list of names and values, with an empty line between rows.
+    private func lists(width: Int?) -> [String] {
+        var lines: [String] = []
+        for cells in rows {
+            if !lines.isEmpty { lines.append("") }
+            var facts = FactList()
+            for (column, cell) in zip(columns, cells) { facts.add(column.title, cell) }
+            lines += facts.lines(width: width)
+        }
+        return lines
     }
 }

@@ -1,5 +1,3 @@
-import ArgumentParser
-import Glibc
 import MessageStore
 import Postgres
 import Querying
@@ -32,16 +30,9 @@ struct CommandFailure: Error {
         case let error as AdminError: self.init(.configuration, "\(error)")
         case let error as FilterError: self.init(.usage, "\(error)")
         case let error as ExportError:
-            // Nobody has to be told what they did themselves.
+            // Whoever closed the reader knows.
             self.init(ExitStatus(error), error.kind == .readerGone ? "" : error.description)
         default: return nil
         }
-    }
-
-    /// Ends the process: our errors with their code, the parser's own as usage (64), help and version as success.
-    static func exit(_ error: any Error) -> Never {
-        guard let failure = CommandFailure(error) else { RootCommand.exit(withError: error) }
-        if !failure.message.isEmpty { Console.message(failure.message) }
-        Glibc.exit(failure.status.rawValue)
     }
 }

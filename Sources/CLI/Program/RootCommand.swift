@@ -4,13 +4,13 @@ import ArgumentParser
 struct RootCommand: AsyncParsableCommand {
     static var configuration: CommandConfiguration {
         CommandConfiguration(
-            commandName: WorkerProgram.name,
+            commandName: CommandContext.processName,
             abstract: "Receives upstream messages over XMPP and stores each one in PostgreSQL exactly once.",
             discussion: """
                 Examples:
-                  upstream-worker dev                                   see it work, with nothing configured
-                  upstream-worker check --config worker.yaml --connect  look for mistakes
-                  upstream-worker migrate up                            make the tables
+                  upstream-worker dev                                   try it, with nothing configured
+                  upstream-worker check --config worker.yaml --connect  find mistakes
+                  upstream-worker migrate up                            create the tables
                   upstream-worker run --config worker.yaml              receive, store, ack
                 """,
             version: Version.current,

@@ -1,20 +1,9 @@
-import Dispatch
-import Glibc
+import UnixSignals
 
-/// SIGINT and SIGTERM, for commands that only have to stop what they do.
+/// SIGINT and SIGTERM, for commands that only have to stop.
 enum TerminationSignal {
     /// Returns with the next of them, or when the task is cancelled.
     static func wait() async {
-        let (signals, continuation) = AsyncStream.makeStream(of: Void.self)
-        let sources = [SIGINT, SIGTERM].map { number in
-            // The source sees the signal only where the process does not die of it.
-            signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-            source.setEventHandler { continuation.yield() }
-            source.resume()
-            return source
-        }
-        for await _ in signals { break }
-        for source in sources { source.cancel() }
+        for await _ in await UnixSignalsSequence(trapping: .sigterm, .sigint) { return }
     }
 }

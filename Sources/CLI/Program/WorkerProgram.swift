@@ -1,55 +1,66 @@
 import ArgumentParser
 import Glibc
-import Synchronization
-package import UpstreamKit
+import UpstreamKit
 import Worker
 
-/// The program, in whoever's executable it is.
+/// The program, in whichever executable it is.
 package enum WorkerProgram {
-    /// Does what the command line says; a failure ends the process with the command's exit code.
+    /// Runs the process's command line; a failure ends the process with the command's exit code.
     ///
-    /// - Parameter handlers: The Swift handlers that the executable brings; asked for by the commands that need them.
-    package static func main(handlers: @escaping OwnHandlers.Source = { [] }) async {
+    /// - Parameter handlers: Makes the executable's own Swift handlers; called by the commands that need them.
+    package static func main(handlers: @escaping CommandContext.HandlerSource = { [] }) async {
         // A reader that went away (`| head`) is an error of the write, not the end of the process.
         signal(SIGPIPE, SIG_IGN)
-        OwnHandlers.source.withLock { $0 = handlers }
+        let status = await run(Array(CommandLine.arguments.dropFirst()), in: .process(handlers: handlers))
+        if status != 0 { exit(status) }
+    }
+
+    /// Runs one command line.
+    ///
+    /// No task local carries the context: in an optimised build `TaskLocal.withValue` around the commands crashed
+    /// (Swift 6.3.1).
+    ///
+    /// - Parameters:
+    ///   - arguments: The command line without the program's name.
+    ///   - context: What the command gets from outside.
+    /// - Returns: The exit code.
+    package static func run(_ arguments: [String], in context: CommandContext) async -> Int32 {
         do {
-            var command = try RootCommand.parseAsRoot()
-            if var command = command as? any AsyncParsableCommand {
+            var command = try RootCommand.parseAsRoot(arguments)
+            if let command = command as? any ProgramCommand {
+                try await command.run(in: context)
+            } else if var command = command as? any AsyncParsableCommand {
                 try await command.run()
             } else {
                 try command.run()
             }
+            return ExitStatus.ok.rawValue
         } catch {
-            CommandFailure.exit(error)
+            return report(error, in: context)
         }
     }
 
-    /// What the executable is called.
-    static var name: String {
-        CommandLine.arguments.first?.split(separator: "/").last.map(String.init) ?? "upstream-worker"
-    }
-}
+    /// Every command and group of commands, as it is typed after the program's name.
+    package static var commands: [[String]] { paths(of: RootCommand.self, under: []) }
 
-/// The Swift handlers that a team's own executable brings, beside those of the configuration.
-package enum OwnHandlers {
-    /// Makes them.
-    package typealias Source = @Sendable () async throws -> [HandlerRegistration]
-
-    /// Set once, before any command runs.
-    ///
-    /// No task local: in an optimised build `TaskLocal.withValue` around the commands crashed (Swift 6.3.1).
-    static let source = Mutex<Source>({ [] })
-
-    /// Makes them, for one worker.
-    ///
-    /// - Throws: ``CommandFailure`` with what the executable's code has thrown.
-    static func make() async throws(CommandFailure) -> [HandlerRegistration] {
-        let source = source.withLock(\.self)
-        do {
-            return try await source()
-        } catch {
-            throw CommandFailure(.configuration, "the handlers of this program can't be made: \(error)")
+    private static func paths(of command: any ParsableCommand.Type, under path: [String]) -> [[String]] {
+        command.configuration.subcommands.flatMap { subcommand in
+            let path = path + [subcommand.configuration.commandName ?? ""]
+            return [path] + paths(of: subcommand, under: path)
         }
+    }
+
+    /// Tells people about an error and gives its exit code: ours, or the parser's own; help and version are data.
+    private static func report(_ error: any Error, in context: CommandContext) -> Int32 {
+        if let failure = CommandFailure(error) {
+            if !failure.message.isEmpty { context.console.message(failure.message) }
+            return failure.status.rawValue
+        }
+        let text = RootCommand.fullMessage(for: error, columns: context.console.width)
+        let status = RootCommand.exitCode(for: error)
+        if !text.isEmpty {
+            if status.isSuccess { context.console.data(text) } else { context.console.message(text) }
+        }
+        return status.rawValue
     }
 }

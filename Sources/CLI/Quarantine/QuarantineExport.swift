@@ -3,7 +3,7 @@ import Querying
 import Worker
 
 /// `quarantine export`.
-struct QuarantineExport: AsyncParsableCommand {
+struct QuarantineExport: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
         abstract: "Writes quarantined stanzas as NDJSON to stdout, the oldest first.",
@@ -12,19 +12,19 @@ struct QuarantineExport: AsyncParsableCommand {
               upstream-worker quarantine export --since 7d > odd.ndjson
               upstream-worker quarantine export --with-tokens | jq -r .stanza_base64 | head -1 | base64 -d
 
-            Without --with-tokens `stanza_masked` holds the stanza as text in which what looks like a token is masked; with
-            it `stanza_base64` holds the bytes as they came. --after continues behind an id.
+            Without --with-tokens `stanza_masked` is the stanza as text, with everything that looks like a token masked; with
+            it `stanza_base64` is the stanza's bytes, unchanged. --after continues after an id.
             """
     )
 
     @OptionGroup var options: CommonOptions
-    @OptionGroup var filter: QuarantineCommand.Filter
-    @Flag(help: "The stanzas as they came, registration tokens included.")
+    @OptionGroup var filter: QuarantineFilter
+    @Flag(help: "Write the stanzas unchanged, with registration tokens.")
     var withTokens = false
-    @Option(help: ArgumentHelp("Go on after this id.", valueName: "id"))
+    @Option(help: ArgumentHelp("Continue after this id.", valueName: "id"))
     var after: Int64?
 
-    func run() async throws {
+    func run(in context: CommandContext) async throws {
         var query = try filter.make()
         query.order = .oldestFirst
         query.hasStanzas = true
@@ -32,13 +32,13 @@ struct QuarantineExport: AsyncParsableCommand {
         query.limit = 100
         query.cursor = after
         let first = query
-        try await options.withReader(timeout: nil) { connection in
+        try await options.withReader(context, timeout: nil) { connection in
             var query = try await filter.judged(first, connection)
-            var output = RowOutput(.ndjson, tokens: withTokens)
+            var output = RowOutput(.ndjson, tokens: withTokens, to: context.console)
             while true {
                 let rows = try await query.rows(connection)
                 for row in rows {
-                    try output.append(object: row.json(verbatim: withTokens, isForTerminal: Screen.isTerminal))
+                    try output.append(object: row.json(verbatim: withTokens, isForTerminal: output.isForTerminal))
                 }
                 guard let last = rows.last, rows.count == query.limit else { return }
                 query.cursor = last.id

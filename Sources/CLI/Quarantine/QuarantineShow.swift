@@ -1,57 +1,67 @@
 import ArgumentParser
 import Querying
-import Vocabulary
 import Worker
 
 /// `quarantine show`.
-struct QuarantineShow: AsyncParsableCommand {
+struct QuarantineShow: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",
-        abstract: "Shows one quarantined stanza as text with its odd bytes escaped; exit code 1 where there is none.",
+        abstract: "Shows one quarantined stanza as text with unprintable bytes escaped; exit code 1 if there is none.",
         discussion: """
-            What looks like a registration token is masked unless --reveal is given. Such a stanza is malformed, so a
-            token may stand where nobody looks for it: treat the output as a secret all the same.
+            Examples:
+              upstream-worker quarantine show 17
+              upstream-worker quarantine show 17 --raw | xxd | less
+
+            Everything that looks like a registration token is masked unless --reveal is given. The stanza is malformed,
+            so a token may be in an unexpected place: treat the output as a secret all the same.
             """
     )
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "Its id, as `quarantine list` shows it.")
     var id: Int64
-    @Flag(help: "The stanza's bytes as they came and nothing else.")
+    @Flag(help: "Print only the stanza's bytes, unchanged.")
     var raw = false
     @Flag(help: "One JSON array instead of text; with --reveal the stanza is in base64.")
     var json = false
-    @Flag(help: "Don't mask what looks like a registration token.")
+    @Flag(help: "Do not mask registration tokens.")
     var reveal = false
     @OptionGroup var reading: ReadOptions
 
-    func run() async throws {
-        guard !raw || !json else { throw CommandFailure(.usage, "--raw and --json: give one of them") }
+    func run(in context: CommandContext) async throws {
+        let console = context.console
+        guard !raw || !json else { throw CommandFailure(.usage, "give only one of --raw and --json") }
         var query = QuarantineQuery()
         query.id = id
         query.hasStanzas = true
         query.limit = 1
         let chosen = query
-        let rows = try await options.withReader(timeout: reading.timeout.microseconds) { try await chosen.rows($0) }
-        guard let row = rows.first else { throw CommandFailure(.negative, "no quarantined stanza has this id") }
+        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) {
+            try await chosen.rows($0)
+        }
+        guard let row = rows.first else {
+            throw CommandFailure(.negative, "no quarantined stanza has this id: `quarantine list` shows them")
+        }
         if raw {
-            guard !Screen.isTerminal else {
-                throw CommandFailure(.usage, "--raw writes a stranger's bytes: send them to a file or a program")
+            guard !console.output.isTerminal else {
+                throw CommandFailure(.usage, "--raw prints untrusted bytes: redirect them to a file or a program")
             }
-            return try ExportFile.standardOutput.write(row.stanza)
+            return try console.outputFile.write(row.stanza)
         }
         if json {
-            var output = RowOutput(.json, tokens: reveal)
-            try output.append(object: row.json(verbatim: reveal, isForTerminal: Screen.isTerminal))
-            return try output.finish()
+            return try console.show(rows, tokens: reveal) { $0.json(verbatim: reveal, isForTerminal: $1) }
         }
-        let pairs = [
-            ("id", String(row.id)), ("received_at", ShownTime.full(row.receivedAt)),
-            ("last_seen_at", ShownTime.full(row.lastSeenAt)), ("times_seen", String(row.timesSeen)),
-            ("sender_id", row.senderID), ("message_id", row.messageID ?? "-"), ("reason", row.reason),
-            ("detail", row.detail), ("stanza", Amount.bytes(row.byteCount)),
-        ]
-        for (name, value) in pairs { Console.data(DetailText.pair(name, value)) }
-        Console.data("  " + TerminalText.escape(bytes: reveal ? row.stanza : StanzaMask.mask(row.stanza)))
+        var facts = MessageText.facts()
+        facts.add("id", String(row.id))
+        facts.add("received_at", ShownTime.full(row.receivedAt))
+        facts.add("last_seen_at", ShownTime.full(row.lastSeenAt))
+        facts.add("times_seen", String(row.timesSeen))
+        facts.add("sender_id", row.senderID)
+        facts.add("message_id", row.messageID ?? "-")
+        facts.add("reason", row.reason)
+        facts.add("detail", row.detail)
+        facts.add("stanza", Amount.bytes(row.byteCount))
+        console.facts(facts)
+        console.data("  " + TerminalText.escape(bytes: reveal ? row.stanza : StanzaMask.mask(row.stanza)))
     }
 }

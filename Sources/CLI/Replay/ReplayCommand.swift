@@ -4,7 +4,7 @@ import Postgres
 import Replaying
 import Worker
 
-/// `replay`: stored messages, sent again.
+/// `replay`: sends stored messages again.
 struct ReplayCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "replay",
@@ -20,25 +20,52 @@ struct ReplayCommand: AsyncParsableCommand {
               upstream-worker replay start copy --secret-file /run/secrets/staging
               upstream-worker replay import messages.ndjson
 
-            `plan` freezes the selection: what arrives later never joins in. `start` sends it; whoever runs it may die at \
-            any point, and another run goes on where it stopped. A replay acks nothing and changes no message.
+            `plan` freezes the selection: messages that arrive later are not part of it. `start` sends it; the process that \
+            runs it may crash at any point, and another run continues where it stopped. A replay acks nothing and \
+            changes no message.
             """,
         subcommands: [
-            Plan.self, Start.self, Status.self, Pause.self, Resume.self, Cancel.self, Import.self,
+            ReplayPlanCommand.self, ReplayStart.self, ReplayStatus.self, ReplayPause.self, ReplayResume.self,
+            ReplayCancel.self, ReplayImport.self,
         ]
     )
 
-    /// Who gives the command: user and host.
+    /// Who runs the command: user and host.
     static var who: String {
         let user = ProcessInfo.processInfo.environment["SUDO_USER"] ?? NSUserName()
         return "\(user)@\(ProcessInfo.processInfo.hostName)"
     }
 
-    /// The names of replays: they stand in commands.
+    /// Checks the name of a replay, which is used in commands.
     static func check(name: String) throws {
         let isPlain = name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-_.:".contains($0)) }
         guard isPlain, !name.isEmpty, name.utf8.count <= 100, !name.hasPrefix("-") else {
-            throw CommandFailure(.usage, "a replay's name has 1-100 letters, digits, '-', '_', '.' or ':'")
+            throw CommandFailure(.usage, "a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
+        }
+    }
+
+    /// The replay of this name.
+    static func find(_ name: String, _ connection: PostgresConnection) async throws -> Replay {
+        let found = try await connection.run { connection throws(PostgresError) in
+            try ReplayTable.find(connection, name)
+        }
+        guard let found else {
+            throw CommandFailure(.negative, "there is no replay '\(name)': `replay status` lists all")
+        }
+        return found
+    }
+
+    /// Says what an event would do.
+    static func tell(_ replay: Replay, _ event: ReplayEvent, _ console: Console) throws {
+        let rest = Amount.count(replay.planned - replay.done)
+        switch replay.state.transition(on: event) {
+        case .become(.running):
+            console.message("would send \(rest) of \(Amount.count(replay.planned)) to \(replay.target)")
+        case .restart: console.message("would send all \(Amount.count(replay.planned)) again to \(replay.target)")
+        case .become(let state): console.message("'\(replay.name)' would be \(state.rawValue), with \(rest) not sent")
+        case .stay: console.message("'\(replay.name)' is \(replay.state.rawValue): nothing would change")
+        case .refuse(let why):
+            throw CommandFailure(.negative, "'\(replay.name)' is \(replay.state.rawValue): \(why)")
         }
     }
 }
@@ -55,62 +82,5 @@ extension CommandFailure {
             case .invalid: .badData
             }
         self.init(status, error.message)
-    }
-}
-
-/// How fast a replay sends.
-struct ReplayPaceOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("At most so many messages a second, for example 100/s.", valueName: "n/s"))
-    var rate: RateArgument?
-    @Option(
-        help: ArgumentHelp(
-            "Original pacing, so many times as fast as they came, for example 1x or 10x.",
-            valueName: "nx"
-        )
-    )
-    var speed: SpeedArgument?
-    @Option(
-        help: "The most under way: deliveries that wait for handlers (default 1000), or unacked messages (default 100)."
-    )
-    var concurrency: Int?
-
-    func validate() throws {
-        if let concurrency, !(1...100_000).contains(concurrency) {
-            throw ValidationError("--concurrency is 1 to 100000")
-        }
-    }
-
-    /// Whether anything is set.
-    var isEmpty: Bool { rate == nil && speed == nil && concurrency == nil }
-
-    /// The pace, with what is not set as it was.
-    func make(over pace: ReplayPace = ReplayPace()) -> ReplayPace {
-        ReplayPace(
-            rate: rate?.value ?? pace.rate,
-            speed: speed?.value ?? pace.speed,
-            concurrency: concurrency ?? pace.concurrency
-        )
-    }
-}
-
-/// `100/s`, `0.5/s`, `100`.
-struct RateArgument: ExpressibleByArgument {
-    let value: Double
-
-    init?(argument: String) {
-        let number = argument.hasSuffix("/s") ? String(argument.dropLast(2)) : argument
-        guard let value = Double(number), value.isFinite, value >= 0.001, value <= 1e9 else { return nil }
-        self.value = value
-    }
-}
-
-/// `1x`, `10x`, `0.5x`.
-struct SpeedArgument: ExpressibleByArgument {
-    let value: Double
-
-    init?(argument: String) {
-        let number = argument.hasSuffix("x") ? String(argument.dropLast()) : argument
-        guard let value = Double(number), value.isFinite, value >= 0.001, value <= 1e9 else { return nil }
-        self.value = value
     }
 }

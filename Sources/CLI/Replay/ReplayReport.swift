@@ -56,22 +56,22 @@ struct ReplayReport: Encodable {
         concurrency = replay.pace.concurrency
         reason = replay.reason
         createdBy = replay.createdBy
-        createdAt = HandlersCommand.time(replay.createdAt)
-        startedAt = replay.startedAt.map(HandlersCommand.time)
-        finishedAt = replay.finishedAt.map(HandlersCommand.time)
+        createdAt = ShownTime.full(replay.createdAt)
+        startedAt = replay.startedAt.map(ShownTime.full)
+        finishedAt = replay.finishedAt.map(ShownTime.full)
         runs = replay.runs
         owner = replay.owner
-        leaseUntil = replay.leaseUntil.map(HandlersCommand.time)
+        leaseUntil = replay.leaseUntil.map(ShownTime.full)
         lastError = replay.lastError
         self.history = history?.map {
-            Entry(at: HandlersCommand.time($0.at), event: $0.event, who: $0.who, done: $0.done, detail: $0.detail)
+            Entry(at: ShownTime.full($0.at), event: $0.event, who: $0.who, done: $0.done, detail: $0.detail)
         }
     }
 
-    /// The state, and whether somebody is at work.
+    /// The state, and whether a process runs it.
     static func state(_ replay: Replay) -> String {
         guard replay.state == .running else { return replay.state.rawValue }
-        return replay.isHeld ? "running" : "running, held by nobody"
+        return replay.isHeld ? "running" : "running, but no process runs it"
     }
 
     /// How much is done.
@@ -79,42 +79,47 @@ struct ReplayReport: Encodable {
         replay.planned == 0 ? "-" : "\(replay.done * 100 / replay.planned) %"
     }
 
-    /// For people.
-    static func text(
+    /// Prints a replay with its history for people.
+    static func show(
         _ replay: Replay,
         _ history: [ReplayTable.HistoryEntry],
-        _ deliveries: (waiting: Int64, dead: Int64)
-    ) -> String {
-        var facts = [
-            ["replay", "\(replay.name)  (\(replay.id))"],
-            ["state", state(replay)],
-            ["to", replay.target.description],
-            ["selection", replay.selection],
-            [
-                "done",
-                "\(Amount.count(replay.done)) of \(Amount.count(replay.planned)) (\(share(replay)))"
-                    + (replay.skipped > 0 ? ", \(Amount.count(replay.skipped)) of them passed over" : ""),
-            ],
-        ]
+        _ deliveries: (waiting: Int64, dead: Int64),
+        _ console: Console
+    ) {
+        var facts = FactList()
+        facts.add("replay", "\(replay.name)  (\(replay.id))")
+        facts.add("state", state(replay))
+        facts.add("to", replay.target.description)
+        facts.add("selection", replay.selection)
+        let skipped = replay.skipped > 0 ? ", \(Amount.count(replay.skipped)) of them skipped" : ""
+        facts.add(
+            "done",
+            "\(Amount.count(replay.done)) of \(Amount.count(replay.planned)) (\(share(replay)))\(skipped)"
+        )
         if case .handlers = replay.target {
-            facts.append([
-                "at handlers",
-                "\(Amount.count(deliveries.waiting)) waiting, \(Amount.count(deliveries.dead)) dead letters",
-            ])
+            let waiting = Amount.count(deliveries.waiting)
+            facts.add("at handlers", "\(waiting) waiting, \(Amount.count(deliveries.dead)) dead letters")
         }
-        if let rate = replay.pace.rate { facts.append(["rate", "\(Amount.decimal(rate))/s at most"]) }
-        if let speed = replay.pace.speed { facts.append(["pacing", "original, \(Amount.decimal(speed))x"]) }
-        if let reason = replay.reason { facts.append(["reason", reason]) }
-        if let owner = replay.owner { facts.append(["run by", owner]) }
-        if let rest = rest(replay) { facts.append(["left", rest]) }
-        if let error = replay.lastError { facts.append(["error", error]) }
-        let rows = history.map { entry in
-            [
-                HandlersCommand.time(entry.at), entry.event, Amount.count(entry.done), entry.who,
-                entry.detail ?? "",
-            ]
+        add(replay.pace, to: &facts)
+        if let reason = replay.reason { facts.add("reason", reason) }
+        if let owner = replay.owner { facts.add("run by", owner) }
+        if let rest = rest(replay) { facts.add("left", rest) }
+        if let error = replay.lastError { facts.add("error", error) }
+        console.facts(facts)
+        console.data("")
+        let columns: [TextTable.Column] = [
+            "AT", "EVENT", "DONE", .init("WHO", minimum: 10, dropOrder: 1), .init("", minimum: 10, dropOrder: 2),
+        ]
+        let rows = history.map {
+            [ShownTime.full($0.at), $0.event, Amount.count($0.done), $0.who, $0.detail ?? ""]
         }
-        return Console.table(facts) + "\n\n" + Console.table([["AT", "EVENT", "DONE", "WHO", ""]] + rows)
+        console.table(TextTable(columns, rows))
+    }
+
+    /// Adds the limits of a pace, where it has any.
+    static func add(_ pace: ReplayPace, to facts: inout FactList) {
+        if let rate = pace.rate { facts.add("rate", "\(Amount.decimal(rate))/s at most") }
+        if let speed = pace.speed { facts.add("pacing", "original, \(Amount.decimal(speed))x") }
     }
 
     /// How long it may still take, by what this run came to so far.

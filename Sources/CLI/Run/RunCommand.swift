@@ -1,12 +1,8 @@
 import ArgumentParser
-import Glibc
-import Logging
-import Telemetry
-import UnixSignals
 import Worker
 
 /// `run`: the worker.
-struct RunCommand: AsyncParsableCommand {
+struct RunCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "run",
         abstract: "Receives, stores and acks, until SIGTERM or SIGINT.",
@@ -14,10 +10,10 @@ struct RunCommand: AsyncParsableCommand {
             Examples:
               upstream-worker run --config worker.yaml
               UPSTREAM_LOG__LEVEL=debug upstream-worker run
-              upstream-worker run --roles dispatch         only the handlers; others receive
+              upstream-worker run --roles dispatch         only run handlers; other workers receive
 
-            The first signal ends it in order: what was read is stored and acked, then the streams are closed. A second \
-            one ends it at once.
+            The first signal shuts down in order: messages that were read are stored and acked, then the streams are \
+            closed. A second signal exits at once.
             """
     )
 
@@ -25,13 +21,13 @@ struct RunCommand: AsyncParsableCommand {
     @Option(help: "What this process does: receive, dispatch, or both.")
     var roles = "receive,dispatch"
 
-    func run() async throws {
+    func run(in context: CommandContext) async throws {
         let roles = try Self.roles(roles)
-        let configuration = try options.load(needsSenders: roles.contains(.receive)).configuration
+        let configuration = try options.load(context, needsSenders: roles.contains(.receive)).configuration
         let logger = ProgramLog.start(configuration)
         let runtime = try WorkerRuntime(
             configuration: configuration,
-            handlers: try await OwnHandlers.make(),
+            handlers: try await context.ownHandlers(),
             roles: roles,
             version: Version.current,
             logger: logger
@@ -43,7 +39,7 @@ struct RunCommand: AsyncParsableCommand {
         } giveUp: {
             runtime.giveUp()
         }
-        // What was left behind waits for a database that does not answer; it is not to be waited for.
+        // Work that is left waits for a database that does not answer: do not wait for it.
         if runtime.hasAbandonedServices { Shutdown.endAtOnce(ExitStatus.ok.rawValue) }
     }
 
@@ -56,84 +52,5 @@ struct RunCommand: AsyncParsableCommand {
         }
         guard !roles.isEmpty else { throw ValidationError("--roles must name at least one role") }
         return Set(roles)
-    }
-}
-
-/// Ends a program in order at the first signal, after its grace in any case, and at once at the second.
-enum Shutdown {
-    /// What closing the streams in order may take: 2 s for the peer's closing tag, and TLS's end.
-    private static let goodbyes = Duration.milliseconds(2_500)
-
-    /// Runs `body` until it returns; the first SIGTERM or SIGINT calls `begin`, which must make `body` return.
-    ///
-    /// Where it has not by then, `giveUp` is called shortly before the grace is over: the last moment for goodbyes.
-    static func onSignal<Value: Sendable>(
-        grace: Duration,
-        logger: Logger,
-        _ body: @escaping @Sendable () async throws -> Value,
-        begin: @escaping @Sendable () async -> Void,
-        giveUp: @escaping @Sendable () async -> Void = {}
-    ) async throws -> Value {
-        let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
-        return try await withThrowingTaskGroup(of: Value?.self) { group in
-            group.addTask {
-                try await body()
-            }
-            let (begun, hasBegun) = AsyncStream<Void>.makeStream()
-            group.addTask {
-                // The sequence allows a single iteration.
-                var isFirst = true
-                for await signal in signals {
-                    let name: LogValue = .string("\(signal)")
-                    guard isFirst else {
-                        logger.event(.warning, .secondSignal, "a second signal: ending at once", [.signal: name])
-                        endAtOnce(128 + signal.number)
-                    }
-                    isFirst = false
-                    logger.event(.notice, .draining, "shutting down", [.signal: name])
-                    hasBegun.yield()
-                    await begin()
-                }
-                return nil
-            }
-            group.addTask {
-                for await _ in begun {
-                    let goodbyes = min(Self.goodbyes, grace / 2)
-                    guard (try? await Task.sleep(for: grace - goodbyes)) != nil else { break }
-                    await giveUp()
-                    await expire(after: goodbyes, of: grace, logger)
-                }
-                return nil
-            }
-            defer { group.cancelAll() }
-            while let result = try await group.next() {
-                if let result { return result }
-            }
-            throw CancellationError()
-        }
-    }
-
-    /// Ends without the handlers that `exit` runs: other threads are at work, and what they hold is not to be waited for.
-    static func endAtOnce(_ status: Int32) -> Never {
-        _exit(status)
-    }
-
-    /// Ends the process when the grace is over; nothing acked is lost, and nothing unacked was promised.
-    private static func expire(after rest: Duration, of grace: Duration, _ logger: Logger) async {
-        guard (try? await Task.sleep(for: rest)) != nil else { return }
-        logger.event(
-            .error,
-            .graceExpired,
-            "shutdown.grace is over; what was not acked will be sent again",
-            [.durationSeconds: .seconds(grace)]
-        )
-        endAtOnce(ExitStatus.temporaryFailure.rawValue)
-    }
-}
-
-extension UnixSignal {
-    /// The signal's number.
-    fileprivate var number: Int32 {
-        self == .sigterm ? SIGTERM : SIGINT
     }
 }

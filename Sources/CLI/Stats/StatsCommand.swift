@@ -6,7 +6,7 @@ import Vocabulary
 import Worker
 
 /// `stats`: the store at a glance.
-struct StatsCommand: AsyncParsableCommand {
+struct StatsCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "stats",
         abstract: "Shows rates, sizes, lag, top categories, partitions and queues.",
@@ -16,36 +16,37 @@ struct StatsCommand: AsyncParsableCommand {
               upstream-worker stats --watch
               upstream-worker stats --watch 10s --json
 
-            No table of messages is read: rows marked with ~ are estimates from PostgreSQL's catalog, categories what \
-            ANALYZE sampled, rates the change of PostgreSQL's counters between two looks. Sizes and times are exact. \
-            Duplicates leave no trace in the database: /metrics counts them.
+            No messages are read: counts marked with ~ are estimates from PostgreSQL's catalog, categories are what \
+            ANALYZE sampled, rates are the change of PostgreSQL's counters between two readings. Sizes and times are \
+            exact. The database does not record duplicates: /metrics counts them.
             """
     )
 
     @OptionGroup var options: CommonOptions
-    @Flag(help: "Look again and again, until Ctrl-C.")
+    @Flag(help: "Repeat until Ctrl-C.")
     var watch = false
-    @Argument(help: "The time between two looks, over which rates are measured. Default: 2s.")
+    @Argument(help: "The time over which rates are measured, and between two updates. Default: 2s.")
     var interval: DurationArgument?
     @Option(help: "How many categories to show.")
     var categories = 10
-    @Flag(help: "JSON objects, one a line, instead of text.")
+    @Flag(help: "One JSON object per line instead of text.")
     var json = false
 
-    func run() async throws {
-        guard categories >= 0 else { throw CommandFailure(.usage, "--categories must not be below zero") }
+    func run(in context: CommandContext) async throws {
+        guard categories >= 0 else { throw CommandFailure(.usage, "--categories must be zero or more") }
         let length = Duration.microseconds(interval?.microseconds ?? 2_000_000)
-        let screen = StatsScreen(isTerminal: watch && !json)
-        try await options.withConnection { connection in
+        let console = context.console
+        let block = LiveBlock(console, on: console.output, isRedrawn: watch)
+        try await options.withConnection(context) { connection in
             var before = try await StoreStatistics.take(connection, categories: categories)
             repeat {
                 try await Task.sleep(for: length)
                 let now = try await StoreStatistics.take(connection, categories: categories)
                 let rates = StoreRates(from: before, to: now)
                 if json {
-                    try Console.json(StatsDocument(now, rates))
+                    try console.json(StatsDocument(now, rates))
                 } else {
-                    screen.show(StatsDocument(now, rates).lines)
+                    block.show(StatsDocument(now, rates).lines(width: console.width))
                 }
                 before = now
             } while watch

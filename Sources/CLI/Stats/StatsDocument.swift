@@ -1,6 +1,4 @@
 import MessageStore
-import Telemetry
-import Vocabulary
 
 /// What `stats` shows, for people and programs.
 struct StatsDocument: Encodable {
@@ -52,9 +50,9 @@ struct StatsDocument: Encodable {
 
     /// The figures of one look, with the rates since the one before.
     init(_ look: StoreStatistics, _ rates: StoreRates?) {
-        time = Timestamp(microseconds: look.takenAt).rfc3339
+        time = ShownTime.full(look.takenAt)
         databaseBytes = look.databaseBytes
-        newestMessage = look.newest.map { Timestamp(microseconds: $0).rfc3339 }
+        newestMessage = look.newest.map(ShownTime.full)
         newestMessageAgeSeconds = look.newest.map { max(0, Double(look.takenAt - $0) / 1e6) }
         ratesPerSecond = rates.map {
             func rounded(_ rate: Double) -> Double { (rate * 100).rounded() / 100 }
@@ -69,8 +67,8 @@ struct StatsDocument: Encodable {
         }
         partitions = Partitions(
             count: look.days.count,
-            first: look.days.first.map(PartitionsCommand.date),
-            last: look.days.last.map(PartitionsCommand.date),
+            first: look.days.first.map(ShownTime.date),
+            last: look.days.last.map(ShownTime.date),
             ahead: look.daysAhead
         )
         tables = look.tables.map { Table(table: $0.name, rowsEstimate: $0.rows, bytes: $0.bytes) }
@@ -96,66 +94,62 @@ struct StatsDocument: Encodable {
     }
 
     /// The text's lines.
-    var lines: [String] {
-        (head + [""] + tableLines + categoryLines + handlerLines).flatMap {
-            $0.split(separator: "\n", omittingEmptySubsequences: false)
-        }
-        .map(String.init)
+    func lines(width: Int?) -> [String] {
+        var lines = head.lines(width: width) + [""] + tableOfTables.lines(width: width)
+        if !categories.isEmpty { lines += [""] + tableOfCategories.lines(width: width) }
+        if !handlers.isEmpty { lines += [""] + tableOfHandlers.lines(width: width) }
+        return lines
     }
 
-    private var head: [String] {
-        let newest = newestMessageAgeSeconds.map { Amount.time($0) + " ago" } ?? "never"
+    private var head: FactList {
         let span = [partitions.first, partitions.last].compactMap(\.self).joined(separator: " to ")
-        var rows = [
-            ["time", time],
-            ["database", Amount.bytes(databaseBytes)],
-            ["partitions", "\(partitions.count): \(span), \(partitions.ahead) ahead"],
-            ["newest message", newest],
-        ]
+        var facts = FactList()
+        facts.add("time", time)
+        facts.add("database", Amount.bytes(databaseBytes))
+        facts.add("partitions", "\(partitions.count): \(span), \(partitions.ahead) ahead")
+        facts.add("newest message", newestMessageAgeSeconds.map { Amount.time($0) + " ago" } ?? "never")
         if let rates = ratesPerSecond {
-            func rate(_ number: Double, _ what: String) -> String { "\(Amount.decimal(number))/s \(what)" }
-            rows.append([
+            func line(_ parts: [(Double, String)]) -> String {
+                parts.map { "\(Amount.decimal($0))/s \($1)" }.joined(separator: ", ")
+            }
+            facts.add(
                 "received",
-                [rate(rates.stored, "new"), rate(rates.conflicts, "conflicts"), rate(rates.quarantined, "quarantined")]
-                    .joined(separator: ", "),
-            ])
-            rows.append([
-                "deliveries",
-                [rate(rates.queued, "queued"), rate(rates.settled, "ended"), rate(rates.dead, "dead")]
-                    .joined(separator: ", "),
-            ])
+                line([(rates.stored, "new"), (rates.conflicts, "conflicts"), (rates.quarantined, "quarantined")])
+            )
+            facts.add("deliveries", line([(rates.queued, "queued"), (rates.settled, "ended"), (rates.dead, "dead")]))
         }
-        return [Console.table(rows)]
+        return facts
     }
 
-    private var tableLines: [String] {
-        let cells = tables.map {
-            [$0.table, $0.rowsEstimate.map { "~" + Amount.count($0) } ?? "-", Amount.bytes($0.bytes)]
-        }
-        return [Console.table([["TABLE", "ROWS", "SIZE"]] + cells)]
+    private var tableOfTables: TextTable {
+        TextTable(
+            ["TABLE", "ROWS", "SIZE"],
+            tables.map { [$0.table, $0.rowsEstimate.map { "~" + Amount.count($0) } ?? "-", Amount.bytes($0.bytes)] }
+        )
     }
 
-    private var categoryLines: [String] {
-        guard !categories.isEmpty else { return [] }
-        let cells = categories.map {
-            [
-                $0.category, "~" + Amount.count($0.rowsEstimate),
-                $0.shareEstimate.map { Amount.decimal($0 * 100) + " %" } ?? "-",
-            ]
-        }
-        return ["", Console.table([["CATEGORY", "MESSAGES", "SHARE"]] + cells)]
+    private var tableOfCategories: TextTable {
+        TextTable(
+            [.init("CATEGORY", minimum: 20), "MESSAGES", "SHARE"],
+            categories.map {
+                [
+                    $0.category, "~" + Amount.count($0.rowsEstimate),
+                    $0.shareEstimate.map { Amount.decimal($0 * 100) + " %" } ?? "-",
+                ]
+            }
+        )
     }
 
-    private var handlerLines: [String] {
-        guard !handlers.isEmpty else { return [] }
-        let cells = handlers.map { handler in
-            [
-                handler.handler + (handler.paused ? " (paused)" : ""),
-                handler.waiting >= 100_000 ? "100,000+" : Amount.count(Int64(handler.waiting)),
-                handler.oldestAgeSeconds.map(Amount.time) ?? "-",
-                handler.deadLetters >= 100_000 ? "100,000+" : Amount.count(Int64(handler.deadLetters)),
-            ]
-        }
-        return ["", Console.table([["HANDLER", "WAITING", "OLDEST", "DEAD"]] + cells)]
+    private var tableOfHandlers: TextTable {
+        func count(_ number: Int) -> String { number >= 100_000 ? "100,000+" : Amount.count(Int64(number)) }
+        return TextTable(
+            [.init("HANDLER", minimum: 20), "WAITING", "OLDEST", "DEAD"],
+            handlers.map {
+                [
+                    $0.handler + ($0.paused ? " (paused)" : ""), count($0.waiting),
+                    $0.oldestAgeSeconds.map(Amount.time) ?? "-", count($0.deadLetters),
+                ]
+            }
+        )
     }
 }

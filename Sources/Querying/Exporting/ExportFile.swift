@@ -16,8 +16,10 @@ package final class ExportFile: @unchecked Sendable {
     /// Where it ended as it was found.
     private(set) var length: Int = 0
 
-    /// The stream stdout.
-    package static let standardOutput = ExportFile(descriptor: STDOUT_FILENO, path: nil)
+    /// A stream that is open already and stays open, such as stdout.
+    package convenience init(stream descriptor: Int32) {
+        self.init(descriptor: descriptor, path: nil)
+    }
 
     private init(descriptor: Int32, path: String?) {
         (self.descriptor, self.path) = (descriptor, path)

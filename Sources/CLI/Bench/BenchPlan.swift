@@ -1,0 +1,16 @@
+/// What a run of `bench` measures.
+struct BenchPlan: Sendable {
+    var connections: [Int]
+    var messages: Int
+    var size: Int
+    var window: Int
+    var writers: Int
+    var repeats: Int
+    var parts: Set<BenchCommand.Part>
+    /// The program of the bare C worker.
+    var baseline: String?
+    var isQuick: Bool
+
+    /// Messages for this many connections: a single one is bound by the round trip, and needs fewer for the same time.
+    func messages(connections: Int) -> Int { connections >= 10 ? messages : max(1000, messages * 2 / 5) }
+}

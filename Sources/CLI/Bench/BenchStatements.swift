@@ -1,0 +1,41 @@
+/// The statements of `bench`.
+enum BenchStatements {
+    /// How many deliveries wait.
+    static let waiting = "SELECT count(*) FROM upstream.deliveries"
+    /// The bytes that deliveries take, with their indexes.
+    static let deliveriesSize = "SELECT pg_total_relation_size('upstream.deliveries')"
+    /// Frees the space of deleted deliveries.
+    static let vacuum = "VACUUM upstream.deliveries"
+    /// Writes what earlier measurements left to write.
+    static let checkpoint = "CHECKPOINT"
+    /// Stops ingest until the transaction ends.
+    static let lockLedger = "BEGIN; LOCK TABLE upstream.message_ids IN ACCESS EXCLUSIVE MODE"
+    /// Ends that transaction.
+    static let unlock = "ROLLBACK"
+
+    /// How many rows each transaction inserted, in their order: rows of one transaction carry the same id of it.
+    static let batchSizes = "SELECT count(*) FROM upstream.messages GROUP BY xmin::text ORDER BY min(received_at)"
+
+    /// Makes a database, by a name of our own.
+    static func create(_ name: String) -> String { "CREATE DATABASE \(name)" }
+
+    /// Drops it.
+    static func drop(_ name: String) -> String { "DROP DATABASE \(name) WITH (FORCE)" }
+
+    /// A handler that is subscribed, and messages that wait for it.
+    static func backlog(_ count: Int, sender: String) -> String {
+        """
+        INSERT INTO upstream.handlers (name) VALUES ('everything');
+        INSERT INTO upstream.subscriptions (handler, category) VALUES ('everything', '*');
+        CREATE TEMP TABLE made AS
+            SELECT gen_random_uuid() AS key, now() + n * interval '1 microsecond' AS at, n
+            FROM generate_series(1, \(count)) AS n;
+        INSERT INTO upstream.messages (
+            message_key, received_at, sender_id, message_id, registration_token, device_key, category, data
+        ) SELECT key, at, '\(sender)', 'bench-' || n, 'FAKE', gen_random_uuid(), 'com.example.app',
+            json_build_object('n', n, 'body', repeat('x', 300)) FROM made;
+        INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+            SELECT 'everything', key, at, now() FROM made;
+        """
+    }
+}

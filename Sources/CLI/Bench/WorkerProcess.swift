@@ -1,0 +1,55 @@
+import Foundation
+import Glibc
+import Worker
+
+/// A worker in a process of its own.
+final class WorkerProcess: Sendable {
+    private let process = Process()
+    private let log: URL
+
+    /// Its process id.
+    var id: Int32 { process.processIdentifier }
+
+    /// This very program with `run`.
+    convenience init(run configuration: String, log: URL, _ arguments: [String] = []) throws {
+        try self.init(
+            program: URL(filePath: "/proc/self/exe").resolvingSymlinksInPath(),
+            ["run", "--config", configuration] + arguments,
+            log: log
+        )
+    }
+
+    init(program: URL, _ arguments: [String], log: URL) throws {
+        self.log = log
+        process.executableURL = program
+        process.arguments = arguments
+        // What is set for another worker is not meant for this one.
+        process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("UPSTREAM_") }
+        _ = FileManager.default.createFile(atPath: log.path, contents: nil)
+        process.standardError = try FileHandle(forWritingTo: log)
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+    }
+
+    deinit {
+        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+    }
+
+    /// Fails where it has ended by itself.
+    func check() throws {
+        guard !process.isRunning else { return }
+        let text = (try? String(contentsOf: log, encoding: .utf8)) ?? ""
+        let lines = text.split(separator: "\n").suffix(5).joined(separator: "\n")
+        throw CommandFailure(.internalError, "the worker ended with \(process.terminationStatus):\n\(lines)")
+    }
+
+    /// Ends it in order, and the hard way after ten seconds.
+    func stop() {
+        guard process.isRunning else { return }
+        process.terminate()
+        let deadline = ContinuousClock.now + .seconds(10)
+        while process.isRunning, ContinuousClock.now < deadline { usleep(10_000) }
+        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+        process.waitUntilExit()
+    }
+}

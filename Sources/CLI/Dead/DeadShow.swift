@@ -1,0 +1,47 @@
+import ArgumentParser
+import MessageStore
+import UpstreamKit
+import Worker
+
+/// `dead show`.
+struct DeadShow: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show",
+        abstract: "Shows one message's dead letters with the whole error; exit code 1 if it has none.",
+        discussion: """
+            Examples:
+              upstream-worker dead show 7d1c0a52-0000-4000-8000-000000000001
+              upstream-worker dead show 7d1c0a52-0000-4000-8000-000000000001 --json
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @Argument(help: "The message's key.")
+    var message: String
+    @Flag(help: "One JSON array instead of text.")
+    var json = false
+
+    func run(in context: CommandContext) async throws {
+        var filter = DeadLetterFilter()
+        filter.messageKey = try MessageKey(message, for: "dead show")
+        let chosen = filter
+        let rows = try await options.withConnection(context) {
+            try await DeadLetters($0).list(chosen, limit: 1_000)
+        }.map(DeadRow.init)
+        guard !rows.isEmpty else { throw CommandFailure(.negative, "this message has no dead letter") }
+        if json { return try context.console.json(rows) }
+        for row in rows {
+            var facts = FactList()
+            facts.add("handler", row.handler)
+            facts.add("message_key", row.messageKey)
+            facts.add("category", row.category ?? "-")
+            facts.add("received_at", row.receivedAt)
+            facts.add("died_at", row.diedAt)
+            facts.add("attempts", String(row.attempts))
+            facts.add("error_group", row.errorGroup)
+            facts.add("error", row.error)
+            context.console.facts(facts)
+            context.console.data("")
+        }
+    }
+}

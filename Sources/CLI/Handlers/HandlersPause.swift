@@ -1,0 +1,33 @@
+import ArgumentParser
+import MessageStore
+import Worker
+
+/// `handlers pause`.
+struct HandlersPause: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "pause",
+        abstract: "Stops a handler from starting new attempts, in every worker; its messages wait.",
+        discussion: """
+            Examples:
+              upstream-worker handlers pause billing
+              upstream-worker handlers pause billing --for 30m --reason "billing is being moved"
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @Argument(help: "The handler's name.")
+    var handler: String
+    @Option(name: .customLong("for"), help: "How long, for example 30m; without it, until it is resumed.")
+    var length: DurationArgument?
+    @Option(help: "Why, for whoever looks at the list.")
+    var reason: String?
+
+    func run(in context: CommandContext) async throws {
+        let pause = try await options.withConnection(context) {
+            try await HandlerStates($0).pause(handler, for: length?.microseconds, reason: reason)
+        }
+        guard let pause else { throw CommandFailure.unknownHandler(handler) }
+        let end = pause.until.map { " until \(ShownTime.full($0))" } ?? ""
+        context.console.message("paused \(handler)\(end)")
+    }
+}

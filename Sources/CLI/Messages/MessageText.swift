@@ -1,0 +1,100 @@
+import Querying
+import UpstreamKit
+import Vocabulary
+
+/// A message with everything known about it, for people.
+struct MessageText {
+    private let detail: MessageDetail
+    private let tokens: Bool
+    private let console: Console
+
+    init(_ detail: MessageDetail, tokens: Bool, _ console: Console) {
+        (self.detail, self.tokens, self.console) = (detail, tokens, console)
+    }
+
+    /// Prints it.
+    func show() {
+        var facts = Self.facts()
+        facts.add("message_key", detail.messageKey.description)
+        let stored = detail.row.flatMap { detail.page.message($0) }
+        if let stored {
+            Self.add(stored, to: &facts, tokens: tokens)
+            facts.add("stanza_from", stored.stanzaFrom ?? "-")
+        } else {
+            facts.add("body", "gone: its day is past retention.messages")
+            if let ledger = detail.ledger { facts.add("received_at", ShownTime.full(ledger.receivedAt)) }
+        }
+        if let other = detail.conflictsWith {
+            facts.add("released", "a conflict with \(other)")
+        } else {
+            facts.add("fingerprint", detail.ledger.map { $0.fingerprint.description } ?? "no longer in the ledger")
+        }
+        console.facts(facts)
+        if let stored { Self.showBody(stored, console) }
+        section("deliveries", detail.deliveries, none: "none waiting") { row in
+            let lease = row.leaseUntil.map { "leased by \(row.leaseOwner ?? "?") until \(ShownTime.short($0))" }
+            let state = lease ?? "next attempt at \(ShownTime.short(row.nextAttemptAt))"
+            return [row.handler, "\(row.attempts) failed", state, row.lastError ?? ""]
+        }
+        section("dead letters", detail.deadLetters, none: "none") { row in
+            let died = row.diedAt.map { "died \(ShownTime.short($0))" } ?? ""
+            return [row.handler, "\(row.attempts) attempts", died, row.lastError ?? ""]
+        }
+        section("conflicts", detail.conflicts, none: "none") { row in
+            let release = row.releasedAt.map { "released \(ShownTime.short($0))" } ?? "not released"
+            return [
+                row.fingerprint.description, "\(row.timesSeen) seen", "last \(ShownTime.short(row.lastSeenAt))",
+                release,
+            ]
+        }
+        Self.show(
+            "duplicates",
+            "not recorded for each message; upstream_messages_total{outcome=\"duplicate\"} counts them",
+            console
+        )
+    }
+
+    /// An empty list whose values begin where those of every list about messages do.
+    static func facts() -> FactList { FactList(nameWidth: 14) }
+
+    /// One name and its value.
+    static func show(_ name: String, _ value: String, _ console: Console) {
+        var facts = facts()
+        facts.add(name, value)
+        console.facts(facts)
+    }
+
+    /// Adds the columns that every stored message has.
+    static func add(_ stored: StoredMessage, to facts: inout FactList, tokens: Bool) {
+        let message = stored.message
+        facts.add("received_at", ShownTime.full(message.receivedAtMicroseconds))
+        facts.add("sender_id", message.senderID)
+        facts.add("message_id", message.messageID)
+        facts.add("category", message.category)
+        facts.add("device_key", message.deviceKey.description)
+        facts.add("token", tokens ? message.registrationToken.rawValue : "(masked; --reveal shows it)")
+        facts.add("message_type", message.messageType ?? "-")
+    }
+
+    /// Prints `data` and `extra`, laid out.
+    static func showBody(_ stored: StoredMessage, _ console: Console) {
+        if let data = stored.message.data {
+            let note = stored.isDataRaw ? ", in data_raw: jsonb would refuse it" : ""
+            show("data", Amount.bytes(Int64(data.count)) + note, console)
+            for line in JSONIndent.lines(data) { console.data("  " + line) }
+        } else {
+            show("data", "-", console)
+        }
+        if let extra = stored.message.extra {
+            show("extra", Amount.bytes(Int64(extra.count)), console)
+            for line in JSONIndent.lines(extra) { console.data("  " + line) }
+        }
+    }
+
+    private func section<Row>(_ title: String, _ rows: [Row], none: String, _ cells: (Row) -> [String]) {
+        guard !rows.isEmpty else { return Self.show(title, none, console) }
+        Self.show(title, String(rows.count), console)
+        let table = TextTable(["", "", "", .init("", minimum: 10)], rows.map(cells))
+        for line in table.lines(width: console.width.map { $0 - 2 }, hasHeader: false) { console.data("  " + line) }
+    }
+}

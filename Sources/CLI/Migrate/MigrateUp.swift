@@ -1,0 +1,24 @@
+import ArgumentParser
+import MessageStore
+import Worker
+
+/// `migrate up`.
+struct MigrateUp: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "up",
+        abstract: "Applies every pending migration.",
+        discussion: """
+            Examples:
+              upstream-worker migrate up
+              upstream-worker migrate up --config worker.yaml
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+
+    func run(in context: CommandContext) async throws {
+        let done = try await options.withConnection(context) { try await Migrator().up($0) }
+        for version in done { context.console.message("applied \(version)") }
+        if done.isEmpty { context.console.message("the schema is current") }
+    }
+}

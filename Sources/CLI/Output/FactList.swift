@@ -1,0 +1,61 @@
+import Querying
+
+/// Names with their values, one below the other; long values are wrapped, and nothing is cut.
+package struct FactList: Sendable {
+    private var facts: [(name: String, value: String)] = []
+    private let minimum: Int
+
+    /// No facts yet.
+    ///
+    /// - Parameter minimum: The least width of the names' column.
+    package init(nameWidth minimum: Int = 0) {
+        self.minimum = minimum
+    }
+
+    /// Adds a fact; its value may come from strangers.
+    package mutating func add(_ name: String, _ value: String) {
+        facts.append((name, TerminalText.escape(value)))
+    }
+
+    /// The lines, without their ends.
+    ///
+    /// - Parameter width: The terminal's columns; nil where nothing has to fit.
+    /// - Returns: At least one line for each fact.
+    package func lines(width: Int?) -> [String] {
+        let indent = facts.reduce(minimum - 2) { max($0, TerminalText.width($1.name)) } + 2
+        return facts.flatMap { name, value in
+            let parts = width.map { Self.wrap(value, to: max(10, $0 - indent)) } ?? [value]
+            return parts.enumerated().map { index, part in
+                let start = index == 0 ? name : ""
+                return start + String(repeating: " ", count: indent - TerminalText.width(start)) + part
+            }
+        }
+    }
+
+    /// Breaks an escaped text at spaces, and within a word only where the word alone is too long.
+    static func wrap(_ text: String, to limit: Int) -> [String] {
+        var lines: [String] = []
+        var line = ""
+        var columns = 0
+        for word in text.split(separator: " ", omittingEmptySubsequences: false) {
+            let width = TerminalText.width(word)
+            if !line.isEmpty, columns + 1 + width > limit {
+                lines.append(line)
+                (line, columns) = ("", 0)
+            } else if !line.isEmpty {
+                line += " "
+                columns += 1
+            }
+            for scalar in word.unicodeScalars {
+                let width = TerminalText.width(String(scalar))
+                if columns + width > limit {
+                    lines.append(line)
+                    (line, columns) = ("", 0)
+                }
+                line.unicodeScalars.append(scalar)
+                columns += width
+            }
+        }
+        return lines + [line]
+    }
+}

@@ -1,0 +1,91 @@
+import Querying
+
+/// Writes rows to stdout in one of the machine formats.
+struct RowOutput {
+    private let format: OutputFormat
+    private let file: ExportFile
+    /// Whether characters that a terminal acts on are escaped.
+    let isForTerminal: Bool
+    private var lines: MessageLines
+    private var hasRows = false
+
+    init(_ format: OutputFormat, tokens: Bool, to console: Console) {
+        self.format = format
+        file = console.outputFile
+        isForTerminal = console.output.isTerminal
+        lines = MessageLines(format == .csv ? .csv : .ndjson, tokens: tokens, isForTerminal: isForTerminal)
+        lines.appendHead()
+    }
+
+    /// Adds a message.
+    mutating func append(_ page: MessagePage, _ row: Int) throws {
+        if format == .json { try begin() }
+        lines.append(page, row)
+        if format == .json { return try write(dropping: 1) }
+        if lines.count > 1 << 16 { try write(dropping: 0) }
+    }
+
+    /// Adds a JSON object of another kind.
+    mutating func append(object: [UInt8]) throws {
+        if format == .json {
+            try begin()
+            try file.write(object)
+        } else {
+            try file.write(object + [0x0A])
+        }
+    }
+
+    /// Writes the rows that are still buffered.
+    mutating func flush() throws { try write(dropping: 0) }
+
+    /// Writes the rows that are still buffered, and the array's end.
+    mutating func finish() throws {
+        try write(dropping: 0)
+        guard format == .json else { return }
+        try file.write(Array((hasRows ? "\n]\n" : "[]\n").utf8))
+    }
+
+    private mutating func begin() throws {
+        try file.write(Array((hasRows ? ",\n" : "[\n").utf8))
+        hasRows = true
+    }
+
+    private mutating func write(dropping count: Int) throws {
+        let bytes = lines.take()
+        guard !bytes.isEmpty else { return }
+        try file.write(Array(bytes.dropLast(count)))
+    }
+}
+
+extension Console {
+    /// Shows rows that have a JSON form of their own.
+    ///
+    /// - Parameters:
+    ///   - rows: The rows.
+    ///   - format: A machine format; nil for a table.
+    ///   - tokens: Whether registration tokens are shown.
+    ///   - columns: The table's columns.
+    ///   - cells: A row's cells.
+    ///   - json: A row's JSON object; told whether it is for a terminal.
+    /// - Throws: `ExportError` where stdout cannot be written.
+    func show<Row>(
+        _ rows: [Row],
+        as format: OutputFormat?,
+        tokens: Bool = false,
+        _ columns: [TextTable.Column],
+        cells: (Row) -> [String],
+        json: (Row, Bool) throws -> [UInt8]
+    ) throws {
+        guard let format else { return table(TextTable(columns, rows.map(cells))) }
+        var output = RowOutput(format, tokens: tokens, to: self)
+        for row in rows { try output.append(object: try json(row, output.isForTerminal)) }
+        try output.finish()
+    }
+
+    /// Writes one JSON array of rows that have a JSON form of their own.
+    func show<Row>(_ rows: [Row], tokens: Bool, json: (Row, Bool) throws -> [UInt8]) throws {
+        var output = RowOutput(.json, tokens: tokens, to: self)
+        for row in rows { try output.append(object: try json(row, output.isForTerminal)) }
+        try output.finish()
+    }
+}

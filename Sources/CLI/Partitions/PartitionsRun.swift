@@ -1,0 +1,150 @@
+import ArgumentParser
+import MessageStore
+import Worker
+
+/// `partitions run`.
+struct PartitionsRun: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "run",
+        abstract: "Runs retention now; exit code 1 if a day is kept because deliveries still need it.",
+        discussion: """
+            Examples:
+              upstream-worker partitions run --dry-run
+              upstream-worker partitions run
+              upstream-worker partitions run --force --yes
+
+            Receiving never waits for more than 50 ms. A day's partition that is constantly being read is kept for the \
+            next run: exit code 75. Nothing is deleted while this machine's clock and the database's differ by more than \
+            five minutes: exit code 78.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @Flag(help: "Show what would be done, as `plan` does.")
+    var dryRun = false
+    @Flag(help: "Drop expired days even where deliveries still need them; those deliveries are deleted.")
+    var force = false
+    @Flag(help: "Do not ask before --force deletes deliveries.")
+    var yes = false
+    @Flag(help: "One JSON object instead of a table.")
+    var json = false
+
+    func run(in context: CommandContext) async throws {
+        let console = context.console
+        try await options.withDatabase(context) { connection, configuration in
+            if dryRun {
+                return try await PartitionsPlan.show(connection, configuration.retention, json: json, console)
+            }
+            let retention = Retention(connection)
+            if force { try await confirm(retention, console) }
+            let bar = ProgressBar("retention", on: console)
+            let report = try await retention.run(force: force) { Self.show($0, bar, console) }
+            bar.clear()
+            if let refusal = report.refusal { throw Self.failure(refusal) }
+            if json { try console.json(Summary(report)) } else { Self.show(report, console) }
+            try Self.judge(report)
+        }
+    }
+
+    private static func failure(_ refusal: RetentionRefusal) -> CommandFailure {
+        switch refusal {
+        case .clock(let difference):
+            CommandFailure(
+                .configuration,
+                "\(difference.description): nothing was deleted. Set the wrong clock, then run it again"
+            )
+        case .noPolicy:
+            CommandFailure(
+                .temporaryFailure,
+                "there is no retention policy in this database yet: nothing was deleted. Start a worker, or set the policy "
+                    + "with `partitions policy --apply`"
+            )
+        }
+    }
+
+    private func confirm(_ retention: Retention, _ console: Console) async throws {
+        guard !yes, let inForce = try await retention.policy() else { return }
+        let held = try await retention.plan(under: inForce.policy).partitions(.held)
+        guard !held.isEmpty else { return }
+        for partition in held { console.message("\(ShownTime.date(partition.day)): \(partition.neededBy)") }
+        try console.confirm(
+            "Delete these deliveries, with the messages of their days?",
+            yes: yes,
+            because: "--force deletes deliveries"
+        )
+    }
+
+    private static func show(_ progress: RetentionProgress, _ bar: ProgressBar, _ console: Console) {
+        switch progress {
+        case .partition(let partition, let outcome):
+            bar.clear()
+            let day = ShownTime.date(partition.day)
+            switch outcome {
+            case .dropped:
+                console.message("\(day): dropped, \(Amount.bytes(partition.bytes))\(partition.keptDeadLetters)")
+            case .pending: console.message("\(day): kept for \(partition.neededBy) (--force deletes them)")
+            case .locked: console.message("\(day): kept: the table is constantly being read; try again later")
+            case .absent, .busy: break
+            }
+        case .ledger(let block, let all, let deleted):
+            bar.show(block, of: all, "ledger: \(Amount.count(Int64(deleted))) rows deleted")
+        case .odd(let deleted):
+            bar.show(Int64(deleted), of: nil, "conflicts, quarantined stanzas and dead letters")
+        }
+    }
+
+    private struct Summary: Encodable {
+        var created: Int
+        var dropped: [PartitionRow]
+        var held: [PartitionRow]
+        var locked: [PartitionRow]
+        var deliveriesGivenUp: Int
+        var deadLettersKept: Int
+        var deadLettersDeleted: Int
+        var ledgerRowsDeleted: Int
+        var conflictsDeleted: Int
+        var quarantineDeleted: Int
+        var complete: Bool
+
+        init(_ report: RetentionReport) {
+            created = report.created
+            dropped = report.dropped.map(PartitionRow.init)
+            held = report.held.map(PartitionRow.init)
+            locked = report.locked.map(PartitionRow.init)
+            deliveriesGivenUp = report.deliveries
+            deadLettersKept = report.deadLettersKept
+            deadLettersDeleted = report.deadLetters
+            ledgerRowsDeleted = report.ledger
+            conflictsDeleted = report.conflicts
+            quarantineDeleted = report.quarantine
+            complete = report.isComplete
+        }
+    }
+
+    private static func show(_ report: RetentionReport, _ console: Console) {
+        let freed = Amount.bytes(report.dropped.reduce(0) { $0 + $1.bytes })
+        var facts = FactList()
+        func add(_ name: String, _ count: Int, _ note: String = "") {
+            facts.add(name, Amount.count(Int64(count)) + note)
+        }
+        add("partitions created", report.created)
+        add("partitions dropped", report.dropped.count, ", " + freed)
+        add("partitions kept, still needed", report.held.count)
+        add("partitions kept, in use", report.locked.count)
+        add("deliveries given up", report.deliveries)
+        add("dead letters of dropped days, kept", report.deadLettersKept)
+        add("dead letters deleted", report.deadLetters)
+        add("ledger rows deleted", report.ledger)
+        add("conflicts deleted", report.conflicts)
+        add("quarantined stanzas deleted", report.quarantine)
+        console.facts(facts)
+    }
+
+    private static func judge(_ report: RetentionReport) throws {
+        if report.isBusy {
+            throw CommandFailure(.temporaryFailure, "a worker is running retention now and does the rest")
+        }
+        if !report.locked.isEmpty { throw CommandFailure(.temporaryFailure) }
+        if !report.held.isEmpty { throw CommandFailure(.negative) }
+    }
+}

@@ -1,0 +1,84 @@
+import Glibc
+import Logging
+import Telemetry
+import UnixSignals
+import Worker
+
+/// Ends a program in order at the first signal, after its grace in any case, and at once at the second.
+enum Shutdown {
+    /// What closing the streams in order may take: 2 s for the peer's closing tag, and TLS's end.
+    private static let goodbyes = Duration.milliseconds(2_500)
+
+    /// Runs `body` until it returns; the first SIGTERM or SIGINT calls `begin`, which must make `body` return.
+    ///
+    /// Where it has not by then, `giveUp` is called shortly before the grace is over: the last moment for goodbyes.
+    static func onSignal<Value: Sendable>(
+        grace: Duration,
+        logger: Logger,
+        _ body: @escaping @Sendable () async throws -> Value,
+        begin: @escaping @Sendable () async -> Void,
+        giveUp: @escaping @Sendable () async -> Void = {}
+    ) async throws -> Value {
+        let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
+        return try await withThrowingTaskGroup(of: Value?.self) { group in
+            group.addTask {
+                try await body()
+            }
+            let (begun, hasBegun) = AsyncStream<Void>.makeStream()
+            group.addTask {
+                // The sequence allows a single iteration.
+                var isFirst = true
+                for await signal in signals {
+                    let name: LogValue = .string("\(signal)")
+                    guard isFirst else {
+                        logger.event(.warning, .secondSignal, "a second signal: ending at once", [.signal: name])
+                        endAtOnce(128 + signal.number)
+                    }
+                    isFirst = false
+                    logger.event(.notice, .draining, "shutting down", [.signal: name])
+                    hasBegun.yield()
+                    await begin()
+                }
+                return nil
+            }
+            group.addTask {
+                for await _ in begun {
+                    let goodbyes = min(Self.goodbyes, grace / 2)
+                    guard (try? await Task.sleep(for: grace - goodbyes)) != nil else { break }
+                    await giveUp()
+                    await expire(after: goodbyes, of: grace, logger)
+                }
+                return nil
+            }
+            defer { group.cancelAll() }
+            while let result = try await group.next() {
+                if let result { return result }
+            }
+            throw CancellationError()
+        }
+    }
+
+    /// Ends without the handlers that `exit` runs: other threads are at work, and what they hold is not to be waited for.
+    static func endAtOnce(_ status: Int32) -> Never {
+        _exit(status)
+    }
+
+    /// Ends the process when the grace is over; nothing acked is lost, and nothing unacked was promised.
+    private static func expire(after rest: Duration, of grace: Duration, _ logger: Logger) async {
+        guard (try? await Task.sleep(for: rest)) != nil else { return }
+        logger.event(
+            .error,
+            .graceExpired,
+            "shutdown.grace is over; what was not acked will be sent again",
+            [.durationSeconds: .seconds(grace)]
+        )
+        endAtOnce(ExitStatus.temporaryFailure.rawValue)
+    }
+}
+
+extension UnixSignal {
+    /// The signal's number.
+    fileprivate var number: Int32 {
+        self == .sigterm ? SIGTERM : SIGINT
+    }
+}

@@ -1,0 +1,12 @@
+/// The rate of the last ten seconds.
+struct RateMeter {
+    private var points: [(time: ContinuousClock.Instant, count: Int64)] = []
+
+    /// Takes a count and gives the rate so far, a second.
+    mutating func add(_ count: Int64, at time: ContinuousClock.Instant) -> Double {
+        points.append((time, count))
+        while let first = points.first, points.count > 2, time - first.time > .seconds(10) { points.removeFirst() }
+        guard let first = points.first, time > first.time else { return 0 }
+        return Double(count - first.count) / ((time - first.time) / .seconds(1))
+    }
+}

@@ -1,0 +1,112 @@
+import ArgumentParser
+import CGlibc
+import Foundation
+import Glibc
+import Pipeline
+import Postgres
+import Replaying
+import Worker
+
+/// `replay import`.
+struct ReplayImport: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "import",
+        abstract: "Stores the messages of an export in this database, each once.",
+        discussion: """
+            Examples:
+              upstream-worker messages export --with-tokens --since 1d > day.ndjson
+              upstream-worker replay import day.ndjson --config staging.yaml
+              gunzip -c day.ndjson.gz | upstream-worker replay import -
+              upstream-worker replay import fixtures.ndjson --deliver
+              upstream-worker replay import day.ndjson --dry-run
+
+            What is there already is counted as a duplicate, or as a conflict where its content is another. A bad \
+            line is reported with its number and passed over; the exit code is then 65.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @Argument(help: "The file; - for stdin.", completion: .file())
+    var file: String
+    @Flag(help: "Deliver new messages to the subscribed handlers.")
+    var deliver = false
+    @Flag(help: "Stop at the first bad line.")
+    var strict = false
+    @Flag(help: "Check every line and store nothing.")
+    var dryRun = false
+    @Flag(help: "One JSON object instead of text.")
+    var json = false
+
+    private struct Report: Encodable {
+        var lines: Int
+        var stored: Int
+        var duplicates: Int
+        var conflicts: Int
+        var refused: Int
+        var bytes: Int64
+    }
+
+    func run(in context: CommandContext) async throws {
+        let console = context.console
+        let configuration = try options.load(context, needsSenders: false).configuration
+        let settings = try PostgresSettings(url: configuration.database.url)
+        let descriptor = file == "-" ? console.input.descriptor : open(file, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw CommandFailure(.noInput, "can't read \(file): \(String(cString: strerror(errno)))")
+        }
+        let size = Self.size(of: descriptor)
+        let bar = ProgressBar("import", on: console)
+        var shown = 0
+        let importer = ReplayImporter(settings, isDelivered: deliver, isStrict: strict, isDryRun: dryRun)
+        let report: ReplayImporter.Report
+        do {
+            report = try await importer.run(from: descriptor) { problem in
+                shown += 1
+                if shown <= 20 { console.message("line \(problem.line): \(problem.message)") }
+                if shown == 21 { console.message("more bad lines follow; they are only counted") }
+            } onProgress: { report in
+                bar.show(report.bytes, of: size, "\(Amount.count(Int64(report.lines))) lines")
+            }
+        } catch let problem as ImportProblem {
+            bar.clear()
+            throw CommandFailure(.badData, "line \(problem.line): \(problem.message)")
+        } catch let error as StoreError {
+            bar.clear()
+            throw CommandFailure(
+                error.kind == .unavailable ? .unavailable : .internalError,
+                "database: \(error.message)\nrun the same command again: nothing is stored twice"
+            )
+        } catch let error as ReplayError {
+            throw CommandFailure(error)
+        }
+        bar.clear()
+        try show(report, console)
+        guard report.refused == 0 else { throw CommandFailure(.badData) }
+    }
+
+    private func show(_ report: ReplayImporter.Report, _ console: Console) throws {
+        let numbers = Report(
+            lines: report.lines,
+            stored: report.stored,
+            duplicates: report.duplicates,
+            conflicts: report.conflicts,
+            refused: report.refused,
+            bytes: report.bytes
+        )
+        if json { return try console.json(numbers) }
+        let rows = [
+            ("lines", report.lines), (dryRun ? "good" : "stored", report.stored),
+            ("duplicates", report.duplicates), ("conflicts", report.conflicts), ("bad lines", report.refused),
+        ]
+        var facts = FactList()
+        for (name, count) in rows { facts.add(name, Amount.count(Int64(count))) }
+        console.facts(facts)
+    }
+
+    /// The file's size; nil for a pipe.
+    private static func size(of descriptor: Int32) -> Int64? {
+        var status = upstream_file()
+        guard upstream_fstat(descriptor, &status) == 0, status.mode & S_IFMT == S_IFREG else { return nil }
+        return status.size
+    }
+}
