@@ -50,7 +50,7 @@ struct CommandLineTests {
             (["replay", "plan"], "--to-handlers"), (["replay", "plan", "--to", "x"], "HOST:PORT"),
             (["replay", "plan", "a b", "--to-handlers"], "1-100"),
             (["replay", "status", "--limit", "0"], "above zero"),
-            (["stats", "--categories", "-1"], "zero or more"), (["migrate", "sideways"], "--help"),
+            (["stats", "--categories=-1"], "zero or more"), (["migrate", "sideways"], "--help"),
         ]
     )
     func wrongValue(_ command: [String], _ fix: String) async throws {
