@@ -3,9 +3,9 @@ import NIOCore
 import NIOPosix
 
 /// Why a TCP connection could not be made.
-package enum ConnectFailure {
+enum ConnectFailure {
     /// What stands behind NIO's nested error, in a few words.
-    package static func reason(_ error: any Error) -> String {
+    static func reason(_ error: any Error) -> String {
         switch error {
         case let error as NIOConnectionError:
             if error.dnsAError != nil, error.dnsAAAAError != nil { return "the host name cannot be resolved" }

@@ -2,25 +2,15 @@ package import Logging
 package import NIOCore
 package import Pipeline
 import Synchronization
-import TLSWire
 package import Telemetry
 package import UpstreamKit
-import XMLWire
 import XMPP
 
-/// One XMPP connection, from TCP connect to its end: what the rest of the worker holds of it.
+/// One XMPP connection that receives, from TCP connect to its end: what the rest of the worker holds of it.
 ///
-/// All state is confined to the connection's event loop, in its ``SessionHandler``; this is the part that any thread
-/// may call.
+/// All state is confined to the connection's event loop, in its ``StreamHandler`` and ``MessageReceiver``; this is the part
+/// that any thread may call.
 package final class Connection: AckSink {
-    /// What is done with a stream once it is bound.
-    package enum Purpose: Sendable {
-        /// Receive and ack.
-        case receive
-        /// Nothing: it was to be seen that it can be bound (`check --connect`).
-        case probe
-    }
-
     /// What connections share.
     package struct Environment: Sendable {
         /// Where they hand over what they read.
@@ -29,7 +19,7 @@ package final class Connection: AckSink {
         package var clock: ArrivalClock
         /// Where they count.
         package var metrics: Metrics
-        /// Where they stand for as long as they are open.
+        /// The connections that are open.
         package var open = OpenConnections()
 
         package init(ingest: IngestQueue, clock: ArrivalClock, metrics: Metrics) {
@@ -44,12 +34,11 @@ package final class Connection: AckSink {
     /// The connection's number within the process, from 1.
     package let number: Int
     private let settings: SenderSettings
-    private let purpose: Purpose
     private let environment: Environment
     private let logger: Logger
     private let eventLoop: any EventLoop
     /// Made by ``open()``, on the event loop.
-    private let handler: NIOLoopBoundBox<SessionHandler?>
+    private let handler: NIOLoopBoundBox<StreamHandler<MessageReceiver>?>
     private let turnPromise: EventLoopPromise<ConnectionTurn>
     private let endPromise: EventLoopPromise<SessionEnd>
 
@@ -57,19 +46,17 @@ package final class Connection: AckSink {
     package init(
         settings: SenderSettings,
         on eventLoop: any EventLoop,
-        purpose: Purpose = .receive,
         environment: Environment,
         logger: Logger
     ) {
         number = Self.lastNumber.add(1, ordering: .relaxed).newValue
         self.settings = settings
-        self.purpose = purpose
         self.environment = environment
         self.eventLoop = eventLoop
         var logger = logger
         logger[.connection] = .int(number)
         self.logger = logger
-        handler = .makeEmptyBox(valueType: SessionHandler.self, eventLoop: eventLoop)
+        handler = .makeEmptyBox(valueType: StreamHandler<MessageReceiver>.self, eventLoop: eventLoop)
         turnPromise = eventLoop.makePromise()
         endPromise = eventLoop.makePromise()
     }
@@ -81,45 +68,41 @@ package final class Connection: AckSink {
         environment.open.insert(self)
         endPromise.futureResult.whenComplete { [self] _ in environment.open.remove(self) }
         eventLoop.execute { [self] in
-            let session = SessionHandler(
+            let receiver = MessageReceiver(
                 settings: settings,
-                purpose: purpose,
                 environment: environment,
                 logger: logger,
                 sink: self,
                 turn: turnPromise,
                 end: endPromise
             )
-            handler.value = session
-            guard session.begin(on: eventLoop) else { return }
-            StreamOpening.connect(settings, on: eventLoop) { [handler] in
-                handler.value.map { ($0.stream, $0) }
-            }
-            .whenFailure { [handler] error in handler.value?.connectFailed(error) }
+            let stream = StreamHandler(settings: settings, clock: environment.clock, delegate: receiver)
+            handler.value = stream
+            stream.connect(on: eventLoop)
         }
     }
 
     /// What calls for a new connection: draining, or the end.
     package var turn: ConnectionTurn {
-        get async { await Self.value(of: turnPromise.futureResult) }
+        get async { await turnPromise.futureResult.value }
     }
 
     /// The end.
     package var ended: SessionEnd {
-        get async { await Self.value(of: endPromise.futureResult) }
+        get async { await endPromise.futureResult.value }
     }
 
-    /// Waits until nothing that came over this connection is under way any more, or the task is cancelled.
+    /// Waits until nothing that came over this connection is in flight, or the task is cancelled.
     ///
     /// To be asked once it has ended, and once.
-    package func emptied() async {
+    package func allSettled() async {
         let promise = eventLoop.makePromise(of: Void.self)
         eventLoop.execute { [handler] in
-            guard let session = handler.value, !session.window.isEmpty else { return promise.succeed() }
-            session.emptied = promise
+            guard let stream = handler.value, stream.session?.isSettled == false else { return promise.succeed() }
+            stream.delegate.allSettled = promise
         }
         await withTaskCancellationHandler {
-            await Self.value(of: promise.futureResult)
+            await promise.futureResult.value
         } onCancel: {
             promise.succeed()
         }
@@ -137,12 +120,5 @@ package final class Connection: AckSink {
 
     package func settled(_ messages: [IncomingMessage]) {
         eventLoop.execute { [handler] in handler.value?.settled(messages) }
-    }
-
-    /// The value of a future whose promise is only ever fulfilled.
-    private static func value<Value: Sendable>(of future: EventLoopFuture<Value>) async -> Value {
-        await withCheckedContinuation { continuation in
-            future.whenSuccess { continuation.resume(returning: $0) }
-        }
     }
 }

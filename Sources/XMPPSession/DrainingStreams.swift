@@ -1,13 +1,11 @@
 /// Which streams of one connection slot are draining, and how many may be, as a pure value.
 ///
-/// A peer that announces draining is given a replacement at once, and should then close the old stream. One that never does
-/// would pile up streams, and each brings a window of messages with it, which in an outage stay in memory. So more than
-/// ``limit`` are not kept: the oldest is closed in order, and no other stream is opened before it has gone with all it brought.
+/// A peer that announces draining gets a replacement at once, and should then close the old stream. One that never does
+/// would pile up streams, and each brings a window of messages, which in an outage stay in memory. So at most ``limit`` are
+/// kept: the oldest is closed in order, and no other stream is opened until everything it brought has settled.
 package struct DrainingStreams: Sendable {
     /// The most streams that drain beside the one that receives.
     package static let limit = 2
-    /// A draining stream that the peer has not closed after so long is closed by us, in order.
-    package static let timeLimit = Duration.seconds(600)
 
     /// The numbers of the streams, the oldest first.
     private var numbers: [Int] = []
@@ -23,7 +21,7 @@ package struct DrainingStreams: Sendable {
         return numbers.count > DrainingStreams.limit ? numbers.first : nil
     }
 
-    /// A stream has ended, and nothing that came over it is under way any more.
+    /// A stream has ended, and nothing that came over it is in flight any more.
     package mutating func ended(_ number: Int) { numbers.removeAll { $0 == number } }
 
     /// How many there are.

@@ -39,11 +39,3 @@ package final class OpenConnections: Sendable {
         _ = state.withLock { $0.members.removeValue(forKey: connection.number) }
     }
 }
-
-extension SessionHandler {
-    /// Ends the connection in order from our side, without waiting for what is under way: its copies come again.
-    func closeNow() {
-        shutDown()
-        if case .bound = phase { everythingSettled() }
-    }
-}

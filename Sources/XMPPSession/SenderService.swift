@@ -65,7 +65,7 @@ package struct SenderService: Sendable {
                     let excess = kept.add(connection)
                     draining.addTask {
                         _ = await untilCancelled(connection) { await $0.ended }
-                        await connection.emptied()
+                        await connection.allSettled()
                         kept.remove(connection)
                     }
                     await excess?.closed()
@@ -74,7 +74,7 @@ package struct SenderService: Sendable {
                 case .ended(let end):
                     // What it brought is still in memory where the database can't commit, and the next one would bring all
                     // of it again: an outage must not add a window with every connection that a server gives up on.
-                    await connection.emptied()
+                    await connection.allSettled()
                     ending = end.ending
                     reason = end.reason
                 }

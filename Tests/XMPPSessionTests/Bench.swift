@@ -16,9 +16,8 @@ final class IdleSink: AckSink {
     func settled(_ messages: [IncomingMessage]) {}
 }
 
-/// One session handler behind a real XML stream handler, on an embedded channel; the test is the server.
-@MainActor
-final class Bench {
+/// What the server says in these tests.
+enum Server {
     static let header =
         "<?xml version='1.0'?><stream:stream from='fcm.example.org' id='1' version='1.0' xmlns='jabber:client' "
         + "xmlns:stream='http://etherx.jabber.org/streams'>"
@@ -39,7 +38,89 @@ final class Bench {
     static func message(_ id: String, data: String = "{}") -> String {
         gcm(#"{"message_id":"\#(id)","from":"token-\#(id)","category":"com.example","data":\#(data)}"#)
     }
+}
 
+/// One stream handler behind a real parser, on an embedded channel; the test is the server.
+@MainActor
+class StreamBench<Delegate: StreamDelegate> {
+    let channel = EmbeddedChannel()
+    let handler: StreamHandler<Delegate>
+
+    init(_ handler: StreamHandler<Delegate>) throws {
+        self.handler = handler
+        try channel.pipeline.syncOperations.addHandler(handler.stream)
+        try channel.pipeline.syncOperations.addHandler(handler)
+    }
+
+    /// Begins, as ``StreamHandler/connect(on:)`` does, and connects.
+    func connect() throws {
+        try #require(handler.begin(on: channel.embeddedEventLoop))
+        channel.connect(to: try SocketAddress(ipAddress: "127.0.0.1", port: 1), promise: nil)
+    }
+
+    func establishTLS() throws {
+        channel.pipeline.fireUserInboundEventTriggered(
+            TLSEvent.established(version: "TLSv1.3", cipher: "TLS_AES_128_GCM_SHA256")
+        )
+    }
+
+    /// Plays the server's side up to these features after authentication, and drops what was sent: the bind request is out.
+    func requestBinding(_ features: String = Server.bindFeature) throws {
+        try connect()
+        try establishTLS()
+        try read(Server.header, Server.mechanisms)
+        try read(Server.success)
+        try read(Server.header, features)
+        _ = try writes()
+    }
+
+    /// Lets the texts arrive in one read of the socket.
+    func read(_ texts: String...) throws {
+        try channel.writeInbound(ByteBuffer(string: texts.joined()))
+    }
+
+    /// Everything that was sent since the last call.
+    func written() throws -> String { try writes().joined() }
+
+    /// What was sent since the last call, write by write.
+    func writes() throws -> [String] {
+        var writes: [String] = []
+        while let buffer = try channel.readOutbound(as: ByteBuffer.self) { writes.append(String(buffer: buffer)) }
+        return writes
+    }
+
+    /// Whether the channel reads by itself.
+    var isReading: Bool {
+        for case (let option as ChannelOptions.Types.AutoReadOption, let value as Bool) in channel.options {
+            _ = option
+            return value
+        }
+        return true
+    }
+
+    /// What has become of a future.
+    func value<Value: Sendable>(_ future: EventLoopFuture<Value>) -> Value? {
+        var value: Value?
+        future.assumeIsolated().whenSuccess { value = $0 }
+        return value
+    }
+}
+
+/// A bench whose stream is only probed.
+@MainActor
+final class ProbeBench: StreamBench<StreamProbe> {
+    private let endPromise = EmbeddedEventLoop().makePromise(of: SessionEnd.self)
+
+    init(_ settings: SenderSettings) throws {
+        try super.init(StreamHandler(settings: settings, delegate: StreamProbe(endPromise)))
+    }
+
+    var end: SessionEnd? { value(endPromise.futureResult) }
+}
+
+/// A bench whose stream receives.
+@MainActor
+final class Bench: StreamBench<MessageReceiver> {
     /// The settings of a sender; the transport does not matter to the handler unless it is STARTTLS.
     static func settings(
         window: Int = 100,
@@ -69,35 +150,27 @@ final class Bench {
         )
     }
 
-    let channel = EmbeddedChannel()
     let queue = IngestQueue()
     let metrics = Metrics(senders: ["42"], categories: [], handlers: [], version: "test")
-    let handler: SessionHandler
-    private let turnFuture: EventLoopFuture<ConnectionTurn>
-    private let endFuture: EventLoopFuture<SessionEnd>
+    private let turnPromise = EmbeddedEventLoop().makePromise(of: ConnectionTurn.self)
+    private let endPromise = EmbeddedEventLoop().makePromise(of: SessionEnd.self)
 
     init(
         _ settings: SenderSettings? = nil,
-        purpose: Connection.Purpose = .receive,
         sink: any AckSink = IdleSink(),
         logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     ) throws {
-        let loop = channel.embeddedEventLoop
-        let turn = loop.makePromise(of: ConnectionTurn.self)
-        let end = loop.makePromise(of: SessionEnd.self)
-        turnFuture = turn.futureResult
-        endFuture = end.futureResult
-        handler = SessionHandler(
-            settings: try settings ?? Bench.settings(),
-            purpose: purpose,
-            environment: Connection.Environment(ingest: queue, clock: ArrivalClock(), metrics: metrics),
+        let settings = try settings ?? Bench.settings()
+        let clock = ArrivalClock()
+        let receiver = MessageReceiver(
+            settings: settings,
+            environment: Connection.Environment(ingest: queue, clock: clock, metrics: metrics),
             logger: logger,
             sink: sink,
-            turn: turn,
-            end: end
+            turn: turnPromise,
+            end: endPromise
         )
-        try channel.pipeline.syncOperations.addHandler(handler.stream)
-        try channel.pipeline.syncOperations.addHandler(handler)
+        try super.init(StreamHandler(settings: settings, clock: clock, delegate: receiver))
     }
 
     /// A bench whose stream is bound, with nothing left to read.
@@ -109,53 +182,26 @@ final class Bench {
         return bench
     }
 
-    /// Begins, as ``Connection/open()`` does, and connects.
-    func connect() throws {
-        try #require(handler.begin(on: channel.embeddedEventLoop))
-        channel.connect(to: try SocketAddress(ipAddress: "127.0.0.1", port: 1), promise: nil)
-    }
-
-    func establishTLS() throws {
-        channel.pipeline.fireUserInboundEventTriggered(
-            TLSEvent.established(version: "TLSv1.3", cipher: "TLS_AES_128_GCM_SHA256")
-        )
-    }
-
     /// Plays the server's side of the negotiation up to the bound stream.
     func signIn() throws {
         #expect(try written().contains("to=\"fcm.example.org\""))
-        try read(Bench.header, Bench.mechanisms)
+        try read(Server.header, Server.mechanisms)
         #expect(try written().contains("mechanism=\"PLAIN\""))
-        try read(Bench.success)
+        try read(Server.success)
         #expect(try written().contains("<stream:stream"))
-        try read(Bench.header, Bench.bindFeature)
+        try read(Server.header, Server.bindFeature)
         #expect(try written().contains("<bind"))
-        try read(Bench.bindResult)
+        try read(Server.bindResult)
         #expect(try written() == "")
         #expect(gauges == [0, 1, 0])
-    }
-
-    /// Lets the texts arrive in one read of the socket.
-    func read(_ texts: String...) throws {
-        try channel.writeInbound(ByteBuffer(string: texts.joined()))
-    }
-
-    /// Everything that was sent since the last call.
-    func written() throws -> String { try writes().joined() }
-
-    /// What was sent since the last call, write by write.
-    func writes() throws -> [String] {
-        var writes: [String] = []
-        while let buffer = try channel.readOutbound(as: ByteBuffer.self) { writes.append(String(buffer: buffer)) }
-        return writes
     }
 
     /// The copies that were handed over.
     func submitted() -> [IncomingMessage] { queue.take()?.messages ?? [] }
 
     /// Lets the copies arrive in one read and takes them out of the queue.
-    func deliver(_ ids: String...) throws -> [IncomingMessage] {
-        try channel.writeInbound(ByteBuffer(string: ids.map { Bench.message($0) }.joined()))
+    func deliver(_ ids: String..., as stanza: (String) -> String = { Server.message($0) }) throws -> [IncomingMessage] {
+        try channel.writeInbound(ByteBuffer(string: ids.map(stanza).joined()))
         let messages = submitted()
         #expect(messages.map(Bench.id) == ids)
         return messages
@@ -165,27 +211,13 @@ final class Bench {
         message.messageID.map { String(decoding: message.bytes[$0.range], as: UTF8.self) } ?? ""
     }
 
-    var turn: ConnectionTurn? { value(turnFuture) }
-    var end: SessionEnd? { value(endFuture) }
-    /// Whether the channel reads by itself.
-    var isReading: Bool {
-        for case (let option as ChannelOptions.Types.AutoReadOption, let value as Bool) in channel.options {
-            _ = option
-            return value
-        }
-        return true
-    }
+    var turn: ConnectionTurn? { value(turnPromise.futureResult) }
+    var end: SessionEnd? { value(endPromise.futureResult) }
     /// Connections in the states connecting, bound and draining.
     var gauges: [Int] { ConnectionState.allCases.map { metrics.connections(sender: 0, state: $0).value } }
     var acksSent: UInt64 { metrics.acks[.sent].value }
     var acksGone: UInt64 { metrics.acks[.connectionGone].value }
     var inFlight: Int { metrics.messages.snapshot().inFlight }
-
-    private func value<Value: Sendable>(_ future: EventLoopFuture<Value>) -> Value? {
-        var value: Value?
-        future.assumeIsolated().whenSuccess { value = $0 }
-        return value
-    }
 
     /// Takes the transport away and checks that the books are closed.
     func finish() {

@@ -7,7 +7,7 @@ import XMPP
 
 @testable import XMPPSession
 
-@MainActor @Suite("The end of the time for an orderly end: goodbyes although copies are under way")
+@MainActor @Suite("Closing now: goodbyes while messages are in flight")
 struct CloseNowTests {
     @Test("what has committed is acked, what has not is not; the closing tags cross, and later commits count as gone")
     func unsettled() throws {
@@ -18,12 +18,12 @@ struct CloseNowTests {
         bench.handler.settled([messages[0]])
         #expect(try bench.written().contains(#""message_id":"1""#))
         bench.handler.closeNow()
-        #expect(try bench.written() == Bench.closingTag)
+        #expect(try bench.written() == Server.closingTag)
         bench.handler.closeNow()
         bench.handler.settled([messages[1]])
         #expect(try bench.writes() == [])
         #expect(bench.acksSent == 1 && bench.acksGone == 1)
-        try bench.read(Bench.closingTag)
+        try bench.read(Server.closingTag)
         #expect(!bench.channel.isActive && bench.end?.reason == .streamClosed)
     }
 
@@ -35,38 +35,20 @@ struct CloseNowTests {
         defer { bench.finish() }
         _ = try bench.deliver("1")
         bench.handler.closeNow()
-        #expect(try bench.written() == Bench.closingTag)
+        #expect(try bench.written() == Server.closingTag)
         bench.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
         #expect(!bench.channel.isActive)
     }
 
     @Test("under stream management the last word says how far we answer: to the first copy that has not committed")
     func lastAnswer() throws {
-        var settings = try Bench.settings(dialect: .xmpp)
-        settings.trustedFrom = ["42@fcm.example.org"]
-        let bench = try Bench(settings)
+        let bench = try ManagementTests.managed()
         defer { bench.finish() }
-        try bench.connect()
-        try bench.establishTLS()
-        try bench.read(Bench.header, Bench.mechanisms)
-        try bench.read(Bench.success)
-        let features =
-            "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/><sm xmlns='urn:xmpp:sm:3'/></stream:features>"
-        try bench.read(Bench.header, features)
-        try bench.read(Bench.bindResult)
-        try bench.read("<enabled xmlns='urn:xmpp:sm:3'/>")
-        _ = try bench.writes()
-        let stanzas = ["1", "2"].map {
-            Bench.message($0).replacing("<message id=''", with: "<message from='42@fcm.example.org/phone'")
-                .replacing("\"", with: "&quot;")
-        }
-        try bench.read(stanzas.joined())
-        let messages = bench.submitted()
-        #expect(messages.count == 2)
+        let messages = try bench.deliver("1", "2", as: ManagementTests.message)
         bench.handler.shutDown()
         bench.handler.settled([messages[0]])
         _ = try bench.writes()
         bench.handler.closeNow()
-        #expect(try bench.written() == "<a xmlns=\"urn:xmpp:sm:3\" h=\"1\"/>" + Bench.closingTag)
+        #expect(try bench.written() == ManagementTests.ack(1) + Server.closingTag)
     }
 }

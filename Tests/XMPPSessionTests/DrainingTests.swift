@@ -32,7 +32,7 @@ struct DrainingTests {
         settings.keepaliveInterval = .seconds(86_400)
         let bench = try Bench.bound(settings)
         defer { bench.finish() }
-        try bench.read(Bench.drainingControl)
+        try bench.read(Server.drainingControl)
         #expect(bench.gauges == [0, 0, 1])
         let messages = try bench.deliver("1")
         bench.channel.embeddedEventLoop.advanceTime(by: .seconds(599))
@@ -42,8 +42,8 @@ struct DrainingTests {
         #expect(try bench.written() == "")
         bench.handler.settled(messages)
         let sent = try bench.written()
-        #expect(sent.contains("\"message_id\":\"1\"") && sent.hasSuffix(Bench.closingTag))
-        try bench.read(Bench.closingTag)
+        #expect(sent.contains("\"message_id\":\"1\"") && sent.hasSuffix(Server.closingTag))
+        try bench.read(Server.closingTag)
         #expect(bench.end?.reason == .streamClosed && bench.acksSent == 1)
     }
 }

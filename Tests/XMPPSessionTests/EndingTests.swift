@@ -20,7 +20,7 @@ struct EndingTests {
         #expect(!bench.isReading)
         #expect(try bench.writes() == [])
         // What still arrives is not taken: the peer sends it again to the next connection.
-        try bench.read(Bench.message("3"))
+        try bench.read(Server.message("3"))
         #expect(bench.inFlight == 2)
         bench.handler.settled([messages[0]])
         #expect(try bench.written().contains(#""message_id":"1""#))
@@ -28,13 +28,13 @@ struct EndingTests {
         bench.handler.settled([messages[1]])
         let last = try bench.written()
         #expect(last.contains(#""message_id":"2""#))
-        #expect(last.hasSuffix(Bench.closingTag))
+        #expect(last.hasSuffix(Server.closingTag))
         // The peer's closing tag is to be read.
         #expect(bench.isReading)
         #expect(bench.channel.isActive)
         bench.handler.shutDown()
         #expect(try bench.writes() == [])
-        try bench.read(Bench.closingTag)
+        try bench.read(Server.closingTag)
         #expect(!bench.channel.isActive)
         #expect(bench.end?.reason == .streamClosed)
         #expect(bench.acksSent == 2)
@@ -45,7 +45,7 @@ struct EndingTests {
         let bench = try Bench.bound()
         defer { bench.finish() }
         bench.handler.shutDown()
-        #expect(try bench.written() == Bench.closingTag)
+        #expect(try bench.written() == Server.closingTag)
         bench.channel.embeddedEventLoop.advanceTime(by: .milliseconds(1_999))
         #expect(bench.channel.isActive)
         bench.channel.embeddedEventLoop.advanceTime(by: .milliseconds(1))
@@ -58,7 +58,7 @@ struct EndingTests {
     func peerClosesFirst() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
-        try bench.read(Bench.message("1"), Bench.closingTag)
+        try bench.read(Server.message("1"), Server.closingTag)
         let messages = bench.submitted()
         #expect(messages.map(Bench.id) == ["1"])
         #expect(try bench.writes() == [])
@@ -66,7 +66,7 @@ struct EndingTests {
         bench.handler.settled(messages)
         let text = try bench.written()
         #expect(text.contains(#""message_id":"1""#))
-        #expect(text.hasSuffix(Bench.closingTag))
+        #expect(text.hasSuffix(Server.closingTag))
         #expect(!bench.channel.isActive)
         #expect(bench.acksSent == 1)
         #expect(bench.end?.reason == .streamClosed)
@@ -76,10 +76,10 @@ struct EndingTests {
     func peerClosesFirstAndNothingSettles() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
-        try bench.read(Bench.message("1"), Bench.closingTag)
+        try bench.read(Server.message("1"), Server.closingTag)
         let messages = bench.submitted()
         bench.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
-        #expect(try bench.written() == Bench.closingTag)
+        #expect(try bench.written() == Server.closingTag)
         #expect(!bench.channel.isActive)
         bench.handler.settled(messages)
         #expect(bench.acksGone == 1)
@@ -90,11 +90,11 @@ struct EndingTests {
         let bench = try Bench.bound()
         defer { bench.finish() }
         try bench.read(
-            Bench.message("1"),
+            Server.message("1"),
             "<stream:error><conflict xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>",
-            Bench.closingTag
+            Server.closingTag
         )
-        #expect(try bench.written() == Bench.closingTag)
+        #expect(try bench.written() == Server.closingTag)
         #expect(!bench.channel.isActive)
         #expect(bench.end?.reason == .streamError)
         guard case .session(_, .conflict)? = bench.end?.ending else {
@@ -112,10 +112,10 @@ struct EndingTests {
     func violation(_ bad: String) throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
-        try bench.read(Bench.message("1"), bad, Bench.message("2"))
+        try bench.read(Server.message("1"), bad, Server.message("2"))
         let farewell = try bench.written()
         #expect(farewell.hasPrefix("<stream:error><"))
-        #expect(farewell.hasSuffix("</stream:error>" + Bench.closingTag))
+        #expect(farewell.hasSuffix("</stream:error>" + Server.closingTag))
         #expect(!bench.channel.isActive)
         #expect(bench.end?.reason == .policyViolation)
         #expect(bench.end?.ending == .violated(afterStanzas: true))
@@ -123,7 +123,7 @@ struct EndingTests {
 
         let first = try Bench.bound()
         defer { first.finish() }
-        try first.read(bad, Bench.message("2"))
+        try first.read(bad, Server.message("2"))
         #expect(first.end?.ending == .violated(afterStanzas: false))
     }
 
@@ -141,8 +141,8 @@ struct EndingTests {
     func tooWide(_ content: String) throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
-        let payload = Bench.message("2").replacing("</message>", with: content + "</message>")
-        try bench.read(Bench.message("1"), payload, "<message from='eve@x'>\(content)</message>", Bench.message("3"))
+        let payload = Server.message("2").replacing("</message>", with: content + "</message>")
+        try bench.read(Server.message("1"), payload, "<message from='eve@x'>\(content)</message>", Server.message("3"))
         #expect(bench.submitted().map(Bench.id) == ["1", "3"])
         #expect(bench.metrics.stanzas[.other].value == 2)
         #expect(bench.end == nil && bench.channel.isActive)
@@ -162,7 +162,7 @@ struct EndingTests {
         let bench = try Bench.bound()
         defer { bench.finish() }
         let size = bench.handler.settings.limits.stanzaBytes
-        try bench.read(Bench.message("1", data: "\"" + String(repeating: "x", count: size) + "\""))
+        try bench.read(Server.message("1", data: "\"" + String(repeating: "x", count: size) + "\""))
         #expect(try bench.written().contains("policy-violation"))
         #expect(bench.end?.reason == .policyViolation)
     }
@@ -189,7 +189,7 @@ struct EndingTests {
 
     @Test("A peer that sends all the time and answers no ping is given up: our direction may be dead")
     func talkativePeer() throws {
-        for noise in [" ", "<presence/>", Bench.message("1"), "<iq type='result' id='x'/>"] {
+        for noise in [" ", "<presence/>", Server.message("1"), "<iq type='result' id='x'/>"] {
             var settings = try Bench.settings(window: 10_000)
             settings.keepaliveInterval = .milliseconds(1)
             settings.keepaliveTimeout = .milliseconds(1)
@@ -266,7 +266,7 @@ struct EndingTests {
     @Test("After its end the handler holds neither the connection nor a timer that holds itself")
     func nothingIsHeld() throws {
         weak var sink: IdleSink?
-        weak var handler: SessionHandler?
+        weak var handler: StreamHandler<MessageReceiver>?
         do {
             let held = IdleSink()
             sink = held

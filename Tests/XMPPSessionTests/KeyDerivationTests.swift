@@ -66,7 +66,7 @@ struct KeyDerivationTests {
         try await waiting.connect()
         try await other.connect()
         try await other.signIn()
-        let auth = try await waiting.exchange(Bench.header, SharedBench.scram)
+        let auth = try await waiting.exchange(Server.header, SharedBench.scram)
         let nonce = try #require(SharedBench.payload(auth, "auth")?.split(separator: "r=").last)
         let challenge = Data("r=\(nonce)server,s=AAAA,i=1000000".utf8).base64EncodedString()
         let xml = "<challenge xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>\(challenge)</challenge>"

@@ -17,11 +17,11 @@ struct ManagementTests {
     private static let question = "<r xmlns='urn:xmpp:sm:3'/>"
     private static let sender = "42@fcm.example.org/phone&1"
 
-    private static func ack(_ h: Int) -> String { "<a xmlns=\"urn:xmpp:sm:3\" h=\"\(h)\"/>" }
+    static func ack(_ h: Int) -> String { "<a xmlns=\"urn:xmpp:sm:3\" h=\"\(h)\"/>" }
 
     /// A message as a standard server hands it on: from a full address, quotes escaped.
-    private static func message(_ id: String) -> String {
-        Bench.message(id).replacing("<message id=''", with: "<message from='42@fcm.example.org/phone&amp;1'")
+    static func message(_ id: String) -> String {
+        Server.message(id).replacing("<message id=''", with: "<message from='42@fcm.example.org/phone&amp;1'")
             .replacing("\"", with: "&quot;")
     }
 
@@ -38,12 +38,7 @@ struct ManagementTests {
         logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     ) throws -> Bench {
         let bench = try Bench(try settings ?? self.settings(), logger: logger)
-        try bench.connect()
-        try bench.establishTLS()
-        try bench.read(Bench.header, Bench.mechanisms)
-        try bench.read(Bench.success)
-        try bench.read(Bench.header, features)
-        _ = try bench.writes()
+        try bench.requestBinding(features)
         return bench
     }
 
@@ -71,7 +66,7 @@ struct ManagementTests {
             ManagementTests.features.replacing("</stream:features>", with: limits)
         )
         defer { bench.finish() }
-        try bench.read(Bench.bindResult, ManagementTests.enabled)
+        try bench.read(Server.bindResult, ManagementTests.enabled)
         _ = try bench.written()
         try bench.read(ManagementTests.message(String(repeating: "i", count: 9_000)))
         try bench.read(ManagementTests.message(String(repeating: "i", count: 4_000)))
@@ -79,32 +74,25 @@ struct ManagementTests {
         #expect(bench.submitted().map(\.isAckTooLarge) == [true, false])
     }
 
-    private static func managed() throws -> Bench {
+    static func managed() throws -> Bench {
         let bench = try binding()
-        try bench.read(Bench.bindResult)
+        try bench.read(Server.bindResult)
         #expect(try bench.written() == request)
         try bench.read(enabled)
         #expect(try bench.written() == "<presence/>")
         return bench
     }
 
-    private static func deliver(_ bench: Bench, _ ids: String...) throws -> [IncomingMessage] {
-        try bench.channel.writeInbound(ByteBuffer(string: ids.map { message($0) }.joined()))
-        let messages = bench.submitted()
-        #expect(messages.map(Bench.id) == ids)
-        return messages
-    }
-
     @Test("Presence waits for the server's account; with it comes what was stored offline")
     func presenceAfterEnabled() throws {
         let bench = try ManagementTests.binding()
         defer { bench.finish() }
-        try bench.read(Bench.bindResult, ManagementTests.message("early"))
+        try bench.read(Server.bindResult, ManagementTests.message("early"))
         #expect(try bench.written() == ManagementTests.request)
         let early = bench.submitted()
         try bench.read(ManagementTests.enabled)
         #expect(try bench.written() == "<presence/>")
-        let counted = try ManagementTests.deliver(bench, "1")
+        let counted = try bench.deliver("1", as: ManagementTests.message)
         bench.handler.settled(early)
         #expect(try bench.written().contains("urn:xmpp:sm") == false)
         bench.handler.settled(counted)
@@ -117,7 +105,7 @@ struct ManagementTests {
         defer { bench.finish() }
         try bench.read("<presence from='42@fcm.example.org/r'/>", ManagementTests.question)
         #expect(try bench.written() == ManagementTests.ack(1))
-        let messages = try ManagementTests.deliver(bench, "1", "2", "3")
+        let messages = try bench.deliver("1", "2", "3", as: ManagementTests.message)
         try bench.read(ManagementTests.question)
         #expect(try bench.written() == ManagementTests.ack(1))
         bench.handler.settled([messages[1]])
@@ -138,14 +126,14 @@ struct ManagementTests {
     func orderlyShutdown() throws {
         let bench = try ManagementTests.managed()
         defer { bench.finish() }
-        let messages = try ManagementTests.deliver(bench, "1", "2")
+        let messages = try bench.deliver("1", "2", as: ManagementTests.message)
         bench.handler.shutDown()
         try bench.read(ManagementTests.message("3"))
         bench.handler.settled(messages)
         let text = try bench.written()
-        #expect(text.hasSuffix("</message>" + ManagementTests.ack(2) + Bench.closingTag))
+        #expect(text.hasSuffix("</message>" + ManagementTests.ack(2) + Server.closingTag))
         #expect(text.occurrences(of: "urn:xmpp:sm") == 1)
-        try bench.read(Bench.closingTag)
+        try bench.read(Server.closingTag)
         #expect(bench.end?.reason == .streamClosed)
     }
 
@@ -153,7 +141,7 @@ struct ManagementTests {
     func violation() throws {
         let bench = try ManagementTests.managed()
         defer { bench.finish() }
-        let messages = try ManagementTests.deliver(bench, "1", "2")
+        let messages = try bench.deliver("1", "2", as: ManagementTests.message)
         bench.handler.settled([messages[0]])
         _ = try bench.writes()
         try bench.read("<!-- x -->")
@@ -166,7 +154,7 @@ struct ManagementTests {
         defer { bench.finish() }
         try bench.read("<message from='eve@x'>\(content)</message>", ManagementTests.question)
         #expect(try bench.written() == ManagementTests.ack(1))
-        let messages = try ManagementTests.deliver(bench, "1", "2")
+        let messages = try bench.deliver("1", "2", as: ManagementTests.message)
         try bench.read("<presence>\(content)</presence>", "<nonza>\(content)</nonza>", ManagementTests.question)
         // Not past what has not committed.
         #expect(try bench.written() == ManagementTests.ack(1))
@@ -192,7 +180,7 @@ struct ManagementTests {
     func refusedStanza(_ stanza: String, _ reason: String) throws {
         let bench = try ManagementTests.managed()
         defer { bench.finish() }
-        let messages = try ManagementTests.deliver(bench, "1", "2")
+        let messages = try bench.deliver("1", "2", as: ManagementTests.message)
         try bench.read(stanza + ManagementTests.message("3"))
         #expect(try bench.written() == "" && bench.end == nil)
         bench.handler.settled([messages[1]])
@@ -216,7 +204,7 @@ struct ManagementTests {
         let bench = try ManagementTests.binding()
         defer { bench.finish() }
         let conversation =
-            Bench.bindResult + ManagementTests.enabled + "<presence/>" + ManagementTests.message("1")
+            Server.bindResult + ManagementTests.enabled + "<presence/>" + ManagementTests.message("1")
             + ManagementTests.question + "<iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>"
             + ManagementTests.message("2") + ManagementTests.question
         for byte in conversation.utf8 { try bench.channel.writeInbound(ByteBuffer(bytes: [byte])) }
@@ -237,11 +225,11 @@ struct ManagementTests {
         let settings = try ManagementTests.settings()
         let refusal =
             "<failed xmlns='urn:xmpp:sm:3'><feature-not-implemented xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></failed>"
-        for (features, answer) in [(Bench.bindFeature, ""), (ManagementTests.features, refusal)] {
+        for (features, answer) in [(Server.bindFeature, ""), (ManagementTests.features, refusal)] {
             let bench = try ManagementTests.binding(features, settings, logger: logger)
-            try bench.read(Bench.bindResult, answer)
+            try bench.read(Server.bindResult, answer)
             #expect(try bench.written().hasSuffix("<presence/>"))
-            let messages = try ManagementTests.deliver(bench, "1")
+            let messages = try bench.deliver("1", as: ManagementTests.message)
             bench.handler.settled(messages)
             #expect(try bench.written().contains("urn:xmpp:sm") == false)
             bench.finish()
@@ -257,7 +245,7 @@ struct ManagementTests {
         settings.keepaliveInterval = .milliseconds(1)
         let bench = try ManagementTests.binding(ManagementTests.features, settings)
         defer { bench.finish() }
-        try bench.read(Bench.bindResult)
+        try bench.read(Server.bindResult)
         bench.channel.embeddedEventLoop.advanceTime(by: .milliseconds(1))
         #expect(bench.end?.reason == .policyViolation)
         #expect(bench.end?.message.contains("stream management") == true)
@@ -266,29 +254,23 @@ struct ManagementTests {
 
     @Test("A probe asks for nothing")
     func probe() throws {
-        let bench = try Bench(try ManagementTests.settings(), purpose: .probe)
-        defer { bench.finish() }
-        try bench.connect()
-        try bench.establishTLS()
-        try bench.read(Bench.header, Bench.mechanisms)
-        try bench.read(Bench.success)
-        try bench.read(Bench.header, ManagementTests.features)
-        _ = try bench.writes()
-        try bench.read(Bench.bindResult)
-        #expect(try bench.written() == Bench.closingTag)
+        let bench = try ProbeBench(ManagementTests.settings())
+        try bench.requestBinding(ManagementTests.features)
+        try bench.read(Server.bindResult)
+        #expect(try bench.written() == Server.closingTag)
     }
 
     @Test("A CCS that offers stream management is not asked for it: not a byte is other than before")
     func aCCSIsNotAsked() throws {
         let bench = try ManagementTests.binding(ManagementTests.features, try Bench.settings())
         defer { bench.finish() }
-        try bench.read(Bench.bindResult, ManagementTests.question)
+        try bench.read(Server.bindResult, ManagementTests.question)
         #expect(try bench.writes() == [])
         let messages = try bench.deliver("1")
         bench.handler.settled(messages)
         #expect(try bench.written().hasPrefix("<message id=\"\"><gcm"))
         bench.handler.shutDown()
-        #expect(try bench.written() == Bench.closingTag)
+        #expect(try bench.written() == Server.closingTag)
         #expect(bench.metrics.stanzas[.other].value == 1)
     }
 }

@@ -26,19 +26,19 @@ struct OpeningTests {
     func nothingBeforeTLS() throws {
         let bench = try Bench()
         try bench.connect()
-        try bench.read(Bench.header, Bench.mechanisms)
+        try bench.read(Server.header, Server.mechanisms)
         #expect(try bench.written() == "")
         bench.finish()
         #expect(bench.end?.reason == .negotiationFailed)
     }
 
-    @Test("A server that never gets to the bound stream is given up")
+    @Test("A server that never gets to the bound stream is left")
     func negotiationTimeout() throws {
         let bench = try Bench()
         defer { bench.finish() }
         try bench.connect()
         try bench.establishTLS()
-        try bench.read(Bench.header, Bench.mechanisms)
+        try bench.read(Server.header, Server.mechanisms)
         let settings = bench.handler.settings
         bench.channel.embeddedEventLoop.advanceTime(by: settings.connectTimeout + settings.negotiationTimeout)
         #expect(bench.end?.reason == .negotiationFailed)
@@ -63,7 +63,7 @@ struct OpeningTests {
         defer { bench.finish() }
         try bench.connect()
         try bench.establishTLS()
-        try bench.read(Bench.header, Bench.mechanisms)
+        try bench.read(Server.header, Server.mechanisms)
         try bench.read("<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><not-authorized/></failure>")
         #expect(bench.end?.reason == .authenticationFailed)
         #expect(bench.end?.message.contains("hunter2") == false)
@@ -75,12 +75,8 @@ struct OpeningTests {
     func messagesWithTheBindResult() throws {
         let bench = try Bench()
         defer { bench.finish() }
-        try bench.connect()
-        try bench.establishTLS()
-        try bench.read(Bench.header, Bench.mechanisms)
-        try bench.read(Bench.success)
-        try bench.read(Bench.header, Bench.bindFeature)
-        try bench.read(Bench.bindResult, Bench.message("1"))
+        try bench.requestBinding()
+        try bench.read(Server.bindResult, Server.message("1"))
         #expect(bench.submitted().map(Bench.id) == ["1"])
     }
 
@@ -90,7 +86,7 @@ struct OpeningTests {
         defer { bench.finish() }
         try bench.connect()
         #expect(try bench.written().contains("<stream:stream"))
-        try bench.read(Bench.header, Bench.mechanisms)
+        try bench.read(Server.header, Server.mechanisms)
         #expect(try bench.writes() == [])
         #expect(bench.end?.reason == .tlsFailed)
         #expect(bench.end?.negotiation?.code == .tlsNotOffered)
@@ -103,11 +99,11 @@ struct OpeningTests {
         defer { bench.finish() }
         try bench.connect()
         try bench.read(
-            Bench.header,
+            Server.header,
             "<stream:features><starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/></stream:features>"
         )
         #expect(try bench.written().contains("<starttls"))
-        try bench.read("<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>", Bench.header)
+        try bench.read("<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>", Server.header)
         #expect(try bench.writes() == [])
         #expect(bench.end?.negotiation?.code == .tlsInjection)
         #expect(!bench.channel.isActive)
@@ -119,7 +115,7 @@ struct OpeningTests {
         defer { bench.finish() }
         try bench.connect()
         try bench.read(
-            Bench.header,
+            Server.header,
             "<stream:features><starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/></stream:features>"
         )
         _ = try bench.writes()
@@ -131,17 +127,11 @@ struct OpeningTests {
 
     @Test("A probe says goodbye as soon as the stream is bound")
     func probe() throws {
-        let bench = try Bench(purpose: .probe)
-        defer { bench.finish() }
-        try bench.connect()
-        try bench.establishTLS()
-        try bench.read(Bench.header, Bench.mechanisms)
-        try bench.read(Bench.success)
-        try bench.read(Bench.header, Bench.bindFeature)
-        _ = try bench.writes()
-        try bench.read(Bench.bindResult)
-        #expect(try bench.written() == Bench.closingTag)
-        try bench.read(Bench.closingTag)
+        let bench = try ProbeBench(Bench.settings())
+        try bench.requestBinding()
+        try bench.read(Server.bindResult)
+        #expect(try bench.written() == Server.closingTag)
+        try bench.read(Server.closingTag)
         #expect(bench.end?.reason == .streamClosed)
     }
 

@@ -13,8 +13,8 @@ struct ReceivingTests {
     func onePieceForARead() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
-        bench.channel.pipeline.fireChannelRead(ByteBuffer(string: Bench.message("1") + Bench.message("2")))
-        bench.channel.pipeline.fireChannelRead(ByteBuffer(string: Bench.message("3")))
+        bench.channel.pipeline.fireChannelRead(ByteBuffer(string: Server.message("1") + Server.message("2")))
+        bench.channel.pipeline.fireChannelRead(ByteBuffer(string: Server.message("3")))
         #expect(bench.inFlight == 0)
         bench.channel.pipeline.fireChannelReadComplete()
         #expect(bench.inFlight == 3)
@@ -45,20 +45,20 @@ struct ReceivingTests {
     func malformedCopiesAreNotAcked() throws {
         let bench = try Bench.bound()
         defer { bench.finish() }
-        try bench.read(Bench.gcm(#"{"from":"token","category":"c"}"#), Bench.message("1"))
+        try bench.read(Server.gcm(#"{"from":"token","category":"c"}"#), Server.message("1"))
         let messages = bench.submitted()
         #expect(messages.map(\.isAcked) == [false, true])
         bench.handler.settled(messages)
         #expect(try bench.written().occurrences(of: "message_id") == 1)
         #expect(bench.acksSent == 1)
         #expect(bench.metrics.messages.snapshot().received(.malformed) == 1)
-        #expect(bench.handler.window.isEmpty)
+        #expect(bench.handler.session?.isSettled == true)
     }
 
     @Test("What settles after the end counts as gone, and nothing is written")
     func settledAfterTheEnd() throws {
         let bench = try Bench.bound()
-        try bench.read(Bench.message("1"), Bench.message("2"), Bench.gcm(#"{"from":"token"}"#))
+        try bench.read(Server.message("1"), Server.message("2"), Server.gcm(#"{"from":"token"}"#))
         let messages = bench.submitted()
         bench.finish()
         #expect(bench.end?.reason == .connectionLost)
@@ -83,11 +83,11 @@ struct ReceivingTests {
     func window() throws {
         let bench = try Bench.bound(try Bench.settings(window: 8))
         defer { bench.finish() }
-        let limit = bench.handler.window.messageLimit
+        let limit = InFlightWindow(window: 8).messageLimit
         let ids = (1..<limit).map(String.init)
-        try bench.channel.writeInbound(ByteBuffer(string: ids.map { Bench.message($0) }.joined()))
+        try bench.channel.writeInbound(ByteBuffer(string: ids.map { Server.message($0) }.joined()))
         #expect(bench.isReading)
-        try bench.read(Bench.message("last"))
+        try bench.read(Server.message("last"))
         #expect(!bench.isReading)
         let messages = bench.submitted()
         #expect(messages.count == limit)
@@ -115,13 +115,13 @@ struct ReceivingTests {
         let bench = try Bench.bound()
         defer { bench.finish() }
         let before = try bench.deliver("1")
-        try bench.read(Bench.drainingControl)
+        try bench.read(Server.drainingControl)
         guard case .draining? = bench.turn else {
             Issue.record("no replacement was asked for: \(String(describing: bench.turn))")
             return
         }
         #expect(bench.gauges == [0, 0, 1])
-        try bench.read(Bench.drainingControl)
+        try bench.read(Server.drainingControl)
         #expect(bench.metrics.stanzas[.control].value == 2)
         #expect(bench.isReading)
         let after = try bench.deliver("2")
@@ -129,7 +129,7 @@ struct ReceivingTests {
         #expect(bench.acksSent == 2)
         #expect(try bench.writes().count == 1)
         #expect(bench.end == nil)
-        try bench.read(Bench.closingTag)
+        try bench.read(Server.closingTag)
         #expect(bench.end?.reason == .streamClosed)
     }
 
@@ -138,9 +138,9 @@ struct ReceivingTests {
         let bench = try Bench.bound()
         defer { bench.finish() }
         try bench.read(
-            Bench.message("9").replacing("<message ", with: "<message from='eve@fcm.example.org.evil.example' "),
+            Server.message("9").replacing("<message ", with: "<message from='eve@fcm.example.org.evil.example' "),
             "<presence/>",
-            Bench.gcm(#"{"message_type":"ack","message_id":"x","from":"t"}"#)
+            Server.gcm(#"{"message_type":"ack","message_id":"x","from":"t"}"#)
         )
         #expect(bench.inFlight == 0)
         #expect(bench.metrics.stanzas[.untrusted].value == 1)

@@ -19,13 +19,12 @@ final class SharedBench: @unchecked Sendable {
     private let channel: NIOAsyncTestingChannel
     private let queue = IngestQueue()
     // Made and used on the event loop.
-    private let handler: SessionHandler
+    private let handler: StreamHandler<MessageReceiver>
 
     init(_ settings: SenderSettings, on loop: NIOAsyncTestingEventLoop) throws {
         channel = NIOAsyncTestingChannel(loop: loop)
-        handler = SessionHandler(
+        let receiver = MessageReceiver(
             settings: settings,
-            purpose: .receive,
             environment: Connection.Environment(
                 ingest: queue,
                 clock: ArrivalClock(),
@@ -36,6 +35,7 @@ final class SharedBench: @unchecked Sendable {
             turn: loop.makePromise(),
             end: loop.makePromise()
         )
+        handler = StreamHandler(settings: settings, delegate: receiver)
     }
 
     func connect() async throws {
@@ -62,14 +62,14 @@ final class SharedBench: @unchecked Sendable {
     }
 
     func signIn() async throws {
-        _ = try await exchange(Bench.header, Bench.mechanisms)
-        _ = try await exchange(Bench.success)
-        _ = try await exchange(Bench.header, Bench.bindFeature)
-        _ = try await exchange(Bench.bindResult)
+        _ = try await exchange(Server.header, Server.mechanisms)
+        _ = try await exchange(Server.success)
+        _ = try await exchange(Server.header, Server.bindFeature)
+        _ = try await exchange(Server.bindResult)
     }
 
     func deliverAndSettle(_ id: String) async throws -> String {
-        try await channel.writeInbound(ByteBuffer(string: Bench.message(id)))
+        try await channel.writeInbound(ByteBuffer(string: Server.message(id)))
         let messages = queue.take()?.messages ?? []
         try await channel.testingEventLoop.executeInContext { [self] in handler.settled(messages) }
         return try await written()

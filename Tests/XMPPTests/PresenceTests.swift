@@ -4,31 +4,20 @@ import XMLWire
 
 @testable import XMPP
 
-/// Whether the server sends or stores, by itself and in a session.
-@Suite struct PresenceTests {
-    private static func session(_ offer: StreamManagement.Offer, dialect: Dialect = .xmpp) throws -> Session {
-        Session(
-            configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r"),
-            codec: try makeCodec(dialect: dialect),
-            stream: BoundStream(
-                address: try #require(JID("1234567890@fcm.googleapis.com/r")),
-                greeting: [],
-                management: offer
-            ),
-            now: 0
-        )
-    }
-
-    @Test func aPauseBeforeTheServersAnswerChangesNothing() throws {
-        var session = try PresenceTests.session(.offered)
+@Suite("Presence: whether a standard server sends or stores")
+struct PresenceTests {
+    @Test("a pause before stream management is decided changes nothing")
+    func aPauseBeforeTheServersAnswerChangesNothing() throws {
+        var session = try makeSession(.offered)
         #expect(session.readingPaused(true, now: 1) == .none)
         #expect(session.readingPaused(false, now: 99_000_000_000) == .none)
-        let answer = session.stanza(try stanza("<enabled xmlns='urn:xmpp:sm:3'/>"), receivedAt: 0, parsedAt: 0)
+        let answer = try session.hear(Said.enabled)
         guard case .managed(.enabled, let bytes) = answer else { throw Unexpected("not enabled") }
         #expect(String(decoding: bytes, as: UTF8.self) == "<presence/>")
     }
 
-    @Test func presenceInEveryState() {
+    @Test("every change is told once, and never to a CCS")
+    func presenceInEveryState() {
         for offer in [StreamManagement.Offer.unused, .missing, .offered] {
             var presence = Presence(offer)
             #expect(presence.isAvailable == (offer == .missing))
@@ -45,9 +34,9 @@ import XMLWire
     func longPauses() throws {
         let second: UInt64 = 1_000_000_000
         for offer in [StreamManagement.Offer.missing, .offered] {
-            var session = try PresenceTests.session(offer)
+            var session = try makeSession(offer)
             if offer == .offered {
-                _ = session.stanza(try stanza("<enabled xmlns='urn:xmpp:sm:3'/>"), receivedAt: 0, parsedAt: 0)
+                _ = try session.hear(Said.enabled)
             }
             _ = session.start()
             // A short one: nothing is said.
@@ -67,11 +56,11 @@ import XMLWire
             }
             #expect(session.timerFired(rest.id, now: 29 * second) == .none)
             guard case .withdraw(let bytes, let next) = session.timerFired(long.id, now: 30 * second) else {
-                throw Unexpected("still present")
+                throw Unexpected("still available")
             }
             #expect(String(decoding: bytes, as: UTF8.self) == "<presence type=\"unavailable\"/>")
             guard case .wait = session.timerFired(next.id, now: 60 * second) else {
-                throw Unexpected("given up while paused")
+                throw Unexpected("dead while paused")
             }
             #expect(session.readingPaused(false, now: 70 * second) == .send(Array("<presence/>".utf8)))
             #expect(session.readingPaused(false, now: 71 * second) == .none)
@@ -80,7 +69,7 @@ import XMLWire
             _ = session.close()
             #expect(session.readingPaused(false, now: 100 * second) == .none)
         }
-        var ccs = try PresenceTests.session(.unused, dialect: .ccs)
+        var ccs = try makeSession()
         let timer = ccs.start()
         #expect(ccs.readingPaused(true, now: 1 * second) == .none)
         guard case .wait = ccs.timerFired(timer.id, now: 100 * second) else { throw Unexpected("a word to a CCS") }

@@ -4,20 +4,16 @@ import XMLWire
 
 @testable import XMPP
 
-/// How far we answer for what came: the counters by themselves, then inside a session.
-@Suite struct StreamManagementTests {
-    private static let enabled = "<enabled xmlns='urn:xmpp:sm:3' resume='false'/>"
+@Suite("Stream management: how far we answer for what came")
+struct StreamManagementTests {
     private static let failed =
         "<failed xmlns='urn:xmpp:sm:3'><unexpected-request xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></failed>"
-    private static let question = "<r xmlns='urn:xmpp:sm:3'/>"
 
     private static func ack(_ h: UInt32) -> String { "<a xmlns=\"urn:xmpp:sm:3\" h=\"\(h)\"/>" }
 
-    private static func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
-
     private static func active(after start: UInt32 = 0) throws -> StreamManagement {
         var management = StreamManagement(.offered, after: start)
-        _ = management.receive(try stanza(enabled))
+        _ = management.receive(try stanza(Said.enabled))
         return management
     }
 
@@ -42,17 +38,18 @@ import XMLWire
         }
     }
 
-    @Test func everyStateWithEveryElement() throws {
+    @Test("every element in every state")
+    func everyStateWithEveryElement() throws {
         let zero = StreamManagement.ElementAction.send(Array(StreamManagementTests.ack(0).utf8))
         let table: [(String, [Point: StreamManagement.ElementAction])] = [
-            (StreamManagementTests.enabled, [.requested: .decided(.enabled)]),
+            (Said.enabled, [.requested: .decided(.enabled)]),
             (StreamManagementTests.failed, [.requested: .decided(.refused(.unexpectedRequest))]),
             ("<failed xmlns='urn:xmpp:sm:3'/>", [.requested: .decided(.refused(.undefinedCondition))]),
             (
                 "<failed xmlns='urn:xmpp:sm:3' h='-1'><text xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'>x</text></failed>",
                 [.requested: .decided(.refused(.undefinedCondition))]
             ),
-            (StreamManagementTests.question, [.active: zero]),
+            (Said.question, [.active: zero]),
             // What the peer says of our stanzas is not used: no value of it can do harm.
             ("<a xmlns='urn:xmpp:sm:3' h='0'/>", [:]), ("<a xmlns='urn:xmpp:sm:3' h='4294967295'/>", [:]),
             ("<a xmlns='urn:xmpp:sm:3' h='99999999999999999999999'/>", [:]), ("<a xmlns='urn:xmpp:sm:3' h='-7'/>", [:]),
@@ -73,7 +70,7 @@ import XMLWire
             management.noted()
             #expect(management.handled == (point == .active ? 1 : 0), "\(point)")
             #expect(
-                management.progress().map(StreamManagementTests.text)
+                management.progress().map(text)
                     == (point == .active ? StreamManagementTests.ack(1) : nil)
             )
             #expect(management.last().isEmpty == (point != .active))
@@ -81,7 +78,8 @@ import XMLWire
         }
     }
 
-    @Test func handledIsTheLongestPrefixThatIsSettled() throws {
+    @Test("h is the longest run of settled stanzas from the first")
+    func handledIsTheLongestPrefixThatIsSettled() throws {
         var management = try StreamManagementTests.active()
         management.noted()
         #expect(management.handled == 1)
@@ -101,8 +99,8 @@ import XMLWire
         #expect(management.handled == 6)
     }
 
-    /// Every order in which six messages can settle, one by one: `h` never goes back and never passes an open message.
-    @Test func everyOrderOfSettling() throws {
+    @Test("h never goes back and never passes an open message, in whatever order messages settle")
+    func everyOrderOfSettling() throws {
         func permutations(_ items: [Int]) -> [[Int]] {
             guard items.count > 1 else { return [items] }
             return items.indices.flatMap { index in
@@ -126,7 +124,8 @@ import XMLWire
         }
     }
 
-    @Test func countersWrapAt32Bits() throws {
+    @Test("counters wrap at 2^32")
+    func countersWrapAt32Bits() throws {
         var management = try StreamManagementTests.active(after: .max - 1)
         let first = management.numbered(StreamManagementTests.copy)
         let second = management.numbered(StreamManagementTests.copy)
@@ -134,31 +133,32 @@ import XMLWire
         #expect([first, second, third].map(\.stanzaNumber) == [.max, 0, 1])
         management.settled([second, first])
         #expect(management.handled == 0)
-        #expect(management.progress().map(StreamManagementTests.text) == StreamManagementTests.ack(0))
+        #expect(management.progress().map(text) == StreamManagementTests.ack(0))
         management.settled([third])
-        #expect(management.progress().map(StreamManagementTests.text) == StreamManagementTests.ack(1))
+        #expect(management.progress().map(text) == StreamManagementTests.ack(1))
     }
 
-    @Test func progressIsToldOnce() throws {
+    @Test("progress is told once")
+    func progressIsToldOnce() throws {
         var management = try StreamManagementTests.active()
         #expect(management.progress() == nil)
         let message = management.numbered(StreamManagementTests.copy)
         #expect(management.progress() == nil)
         management.settled([message])
-        #expect(management.progress().map(StreamManagementTests.text) == StreamManagementTests.ack(1))
+        #expect(management.progress().map(text) == StreamManagementTests.ack(1))
         #expect(management.progress() == nil)
-        #expect(StreamManagementTests.text(management.last()) == StreamManagementTests.ack(1))
+        #expect(text(management.last()) == StreamManagementTests.ack(1))
         // The answer to a question counts as telling.
         management.noted()
         #expect(
-            management.receive(try stanza(StreamManagementTests.question))
+            management.receive(try stanza(Said.question))
                 == .send(Array(StreamManagementTests.ack(2).utf8))
         )
         #expect(management.progress() == nil)
     }
 
-    /// Random histories against the definition: the first message that is open, or everything.
-    @Test func histories() throws {
+    @Test("random histories agree with the definition")
+    func histories() throws {
         var random = SeededGenerator(state: 198)
         for _ in 0..<200 {
             var management = try StreamManagementTests.active(
@@ -187,42 +187,19 @@ import XMLWire
 
     // MARK: In a session
 
-    private static let good =
-        "<message><gcm xmlns='google:mobile:data'>{\"message_id\":\"1\",\"from\":\"t\",\"category\":\"c\"}</gcm></message>"
-
-    private static func session(_ offer: StreamManagement.Offer, dialect: Dialect = .xmpp) throws -> Session {
-        Session(
-            configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r"),
-            codec: try makeCodec(dialect: dialect),
-            stream: BoundStream(
-                address: try #require(JID("1234567890@fcm.googleapis.com/r")),
-                greeting: [],
-                management: offer
-            ),
-            now: 0
-        )
-    }
-
     private static func managed() throws -> Session {
-        var session = try session(.offered)
-        _ = session.stanza(try stanza(enabled), receivedAt: 0, parsedAt: 0)
+        var session = try makeSession(.offered)
+        _ = try session.hear(Said.enabled)
         return session
     }
 
     /// The `h` that a question gets, or nil.
     private static func handled(_ session: inout Session) throws -> String? {
-        guard case .answer(let bytes) = session.stanza(try stanza(question), receivedAt: 0, parsedAt: 0) else {
+        guard case .answer(let bytes) = try session.hear(Said.question) else {
             return nil
         }
         let answer = try stanza(text(bytes))
         return answer.attribute("h", of: 0).map { answer.string($0) }
-    }
-
-    private static func deliver(_ session: inout Session) throws -> IncomingMessage {
-        guard case .deliver(let message) = session.stanza(try stanza(good), receivedAt: 0, parsedAt: 0) else {
-            throw Unexpected("not delivered")
-        }
-        return message
     }
 
     @Test(
@@ -237,131 +214,133 @@ import XMLWire
             ("<iq type='get' id='1'><ping xmlns='urn:xmpp:ping'/></iq>", true), ("<iq type='result' id='1'/>", true),
             ("<iq type='error' id='1'/>", true),
             ("<a xmlns='urn:xmpp:sm:3' h='7'/>", false), ("<x xmlns='y'/>", false),
-            (enabled, false), (failed, false), (question, false),
+            (Said.enabled, false), (failed, false), (Said.question, false),
         ]
     )
     func whatCounts(_ xml: String, _ counts: Bool) throws {
         var session = try StreamManagementTests.managed()
-        _ = session.stanza(try stanza(xml), receivedAt: 0, parsedAt: 0)
+        _ = try session.hear(xml)
         #expect(try StreamManagementTests.handled(&session) == (counts ? "1" : "0"))
     }
 
-    @Test func aMessageBesideTheAnswerToOurRequestIsTakenAndNotCounted() throws {
-        var session = try StreamManagementTests.session(.offered)
-        let early = try StreamManagementTests.deliver(&session)
+    @Test("a message before <enabled/> is taken and not counted")
+    func aMessageBesideTheAnswerToOurRequestIsTakenAndNotCounted() throws {
+        var session = try makeSession(.offered)
+        let early = try session.deliver()
         #expect(early.stanzaNumber == 0)
         #expect(try StreamManagementTests.handled(&session) == nil)
-        let answer = session.stanza(try stanza(StreamManagementTests.enabled), receivedAt: 0, parsedAt: 0)
+        let answer = try session.hear(Said.enabled)
         guard case .managed(.enabled, let bytes) = answer else { throw Unexpected("not enabled") }
         // Presence only now: it has the server send what waits.
-        #expect(StreamManagementTests.text(bytes) == "<presence/>")
-        let counted = try StreamManagementTests.deliver(&session)
+        #expect(text(bytes) == "<presence/>")
+        let counted = try session.deliver()
         #expect(counted.stanzaNumber == 1)
-        #expect(session.committed([early]) == nil)
-        #expect(session.committed([early, counted]).map(StreamManagementTests.text) == StreamManagementTests.ack(1))
+        #expect(session.committed([early]).bytes.isEmpty)
+        #expect(text(session.committed([early, counted]).bytes) == StreamManagementTests.ack(1))
     }
 
-    @Test func onlyCommitsMoveH() throws {
+    @Test("only commits move h past a message")
+    func onlyCommitsMoveH() throws {
         var session = try StreamManagementTests.managed()
-        _ = session.stanza(try stanza("<presence/>"), receivedAt: 0, parsedAt: 0)
-        let messages = try (0..<3).map { _ in try StreamManagementTests.deliver(&session) }
+        _ = try session.hear("<presence/>")
+        let messages = try (0..<3).map { _ in try session.deliver() }
         #expect(try StreamManagementTests.handled(&session) == "1")
         // A neighbour that has not committed holds the others back.
-        #expect(session.committed([messages[1], messages[2]]) == nil)
+        #expect(session.committed([messages[1], messages[2]]).bytes.isEmpty)
         #expect(try StreamManagementTests.handled(&session) == "1")
-        #expect(session.committed([messages[0]]).map(StreamManagementTests.text) == StreamManagementTests.ack(4))
+        #expect(text(session.committed([messages[0]]).bytes) == StreamManagementTests.ack(4))
     }
 
-    @Test func aRefusalIsToldAndTheSessionGoesOn() throws {
-        var session = try StreamManagementTests.session(.offered)
-        let answer = session.stanza(try stanza(StreamManagementTests.failed), receivedAt: 0, parsedAt: 0)
+    @Test("a refusal is reported, and the session goes on")
+    func aRefusalIsToldAndTheSessionGoesOn() throws {
+        var session = try makeSession(.offered)
+        let answer = try session.hear(StreamManagementTests.failed)
         guard case .managed(.refused(.unexpectedRequest), let bytes) = answer else { throw Unexpected("not refused") }
-        #expect(StreamManagementTests.text(bytes) == "<presence/>")
-        let message = try StreamManagementTests.deliver(&session)
-        #expect(message.stanzaNumber == 0 && session.committed([message]) == nil)
+        #expect(text(bytes) == "<presence/>")
+        let message = try session.deliver()
+        #expect(message.stanzaNumber == 0 && session.committed([message]).bytes.isEmpty)
         #expect(try StreamManagementTests.handled(&session) == nil)
-        #expect(session.close() == .stopReading)
-        guard case .send(let goodbye, _) = session.settled() else { throw Unexpected("no goodbye") }
-        #expect(StreamManagementTests.text(goodbye) == "</stream:stream>")
+        guard case .close(let goodbye, _) = session.close() else { throw Unexpected("no goodbye") }
+        #expect(text(goodbye) == "</stream:stream>")
     }
 
     @Test("a CCS never sees any of it", arguments: [StreamManagement.Offer.unused, .missing])
     func offMeansOff(_ offer: StreamManagement.Offer) throws {
-        var session = try StreamManagementTests.session(offer, dialect: offer == .unused ? .ccs : .xmpp)
-        for xml in [StreamManagementTests.enabled, StreamManagementTests.failed, StreamManagementTests.question] {
-            guard case .note(.other) = session.stanza(try stanza(xml), receivedAt: 0, parsedAt: 0) else {
+        var session = try makeSession(offer)
+        for xml in [Said.enabled, StreamManagementTests.failed, Said.question] {
+            guard case .note(.other) = try session.hear(xml) else {
                 throw Unexpected("an answer to \(xml)")
             }
         }
-        let message = try StreamManagementTests.deliver(&session)
-        #expect(message.stanzaNumber == 0 && session.committed([message]) == nil)
+        let message = try session.deliver()
+        #expect(message.stanzaNumber == 0 && session.committed([message]).bytes.isEmpty)
         #expect(session.start().delay == .seconds(30))
-        #expect(StreamManagementTests.text(session.violation(.badFormat)).hasPrefix("<stream:error>"))
+        #expect(text(session.farewell(.badFormat)).hasPrefix("<stream:error>"))
     }
 
-    /// Each way a stream can end says how far we answer, right before the end.
-    @Test func theLastWord() throws {
+    @Test("each way a stream can end says how far we answer, right before the end")
+    func theLastWord() throws {
         func committedOne() throws -> Session {
             var session = try StreamManagementTests.managed()
-            let first = try StreamManagementTests.deliver(&session)
-            _ = try StreamManagementTests.deliver(&session)
+            let first = try session.deliver()
+            _ = try session.deliver()
             _ = session.committed([first])
             return session
         }
         let goodbye = StreamManagementTests.ack(1) + "</stream:stream>"
         var ours = try committedOne()
         _ = ours.close()
-        guard case .send(let bytes, _) = ours.settled() else { throw Unexpected("no goodbye") }
-        #expect(StreamManagementTests.text(bytes) == goodbye)
+        guard case .close(let bytes, _) = ours.closeNow() else { throw Unexpected("no goodbye") }
+        #expect(text(bytes) == goodbye)
         var theirs = try committedOne()
-        guard case .finish(let timer) = theirs.peerClosed() else { throw Unexpected("no time") }
-        #expect(theirs.timerFired(timer.id, now: 0) == .close(Array(goodbye.utf8)))
+        guard case .settle(let timer?) = theirs.peerClosed() else { throw Unexpected("no time") }
+        #expect(theirs.timerFired(timer.id, now: 0) == .end(Array(goodbye.utf8), .closedByPeer))
         var settled = try committedOne()
         _ = settled.peerClosed()
-        #expect(settled.settled() == .close(Array(goodbye.utf8)))
+        #expect(settled.closeNow() == .end(Array(goodbye.utf8), .closedByPeer))
         var broken = try committedOne()
         #expect(
-            StreamManagementTests.text(broken.violation(.policyViolation)).hasPrefix(
+            text(broken.farewell(.policyViolation)).hasPrefix(
                 StreamManagementTests.ack(1) + "<stream:error>"
             )
         )
         var error = try committedOne()
-        let shutdown = "<stream:error><system-shutdown xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>"
-        guard case .end(_, let last) = error.stanza(try stanza(shutdown), receivedAt: 0, parsedAt: 0) else {
+        guard case .end(let last, _) = try error.hear(Said.shutdown) else {
             throw Unexpected("no end")
         }
-        #expect(StreamManagementTests.text(last) == goodbye)
+        #expect(text(last) == goodbye)
     }
 
-    @Test func whatIsNotTakenIsNotAnsweredFor() throws {
+    @Test("what is not taken is not answered for")
+    func whatIsNotTakenIsNotAnsweredFor() throws {
         var session = try StreamManagementTests.managed()
-        let first = try StreamManagementTests.deliver(&session)
+        let first = try session.deliver()
         _ = session.close()
         // Reading stops with stanzas still on their way, and a question among them.
-        guard case .none = session.stanza(try stanza(StreamManagementTests.good), receivedAt: 0, parsedAt: 0) else {
+        guard case .none = try session.hear(Said.good) else {
             throw Unexpected("taken")
         }
         #expect(try StreamManagementTests.handled(&session) == "0")
-        #expect(session.committed([first]).map(StreamManagementTests.text) == StreamManagementTests.ack(1))
-        guard case .send(let bytes, _) = session.settled() else { throw Unexpected("no goodbye") }
-        #expect(StreamManagementTests.text(bytes) == StreamManagementTests.ack(1) + "</stream:stream>")
+        guard case .close(let bytes, _) = session.committed([first]).step else { throw Unexpected("no goodbye") }
+        #expect(text(bytes) == StreamManagementTests.ack(1) + "</stream:stream>")
         // After our closing tag nothing may follow.
         #expect(try StreamManagementTests.handled(&session) == nil)
-        #expect(session.committed([first]) == nil)
+        #expect(session.committed([first]).bytes.isEmpty)
     }
 
-    @Test func aServerThatDoesNotAnswerOurRequestIsGivenUp() throws {
-        var session = try StreamManagementTests.session(.offered)
+    @Test("a server that never answers our request is left")
+    func aServerThatDoesNotAnswerOurRequestIsGivenUp() throws {
+        var session = try makeSession(.offered)
         let timer = session.start()
         #expect(timer.delay == .seconds(30))
-        guard case .unmanaged(let bytes) = session.timerFired(timer.id, now: 30_000_000_000) else {
+        guard case .end(let bytes, .unmanaged) = session.timerFired(timer.id, now: 30_000_000_000) else {
             throw Unexpected("goes on without presence")
         }
-        #expect(StreamManagementTests.text(bytes).hasSuffix("</stream:error></stream:stream>"))
+        #expect(text(bytes).hasSuffix("</stream:error></stream:stream>"))
         #expect(session.canSend == false)
-        var answered = try StreamManagementTests.session(.offered)
+        var answered = try makeSession(.offered)
         let second = answered.start()
-        _ = answered.stanza(try stanza(StreamManagementTests.enabled), receivedAt: 0, parsedAt: 0)
+        _ = try answered.hear(Said.enabled)
         guard case .ping = answered.timerFired(second.id, now: 30_000_000_000) else { throw Unexpected("no ping") }
     }
 }

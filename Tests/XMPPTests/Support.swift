@@ -171,3 +171,54 @@ struct SeededGenerator: RandomNumberGenerator {
         return value ^ value >> 31
     }
 }
+
+/// A session on a stream that was bound at time 0.
+func makeSession(
+    _ offer: StreamManagement.Offer = .unused,
+    dialect: Dialect? = nil,
+    window: Int? = 100
+) throws -> Session {
+    Session(
+        configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r", window: window),
+        codec: try makeCodec(dialect: dialect ?? (offer == .unused ? .ccs : .xmpp)),
+        stream: BoundStream(
+            address: try #require(JID("1234567890@fcm.googleapis.com/r")),
+            greeting: [],
+            management: offer
+        ),
+        now: 0
+    )
+}
+
+/// What a session's tests say to it.
+enum Said {
+    static let good =
+        "<message><gcm xmlns='google:mobile:data'>{\"message_id\":\"1\",\"from\":\"t\",\"category\":\"c\"}</gcm></message>"
+    static let drain =
+        "<message><gcm xmlns='google:mobile:data'>{\"message_type\":\"control\",\"control_type\":\"CONNECTION_DRAINING\"}</gcm></message>"
+    static let shutdown =
+        "<stream:error><system-shutdown xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>"
+    static let enabled = "<enabled xmlns='urn:xmpp:sm:3' resume='false'/>"
+    static let question = "<r xmlns='urn:xmpp:sm:3'/>"
+}
+
+/// The bytes as text.
+func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
+
+extension Session {
+    /// Hears a stanza at time 0.
+    mutating func hear(_ xml: String) throws -> StanzaAction {
+        stanza(try XMPPTests.stanza(xml), receivedAt: 0, parsedAt: 0)
+    }
+
+    /// Is given a message that it delivers.
+    mutating func deliver() throws -> IncomingMessage {
+        guard case .deliver(let message, _) = try hear(Said.good) else { throw Unexpected("not delivered") }
+        return message
+    }
+
+    /// Is told at time 0 that messages have committed.
+    mutating func committed(_ messages: [IncomingMessage]) -> Settlement {
+        committed(messages, size: messages.reduce(0) { $0 + $1.bytes.count }, now: 0)
+    }
+}

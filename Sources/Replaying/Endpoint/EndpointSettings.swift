@@ -8,7 +8,7 @@ package struct EndpointSettings: Sendable {
     package var connection: SenderSettings
     /// How long unacked messages may wait for any ack before they are sent again over another connection.
     package var ackTimeout = Duration.seconds(60)
-    /// How many connections in a row may come to nothing, not one ack, before the target counts as down.
+    /// How many consecutive connections may bring no ack before the target counts as down.
     package var attempts = 8
 
     package init(_ connection: SenderSettings) { self.connection = connection }

@@ -23,8 +23,8 @@ actor EndpointSink: ReplaySink {
     private var failure: ReplayError?
     private var isFinishing = false
     private var lastAck = ContinuousClock.now
-    /// Connections in a row that brought no ack.
-    private var fruitless = 0
+    /// Consecutive connections that brought no ack.
+    private var attemptsWithoutAck = 0
     private var waiters: [CheckedContinuation<Void, Never>] = []
 
     init(
@@ -76,8 +76,8 @@ actor EndpointSink: ReplaySink {
         while window.inFlight > 0 { try await waitForChange() }
         isFinishing = true
         guard let channel else { return }
-        // Within the session's own limit.
-        EndpointHandler.finish(channel)
+        // The session bounds the wait for the peer's closing tag.
+        StreamHandler<EndpointStream>.shutDown(channel)
         try? await channel.closeFuture.get()
     }
 
@@ -101,30 +101,30 @@ actor EndpointSink: ReplaySink {
         var policy = ReconnectPolicy()
         while !Task.isCancelled, failure == nil, !isFinishing {
             let acked = window.done
-            var ending = EndpointEvent.Ending(message: "the connection was given up", ending: .failed)
+            var end: SessionEnd?
             await withTaskCancellationHandler {
-                for await event in EndpointHandler.connect(settings.connection, on: group) {
-                    if let end = handle(event) { ending = end }
+                for await event in EndpointStream.open(settings.connection, on: group.next()) {
+                    if let last = handle(event) { end = last }
                 }
             } onCancel: {
                 Task { await self.hangUp() }
             }
             channel = nil
-            guard !Task.isCancelled, !isFinishing else { break }
-            fruitless = window.done > acked ? 0 : fruitless + 1
-            note(ending.message)
-            if ending.isFinal || fruitless >= settings.attempts {
-                failure = ReplayError(ending.isFinal ? .denied : .unavailable, ending.message)
+            guard let end, !Task.isCancelled, !isFinishing else { break }
+            attemptsWithoutAck = window.done > acked ? 0 : attemptsWithoutAck + 1
+            note(end.message)
+            if end.isFinal || attemptsWithoutAck >= settings.attempts {
+                failure = ReplayError(end.isFinal ? .denied : .unavailable, end.message)
                 changed()
                 break
             }
-            let delay = policy.delay(after: ending.ending, random: .random(in: 0..<1))
+            let delay = policy.delay(after: end.ending, random: .random(in: 0..<1))
             try? await Task.sleep(for: delay)
         }
         changed()
     }
 
-    private func handle(_ event: EndpointEvent) -> EndpointEvent.Ending? {
+    private func handle(_ event: EndpointEvent) -> SessionEnd? {
         switch event {
         case .bound(let bound):
             // Asked to hang up while it was being made.
@@ -144,9 +144,9 @@ actor EndpointSink: ReplaySink {
                 lastAck = .now
                 changed()
             }
-        case .ended(let ending):
+        case .ended(let end):
             channel = nil
-            return ending
+            return end
         }
         return nil
     }
@@ -167,7 +167,7 @@ actor EndpointSink: ReplaySink {
         isFinishing = true
         changed()
         if let channel {
-            EndpointHandler.finish(channel)
+            StreamHandler<EndpointStream>.shutDown(channel)
             try? await channel.closeFuture.get()
         }
         try? await group.shutdownGracefully()
@@ -181,7 +181,7 @@ actor EndpointSink: ReplaySink {
         for waiter in waiters { waiter.resume() }
     }
 
-    /// Waits for an ack or for the end of all hope.
+    /// Waits for an ack or a failure.
     private func waitForChange() async throws {
         if let failure { throw failure }
         try Task.checkCancellation()

@@ -1,7 +1,5 @@
-import Logging
 import NIOCore
 import NIOPosix
-import Pipeline
 import TLSWire
 import Telemetry
 import XMLWire
@@ -30,21 +28,7 @@ extension ProbeSequence {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        let metrics = Metrics(
-            senders: configuration.senders.map(\.senderID),
-            categories: [],
-            handlers: [],
-            version: ""
-        )
-        let connection = Connection(
-            settings: settings,
-            on: group.next(),
-            purpose: .probe,
-            environment: .init(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics),
-            logger: Logger(label: "check", factory: { _ in SwiftLogNoOpLogHandler() })
-        )
-        connection.open()
-        let end = await connection.ended
+        let end = await StreamProbe.run(settings, on: group.next())
         try? await group.shutdownGracefully()
         return result(of: end, at: sender)
     }

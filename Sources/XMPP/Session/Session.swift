@@ -4,45 +4,59 @@ package import XMLWire
 /// A bound stream until its end, as a pure value: each event returns what to do.
 ///
 /// ```
-/// open ──▶ finishing(ours) ──▶ closing ──▶ ended
-///   │                                        ▲
-///   ├────▶ finishing(the peer's) ────────────┤
-///   └── stream error, violation, death ──────┘
+/// open ──our close──▶ finishing(ours) ──settled, or close now──▶ closing ──the peer's tag, or 2 s──▶ ended
+///   │                        └──the peer's tag──▶ finishing(peers)                                    ▲
+///   ├──the peer's tag──▶ finishing(peers) ──settled, 2 s, or close now────────────────────────────────┤
+///   ├──unreadable stanza, counted by the server──▶ finishing(refusal) ──settled, or close now─────────┤
+///   └──stream error, bad XML, silence, transport gone─────────────────────────────────────────────────┘
 /// ```
-/// Acks are not its business: whoever holds the session writes them as long as ``canSend`` says so. With a standard server
-/// it counts stanzas for stream management, in *open* only: what is not taken must not be answered for.
+/// *Settled* means that every message delivered has been reported to ``committed(_:size:now:)``; where nothing is in flight
+/// `finishing` is left at once. Acks are written by the caller, as long as ``canSend`` is true and before it reports the commit.
+/// With a standard server stanzas are counted for stream management, in `open` only: what is not taken must not be answered
+/// for.
 package struct Session: ~Copyable {
-    private enum State {
-        /// Stanzas flow. To every other state.
+    /// Who ends the stream.
+    enum Cause {
+        /// The worker: a shutdown, or a stream that drains for too long.
+        case ours
+        /// The peer has sent its closing tag.
+        case peers
+        /// A stanza could not be read. It is answered for behind those before it, so that the server does not send it again.
+        case refusal(XMLStreamError)
+    }
+
+    enum State {
+        /// Stanzas are taken. To `finishing`, and to `ended` on a stream error, bad XML, silence, or a lost transport.
         case open
-        /// Reading has stopped and messages under way are being settled; `peerClosed` tells whose wish it was.
-        /// To `closing`, or, when the peer has closed, `ended`.
-        case finishing(peerClosed: Bool)
-        /// Our `</stream:stream>` is sent, the peer's is awaited. To `ended`.
+        /// Reading has stopped and messages in flight are being settled. To `closing` (ours), to `ended` (the others; ours on
+        /// a stream error or bad XML), and from ours to peers.
+        case finishing(Cause)
+        /// Our `</stream:stream>` is sent, the peer's is awaited; what else comes is dropped. To `ended`.
         case closing
-        /// Nothing has an effect any more.
+        /// Nothing has an effect any more, except that messages still in flight are counted until they are settled.
         case ended
     }
 
+    let configuration: SessionConfiguration
+    var state = State.open
     /// The codec of this connection.
     private var codec: UpstreamCodec
-    private let configuration: SessionConfiguration
-    private var keepalive: Keepalive
-    private var management: StreamManagement
-    private var presence: Presence
-    private var state = State.open
-    private var timerID: UInt64 = 0
+    var window: InFlightWindow
+    var keepalive: Keepalive
+    var management: StreamManagement
+    var presence: Presence
+    var timerID: UInt64 = 0
     /// When the last timer fires, where that is known.
-    private var timerDue: UInt64 = .max
-    private let startedAt: UInt64
+    var timerDue: UInt64 = .max
+    var pings: UInt64 = 0
+    let boundAt: UInt64
     /// Our own address, which a server may answer a ping from.
-    private let address: JID
-    private let domain: JID?
-    private var pings: UInt64 = 0
+    let address: JID
+    let domain: JID?
     /// Whether the peer has announced that it will close the connection.
     package private(set) var isDraining = false
-    /// Whether anything has come that the stream is there for: with it, an end by the peer's bad XML is no failure to connect.
-    package private(set) var hasTakenStanza = false
+    /// Whether anything has come that the stream is there for: after it, an end by the peer's bad XML is no failure to connect.
+    var hasTakenStanza = false
 
     /// A session on a stream that is bound at this instant.
     ///
@@ -60,9 +74,10 @@ package struct Session: ~Copyable {
         self.configuration = configuration
         self.codec = codec
         self.codec.bound(to: stream.address, stanzaLimit: stream.stanzaLimit)
-        startedAt = now
+        boundAt = now
         address = stream.address
         domain = JID(configuration.domain)
+        window = InFlightWindow(window: configuration.window ?? 0)
         management = StreamManagement(stream.management)
         presence = Presence(stream.management)
         keepalive = Keepalive(
@@ -80,54 +95,35 @@ package struct Session: ~Copyable {
         }
     }
 
-    /// The longest that the answer to our request for stream management may take.
-    static let managementTimeout = Duration.seconds(30)
-
-    /// The timer to set when the session begins.
-    package mutating func start() -> SessionTimer {
-        let interval = configuration.keepaliveInterval
-        let delay = management.isRequested ? min(interval, Session.managementTimeout) : interval
-        return timer(after: delay, from: startedAt)
-    }
-
-    /// What to do when reading was paused or resumed.
-    package enum PauseAction: Sendable, Equatable {
-        /// Nothing.
-        case none
-        /// Set the timer.
-        case wait(SessionTimer)
-        /// Send these bytes.
-        case send([UInt8])
-    }
-
-    /// Reading was paused or resumed: silence is not taken for death, and a standard server is told of a long pause.
-    package mutating func readingPaused(_ paused: Bool, now: UInt64) -> PauseAction {
-        let isNews = paused != (keepalive.pause(now: now) != nil)
-        keepalive.paused(paused, now: now)
-        guard isNews, case .open = state, !management.isRequested else { return .none }
-        guard paused else {
-            if presence.becomeAvailable() { return .send(Presence.available) }
-            return sooner(keepalive.due, now: now)
+    /// Whether to read from the peer: not while the window is full, nor while messages in flight are settled before the end.
+    package var wantsInput: Bool {
+        switch state {
+        case .open: !window.isPaused
+        // The peer's closing tag is still to come.
+        case .closing: true
+        case .finishing, .ended: false
         }
-        guard presence.isAvailable else { return .none }
-        return sooner(now.addingReportingOverflow(Presence.longestPause.nanoseconds).partialValue, now: now)
     }
 
-    /// Sets the timer where it would fire later than this: a stream that pauses all the time must not put it off for ever.
-    private mutating func sooner(_ due: UInt64, now: UInt64) -> PauseAction {
-        guard timerDue > due else { return .none }
-        return .wait(timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now))
+    /// Whether nothing that was delivered is in flight.
+    package var isSettled: Bool { window.isEmpty }
+
+    /// How long the stream has been bound.
+    package func boundTime(now: UInt64) -> Duration {
+        .nanoseconds(Int64(clamping: now > boundAt ? now - boundAt : 0))
     }
+
+    // MARK: Stanzas
 
     /// What to do about a stanza.
     package enum StanzaAction: Sendable {
-        /// Hand it to the pipeline; count its kind.
-        case deliver(IncomingMessage)
+        /// Hand it to the pipeline, count its kind, and set the timer, if there is one.
+        case deliver(IncomingMessage, SessionTimer?)
         /// Count its kind; nothing else to do.
         case note(DecodedStanza)
-        /// Count its kind; the first time, open a replacement connection at once. This one goes on receiving and acking
-        /// until the peer closes it.
-        case drain(DecodedStanza, isFirst: Bool)
+        /// Count its kind. With a timer it is the first announcement: open a replacement connection at once, and set the timer
+        /// beside the session's own. This connection goes on receiving and acking.
+        case drain(DecodedStanza, SessionTimer?)
         /// Count it as `other` and send these bytes.
         case reply([UInt8])
         /// It is no stanza and not counted; send these bytes, if any.
@@ -135,7 +131,7 @@ package struct Session: ~Copyable {
         /// Stream management is decided: send these bytes.
         case managed(StreamManagement.Outcome, [UInt8])
         /// The peer ends the stream: send these bytes and close the transport.
-        case end(StreamError, [UInt8])
+        case end([UInt8], SessionOutcome)
         /// Stanzas are no longer taken; nothing to do or to count.
         case none
     }
@@ -155,12 +151,19 @@ package struct Session: ~Copyable {
         case .ended: return .none
         }
         switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt) {
-        case .message(let message):
-            hasTakenStanza = true
-            return .deliver(management.isActive ? management.numbered(message) : message)
+        case .message(let message): return deliver(message, now: parsedAt)
         case .other: return other(stanza, now: parsedAt)
         case let kind: return note(kind)
         }
+    }
+
+    private mutating func deliver(_ message: consuming IncomingMessage, now: UInt64) -> StanzaAction {
+        hasTakenStanza = true
+        guard configuration.window != nil else { return .none }
+        let action = window.took(bytes: message.bytes.count)
+        var timer: SessionTimer?
+        if action == .pause, case .wait(let next) = readingPaused(true, now: now) { timer = next }
+        return .deliver(management.isActive ? management.numbered(message) : message, timer)
     }
 
     private mutating func note(_ kind: DecodedStanza) -> StanzaAction {
@@ -168,10 +171,11 @@ package struct Session: ~Copyable {
         management.noted()
         guard kind.announcesDraining else { return .note(kind) }
         defer { isDraining = true }
-        return .drain(kind, isFirst: !isDraining)
+        let timer = SessionTimer(id: Session.drainingTimerID, delay: Session.drainingLimit)
+        return .drain(kind, isDraining ? nil : timer)
     }
 
-    /// Nothing is taken any more, but for the end, and for a question that can still be answered.
+    /// Stanzas are no longer taken, but a stream error still is, and a question that can still be answered.
     private mutating func late(_ stanza: Stanza) -> StanzaAction {
         if let error = StreamError(stanza) { return end(error) }
         guard canSend, case .send(let bytes) = management.receive(stanza) else { return .none }
@@ -186,7 +190,7 @@ package struct Session: ~Copyable {
         case .none: break
         case .ignore: return .note(.other)
         case .send(let bytes): return .answer(bytes)
-        // Presence has the server send what waits for us: now it keeps account of it, or never will.
+        // Presence makes the server send what it has stored: by now it either counts what it sends, or never will.
         case .decided(let outcome):
             return .managed(outcome, presence.becomeAvailable() ? Presence.available : [])
         }
@@ -197,215 +201,19 @@ package struct Session: ~Copyable {
         // RFC 6120 section 4.9.1.1: the one who gets a stream error closes its own stream too.
         let bytes = canSend ? goodbye() : []
         state = .ended
-        return .end(error, bytes)
-    }
-
-    /// What to do when a timer fires.
-    package enum TimerAction: Sendable, Equatable {
-        /// It was a late one; nothing to do.
-        case none
-        /// Set the timer again.
-        case wait(SessionTimer)
-        /// Send a ping and set the timer for its answer.
-        case ping([UInt8], SessionTimer)
-        /// Reading has been paused for long: send these bytes, which have the server store messages, and set the timer.
-        case withdraw([UInt8], SessionTimer)
-        /// The peer does not answer: close the transport without ceremony and reconnect.
-        case dead
-        /// Waiting is over: send these bytes, if any, and close the transport.
-        case close([UInt8])
-        /// The server never answered our request for stream management: send these bytes and close the transport.
-        case unmanaged([UInt8])
-    }
-
-    /// A timer fired.
-    ///
-    /// - Parameters:
-    ///   - id: The timer's id.
-    ///   - now: Nanoseconds of the monotonic clock.
-    /// - Returns: What to do.
-    package mutating func timerFired(_ id: UInt64, now: UInt64) -> TimerAction {
-        guard id == timerID else { return .none }
-        switch state {
-        case .open where management.isRequested:
-            return .unmanaged(violation(.undefinedCondition))
-        case .open:
-            if let pause = keepalive.pause(now: now), presence.isAvailable {
-                guard pause >= Presence.longestPause else {
-                    return .wait(timer(after: Presence.longestPause - pause, from: now))
-                }
-                _ = presence.becomeUnavailable()
-                return .withdraw(Presence.unavailable, timer(after: configuration.keepaliveInterval, from: now))
-            }
-            switch keepalive.timerFired(now: now) {
-            case .wait(let delay): return .wait(timer(after: delay, from: now))
-            case .ping(let delay):
-                pings += 1
-                return .ping(ping, timer(after: delay, from: now))
-            case .dead:
-                state = .ended
-                return .dead
-            }
-        case .finishing(peerClosed: true):
-            state = .ended
-            return .close(goodbye())
-        case .closing:
-            state = .ended
-            return .close([])
-        case .finishing(peerClosed: false), .ended:
-            return .none
-        }
-    }
-
-    private mutating func timer(after delay: Duration, from now: UInt64? = nil) -> SessionTimer {
-        timerID += 1
-        timerDue = now.map { $0.addingReportingOverflow(delay.nanoseconds).partialValue } ?? .max
-        return SessionTimer(id: timerID, delay: delay)
-    }
-
-    private var pingID: String { "\(configuration.idPrefix)-ping-\(pings)" }
-
-    /// Whether a stanza is the answer to the last ping: a result, or an error, which shows as well that we are heard.
-    ///
-    /// From the domain that was asked; servers also leave the address out or answer in the name of our account (RFC 6120
-    /// section 8.1.2.1). The id can't be guessed by anybody else.
-    private func isPong(_ stanza: Stanza) -> Bool {
-        guard pings > 0, stanza.element(0, is: "iq", in: XMLNamespace.client),
-            let type = stanza.attribute("type", of: 0), stanza.equals(type, "result") || stanza.equals(type, "error"),
-            let id = stanza.attribute("id", of: 0), stanza.bytes[id].elementsEqual(pingID.utf8)
-        else { return false }
-        guard let from = stanza.attribute("from", of: 0) else { return true }
-        guard let sender = JID(stanza.string(from)) else { return false }
-        return sender == domain || sender == address || sender == address.bare
-    }
-
-    private var ping: [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<iq type=\"get\" to=\"")
-        bytes.append(escaping: configuration.domain.utf8)
-        bytes.append(xml: "\" id=\"")
-        bytes.append(escaping: pingID.utf8)
-        bytes.append(xml: "\"><ping xmlns=\"urn:xmpp:ping\"/></iq>")
-        return bytes
-    }
-
-    /// The end of our stream, and how far we answer for the peer's.
-    private mutating func goodbye() -> [UInt8] { management.last() + Array("</stream:stream>".utf8) }
-}
-
-// Stream management.
-extension Session {
-    /// Messages of this session have committed.
-    ///
-    /// - Returns: What tells the server so, to be sent after the messages' own acks; nil where there is nothing to tell.
-    package mutating func committed(_ messages: [IncomingMessage]) -> [UInt8]? {
-        guard management.isActive else { return nil }
-        management.settled(messages)
-        return canSend ? management.progress() : nil
-    }
-}
-
-// The end.
-extension Session {
-    /// What to do when the session shall end.
-    package enum CloseAction: Sendable, Equatable {
-        /// Stop reading; settle what is under way, then call ``Session/settled()``.
-        case stopReading
-        /// It is ending already; nothing to do.
-        case none
-    }
-
-    /// The worker wants to end this session.
-    package mutating func close() -> CloseAction {
-        guard case .open = state else { return .none }
-        state = .finishing(peerClosed: false)
-        timerID += 1
-        return .stopReading
-    }
-
-    /// What to do when everything under way is settled.
-    package enum SettledAction: Sendable, Equatable {
-        /// Send our closing tag, set the timer, and read on until the peer's comes or the timer fires.
-        case send([UInt8], SessionTimer)
-        /// Send our closing tag and close the transport.
-        case close([UInt8])
-        /// Not asked for; nothing to do.
-        case none
-    }
-
-    /// Everything that was delivered has been committed, and its acks written.
-    package mutating func settled() -> SettledAction {
-        switch state {
-        case .finishing(peerClosed: true):
-            state = .ended
-            return .close(goodbye())
-        case .finishing(peerClosed: false):
-            state = .closing
-            return .send(goodbye(), timer(after: configuration.closeTimeout))
-        case .open, .closing, .ended:
-            return .none
-        }
-    }
-
-    /// What to do when the peer has closed its stream.
-    package enum PeerClosedAction: Sendable, Equatable {
-        /// Set the timer, settle what is under way, then call ``Session/settled()``: a peer that closes in order may still
-        /// take acks.
-        case finish(SessionTimer)
-        /// Close the transport: both sides have closed.
-        case close
-        /// Nothing to do.
-        case none
-    }
-
-    /// The peer's `</stream:stream>` came.
-    package mutating func peerClosed() -> PeerClosedAction {
-        switch state {
-        case .open, .finishing(peerClosed: false):
-            state = .finishing(peerClosed: true)
-            return .finish(timer(after: configuration.closeTimeout))
-        case .closing:
-            state = .ended
-            return .close
-        case .finishing(peerClosed: true), .ended:
-            return .none
-        }
+        return .end(bytes, .streamError(error))
     }
 
     /// A stanza was skipped: well-formed, but too deep or too wide to be read.
     ///
-    /// It is handled by that, so that a server which counts stanzas does not send it again.
+    /// That settles it, so that a server which counts stanzas does not send it again.
     ///
     /// - Parameter name: What it was.
-    /// - Returns: Whether to count it as `other`; not so where nothing is taken any more.
+    /// - Returns: Whether to count it as `other`; false once stanzas are no longer taken.
     package mutating func skipped(_ name: StanzaName) -> Bool {
         guard case .open = state else { return false }
         hasTakenStanza = true
         if name.isStanza { management.noted() }
         return true
     }
-
-    /// A stanza was too long or not well-formed, so that the stream has to end.
-    ///
-    /// A server that counts stanzas keeps what isn't answered for and sends it again at the next login, which would then end
-    /// in the same way, for good. So the stanza is answered for, in its turn: after what came before it.
-    ///
-    /// - Returns: Whether to settle what is under way before the ``violation(_:)``.
-    package mutating func refusedStanza() -> Bool {
-        guard case .open = state, management.isActive else { return false }
-        management.noted()
-        return true
-    }
-
-    /// The peer broke the stream's rules.
-    ///
-    /// - Parameter condition: Which.
-    /// - Returns: What to send before the transport is closed; empty where our stream is closed already.
-    package mutating func violation(_ condition: StreamErrorCondition) -> [UInt8] {
-        defer { state = .ended }
-        return canSend ? management.last() + StreamError.farewell(condition) : []
-    }
-
-    /// The transport is gone.
-    package mutating func transportClosed() { state = .ended }
 }

@@ -11,6 +11,8 @@ package struct SessionConfiguration: Sendable {
     /// How long we wait for the peer's `</stream:stream>` after ours, and, when the peer closes first, for our own
     /// messages under way.
     package var closeTimeout: Duration
+    /// Unacked messages that the peer allows (configuration key `window`); nil where messages are passed over.
+    package var window: Int?
 
     /// The configuration of one connection.
     package init(
@@ -18,12 +20,14 @@ package struct SessionConfiguration: Sendable {
         idPrefix: String,
         keepaliveInterval: Duration = .seconds(30),
         keepaliveTimeout: Duration = .seconds(15),
-        closeTimeout: Duration = .seconds(2)
+        closeTimeout: Duration = .seconds(2),
+        window: Int? = 100
     ) {
         self.domain = domain
         self.idPrefix = idPrefix
         self.keepaliveInterval = keepaliveInterval
         self.keepaliveTimeout = keepaliveTimeout
         self.closeTimeout = closeTimeout
+        self.window = window
     }
 }

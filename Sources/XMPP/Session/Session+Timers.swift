@@ -1,0 +1,151 @@
+import XMLWire
+
+// The session's timer: keepalive, stream management's answer, presence, the wait for the peer's end; and the draining timer.
+extension Session {
+    /// The longest that the answer to our request for stream management may take.
+    static let managementTimeout = Duration.seconds(30)
+    /// A stream that the peer drains and does not close is closed by us after this time.
+    package static let drainingLimit = Duration.seconds(600)
+    /// The id of the draining timer; the session's own timer counts from 1.
+    static let drainingTimerID: UInt64 = 0
+
+    /// The timer to set when the session begins.
+    package mutating func start() -> SessionTimer {
+        let interval = configuration.keepaliveInterval
+        let delay = management.isRequested ? min(interval, Session.managementTimeout) : interval
+        return timer(after: delay, from: boundAt)
+    }
+
+    /// A new timer, which replaces the one before.
+    mutating func timer(after delay: Duration, from now: UInt64? = nil) -> SessionTimer {
+        timerID += 1
+        timerDue = now.map { $0.addingReportingOverflow(delay.nanoseconds).partialValue } ?? .max
+        return SessionTimer(id: timerID, delay: delay)
+    }
+
+    // MARK: Pauses
+
+    /// What to do when reading was paused or resumed.
+    enum PauseAction: Equatable {
+        /// Nothing.
+        case none
+        /// Set the timer.
+        case wait(SessionTimer)
+        /// Send these bytes.
+        case send([UInt8])
+    }
+
+    /// The window has filled, or has room again: the pause does not count as the peer's silence, and a standard server is
+    /// told when it becomes long.
+    mutating func readingPaused(_ paused: Bool, now: UInt64) -> PauseAction {
+        let isNew = paused != (keepalive.pause(now: now) != nil)
+        keepalive.paused(paused, now: now)
+        guard isNew, case .open = state, !management.isRequested else { return .none }
+        guard paused else {
+            if presence.becomeAvailable() { return .send(Presence.available) }
+            return timer(notAfter: keepalive.due, now: now)
+        }
+        guard presence.isAvailable else { return .none }
+        return timer(notAfter: now.addingReportingOverflow(Presence.longestPause.nanoseconds).partialValue, now: now)
+    }
+
+    /// Sets the timer where it would fire later than this: a stream that keeps pausing must not put it off forever.
+    private mutating func timer(notAfter due: UInt64, now: UInt64) -> PauseAction {
+        guard timerDue > due else { return .none }
+        return .wait(timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now))
+    }
+
+    // MARK: Firing
+
+    /// What to do when a timer fires.
+    package enum TimerAction: Sendable, Equatable {
+        /// It was a late one; nothing to do.
+        case none
+        /// Set the timer again.
+        case wait(SessionTimer)
+        /// Send a ping and set the timer for its answer.
+        case ping([UInt8], SessionTimer)
+        /// Reading has been paused for long: send these bytes, which make the server store messages, and set the timer.
+        case withdraw([UInt8], SessionTimer)
+        /// The peer drains the stream and has not closed it: do this.
+        case drainExpired(EndStep)
+        /// Send these bytes, if any, and close the transport.
+        case end([UInt8], SessionOutcome)
+    }
+
+    /// A timer fired.
+    ///
+    /// - Parameters:
+    ///   - id: The timer's id.
+    ///   - now: Nanoseconds of the monotonic clock.
+    /// - Returns: What to do.
+    package mutating func timerFired(_ id: UInt64, now: UInt64) -> TimerAction {
+        if id == Session.drainingTimerID {
+            guard isDraining, case .open = state else { return .none }
+            return .drainExpired(close())
+        }
+        guard id == timerID else { return .none }
+        switch state {
+        case .open where management.isRequested:
+            return .end(farewell(.undefinedCondition), .unmanaged)
+        case .open:
+            return keepaliveFired(now: now)
+        case .finishing(.peers):
+            let bytes = goodbye()
+            state = .ended
+            return .end(bytes, .closedByPeer)
+        case .closing:
+            state = .ended
+            return .end([], .closedByUs)
+        case .finishing, .ended:
+            return .none
+        }
+    }
+
+    private mutating func keepaliveFired(now: UInt64) -> TimerAction {
+        if let pause = keepalive.pause(now: now), presence.isAvailable {
+            guard pause >= Presence.longestPause else {
+                return .wait(timer(after: Presence.longestPause - pause, from: now))
+            }
+            _ = presence.becomeUnavailable()
+            return .withdraw(Presence.unavailable, timer(after: configuration.keepaliveInterval, from: now))
+        }
+        switch keepalive.timerFired(now: now) {
+        case .wait(let delay): return .wait(timer(after: delay, from: now))
+        case .ping(let delay):
+            pings += 1
+            return .ping(ping, timer(after: delay, from: now))
+        case .dead:
+            state = .ended
+            return .end([], .silent)
+        }
+    }
+
+    // MARK: Pings
+
+    private var pingID: String { "\(configuration.idPrefix)-ping-\(pings)" }
+
+    private var ping: [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.append(xml: "<iq type=\"get\" to=\"")
+        bytes.append(escaping: configuration.domain.utf8)
+        bytes.append(xml: "\" id=\"")
+        bytes.append(escaping: pingID.utf8)
+        bytes.append(xml: "\"><ping xmlns=\"urn:xmpp:ping\"/></iq>")
+        return bytes
+    }
+
+    /// Whether a stanza is the answer to the last ping: a result, or an error, which shows as well that we are heard.
+    ///
+    /// From the domain that was asked; servers also leave the address out or answer in the name of our account (RFC 6120
+    /// section 8.1.2.1). Nobody else can guess the id.
+    func isPong(_ stanza: Stanza) -> Bool {
+        guard pings > 0, stanza.element(0, is: "iq", in: XMLNamespace.client),
+            let type = stanza.attribute("type", of: 0), stanza.equals(type, "result") || stanza.equals(type, "error"),
+            let id = stanza.attribute("id", of: 0), stanza.bytes[id].elementsEqual(pingID.utf8)
+        else { return false }
+        guard let from = stanza.attribute("from", of: 0) else { return true }
+        guard let sender = JID(stanza.string(from)) else { return false }
+        return sender == domain || sender == address || sender == address.bare
+    }
+}

@@ -1,0 +1,179 @@
+import Logging
+import NIOCore
+import Pipeline
+import Telemetry
+import UpstreamKit
+import XMLWire
+import XMPP
+
+/// Receives messages over a stream: hands them to the ingest queue, and counts and logs what happens to the connection.
+///
+/// Confined to the connection's event loop.
+final class MessageReceiver: StreamDelegate {
+    static var takesMessages: Bool { true }
+
+    let encoder: AckEncoder
+    let metrics: Metrics
+    private let settings: SenderSettings
+    private let ingest: IngestQueue
+    private let logger: Logger
+    private let turn: EventLoopPromise<ConnectionTurn>
+    private let end: EventLoopPromise<SessionEnd>
+    /// The connection, which holds this: released at the end, after which nothing is handed over.
+    private var sink: (any AckSink)?
+    /// The state that the gauges count this connection in; nil before it begins and after its end.
+    private var gauge: ConnectionState?
+    /// Completed when nothing is in flight any more.
+    var allSettled: EventLoopPromise<Void>?
+
+    init(
+        settings: SenderSettings,
+        environment: Connection.Environment,
+        logger: Logger,
+        sink: any AckSink,
+        turn: EventLoopPromise<ConnectionTurn>,
+        end: EventLoopPromise<SessionEnd>
+    ) {
+        self.settings = settings
+        self.logger = logger
+        self.sink = sink
+        self.turn = turn
+        self.end = end
+        encoder = AckEncoder(dialect: settings.dialect)
+        metrics = environment.metrics
+        ingest = environment.ingest
+    }
+
+    // MARK: The stream
+
+    func bound(_ stream: BoundStream, on channel: any Channel) -> Bool {
+        count(as: .bound)
+        logger.event(.info, .streamBound, "the stream is bound", [.host: .string(settings.host)])
+        if stream.management == .missing { warnUnmanaged("not offered") }
+        return true
+    }
+
+    func received(_ messages: inout [IncomingMessage]) {
+        guard let sink else { return messages.removeAll() }
+        count(messages)
+        ingest.submit(messages, from: sink)
+        // Storage for the next read, where it is small: connections are idle for most of their time.
+        messages.removeAll(keepingCapacity: messages.capacity <= 32)
+    }
+
+    private func count(_ messages: [IncomingMessage]) {
+        var kinds = (upstream: 0, receipt: 0, malformed: 0)
+        // In place: a copy of a message would retain its bytes.
+        let messages = messages.span
+        for index in messages.indices {
+            switch messages[index].kind {
+            case .upstream: kinds.upstream += 1
+            case .receipt: kinds.receipt += 1
+            case .malformed: kinds.malformed += 1
+            }
+        }
+        metrics.messages.received(upstream: kinds.upstream, receipt: kinds.receipt, malformed: kinds.malformed)
+    }
+
+    func noted(_ kind: DecodedStanza, in stanza: Stanza) -> String? {
+        let stanzas = metrics.stanzas
+        switch kind {
+        case .message: break
+        case .ack: stanzas[.ack].increment()
+        case .nack(let code):
+            stanzas[.nack].increment()
+            logger.event(.debug, .stanzaIgnored, "the peer sent a nack", [.reason: .string(code.rawValue)])
+        case .control(let type):
+            stanzas[.control].increment()
+            logger.event(.debug, .stanzaIgnored, "the peer sent a control message", [.reason: .string(type.rawValue)])
+        case .error(let error):
+            stanzas[.error].increment()
+            let reason = LogValue.string(error.condition.rawValue)
+            logger.event(.debug, .stanzaIgnored, "the peer answered with a stanza error", [.reason: reason])
+        case .untrusted:
+            stanzas[.untrusted].increment()
+            logger.event(.debug, .stanzaIgnored, "a payload from a sender that is not in trusted_from")
+        case .other: stanzas[.other].increment()
+        }
+        return nil
+    }
+
+    func noticed(_ notice: StreamNotice) {
+        switch notice {
+        case .connecting: count(as: .connecting)
+        case .encrypted(let version, let cipher):
+            let fields: [LogField: LogValue] = [.version: .string(version), .state: .string(cipher)]
+            logger.event(.debug, .connecting, "TLS is established", fields)
+        case .skipped(let reason):
+            metrics.stanzas[.other].increment()
+            logger.event(
+                .debug,
+                .stanzaIgnored,
+                "a stanza too deep or too wide, or against the rules of namespaces, was skipped",
+                [.reason: .string(reason.shortDescription)]
+            )
+        case .refused, .answered: metrics.stanzas[.other].increment()
+        case .managed(.enabled): break
+        case .managed(.missing): warnUnmanaged("not offered")
+        case .managed(.refused(let condition)): warnUnmanaged(condition.rawValue)
+        case .draining(let bound):
+            count(as: .draining)
+            logger.event(.info, .streamDraining, "the peer drains the stream; a replacement opens, this one goes on")
+            turn.succeed(.draining(bound: bound))
+        case .drainExpired:
+            logger.event(.notice, .streamDraining, "the peer drains the stream and does not close it; closing it")
+        case .withdrawn:
+            logger.event(.notice, .streamWithdrawn, "reading has been paused for long: the server is to store messages")
+        }
+    }
+
+    /// Warns of a standard server that keeps nothing for us: once, since every connection to it is the same.
+    private func warnUnmanaged(_ reason: String) {
+        guard settings.managementWarning.isFirst() else { return }
+        logger.event(
+            .warning,
+            .streamUnmanaged,
+            "no stream management (XEP-0198) on this server: messages sent to a dead connection are lost",
+            [.reason: .string(reason)]
+        )
+    }
+
+    // MARK: The end
+
+    func ended(_ end: SessionEnd) {
+        count(as: nil)
+        sink = nil
+        log(end)
+        turn.succeed(.ended(end))
+        self.end.succeed(end)
+    }
+
+    private func log(_ end: SessionEnd) {
+        let fields: [LogField: LogValue] = [.reason: .string(end.reason.text), .error: .string(end.message)]
+        switch end.reason {
+        case .streamClosed, .draining:
+            logger.event(.info, .streamClosed, "the stream was closed", fields)
+        case .connectFailed:
+            logger.event(.warning, .connectFailed, "cannot connect", fields)
+        case .tlsFailed:
+            logger.event(.error, .tlsRefused, "no TLS with this peer; nothing was sent", fields)
+        case .authenticationFailed:
+            logger.event(.error, .saslRefused, "the server did not authenticate us", fields)
+        case .negotiationFailed:
+            logger.event(.warning, .negotiationFailed, "the stream could not be bound", fields)
+        case .streamError, .policyViolation:
+            logger.event(.warning, .streamError, "the stream ended with an error", fields)
+        case .pingTimeout:
+            logger.event(.warning, .pingTimeout, "the peer is dead", fields)
+        case .connectionLost:
+            logger.event(.warning, .streamClosed, "the connection was lost", fields)
+        }
+    }
+
+    /// Moves the connection to another gauge.
+    private func count(as state: ConnectionState?) {
+        if let gauge { metrics.connections(sender: settings.index, state: gauge).add(-1) }
+        if let state { metrics.connections(sender: settings.index, state: state).add(1) }
+        gauge = state
+    }
+}

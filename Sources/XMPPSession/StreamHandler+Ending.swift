@@ -1,0 +1,140 @@
+package import NIOCore
+import TLSWire
+import Telemetry
+import XMLWire
+import XMPP
+
+// How a connection ends.
+extension StreamHandler {
+    /// Ends this channel's stream in order, from any thread.
+    package static func shutDown(_ channel: any Channel) {
+        channel.eventLoop.execute {
+            guard let handler = try? channel.pipeline.syncOperations.handler(type: StreamHandler.self) else { return }
+            handler.shutDown()
+        }
+    }
+
+    /// Ends the connection in order, from our side.
+    func shutDown() {
+        switch phase {
+        case .ended: break
+        case .connecting, .negotiating:
+            end(.streamClosed, "closed by us before the stream was bound")
+            closeChannel()
+        case .bound:
+            if let step = session?.close() { perform(step) }
+        }
+    }
+
+    /// Ends the connection in order, from our side, without waiting for what is in flight: the peer sends that again.
+    func closeNow() {
+        guard case .bound = phase else { return shutDown() }
+        if let step = session?.closeNow() { perform(step) }
+    }
+
+    /// Does what the session says about its end.
+    func perform(_ step: Session.EndStep) {
+        switch step {
+        case .none: return
+        case .settle(let timer):
+            if let timer { setTimer(timer) }
+        case .close(let bytes, let timer):
+            write(bytes)
+            setTimer(timer)
+        case .end(let bytes, let outcome):
+            return end(bytes, outcome)
+        }
+        updateReading()
+        flush()
+    }
+
+    /// The channel is closed.
+    func transportClosed() {
+        if case .negotiating = phase, let error = negotiation?.transportClosed() {
+            end(.negotiationFailed, error.message, negotiation: error)
+        }
+        end(.connectionLost, "the connection was lost")
+    }
+
+    /// A handler before this one, or the socket, has failed.
+    func failed(_ error: any Error) {
+        switch error {
+        case let error as XMLStreamError:
+            guard let action = session?.violated(error, inStanza: stream.failedStanza?.isStanza == true) else {
+                end(.policyViolation, error.message)
+                break
+            }
+            if action.isCounted { delegate.noticed(.refused) }
+            return perform(action.step)
+        case let error as TLSError:
+            if case .bound = phase {
+                end(.connectionLost, error.message)
+            } else {
+                end(.tlsFailed, error.message)
+            }
+        default:
+            end(.connectionLost, "the connection failed: \(error)")
+        }
+        closeChannel()
+    }
+
+    /// The negotiation has come to its end without a bound stream.
+    func fail(_ error: NegotiationError) {
+        let reason: ReconnectReason =
+            switch error.code {
+            case .tlsNotOffered, .tlsRefused, .tlsInjection, .notEncrypted: .tlsFailed
+            case .noMechanism, .authenticationRefused, .authenticationUnavailable, .authenticationProtocol:
+                .authenticationFailed
+            case .streamError: .streamError
+            case .badStream, .bindRefused, .closed, .timedOut: .negotiationFailed
+            }
+        end(reason, error.message, negotiation: error)
+        closeChannel()
+    }
+
+    /// Ends the connection as the session has decided.
+    func end(_ bytes: [UInt8], _ outcome: SessionOutcome) {
+        write(bytes)
+        switch outcome {
+        case .closedByUs: end(.streamClosed, "the stream was closed", outcome)
+        case .closedByPeer: end(.streamClosed, "the server closed the stream", outcome)
+        case .streamError(let error): end(.streamError, "stream error \(error.summary)", outcome)
+        case .violation(let error, isAnswered: false): end(.policyViolation, error.message, outcome)
+        case .violation(let error, isAnswered: true):
+            end(
+                .policyViolation,
+                error.message + "; it is answered for, so that the server does not send it again",
+                outcome
+            )
+        case .silent: end(.pingTimeout, "the peer answered no ping: the connection is dead", outcome)
+        case .unmanaged:
+            let message = "the server offers stream management and does not answer the request for it"
+            end(.policyViolation, message, outcome)
+        }
+        closeChannel()
+    }
+
+    /// Reports how the connection ended; once.
+    func end(
+        _ reason: ReconnectReason,
+        _ message: String,
+        _ outcome: SessionOutcome? = nil,
+        negotiation error: NegotiationError? = nil
+    ) {
+        if case .ended = phase { return }
+        phase = .ended
+        cancelTimers()
+        handOver()
+        let ending = session?.ending(after: outcome, now: ArrivalClock.monotonicNanoseconds())
+        session?.transportClosed()
+        delegate.ended(
+            SessionEnd(
+                reason: reason,
+                message: message,
+                ending: ending ?? .failed,
+                negotiation: error,
+                management: management
+            )
+        )
+    }
+}

@@ -1,0 +1,167 @@
+package import NIOCore
+import TLSWire
+import Telemetry
+import XMLWire
+import XMPP
+
+// From TCP connect to the bound stream.
+extension StreamHandler {
+    /// Connects; the delegate hears how it goes.
+    package static func open(
+        _ settings: SenderSettings,
+        on eventLoop: any EventLoop,
+        _ delegate: @escaping @Sendable () -> Delegate
+    ) {
+        eventLoop.execute {
+            StreamHandler(settings: settings, delegate: delegate()).connect(on: eventLoop)
+        }
+    }
+
+    /// Connects; to be called once, on this event loop.
+    func connect(on eventLoop: any EventLoop) {
+        guard begin(on: eventLoop) else { return }
+        let handler = NIOLoopBound(self, eventLoop: eventLoop)
+        StreamConnector.connect(settings, on: eventLoop) { (handler.value.stream, handler.value) }
+            .whenFailure { error in handler.value.connectFailed(error) }
+    }
+
+    /// Gets ready to connect; false where that is not possible.
+    ///
+    /// The secret is read for each connection, so that a rotated file takes effect by itself.
+    func begin(on eventLoop: any EventLoop) -> Bool {
+        delegate.noticed(.connecting)
+        let isDirect = if case .direct = settings.security { true } else { false }
+        do {
+            let secret = try settings.secret()
+            negotiation = Negotiation(
+                configuration: NegotiationConfiguration(
+                    domain: settings.domain,
+                    localpart: settings.senderID,
+                    credentials: SASLCredentials(username: settings.username, secret: Secret(secret)),
+                    tlsMode: isDirect ? .direct : .starttls,
+                    dialect: settings.dialect,
+                    idPrefix: idPrefix,
+                    nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
+                )
+            )
+        } catch {
+            end(.authenticationFailed, "the sender's secret cannot be read: \(error)")
+            return false
+        }
+        let deadline = settings.connectTimeout + settings.negotiationTimeout
+        timer = eventLoop.assumeIsolated().scheduleTask(in: deadline) {
+            if let error = self.negotiation?.timedOut() { self.fail(error) }
+        }
+        return true
+    }
+
+    /// TCP could not connect.
+    func connectFailed(_ error: any Error) {
+        end(.connectFailed, "cannot connect to \(settings.host) port \(settings.port): \(ConnectFailure.reason(error))")
+    }
+
+    /// TCP is connected: with STARTTLS the stream begins now, with direct TLS after the handshake.
+    ///
+    /// May be called twice: a handler that is added while the channel becomes active can't know whether it will be told.
+    func connected() {
+        guard case .connecting = phase else { return }
+        phase = .negotiating
+        if case .startTLS = settings.security { transportReady(encrypted: false) }
+    }
+
+    /// The transport is ready for a stream.
+    func transportReady(encrypted: Bool) {
+        switch negotiation?.transportReady(encrypted: encrypted) {
+        case .send(let bytes)?: write(bytes)
+        case .fail(let error)?: fail(error)
+        case .some(.none), nil: break
+        }
+        flush()
+    }
+
+    /// Hands an event of the stream to the negotiation.
+    func negotiate(_ event: XMLStreamEvent, _ context: ChannelHandlerContext) {
+        switch event {
+        case .opened(let header):
+            if case .fail(let error)? = negotiation?.opened(header) { fail(error) }
+        // Nothing that the server has to say looks like that; the deadline bounds the wait for what it should have said.
+        case .skipped: break
+        case .closed:
+            if let error = negotiation?.closed() { fail(error) }
+        case .stanza(let stanza):
+            perform(negotiation?.stanza(stanza, trailingBytes: stream.unreadBytes), context)
+        }
+        flush()
+    }
+
+    private func perform(_ action: Negotiation.StanzaAction?, _ context: ChannelHandlerContext) {
+        switch action {
+        case .send(let bytes)?: write(bytes)
+        case .restart(let bytes)?:
+            stream.reset()
+            write(bytes)
+        case .startTLS?:
+            stream.reset()
+            startTLS(context)
+        case .derive(let derivation)?: derive(derivation, context)
+        case .bound(let bound)?: becomeBound(bound, context)
+        case .fail(let error)?: fail(error)
+        case .some(.none), nil: break
+        }
+    }
+
+    private func startTLS(_ context: ChannelHandlerContext) {
+        guard case .startTLS(let tls) = settings.security else { return }
+        do {
+            try context.pipeline.syncOperations.addHandler(TLSHandler(context: tls), position: .first)
+        } catch {
+            failed(error)
+        }
+    }
+
+    private func derive(_ derivation: KeyDerivation, _ context: ChannelHandlerContext) {
+        settings.keys.key(for: derivation, on: context.eventLoop).assumeIsolated().whenComplete { result in
+            guard case .negotiating = self.phase, let context = self.context else { return }
+            switch result {
+            case .success(let key):
+                self.perform(self.negotiation?.derived(key), context)
+                self.flush()
+            case .failure(let error): self.failed(error)
+            }
+        }
+    }
+
+    private func becomeBound(_ bound: BoundStream, _ context: ChannelHandlerContext) {
+        timer?.cancel()
+        negotiation = nil
+        session = Session(
+            configuration: SessionConfiguration(
+                domain: settings.domain,
+                idPrefix: idPrefix,
+                keepaliveInterval: settings.keepaliveInterval,
+                keepaliveTimeout: settings.keepaliveTimeout,
+                window: Delegate.takesMessages ? settings.window : nil
+            ),
+            codec: UpstreamCodec(
+                configuration: CodecConfiguration(
+                    sender: UInt16(settings.index),
+                    senderID: settings.senderID,
+                    domain: settings.domain,
+                    dialect: settings.dialect,
+                    idScope: settings.idScope,
+                    trustedFrom: settings.trustedFrom
+                )
+            ),
+            stream: bound,
+            now: ArrivalClock.monotonicNanoseconds()
+        )
+        phase = .bound
+        management = bound.management
+        if let timer = session?.start() { setTimer(timer) }
+        if delegate.bound(bound, on: context.channel) {
+            write(bound.greeting)
+        } else {
+            shutDown()
+        }
+    }
+}

@@ -1,0 +1,91 @@
+import NIOCore
+import Telemetry
+import XMLWire
+import XMPP
+
+// The bound stream: events and timers for the session.
+extension StreamHandler {
+    /// Hands an event of the stream to the session.
+    func receive(_ event: XMLStreamEvent) {
+        switch event {
+        case .stanza(let stanza): receive(stanza)
+        case .skipped(let stanza):
+            if session?.skipped(stanza.name) == true { delegate.noticed(.skipped(stanza.reason)) }
+        case .closed:
+            if let step = session?.peerClosed() { perform(step) }
+        case .opened: break
+        }
+    }
+
+    private func receive(_ stanza: Stanza) {
+        let time = readTime ?? (clock.now(), ArrivalClock.monotonicNanoseconds())
+        readTime = time
+        switch session?.stanza(stanza, receivedAt: clock.unique(near: time.wall), parsedAt: time.monotonic) {
+        case .deliver(let message, let timer)?:
+            received.append(message)
+            if let timer { setTimer(timer) }
+        case .note(let kind)?:
+            note(kind, stanza)
+        case .drain(let kind, let timer)?:
+            note(kind, stanza)
+            if let timer { drain(timer, now: time.monotonic) }
+        case .reply(let bytes)?:
+            delegate.noticed(.answered)
+            write(bytes)
+        case .answer(let bytes)?:
+            write(bytes)
+        case .managed(let outcome, let bytes)?:
+            delegate.noticed(.managed(outcome))
+            write(bytes)
+        case .end(let bytes, let outcome)?:
+            end(bytes, outcome)
+        case .some(.none), nil:
+            break
+        }
+    }
+
+    private func note(_ kind: DecodedStanza, _ stanza: Stanza) {
+        guard let reason = delegate.noted(kind, in: stanza) else { return }
+        end(.streamClosed, reason)
+        closeChannel()
+    }
+
+    private func drain(_ timer: SessionTimer, now: UInt64) {
+        guard let context, let bound = session?.boundTime(now: now) else { return }
+        delegate.noticed(.draining(bound: bound))
+        drainTimer = context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(timer.delay)) {
+            self.timerFired(timer.id)
+        }
+    }
+
+    /// Sets the session's timer.
+    func setTimer(_ timer: SessionTimer) {
+        guard let context else { return }
+        self.timer?.cancel()
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(timer.delay)) {
+            self.timerFired(timer.id)
+        }
+    }
+
+    private func timerFired(_ id: UInt64) {
+        switch session?.timerFired(id, now: ArrivalClock.monotonicNanoseconds()) {
+        case .wait(let timer)?:
+            setTimer(timer)
+        case .ping(let bytes, let timer)?:
+            write(bytes)
+            setTimer(timer)
+        case .withdraw(let bytes, let timer)?:
+            delegate.noticed(.withdrawn)
+            write(bytes)
+            setTimer(timer)
+        case .drainExpired(let step)?:
+            delegate.noticed(.drainExpired)
+            perform(step)
+        case .end(let bytes, let outcome)?:
+            end(bytes, outcome)
+        case .some(.none), nil:
+            break
+        }
+        flush()
+    }
+}

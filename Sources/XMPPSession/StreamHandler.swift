@@ -1,0 +1,213 @@
+package import NIOCore
+import TLSWire
+import Telemetry
+import UpstreamKit
+package import XMLWire
+import XMPP
+
+/// One connection to an XMPP server: feeds a ``XMPP/Negotiation``, then a ``XMPP/Session``, with what happens on the channel,
+/// and does what they decide.
+///
+/// What the stream is used for is the delegate's business. Confined to the connection's event loop. Messages are collected
+/// while a read of the socket is handled and handed over in one piece at its end.
+package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandler {
+    package typealias InboundIn = XMLStreamEvent
+    package typealias OutboundOut = ByteBuffer
+
+    /// Where the connection is.
+    enum Phase {
+        /// TCP. To `negotiating` and `ended`.
+        case connecting
+        /// TLS, SASL, bind. To `bound` and `ended`.
+        case negotiating
+        /// The session decides. To `ended`.
+        case bound
+        /// Over; the channel may still be closing.
+        case ended
+    }
+
+    let settings: SenderSettings
+    let delegate: Delegate
+    let clock: ArrivalClock
+    let stream: XMLStreamHandler
+    /// The beginning of the ids of our IQs.
+    let idPrefix = String(UInt64.random(in: .min ... .max), radix: 36)
+
+    var phase = Phase.connecting
+    /// Made once the secret has been read; nil again when the stream is bound.
+    var negotiation: Negotiation?
+    var session: Session?
+    /// What the server has of stream management; nil until the stream is bound.
+    var management: StreamManagement.Offer?
+    private(set) var context: ChannelHandlerContext?
+    /// The negotiation's deadline, then the session's timer.
+    var timer: Scheduled<Void>?
+    /// Ends a stream that drains for too long.
+    var drainTimer: Scheduled<Void>?
+    /// Ends a connection whose peer takes nothing of what we write.
+    private var writeTimer: Scheduled<Void>?
+    private var unsent: WriteWatch
+    /// Messages of the read in hand.
+    var received: [IncomingMessage] = []
+    /// The time of the read in hand; nil between reads.
+    var readTime: (wall: Int64, monotonic: UInt64)?
+    /// Whether the channel is told to read by itself.
+    private var isReading = true
+    /// Whether a write waits for its flush.
+    private var needsFlush = false
+
+    /// A handler for a connection that is not made yet.
+    ///
+    /// - Parameters:
+    ///   - settings: The server, the account, and the limits.
+    ///   - clock: Gives each message its `received_at`.
+    ///   - delegate: What the stream is used for.
+    package init(settings: SenderSettings, clock: ArrivalClock = ArrivalClock(), delegate: Delegate) {
+        self.settings = settings
+        self.clock = clock
+        self.delegate = delegate
+        stream = XMLStreamHandler(limits: settings.limits)
+        unsent = WriteWatch(limit: settings.keepaliveTimeout.nanoseconds)
+    }
+
+    // MARK: Channel events
+
+    package func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        // Ended while TCP was still connecting.
+        if case .ended = phase { return context.close(promise: nil) }
+        if context.channel.isActive { connected() }
+    }
+
+    package func handlerRemoved(context: ChannelHandlerContext) {
+        self.context = nil
+    }
+
+    package func channelActive(context: ChannelHandlerContext) {
+        connected()
+        context.fireChannelActive()
+    }
+
+    package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .established(let version, let cipher)? = event as? TLSEvent {
+            delegate.noticed(.encrypted(version: version, cipher: cipher))
+            transportReady(encrypted: true)
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let event = unwrapInboundIn(data)
+        switch phase {
+        case .connecting, .negotiating: negotiate(event, context)
+        case .bound: receive(event)
+        case .ended: break
+        }
+    }
+
+    package func channelReadComplete(context: ChannelHandlerContext) {
+        handOver()
+        readTime = nil
+        delegate.readEnded()
+        updateReading()
+        flush()
+        context.fireChannelReadComplete()
+    }
+
+    package func channelWritabilityChanged(context: ChannelHandlerContext) {
+        updateReading()
+        context.fireChannelWritabilityChanged()
+    }
+
+    package func channelInactive(context: ChannelHandlerContext) {
+        handOver()
+        transportClosed()
+        context.fireChannelInactive()
+    }
+
+    package func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        handOver()
+        failed(error)
+    }
+
+    /// Hands over the messages of the read in hand.
+    func handOver() {
+        guard !received.isEmpty else { return }
+        delegate.received(&received)
+    }
+
+    // MARK: Writing
+
+    /// Writes bytes; they leave with the end of the read in hand, or with ``flush()``.
+    func write(_ bytes: [UInt8]) {
+        guard !bytes.isEmpty, let context else { return }
+        write(context.channel.allocator.buffer(bytes: bytes), in: context) { _ in }
+    }
+
+    /// Writes a buffer, and tells whether the kernel has taken it.
+    func write(
+        _ buffer: ByteBuffer,
+        in context: ChannelHandlerContext,
+        _ ended: @escaping (Result<Void, any Error>) -> Void
+    ) {
+        let number = unsent.wrote(now: ArrivalClock.monotonicNanoseconds())
+        let promise = context.eventLoop.makePromise(of: Void.self)
+        promise.futureResult.assumeIsolated().whenComplete { result in
+            self.unsent.ended(number)
+            ended(result)
+        }
+        context.write(wrapOutboundOut(buffer), promise: promise)
+        needsFlush = true
+    }
+
+    /// Sends what was written.
+    func flush() {
+        guard needsFlush else { return }
+        needsFlush = false
+        context?.flush()
+        watchWrites()
+    }
+
+    /// Bounds how long a write waits for a peer that takes nothing.
+    private func watchWrites() {
+        guard writeTimer == nil, let due = unsent.due, let context else { return }
+        if case .ended = phase { return }
+        let now = ArrivalClock.monotonicNanoseconds()
+        let delay = TimeAmount.nanoseconds(Int64(clamping: due > now ? due - now : 0))
+        writeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
+            self.writeTimer = nil
+            let now = ArrivalClock.monotonicNanoseconds()
+            guard let due = self.unsent.due, now >= due else { return self.watchWrites() }
+            self.end(.pingTimeout, "the peer takes nothing of what we send: the connection is dead")
+            self.closeChannel()
+        }
+    }
+
+    /// Cancels all timers.
+    func cancelTimers() {
+        timer?.cancel()
+        drainTimer?.cancel()
+        writeTimer?.cancel()
+    }
+
+    /// Closes the channel; TLS says close_notify.
+    func closeChannel() {
+        flush()
+        context?.close(promise: nil)
+    }
+
+    // MARK: Reading
+
+    /// Reads exactly while the session wants input and, where messages are taken, the peer takes what we write.
+    ///
+    /// A peer that takes no acks would otherwise let them pile up here. It still has to answer pings meanwhile, and a write
+    /// still has its limit: a dead peer is found out.
+    func updateReading() {
+        guard case .bound = phase, let context else { return }
+        let hasRoom = !Delegate.takesMessages || context.channel.isWritable
+        let wanted = hasRoom && session?.wantsInput ?? true
+        guard wanted != isReading else { return }
+        isReading = wanted
+        _ = try? context.channel.syncOptions?.setOption(.autoRead, value: wanted)
+    }
+}

@@ -1,0 +1,65 @@
+import Testing
+
+@testable import XMPP
+
+@Suite("When a slot connects again")
+struct ReconnectPolicyTests {
+    @Test("a session that worked is replaced at once")
+    func aWorkingSessionReconnectsAtOnce() {
+        var policy = ReconnectPolicy()
+        _ = policy.delay(after: .failed, random: 1)
+        #expect(policy.delay(after: .session(bound: .seconds(10), error: nil), random: 1) == .zero)
+        #expect(policy.failures == 0)
+        #expect(policy.delay(after: .session(bound: .seconds(10), error: .systemShutdown), random: 1) == .zero)
+        #expect(
+            policy.delay(after: .session(bound: .milliseconds(9_999), error: nil), random: 0.5) == .milliseconds(500)
+        )
+    }
+
+    @Test("failures back off exponentially with full jitter")
+    func failuresBackOffWithFullJitter() {
+        var policy = ReconnectPolicy()
+        let delays = (0..<9).map { _ in policy.delay(after: .failed, random: 1) }
+        #expect(delays == [1, 2, 4, 8, 16, 32, 60, 60, 60].map { .seconds($0) })
+        #expect(policy.delay(after: .failed, random: 0.25) == .seconds(15))
+        // Never a hot loop, whatever the jitter.
+        for random in [0, -1, .nan, .infinity, 2] {
+            let delay = policy.delay(after: .failed, random: random)
+            #expect(delay >= .milliseconds(100) && delay <= .seconds(60))
+        }
+        for _ in 0..<10_000 { _ = policy.delay(after: .failed, random: 1) }
+        #expect(policy.delay(after: .failed, random: 1) == .seconds(60))
+    }
+
+    @Test("policy-violation, see-other-host and conflict are failures however long the session was")
+    func someEndsAreFailuresHoweverLongTheSessionWas() {
+        for error in [StreamErrorCondition.policyViolation, .seeOtherHost] {
+            var policy = ReconnectPolicy()
+            #expect(policy.delay(after: .session(bound: .seconds(9_999), error: error), random: 1) == .seconds(1))
+            #expect(policy.delay(after: .session(bound: .seconds(9_999), error: error), random: 1) == .seconds(2))
+        }
+        var policy = ReconnectPolicy()
+        #expect(policy.delay(after: .session(bound: .seconds(9_999), error: .conflict), random: 0) >= .seconds(5))
+        #expect(policy.delay(after: .session(bound: .seconds(9_999), error: .conflict), random: 1) == .seconds(7))
+    }
+
+    @Test("bad XML after stanzas is the first failure again and again")
+    func badXMLAfterStanzasIsAlwaysTheFirstFailure() {
+        var policy = ReconnectPolicy()
+        for _ in 0..<5 { _ = policy.delay(after: .failed, random: 1) }
+        for _ in 0..<5 { #expect(policy.delay(after: .violated(afterStanzas: true), random: 1) == .seconds(1)) }
+        #expect(policy.delay(after: .violated(afterStanzas: true), random: 0) == .milliseconds(100))
+        // As the first thing on a stream it comes again at once, and reconnecting helps nobody.
+        #expect(policy.delay(after: .violated(afterStanzas: false), random: 1) == .seconds(2))
+        #expect(policy.delay(after: .violated(afterStanzas: false), random: 1) == .seconds(4))
+    }
+
+    @Test("a draining connection is replaced at once, but not in a loop")
+    func aDrainingConnectionIsReplacedAtOnceButNotInALoop() {
+        var policy = ReconnectPolicy()
+        #expect(policy.delay(after: .draining(bound: .seconds(1)), random: 1) == .zero)
+        #expect(policy.delay(after: .draining(bound: .seconds(1)), random: 1) == .seconds(2))
+        #expect(policy.delay(after: .draining(bound: .seconds(60)), random: 1) == .zero)
+        #expect(policy.failures == 0)
+    }
+}
