@@ -11,7 +11,7 @@ package struct ClientAckReader {
         case malformed(Problem)
     }
 
-    /// Why a text is no ack.
+    /// Why a text is not an ack.
     package enum Problem: String, Sendable, CaseIterable {
         /// Not an object of string members and nothing else.
         case notAnObjectOfStrings = "not a JSON object of string members"

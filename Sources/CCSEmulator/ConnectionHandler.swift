@@ -19,7 +19,7 @@ final class ConnectionHandler: ChannelInboundHandler {
         case draining(messages: Int)
         /// The emulator's stream has ended, or the peer must end it; acks still count.
         case ending
-        /// Gone, whatever still comes.
+        /// Closed; what still arrives is ignored.
         case closed
     }
 
@@ -38,7 +38,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     var isStalled = false
     /// Sends messages itself, for the workers of its account.
     var isSource = false
-    /// Went silent for good.
+    /// Sends and answers nothing any more.
     var isSilent = false
     /// Whether an end of the connection or an error of the peer was called for.
     var expectsBreak = false
@@ -232,7 +232,7 @@ final class ConnectionHandler: ChannelInboundHandler {
         context.eventLoop.assumeIsolated().scheduleTask(in: core.configuration.closeTimeout) { self.close() }
     }
 
-    /// Closes at once, TLS in order; nothing that comes later counts.
+    /// Closes at once, with close_notify; what arrives later is ignored.
     func close() {
         guard let context, phase != .closed else { return }
         phase = .closed

@@ -136,7 +136,7 @@ extension Emulator {
     package func kill(_ connection: Int, reset: Bool) async throws {
         try await onLoop { core in
             guard let connection = core.connections[connection] else {
-                throw EmulatorError(message: "there is no connection \(connection)")
+                throw EmulatorError(message: "no connection \(connection)")
             }
             connection.cut(reset: reset)
         }

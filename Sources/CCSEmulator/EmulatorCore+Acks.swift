@@ -17,7 +17,7 @@ extension EmulatorCore {
         } else if stanza.element(0, is: "iq", in: "jabber:client") {
             answer(stanza, on: connection)
         } else if !stanza.element(0, is: "presence", in: "jabber:client") {
-            // The hosted service took presences without a word, and some clients send one.
+            // The hosted service ignored presences, and some clients send one.
             unexpected("an unknown stanza", connection)
         }
     }

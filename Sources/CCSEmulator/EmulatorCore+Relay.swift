@@ -1,7 +1,7 @@
 import NIOCore
 import XMLWire
 
-// A bound client that sends an upstream message to its own bare address speaks in the service's place, as it would at a
+// A bound client that sends an upstream message to its own bare address acts as the service, as it would at a
 // standard server: the message goes to the workers of the account, and their ack comes back to the client.
 extension EmulatorCore {
     /// The bare address of the account that a connection is bound for.
@@ -48,7 +48,7 @@ extension EmulatorCore {
     }
 }
 
-/// What an upstream message's JSON says of whose it is; read tolerantly, everything else is the worker's business.
+/// The sender and id of an upstream message's JSON; read tolerantly, the rest is for the worker to judge.
 struct RelayedIdentity: Equatable {
     /// `message_id`, unescaped.
     var messageID: [UInt8]

@@ -29,7 +29,7 @@ package enum Fault: Sendable, Equatable {
     case stall(milliseconds: Int)
     /// Goes on writing but reads nothing, so no ack, for a while.
     case slowAcks(milliseconds: Int)
-    /// Goes silent for good: sends nothing, answers nothing.
+    /// Sends nothing and answers nothing any more.
     case halfDead
     /// Sends XML that a receiver must refuse; nil takes the next one of the list.
     case badXML(String?)
@@ -45,7 +45,7 @@ package enum Fault: Sendable, Equatable {
     case whitespace
     /// Sends an XEP-0199 ping.
     case ping
-    /// Sends messages, presences and stanzas that are none of the receiver's business.
+    /// Sends messages, presences and stanzas that the receiver must ignore.
     case noise
 
     // To a connection that is just being made.

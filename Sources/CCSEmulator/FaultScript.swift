@@ -59,7 +59,7 @@ package struct FaultScript: Sendable, Equatable {
         ("drain-nack", "CONNECTION_DRAINING as a nack; close later"),
         ("stall [TIME]", "neither read nor write for a while (2s)"),
         ("slow-acks [TIME]", "read nothing for a while (2s)"),
-        ("half-dead", "go silent for good"),
+        ("half-dead", "stop sending and answering until the end"),
         ("bad-xml [NAME]", "send XML that must be refused, each in turn; a wrong NAME lists them"),
         ("odd-json [NAME]", "send an odd message, each in turn; a wrong NAME lists them"),
         ("stream-error [CONDITION]", "end the stream with an error (system-shutdown)"),
@@ -67,7 +67,7 @@ package struct FaultScript: Sendable, Equatable {
         ("nack [CODE]", "send a nack (BAD_ACK)"),
         ("whitespace", "send a single space"),
         ("ping", "send an XEP-0199 ping"),
-        ("noise", "send stanzas that are none of the receiver's business"),
+        ("noise", "send stanzas that the receiver must ignore"),
         ("refuse", "connection only: refuse the credentials"),
         ("close-after-auth", "connection only: close after the SASL success"),
         ("close-after-bind", "connection only: close after the bind result"),
@@ -114,7 +114,7 @@ package struct FaultScript: Sendable, Equatable {
             guard first <= last else { throw Problem(line: line, message: "\(words[1]): the first is above the last") }
             return .connection(first...last)
         default:
-            throw Problem(line: line, message: "'\(words[0])' is no trigger: use after, every or connection")
+            throw Problem(line: line, message: "'\(words[0])' is not a trigger: use after, every or connection")
         }
     }
 
@@ -142,18 +142,18 @@ package struct FaultScript: Sendable, Equatable {
         case "bad-xml":
             if let argument, HostileXML.named(argument) == nil {
                 let names = HostileXML.names.joined(separator: ", ")
-                throw Problem(line: line, message: "'\(argument)' is no bad XML: one of \(names)")
+                throw Problem(line: line, message: "'\(argument)' is not a known bad XML: use one of \(names)")
             }
             return .badXML(argument)
         case "odd-json":
             if let argument, OddMessage.named(argument) == nil {
                 let names = OddMessage.all.map(\.name).joined(separator: ", ")
-                throw Problem(line: line, message: "'\(argument)' is no odd message: one of \(names)")
+                throw Problem(line: line, message: "'\(argument)' is not a known odd message: use one of \(names)")
             }
             return .oddJSON(argument)
         default:
             let names = reference.map { String($0.usage.prefix { $0 != " " }) }.joined(separator: ", ")
-            throw Problem(line: line, message: "'\(name)' is no fault: one of \(names)")
+            throw Problem(line: line, message: "'\(name)' is not a fault: use one of \(names)")
         }
     }
 
@@ -183,12 +183,12 @@ package struct FaultScript: Sendable, Equatable {
         guard let word else { return `default` }
         let digits = word.prefix { $0.isNumber }
         guard let value = Int(digits), value >= 0, value <= 3_600_000 else {
-            throw Problem(line: line, message: "'\(word)' is no time: write 200ms or 2s")
+            throw Problem(line: line, message: "'\(word)' is not a time: write 200ms or 2s")
         }
         switch word.dropFirst(digits.count) {
         case "ms": return value
         case "s": return value * 1000
-        default: throw Problem(line: line, message: "'\(word)' is no time: write 200ms or 2s")
+        default: throw Problem(line: line, message: "'\(word)' is not a time: write 200ms or 2s")
         }
     }
 }

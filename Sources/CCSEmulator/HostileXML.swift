@@ -1,6 +1,6 @@
 /// XML in the middle of a stream that a receiver must answer with a stream error and a close.
 ///
-/// What is well-formed and merely too deep, too wide or of an unknown prefix is no reason to: ``OddMessage`` has it.
+/// Stanzas that are well-formed and merely too deep, too wide or of an unknown prefix must not: see ``OddMessage``.
 package enum HostileXML {
     /// The names, in a fixed order.
     package static let names = makers.map(\.name)

@@ -25,7 +25,7 @@ package struct JSONCursor {
 
     /// Unescapes the string literal that stands here.
     ///
-    /// - Returns: Where in `output` its bytes stand, or nil where it is no literal that RFC 8259 allows.
+    /// - Returns: Where in `output` its bytes stand, or nil where it is not a literal that RFC 8259 allows.
     package mutating func string(into output: inout [UInt8]) -> Range<Int>? {
         guard peek == UInt8(ascii: "\"") else { return nil }
         position += 1

@@ -22,7 +22,7 @@ struct MessageBook {
         var isNew = false
     }
 
-    /// What an ack was worth.
+    /// How an ack was judged.
     enum Verdict: Equatable {
         /// The ack of a copy that this connection delivered; `first` for the message's first one.
         case accepted(first: Bool)

@@ -10,7 +10,7 @@ struct ServerNegotiation {
         var credentials: EmulatorConfiguration.Credentials
         var usesForeignFeaturePrefix: Bool
         var offersSession: Bool
-        /// Refuses whoever comes.
+        /// Refuses every client.
         var refusesAll = false
     }
 
@@ -166,7 +166,7 @@ struct SASLPlain: Equatable {
     /// The password.
     var secret: String
 
-    /// Reads one; nil where it is no base64 of `authzid NUL authcid NUL password`.
+    /// Reads one; nil where it is not the base64 of `authzid NUL authcid NUL password`.
     init?(base64: String) {
         guard let data = Data(base64Encoded: base64) else { return nil }
         let parts = data.split(separator: 0, omittingEmptySubsequences: false)

@@ -50,7 +50,7 @@ enum ServerStanzas {
         return "<stream:error><\(condition) xmlns=\"\(Namespace.streams)\"\(content)</stream:error>"
     }
 
-    /// Stanzas that are none of a receiver's business.
+    /// Stanzas that a receiver must ignore.
     static func noise(address: StanzaAddress) -> [UInt8] {
         var output = Array("<presence from=\"someone@gcm.googleapis.com\"/>".utf8)
         output += "<message from=\"devices@gcm.googleapis.com\"><body>hello</body></message>".utf8

@@ -92,7 +92,7 @@ enum Decimal {
         }
     }
 
-    /// The number that all these bytes, at most 18 digits, spell; nil where one of them is no digit.
+    /// The number that all these bytes, at most 18 digits, spell; nil where one of them is not a digit.
     static func read(_ digits: UnsafeBufferPointer<UInt8>) -> Int? {
         guard !digits.isEmpty, digits.count <= 18 else { return nil }
         var value = 0

@@ -89,7 +89,7 @@ extension CertificateRequest {
                     || "-._*:".utf8.contains(byte)
             }
             guard allowed, !name.isEmpty else {
-                throw TLSError(.misconfigured, "\"\(name)\" is no name for a certificate")
+                throw TLSError(.misconfigured, "\"\(name)\" cannot be a name in a certificate")
             }
         }
         return (self.dnsNames.map { "DNS:" + $0 } + self.addresses.map { "IP:" + $0 }).joined(separator: ",")

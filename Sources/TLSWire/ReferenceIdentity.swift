@@ -12,7 +12,7 @@ enum ReferenceIdentity: Sendable, Hashable {
         guard !serverName.isEmpty, serverName.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
             throw TLSError(
                 .misconfigured,
-                "the server name \"\(serverName)\" is no host name: use ASCII, international names as xn-- labels"
+                "the server name \"\(serverName)\" is not a host name: use ASCII, international names as xn-- labels"
             )
         }
         var name = serverName
@@ -30,7 +30,7 @@ enum ReferenceIdentity: Sendable, Hashable {
             name.removeLast()
         }
         guard !name.isEmpty, name.utf8.count <= 253 else {
-            throw TLSError(.misconfigured, "the server name \"\(serverName)\" is no host name")
+            throw TLSError(.misconfigured, "the server name \"\(serverName)\" is not a host name")
         }
         // OpenSSL would take it for "any name below".
         guard !name.hasPrefix(".") else {
@@ -53,7 +53,7 @@ enum ReferenceIdentity: Sendable, Hashable {
     func apply(to ssl: OpaquePointer) throws(TLSError) {
         switch self {
         case .host(let name):
-            // NEVER_CHECK_SUBJECT: a certificate without names is for nobody, whatever its subject calls itself (RFC 9525
+            // NEVER_CHECK_SUBJECT: a certificate without names matches no host, whatever its subject says (RFC 9525
             // section 2): an authority checks the alternative names alone.
             SSL_set_hostflags(
                 ssl,

@@ -194,7 +194,7 @@ final class TLSConnection {
     }
 
     /// Puts close_notify into the output, once.
-    func sayGoodbye() {
+    func sendCloseNotify() {
         ERR_clear_error()
         // Fails only in the middle of a post-handshake message; the peer then sees the connection end without it.
         _ = SSL_shutdown(self.ssl)

@@ -74,16 +74,6 @@ package struct TLSError: Error, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether the peer's certificate was refused.
-    ///
-    /// True for the codes of verification; the cause is then a matter of certificates and names, not of the network.
-    package var isVerificationFailure: Bool {
-        switch self.code {
-        case .hostnameMismatch, .expired, .notYetValid, .untrusted, .selfSigned: true
-        default: false
-        }
-    }
-
     /// The short description and the message.
     package var description: String {
         if let underlying = self.underlying {

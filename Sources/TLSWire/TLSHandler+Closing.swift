@@ -13,7 +13,7 @@ extension TLSHandler {
             }
             self.failWrites(ChannelError.ioOnClosedChannel)
             self.startTimer(.close, self.connection.context.closeTimeout, context)
-            self.connection.sayGoodbye()
+            self.connection.sendCloseNotify()
             self.flushOutput(context)
             // The application reads no more; the peer's close_notify is ours to read.
             context.read()
@@ -34,7 +34,7 @@ extension TLSHandler {
         case .failHandshake:
             self.fail(TLSError(.handshakeFailed, "the peer ended TLS during the handshake"), context)
         case .answer:
-            self.connection.sayGoodbye()
+            self.connection.sendCloseNotify()
             self.flushOutput(context)
             self.failWrites(ChannelError.ioOnClosedChannel)
             context.fireUserInboundEventTriggered(TLSEvent.closedCleanly)

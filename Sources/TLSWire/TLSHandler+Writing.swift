@@ -62,7 +62,7 @@ extension TLSHandler {
         }
     }
 
-    /// Sends what OpenSSL has to say by itself: handshake messages, alerts, key updates.
+    /// Sends OpenSSL's own messages: handshake messages, alerts, key updates.
     func flushOutput(_ context: ChannelHandlerContext) {
         guard let output = self.connection.takeOutput() else { return }
         context.writeAndFlush(self.wrapOutboundOut(output), promise: nil)

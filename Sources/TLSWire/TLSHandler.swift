@@ -78,7 +78,7 @@ package final class TLSHandler: ChannelDuplexHandler {
                 .handshakeFailed,
                 self.peerHasSpoken
                     ? "the peer closed the connection during the TLS handshake"
-                    : "the peer closed the connection without a word of TLS: check that the port speaks TLS"
+                    : "the peer closed the connection before it sent any TLS: check that the port speaks TLS"
             )
             self.failWrites(error)
             context.fireErrorCaught(error)

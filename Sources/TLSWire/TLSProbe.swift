@@ -2,8 +2,7 @@
 package enum TLSProbe {
     /// Whether a first byte begins a TLS record (RFC 8446 §5.1: content types 20 to 23).
     ///
-    /// None of these bytes can begin an XML document. A plaintext XMPP side that receives one is connected to a port
-    /// that wants TLS at once: the fix to name is ``directTLSHint``.
+    /// None of these bytes can begin an XML document.
     package static func looksLikeTLSRecord(_ first: UInt8) -> Bool {
         (20...23).contains(first)
     }
@@ -17,10 +16,6 @@ package enum TLSProbe {
         guard let major = iterator.next() else { return true }
         return major == 3
     }
-
-    /// The text for a plaintext side that met TLS.
-    package static let directTLSHint =
-        "the server answered with a TLS record: this port wants TLS from the first byte, set tls.mode: direct"
 
     /// The error for a TLS side whose peer's first bytes are no TLS record.
     static func plaintextPeer(first: some Sequence<UInt8>) -> TLSError {

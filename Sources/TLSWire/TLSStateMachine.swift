@@ -1,7 +1,7 @@
 /// The life of one TLS connection, as decisions only: each event returns what its caller has to do.
 ///
 /// States go one way: `idle` → `handshaking` → `established` → `closing` → `closed`, each of them may also go to `closed`
-/// at once. No state is entered twice, so a timer that fires late finds a state it has nothing to do with and is ignored.
+/// at once. No state is entered twice, so a late timer is ignored.
 package struct TLSStateMachine: Sendable {
     /// Where the connection stands.
     package enum State: Sendable, Hashable, CaseIterable {
@@ -104,7 +104,7 @@ package struct TLSStateMachine: Sendable {
         case sendCloseNotify
         /// Already on the way: remember the promise.
         case join
-        /// Close the transport now, there is nobody to say goodbye to.
+        /// Close the transport now: no peer to send close_notify to.
         case closeTransport
     }
 
@@ -177,7 +177,7 @@ package struct TLSStateMachine: Sendable {
     package enum FailureAction: Sendable, Hashable {
         /// Send the alert, report the error, close the transport.
         case report
-        /// The application has already left: close the transport without a word.
+        /// The application has already closed: close the transport without a report.
         case finish
         case ignore
     }

@@ -23,7 +23,7 @@ struct FramerStateMachine: ~Copyable {
         case inStanza(depth: Int)
         /// A stanza is over a bound, and the parser was told to stop. To `skipping`.
         case rejecting(SkippedStanza.Reason)
-        /// A stanza is read to its end by the ``StanzaSkipper``, for nobody. To `delivering`.
+        /// A stanza is read to its end by the ``StanzaSkipper``, and discarded. To `delivering`.
         case skipping(SkippedStanza.Reason)
         /// The consumer has an event. To `betweenStanzas` or `leaving`; after a skipped stanza, when no parser runs, to
         /// `betweenStanzas`, `beforeHeader` or `stopped`. Never to `failed`.

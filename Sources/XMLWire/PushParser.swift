@@ -122,7 +122,7 @@ final class PushParser {
             // Warnings (a relative namespace name, say) are below XML_ERR_ERROR. Its text quotes the input: left alone.
             guard let error, error.pointee.level.rawValue >= XML_ERR_ERROR.rawValue else { return }
             // A namespace name that is no URI is an error to libxml2 but a name like any other to XML's grammar and to
-            // XMPP servers, so that whoever may write to us could end the stream with one.
+            // XMPP servers, so that any account that may write to us could end the stream with one.
             guard error.pointee.code != XML_WAR_NS_URI.rawValue else { return }
             let code = Int32(error.pointee.code)
             let skipReason: SkippedStanza.Reason? =

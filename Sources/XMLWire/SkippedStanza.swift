@@ -1,4 +1,4 @@
-/// A stanza that is well-formed and that nobody gets: what is known of it.
+/// What is known of a stanza that was well-formed and discarded.
 package struct SkippedStanza: Sendable, Equatable {
     /// What was too much.
     package enum Reason: Sendable, Hashable, CaseIterable {

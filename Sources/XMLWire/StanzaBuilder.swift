@@ -12,7 +12,7 @@ struct StanzaBuilder {
         var range: Range<Int>
     }
 
-    /// Storage above this is given back after each stanza, so that one large stanza does not stay for good.
+    /// Storage above this is given back after each stanza, so that one large stanza does not keep its memory.
     private static let keptBytes = 16 * 1024
     /// What the parser needs, on average, to remember a name that it may not have met before.
     private static let nameBytes = 32

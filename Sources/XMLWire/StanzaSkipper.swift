@@ -1,4 +1,4 @@
-/// Reads a stanza that nobody wants to its end, in one pass over its bytes and with little memory.
+/// Reads a rejected stanza to its end, in one pass over its bytes and with little memory.
 ///
 /// libxml2 would need several times a stanza's size for 80,000 open elements or attributes, and time that grows with the
 /// square of the attributes of a tag. So a stanza that is over a bound is read by this instead, from its first byte. It holds

@@ -2,7 +2,7 @@
 ///
 /// The limits hold at every moment, also inside an unfinished start tag, attribute or CDATA section, and however the
 /// bytes are cut into reads. A stanza over ``stanzaBytes`` and a header over ``headerBytes`` end the stream with
-/// `policy-violation`. A stanza over any other of them is skipped to its end, since whoever may write to us may send one.
+/// `policy-violation`. A stanza over any other of them is skipped to its end, since any account that may write to us can send one.
 package struct StreamLimits: Sendable, Equatable {
     /// Bytes of one stanza, from `<` to `>` (configuration: `limits.stanza`).
     ///

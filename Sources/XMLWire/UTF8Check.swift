@@ -13,6 +13,15 @@ struct UTF8Check {
     /// Whether a character is unfinished.
     var isUnfinished: Bool { missing > 0 }
 
+    /// Whether a text of whole characters is UTF-8.
+    static func accepts(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
+        var check = UTF8Check()
+        for byte in text where byte >= 0x80 || check.isUnfinished {
+            guard check.take(byte) else { return false }
+        }
+        return !check.isUnfinished
+    }
+
     /// Takes a byte that is not ASCII, or any while a character is unfinished: whether it can stand there.
     mutating func take(_ byte: UInt8) -> Bool {
         guard missing > 0 else { return begin(byte) }

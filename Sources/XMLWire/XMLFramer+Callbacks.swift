@@ -55,6 +55,8 @@ extension XMLFramer {
     }
 
     func cdata(_ text: UnsafeBufferPointer<UInt8>) {
+        // libxml2 gives whole characters, but takes overlong forms for characters here (2.9.14), and only here.
+        guard UTF8Check.accepts(text) else { return fail(.notWellFormed) }
         switch machine.pointee.section() {
         case .store: builder.pointee.text(text)
         case .stopParser: parser?.stop()

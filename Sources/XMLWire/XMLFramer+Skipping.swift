@@ -1,4 +1,4 @@
-/// Stanzas that are read to their end and handed to nobody.
+/// Stanzas that are read to their end and discarded.
 extension XMLFramer {
     /// A stanza that is being skipped.
     struct Skipping {

@@ -1,11 +1,11 @@
 /// Cuts an XMPP stream into stanzas: bytes in, ``XMLStreamEvent`` out, for any cut of the bytes.
 ///
 /// One framer reads one connection, over all stream documents of it (a new one begins after STARTTLS and SASL). What XMPP
-/// forbids ends the stream for good, as does a stanza that is too long; what is too deep or too wide, and what breaks the
+/// forbids ends the stream, as does a stanza that is too long; what is too deep or too wide, and what breaks the
 /// rules of namespaces, is skipped. Not thread-safe: used on one event loop.
 ///
 /// The whitespace between stanzas is read here and never reaches the parser; everything from `<` to `>` is read by
-/// libxml2 alone, and the bytes it took are the stanza's raw bytes: there is no second opinion on where a stanza ends. One
+/// libxml2 alone, and the bytes it took are the stanza's raw bytes: one parser decides where a stanza ends. One
 /// that is skipped is read by a ``StanzaSkipper`` instead, from its first byte.
 package final class XMLFramer {
     /// The part of a buffer that the parser is given at once.
@@ -82,7 +82,7 @@ package final class XMLFramer {
     /// Bytes received and not yet part of an event.
     ///
     /// During an event: what follows it in the buffer being fed. After STARTTLS's `<proceed/>` anything but 0 was put
-    /// there before the handshake, by whoever sits on the path. Outside of an event: the bytes of what is unfinished.
+    /// injected before the handshake. Outside of an event: the bytes of what is unfinished.
     package var unreadBytes: Int {
         if let delivery = machine.pointee.delivery { return window.bytesLeft - delivery.end }
         if let skipping { return skipping.byteCount }

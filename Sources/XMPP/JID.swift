@@ -53,7 +53,7 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
     /// - Parameters:
     ///   - text: UTF-8.
     ///   - anyResource: Accept any resource, or none.
-    /// - Returns: False also where the text is no address.
+    /// - Returns: False also where the text is not an address.
     package func matches(_ text: UnsafeBufferPointer<UInt8>, anyResource: Bool = false) -> Bool {
         guard let parts = Parts(text) else { return false }
         guard JID.equal(local, parts.local, in: text), JID.equal(domain, parts.domain, in: text) else { return false }

@@ -1,4 +1,4 @@
-/// The XML namespaces of XMPP that this worker speaks: their only place.
+/// The XML namespaces that this worker uses, in one place.
 ///
 /// Computed, so that each use is a constant and no lazy global stands in the hot path.
 package enum XMLNamespace {

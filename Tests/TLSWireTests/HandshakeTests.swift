@@ -161,7 +161,8 @@ import Testing
         try await listener.stop()
     }
 
-    @Test func addressesAndWildcards() async throws {
+    @Test("certificates for addresses and wildcards are accepted where they match")
+    func addressesAndWildcards() async throws {
         let listener = try await Listener.tls(
             serving(CertificateRequest(dnsNames: ["*.svc.example"], addresses: ["127.0.0.1", "::1"]))
         )
@@ -191,7 +192,8 @@ import Testing
         try await listener.stop()
     }
 
-    @Test func probe() {
+    @Test("a peer's first bytes tell TLS, XML and other protocols apart")
+    func probe() {
         #expect(TLSProbe.looksLikeTLSRecord(0x15 as UInt8))
         #expect(TLSProbe.looksLikeTLSRecord(0x16 as UInt8))
         #expect(!TLSProbe.looksLikeTLSRecord(UInt8(ascii: "<")))

@@ -186,7 +186,8 @@ import Testing
         }
     }
 
-    @Test func unusableIdentities() throws {
+    @Test("certificates and keys that can't be used are refused with the reason")
+    func unusableIdentities() throws {
         let one = try authority.get().issue(CertificateRequest(dnsNames: ["localhost"]))
         let other = try authority.get().issue(CertificateRequest(dnsNames: ["localhost"]))
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"

@@ -42,7 +42,8 @@ import Testing
         }
     }
 
-    @Test func transportActive() {
+    @Test("the handshake begins once, when the transport is connected")
+    func transportActive() {
         Self.check(
             { $0.transportActive() },
             [
@@ -55,7 +56,8 @@ import Testing
         )
     }
 
-    @Test func handshakeCompleted() {
+    @Test("the connection is announced once, after the handshake")
+    func handshakeCompleted() {
         Self.check(
             { $0.handshakeCompleted() },
             [
@@ -94,7 +96,8 @@ import Testing
         )
     }
 
-    @Test func closeRequested() {
+    @Test("a close sends close_notify where there is a peer to read it, and else closes the transport")
+    func closeRequested() {
         Self.check(
             { $0.closeRequested() },
             [
@@ -107,7 +110,8 @@ import Testing
         )
     }
 
-    @Test func closeNotifyReceived() {
+    @Test("the peer's close_notify is answered while established, and fails a handshake")
+    func closeNotifyReceived() {
         Self.check(
             { $0.closeNotifyReceived() },
             [
@@ -169,7 +173,8 @@ import Testing
         )
     }
 
-    @Test func readsOnItsOwn() {
+    @Test("the machine reads for itself during the handshake and while closing")
+    func readsOnItsOwn() {
         Self.check(
             { $0.readsOnItsOwn },
             [

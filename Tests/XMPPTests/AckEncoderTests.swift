@@ -42,7 +42,8 @@ import XMLWire
         return Array(output.dropFirst(6))
     }
 
-    @Test func theFormIsTheProtocols() throws {
+    @Test("an ack has exactly the bytes of the protocol's form")
+    func theFormIsTheProtocols() throws {
         let text = String(decoding: try ack(id: "000001", from: "tok:en"), as: UTF8.self)
         #expect(
             text
@@ -50,7 +51,8 @@ import XMLWire
         )
     }
 
-    @Test func idsThatTryToBreakOutDoNot() throws {
+    @Test("ids made to break out of the JSON or the XML stay inside")
+    func idsThatTryToBreakOutDoNot() throws {
         let nasty = [
             "</gcm></message>", "]]>", "<!--", "&lt;", "&amp;quot;", "'", "\\\"", "\\\\", "\\/", "\\\\\\\"", "a'b\\\"c",
             "\\u003c/gcm>", "\\u0000", "\\ud800", "\\udfff\\ud800", "\\ud83d\\ude00", "\u{7f}", "\u{80}", "\u{202e}abc",
@@ -73,7 +75,8 @@ import XMLWire
     /// Every scalar that can stand raw in a JSON string, and every UTF-16 unit as an escape.
     ///
     /// Of the 272 blocks of scalars, the one that ends in surrogates is sent with the next.
-    @Test func everyCharacterSurvivesForeignParsers() throws {
+    @Test("every character comes back from Python's XML and JSON parsers")
+    func everyCharacterSurvivesForeignParsers() throws {
         var lines: [String] = []
         func add(_ id: String) throws {
             let bytes = try ack(id: id, from: "t")
@@ -101,7 +104,8 @@ import XMLWire
     }
 
     /// An ack of six bytes for each that came once had a server with a stanza limit end the stream, again and again.
-    @Test func anAckIsHardlyLongerThanWhatItEchoes() throws {
+    @Test("an ack is hardly longer than the id and token in it")
+    func anAckIsHardlyLongerThanWhatItEchoes() throws {
         let frame = try ack(id: "1", from: "t").count - 2
         for text in ["é", "木", "😀", "\u{a0}", "\u{fffd}", "\u{1ffff}", "\u{202e}", "plain"] {
             let id = String(repeating: text, count: 1_000)
@@ -110,7 +114,8 @@ import XMLWire
         #expect(try ack(id: "\u{7f}\u{80}\u{9f}\u{fffe}\u{ffff}'", from: "t").count == frame + 6 * 6 + 1)
     }
 
-    @Test func theSizeOfALongAckIsExact() throws {
+    @Test("the size announced for an ack over the limit is exact")
+    func theSizeOfALongAckIsExact() throws {
         var generator = SeededGenerator(state: 42)
         let scalars: [Unicode.Scalar] = ["a", "'", "<", "é", "\u{85}", "\u{ffff}", "木", "😀", "&", "\u{7f}"]
         let encoder = AckEncoder(dialect: .ccs)
@@ -129,7 +134,8 @@ import XMLWire
     }
 
     /// The own reader, as the emulator's and a replay's, gives back the id's text byte for byte.
-    @Test func ourReaderGetsTheIDsBack() throws {
+    @Test("ServerAckReader reads the ids back from what the encoder wrote")
+    func ourReaderGetsTheIDsBack() throws {
         for id in ["é", "\u{feff}木", "😀'<", "\\u00e9\\/\\n", "e\u{301}", "\u{fffe}\u{80}", "a\u{2028}b"] {
             let bytes = try ack(id: id, from: "t" + id)
             var reader = ServerAckReader()
@@ -143,18 +149,21 @@ import XMLWire
         }
     }
 
-    @Test func malformedCopiesAreNotAcked() throws {
+    @Test("a copy without a usable id is not acked")
+    func malformedCopiesAreNotAcked() throws {
         for json in [#"{"message_id":"1"}"#, "[]", #"{"message_id":"1","from":"t","from":"t"}"#] {
             #expect(encode(try decodeMessage(json)).isEmpty)
         }
     }
 
-    @Test func quarantinedCopiesAreAckedWithTheIDAsItCame() throws {
+    @Test("a quarantined copy is acked with its id as it came")
+    func quarantinedCopiesAreAckedWithTheIDAsItCame() throws {
         let message = try decodeMessage(#"{"message_id":"a\uD800","from":"t","category":"c"}"#)
         #expect(String(decoding: encode(message), as: UTF8.self).contains(#""message_id":"a\uD800""#))
     }
 
-    @Test func aStandardServersAckIsAddressed() throws {
+    @Test("the ack to a standard server has the sender's address, a CCS's has none")
+    func aStandardServersAckIsAddressed() throws {
         let sender = "o'<&>\"brien@gcm.googleapis.com/a\nb"
         var codec = UpstreamCodec(
             configuration: CodecConfiguration(

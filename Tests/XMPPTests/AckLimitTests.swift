@@ -118,7 +118,8 @@ import XMLWire
     }
 
     /// Long names of namespaces apply to many attributes at once.
-    @Test func theFormByWhichAStanzaIsKnownIsNoLongerThanTheStanza() throws {
+    @Test("what a stanza's digest is computed over is no longer than the stanza")
+    func theFormByWhichAStanzaIsKnownIsNoLongerThanTheStanza() throws {
         let namespace = String(repeating: "n", count: 20_000)
         let attributes = (0..<40).map { "p:a\($0)='v'" }.joined(separator: " ")
         let element = "<p:e \(attributes)/>"

@@ -80,19 +80,22 @@ import UpstreamKit
         [0xf8, 0x88, 0x80, 0x80, 0x80], [0xfe], [0xff], [0xff, 0xfe], [0xe2, 0x82], [0xc3, 0x28], [0xa0, 0xa1],
     ]
 
-    @Test func grammaticalTextsAreAccepted() {
+    @Test("every text of RFC 8259's grammar is accepted")
+    func grammaticalTextsAreAccepted() {
         for text in JSONScannerTests.accepted {
             #expect(JSONScannerTests.accepts(Array(text.utf8)), "\(text)")
         }
     }
 
-    @Test func everythingElseIsRefused() {
+    @Test("texts outside of the grammar are refused")
+    func everythingElseIsRefused() {
         for text in JSONScannerTests.refused {
             #expect(!JSONScannerTests.accepts(Array(text.utf8)), "\(text.debugDescription)")
         }
     }
 
-    @Test func whatIsNotUTF8IsRefusedWhereverItStands() {
+    @Test("bytes that are not UTF-8 are refused wherever they stand")
+    func whatIsNotUTF8IsRefusedWhereverItStands() {
         for bad in JSONScannerTests.badUTF8 {
             for before in 0..<10 {
                 for after in [0, 1, 2, 3, 4, 9] {
@@ -105,13 +108,15 @@ import UpstreamKit
         }
     }
 
-    @Test func everyCutOfATextIsRefusedOrANumber() {
+    @Test("a text that is cut off is refused, unless what is left is a number")
+    func everyCutOfATextIsRefusedOrANumber() {
         let text = Array(#"{"a":[1,2.5e-3,{"b":"\u00e9é\n😀"}],"c":null,"d":"\ud83d\ude00"}"#.utf8)
         for cut in 0..<text.count { #expect(!JSONScannerTests.accepts(Array(text[..<cut]))) }
         #expect(JSONScannerTests.accepts(text))
     }
 
-    @Test func spansAreTheVerbatimLiterals() throws {
+    @Test("the spans of members are their verbatim texts")
+    func spansAreTheVerbatimLiterals() throws {
         let text = Array(#" { "a" : [ 1 , "x" ] ,"bé\n": "y\"z" , "" :-1.50e+3}  "#.utf8)
         let (kind, members) = try JSONScannerTests.scan(text).get()
         #expect(kind == .object)
@@ -122,7 +127,8 @@ import UpstreamKit
         #expect(members.map(\.kind) == [.array, .string, .number])
     }
 
-    @Test func nestingIsBoundedByTheTextAlone() throws {
+    @Test("nesting of any depth is read, without recursion")
+    func nestingIsBoundedByTheTextAlone() throws {
         for depth in [1, 63, 64, 65, 127, 128, 129, 511, 512, 513, 100_000] {
             let arrays = Array((String(repeating: "[", count: depth) + String(repeating: "]", count: depth)).utf8)
             #expect(JSONScannerTests.accepts(arrays))
@@ -139,34 +145,39 @@ import UpstreamKit
     }
 
     /// Each verdict was taken from PostgreSQL 15: `SELECT ('…'::json)::jsonb`.
-    @Test(arguments: [
-        ("1e131071", true), ("9.99e131071", true), ("1e131072", false), ("10e131070", true), ("10e131071", false),
-        ("0.1e131072", true), ("0.1e131073", false), ("0.0001e131075", true), ("0.0001e131076", false),
-        ("0e131072", true), ("0e200000", true), ("0e-16383", true), ("0e-16384", false), ("1e-16383", true),
-        ("1e-16384", false), ("1.5e-16382", true), ("1.5e-16383", false), ("1e-131072", false),
-        ("0e1073741822", true), ("0e1073741823", false), ("0e-1073741823", false), ("1e2147483648", false),
-        ("1e99999999999999999999", false), ("0e99999999999999999999", false), ("-1e131071", true),
-        ("-1e131072", false), ("-0", true), ("1E+131071", true), ("1e0000000000000000000000131071", true),
-        ("1e-0000000000000000000000016383", true), ("0.0e16384", true), ("0.0e-16382", true), ("0.0e-16383", false),
-        ("1.0e131071", true), ("100e-16384", false), ("100e-16383", true), ("1e400", true), ("1e200000", false),
-        (String(repeating: "9", count: 131_072), true), (String(repeating: "9", count: 131_073), false),
-        ("1." + String(repeating: "9", count: 16_383), true), ("1." + String(repeating: "9", count: 16_384), false),
-        ("0." + String(repeating: "0", count: 16_383), true), ("0." + String(repeating: "0", count: 16_384), false),
-        ("0." + String(repeating: "0", count: 20_000) + "1e20001", true),
-        ("0." + String(repeating: "0", count: 20_000) + "1e3618", true),
-        ("0." + String(repeating: "0", count: 20_000) + "1e3617", false),
-        ("\"\\u0000\"", false), ("\"\\ud800\"", false), ("\"\\ud800\\ud800\"", false), ("\"\\ud800a\"", false),
-        ("\"\\udc00\"", false), ("\"\\ud800\\udc00\"", true), ("\"\\udbff\\udfff\"", true), ("\"\\uFFFF\"", true),
-        ("{\"\\u0000\":1}", false), ("{\"\\udc00\":1}", false), ("{\"a\":1,\"a\":2}", true), ("\"\\\\u0000\"", true),
-        ("\"\\\\ud800\"", true), ("[[[{\"a\":[\"x\\u0000\"]}]]]", false), ("[1e131072,\"x\"]", false),
-    ])
+    @Test(
+        "a value is called castable exactly where jsonb takes it",
+        arguments: [
+            ("1e131071", true), ("9.99e131071", true), ("1e131072", false), ("10e131070", true), ("10e131071", false),
+            ("0.1e131072", true), ("0.1e131073", false), ("0.0001e131075", true), ("0.0001e131076", false),
+            ("0e131072", true), ("0e200000", true), ("0e-16383", true), ("0e-16384", false), ("1e-16383", true),
+            ("1e-16384", false), ("1.5e-16382", true), ("1.5e-16383", false), ("1e-131072", false),
+            ("0e1073741822", true), ("0e1073741823", false), ("0e-1073741823", false), ("1e2147483648", false),
+            ("1e99999999999999999999", false), ("0e99999999999999999999", false), ("-1e131071", true),
+            ("-1e131072", false), ("-0", true), ("1E+131071", true), ("1e0000000000000000000000131071", true),
+            ("1e-0000000000000000000000016383", true), ("0.0e16384", true), ("0.0e-16382", true), ("0.0e-16383", false),
+            ("1.0e131071", true), ("100e-16384", false), ("100e-16383", true), ("1e400", true), ("1e200000", false),
+            (String(repeating: "9", count: 131_072), true), (String(repeating: "9", count: 131_073), false),
+            ("1." + String(repeating: "9", count: 16_383), true), ("1." + String(repeating: "9", count: 16_384), false),
+            ("0." + String(repeating: "0", count: 16_383), true), ("0." + String(repeating: "0", count: 16_384), false),
+            ("0." + String(repeating: "0", count: 20_000) + "1e20001", true),
+            ("0." + String(repeating: "0", count: 20_000) + "1e3618", true),
+            ("0." + String(repeating: "0", count: 20_000) + "1e3617", false),
+            ("\"\\u0000\"", false), ("\"\\ud800\"", false), ("\"\\ud800\\ud800\"", false), ("\"\\ud800a\"", false),
+            ("\"\\udc00\"", false), ("\"\\ud800\\udc00\"", true), ("\"\\udbff\\udfff\"", true), ("\"\\uFFFF\"", true),
+            ("{\"\\u0000\":1}", false), ("{\"\\udc00\":1}", false), ("{\"a\":1,\"a\":2}", true),
+            ("\"\\\\u0000\"", true),
+            ("\"\\\\ud800\"", true), ("[[[{\"a\":[\"x\\u0000\"]}]]]", false), ("[1e131072,\"x\"]", false),
+        ]
+    )
     func castableMeansThatJsonbTakesIt(_ value: String, _ castable: Bool) throws {
         let text = Array("{\"data\":\(value)}".utf8)
         let (_, members) = try JSONScannerTests.scan(text).get()
         #expect(members.first?.traits.isDisjoint(with: .uncastable) == castable)
     }
 
-    @Test func nestingPastTheLimitIsNotCastable() throws {
+    @Test("nesting beyond what jsonb takes is marked")
+    func nestingPastTheLimitIsNotCastable() throws {
         for (depth, castable) in [(1, true), (512, true), (513, false), (5_000, false)] {
             for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
                 let value = String(repeating: open, count: depth) + (open == "[" ? "" : "1")
@@ -178,7 +189,8 @@ import UpstreamKit
         }
     }
 
-    @Test func traitsBelongToTheirMember() throws {
+    @Test("what is marked in one member is not in another")
+    func traitsBelongToTheirMember() throws {
         let text = Array(#"{"a":"\u0000","b":"x","c\ud800":1e999999,"d":{"e":"\n"}}"#.utf8)
         let (_, members) = try JSONScannerTests.scan(text).get()
         #expect(members.map(\.traits) == [[.escaped, .null], [], .numberOutOfRange, .escaped])
@@ -186,7 +198,8 @@ import UpstreamKit
     }
 
     /// Python's own parser judges thousands of mutants of valid texts.
-    @Test func agreesWithAForeignParser() throws {
+    @Test("Python's parser accepts and refuses the same texts")
+    func agreesWithAForeignParser() throws {
         var random = SeededGenerator(state: 8259)
         let alphabet =
             Array("{}[]\",:\\/ubfnrt0123456789.eE+-truefalsnul \t\n".utf8) + [0xc3, 0xa9, 0xf0, 0x9f, 0x01, 0xed]

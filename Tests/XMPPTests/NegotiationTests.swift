@@ -28,17 +28,17 @@ import XMLWire
     }
 
     // What servers say.
-    private static let opening =
+    static let opening =
         "<stream:stream from='gcm.googleapis.com' version='1.0' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>"
-    private static let mechanisms =
+    static let mechanisms =
         "<stream:features><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><mechanism>X-OAUTH2</mechanism><mechanism>PLAIN</mechanism></mechanisms></stream:features>"
-    private static let startTLS =
+    static let startTLS =
         "<stream:features><starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'><required/></starttls><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><mechanism>PLAIN</mechanism></mechanisms></stream:features>"
-    private static let proceed = "<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"
-    private static let success = "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>"
-    private static let bindOffer =
+    static let proceed = "<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"
+    static let success = "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>"
+    static let bindOffer =
         "<str:features xmlns:str='http://etherx.jabber.org/streams'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/><session xmlns='urn:ietf:params:xml:ns:xmpp-session'/></str:features>"
-    private static let bound =
+    static let bound =
         "<iq type='result' id='r4nd-bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>1234567890@gcm.googleapis.com/R</jid></bind></iq>"
 
     /// The states, each reached by the shortest conversation.
@@ -82,7 +82,7 @@ import XMLWire
         return negotiation
     }
 
-    private static func word(_ action: Negotiation.StanzaAction) -> String {
+    static func word(_ action: Negotiation.StanzaAction) -> String {
         switch action {
         case .none: "-"
         case .send: "send"
@@ -102,7 +102,8 @@ import XMLWire
         }
     }
 
-    @Test func direct() throws {
+    @Test("a conversation over direct TLS: PLAIN, bind, and what is said in which order")
+    func direct() throws {
         var negotiation = Negotiation(configuration: NegotiationTests.configuration())
         guard case .send(let first) = negotiation.transportReady(encrypted: true) else { throw Unexpected("no header") }
         let sent = try header(String(decoding: first, as: UTF8.self))
@@ -132,7 +133,8 @@ import XMLWire
         #expect(NegotiationTests.text(done)?.contains("presence") == false)
     }
 
-    @Test func aStandardServerGetsPresenceAndAResource() throws {
+    @Test("a standard server gets presence, and the resource that is configured")
+    func aStandardServerGetsPresenceAndAResource() throws {
         let offer =
             "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/><session xmlns='urn:ietf:params:xml:ns:xmpp-session'><optional/></session></stream:features>"
         var negotiation = try NegotiationTests.reach(
@@ -174,136 +176,8 @@ import XMLWire
         }
     }
 
-    @Test func everyStateWithEveryStanza() throws {
-        let stanzas: [(String, String, [Point: String])] = [
-            (
-                "mechanisms", NegotiationTests.mechanisms,
-                [
-                    .featuresPlain: "fail tls_not_offered", .featuresSecured: "send",
-                    .featuresAuthenticated: "fail bind_refused",
-                ]
-            ),
-            (
-                "starttls", NegotiationTests.startTLS,
-                [.featuresPlain: "send", .featuresSecured: "send", .featuresAuthenticated: "fail bind_refused"]
-            ),
-            (
-                "bind offer", NegotiationTests.bindOffer,
-                [
-                    .featuresPlain: "fail tls_not_offered", .featuresSecured: "fail no_mechanism",
-                    .featuresAuthenticated: "send",
-                ]
-            ),
-            ("proceed", NegotiationTests.proceed, [.awaitingProceed: "startTLS"]),
-            (
-                "tls failure", "<failure xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>",
-                [.awaitingProceed: "fail tls_refused"]
-            ),
-            ("success", NegotiationTests.success, [.authenticating: "restart"]),
-            (
-                "challenge", "<challenge xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>",
-                [.authenticating: "fail authentication_protocol"]
-            ),
-            (
-                "not base64", "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>*</success>",
-                [.authenticating: "fail authentication_protocol"]
-            ),
-            (
-                "sasl failure", "<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><not-authorized/></failure>",
-                [.authenticating: "fail authentication_refused"]
-            ),
-            (
-                "for later", "<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><temporary-auth-failure/></failure>",
-                [.authenticating: "fail authentication_unavailable"]
-            ),
-            ("bound", NegotiationTests.bound, [.binding: "bound"]),
-            (
-                "bound, no id",
-                "<iq type='result'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>a@b/c</jid></bind></iq>",
-                [.binding: "bound"]
-            ),
-            (
-                "bound, from domain",
-                "<iq type='result' from='fcm.googleapis.com' id='r4nd-bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>a@b/c</jid></bind></iq>",
-                [.binding: "bound"]
-            ),
-            (
-                "spoofed",
-                "<iq type='result' from='mallory@fcm.googleapis.com/x' id='r4nd-bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>a@b/c</jid></bind></iq>",
-                [:]
-            ),
-            (
-                "wrong id",
-                "<iq type='result' id='other'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>a@b/c</jid></bind></iq>",
-                [:]
-            ),
-            ("no address", "<iq type='result' id='r4nd-bind'/>", [.binding: "fail bind_refused"]),
-            (
-                "bind error",
-                "<iq type='error' id='r4nd-bind'><error type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>",
-                [.binding: "fail bind_refused"]
-            ),
-            ("message", "<message><gcm xmlns='google:mobile:data'>{}</gcm></message>", [:]),
-            ("presence", "<presence/>", [:]),
-            ("iq get", "<iq type='get' id='r4nd-bind'><ping xmlns='urn:xmpp:ping'/></iq>", [:]),
-            ("unknown", "<x xmlns='y'/>", [:]),
-        ]
-        for (name, xml, expected) in stanzas {
-            for point in Point.allCases {
-                var negotiation = try NegotiationTests.reach(point)
-                let action = negotiation.stanza(try stanza(xml), trailingBytes: 0)
-                #expect(NegotiationTests.word(action) == expected[point] ?? "-", "\(name) in \(point)")
-            }
-        }
-        for point in Point.allCases {
-            var negotiation = try NegotiationTests.reach(point)
-            let error = try stanza(
-                "<stream:error><host-unknown xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>"
-            )
-            let action = negotiation.stanza(error, trailingBytes: 0)
-            #expect(NegotiationTests.word(action) == (point == .finished ? "-" : "fail stream_error"), "\(point)")
-        }
-    }
-
-    @Test func everyStateWithEveryOtherEvent() throws {
-        for point in Point.allCases {
-            for encrypted in [true, false] {
-                var negotiation = try NegotiationTests.reach(point)
-                switch negotiation.transportReady(encrypted: encrypted) {
-                case .send: #expect(encrypted && (point == .idle || point == .startingTLS), "\(point)")
-                case .fail(let error):
-                    #expect(!encrypted && error.code == .notEncrypted && (point == .idle || point == .startingTLS))
-                case .none: #expect(point != .idle && point != .startingTLS)
-                }
-            }
-            var negotiation = try NegotiationTests.reach(point)
-            let headers: [Point] = [.headerPlain, .headerSecured, .headerAuthenticated]
-            switch negotiation.opened(try header(NegotiationTests.opening)) {
-            case .none: #expect(headers.contains(point) || point == .finished, "\(point)")
-            case .fail(let error): #expect(!headers.contains(point) && error.code == .badStream, "\(point)")
-            }
-            for event in 0..<3 {
-                var negotiation = try NegotiationTests.reach(point)
-                let error =
-                    switch event {
-                    case 0: negotiation.closed()
-                    case 1: negotiation.transportClosed()
-                    default: negotiation.timedOut()
-                    }
-                #expect(error?.code == (point == .finished ? nil : event == 2 ? .timedOut : .closed), "\(point)")
-                // Nothing is reported twice, and nothing is done any more.
-                #expect(negotiation.closed() == nil)
-                #expect(negotiation.timedOut() == nil)
-                #expect(negotiation.transportClosed() == nil)
-                #expect(
-                    NegotiationTests.word(negotiation.stanza(try stanza(NegotiationTests.mechanisms), trailingBytes: 0))
-                        == "-"
-                )
-            }
-        }
-    }
-
-    @Test func startTLSIsNeverStripped() throws {
+    @Test("STARTTLS that is not offered, or refused, ends it: nothing is sent in the clear")
+    func startTLSIsNeverStripped() throws {
         // The server offers PLAIN in the clear: it is not taken, whatever else is offered.
         var offered = try NegotiationTests.reach(.featuresPlain)
         guard case .send(let bytes) = offered.stanza(try stanza(NegotiationTests.startTLS), trailingBytes: 0) else {
@@ -321,7 +195,8 @@ import XMLWire
         #expect(NegotiationTests.word(early.stanza(try stanza(NegotiationTests.success), trailingBytes: 0)) == "-")
     }
 
-    @Test func bytesBehindTheConsentAreRefused() throws {
+    @Test("bytes in the clear behind the consent to TLS end it")
+    func bytesBehindTheConsentAreRefused() throws {
         for count in [1, 7, 100_000] {
             var negotiation = try NegotiationTests.reach(.awaitingProceed)
             let action = negotiation.stanza(try stanza(NegotiationTests.proceed), trailingBytes: count)
@@ -329,7 +204,8 @@ import XMLWire
         }
     }
 
-    @Test func aDirectConnectionWithoutTLSSendsNothing() {
+    @Test("without TLS nothing is sent")
+    func aDirectConnectionWithoutTLSSendsNothing() {
         var negotiation = Negotiation(configuration: NegotiationTests.configuration(.direct))
         guard case .fail(let error) = negotiation.transportReady(encrypted: false) else {
             Issue.record("sent in the clear")
@@ -338,18 +214,22 @@ import XMLWire
         #expect(error.code == .notEncrypted)
     }
 
-    @Test(arguments: [
-        "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>",
-        "<stream:stream version='0.9' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>",
-        "<stream:stream version='10' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>",
-    ])
+    @Test(
+        "a stream header of another kind ends it",
+        arguments: [
+            "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>",
+            "<stream:stream version='0.9' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>",
+            "<stream:stream version='10' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>",
+        ]
+    )
     func otherStreamsAreRefused(_ xml: String) throws {
         var negotiation = try NegotiationTests.reach(.headerSecured)
         guard case .fail(let error) = negotiation.opened(try header(xml)) else { throw Unexpected("accepted") }
         #expect(error.code == .badStream)
     }
 
-    @Test func errorsNameTheFixAndNeverTheSecret() throws {
+    @Test("errors name the fix and never the secret")
+    func errorsNameTheFixAndNeverTheSecret() throws {
         let failures = [
             ("not-authorized", true, "secret_file"), ("malformed-request", true, "username"),
             ("temporary-auth-failure", false, ""), ("undefined-condition", true, ""),
@@ -375,7 +255,8 @@ import XMLWire
         }
     }
 
-    @Test func base64() {
+    @Test("Base64 both ways, and what is none")
+    func base64() {
         for (text, encoded) in [
             ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="),
             ("foobar", "Zm9vYmFy"),

@@ -6,7 +6,8 @@ import XMLWire
 /// What of a peer's words comes to be seen.
 @Suite struct PeerTextTests {
     /// Servers quote what they got: in texts, in names of their own making, in lists.
-    @Test func nothingThatThePeerChoseToSayIsShown() throws {
+    @Test("errors show conditions that the RFC defines, and no text of the peer")
+    func nothingThatThePeerChoseToSayIsShown() throws {
         let token = "APA91b-token:with_what_tokens_have"
         func error(_ point: NegotiationTests.Point, _ xml: String) throws -> NegotiationError {
             var negotiation = try NegotiationTests.reach(point)
@@ -57,7 +58,8 @@ import XMLWire
         #expect(other.message.allSatisfy { $0 != "\n" })
     }
 
-    @Test func tenThousandMechanismsAreNoBurden() throws {
+    @Test("an offer of ten thousand mechanisms costs little")
+    func tenThousandMechanismsAreNoBurden() throws {
         var negotiation = try NegotiationTests.reach(.featuresSecured)
         // As many as a stanza may have elements.
         let names = (0..<4_000).map { "<mechanism>X-\($0)</mechanism>" }.joined()

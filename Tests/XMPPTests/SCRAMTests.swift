@@ -76,13 +76,15 @@ import XMLWire
         }
     }
 
-    @Test func aNameIsEscaped() {
+    @Test("commas and equals signs of a name are escaped")
+    func aNameIsEscaped() {
         var exchange = SCRAMTests.exchange(SCRAMTests.sha256, user: "a,b=c,")
         #expect(SCRAMTests.text(exchange.begin()).hasPrefix("n,,n=a=2Cb=3Dc=2C,r="))
     }
 
     /// Every state with every message, right and wrong.
-    @Test func everyStateWithEveryMessage() throws {
+    @Test("every state with every message: what doesn't belong there fails")
+    func everyStateWithEveryMessage() throws {
         let example = SCRAMTests.sha256
         enum Point: CaseIterable { case begun, awaitingChallenge, deriving, awaitingSignature, verified }
         func reach(_ point: Point) throws -> SCRAM {
@@ -147,7 +149,8 @@ import XMLWire
         #expect(!error.message.contains("pencil"))
     }
 
-    @Test func theBoundsOfTheIterationsAreInside() throws {
+    @Test("4,096 and 1,000,000 rounds are accepted, one less or more is not")
+    func theBoundsOfTheIterationsAreInside() throws {
         for count in ["4096", "1000000"] {
             var exchange = SCRAMTests.exchange(SCRAMTests.sha256)
             _ = exchange.begin()
@@ -159,7 +162,8 @@ import XMLWire
         }
     }
 
-    @Test func anEndlessChallengeIsRefused() throws {
+    @Test("a challenge of more than 4 KiB is refused")
+    func anEndlessChallengeIsRefused() throws {
         var exchange = SCRAMTests.exchange(SCRAMTests.sha1)
         _ = exchange.begin()
         let challenge = SCRAMTests.sha1.challenge + ",x=" + String(repeating: "x", count: 4_096)
@@ -181,7 +185,8 @@ import XMLWire
     }
 
     /// Through the negotiation, as a server sees it.
-    @Test func inANegotiation() throws {
+    @Test("SCRAM inside of a negotiation, with the key computed outside")
+    func inANegotiation() throws {
         for (answer, expected) in [(true, "restart"), (false, "fail")] {
             var negotiation = Negotiation(configuration: SCRAMTests.configuration(.xmpp))
             let first = try SCRAMTests.begin(&negotiation, offering: ["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"])
@@ -234,7 +239,8 @@ import XMLWire
         guard case .none = negotiation.derived(Secret([])) else { throw Unexpected("went on after the end") }
     }
 
-    @Test func successWithoutProofIsRefused() throws {
+    @Test("a success without the server's proof is refused")
+    func successWithoutProofIsRefused() throws {
         for data in ["", "=", "dj0="] {
             var negotiation = Negotiation(configuration: SCRAMTests.configuration(.xmpp))
             _ = try SCRAMTests.begin(&negotiation, offering: ["SCRAM-SHA-1"])

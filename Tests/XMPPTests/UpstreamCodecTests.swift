@@ -10,7 +10,8 @@ import XMLWire
 @Suite struct UpstreamCodecTests {
     private static let good = #""message_id":"1","from":"t","category":"c""#
 
-    @Test func aMessageIsReadWhole() throws {
+    @Test("a good message: every field is found where it stands")
+    func aMessageIsReadWhole() throws {
         let json =
             #"{"data":{"k": "v\n"},"time_to_live":86400,"from":"tok:en-_1","message_id":"0\u0030\u00e91","category":"com.example.app"}"#
         let stanza = try envelope(json, attributes: "from='devices@gcm.googleapis.com' type='normal'")
@@ -56,7 +57,8 @@ import XMLWire
         #expect(word(try decode(message, dialect: .xmpp)) == "upstream")
     }
 
-    @Test func aReceiptKeepsItsTypeAndFullID() throws {
+    @Test("a receipt keeps its type and its full id")
+    func aReceiptKeepsItsTypeAndFullID() throws {
         let message = try decodeMessage(
             #"{"message_type":"receipt","message_id":"dr2:39","from":"gcm.googleapis.com","category":"c","data":{}}"#
         )
@@ -66,7 +68,8 @@ import XMLWire
     }
 
     /// The digests of docs/protocol.md (What identifies a message), computed by hand.
-    @Test func theDigestsAreTheDocumented() throws {
+    @Test("key, device key and fingerprint are those of docs/protocol.md")
+    func theDigestsAreTheDocumented() throws {
         func first16(_ bytes: [UInt8]) -> String { hex(Array(SHA256.digest(of: bytes).prefix(16))) }
         func part(_ text: String?) -> [UInt8] {
             let count = text.map { UInt64($0.utf8.count) } ?? .max
@@ -85,7 +88,8 @@ import XMLWire
         #expect(plain(receipt.fingerprint) == first16(part("t") + part("c") + part("receipt") + part(nil)))
     }
 
-    @Test func contentsThatDifferHaveDifferentFingerprints() throws {
+    @Test("contents that differ in one part have different fingerprints")
+    func contentsThatDifferHaveDifferentFingerprints() throws {
         let contents = [
             "", #","data":null"#, #","data":"""#, #","data":{}"#, #","data":{ }"#, #","data":1"#, #","data":1.0"#,
             #","data":{"a":1}"#, #","message_type":"receipt""#,
@@ -97,91 +101,97 @@ import XMLWire
         #expect(same.fingerprint == prints[0])
     }
 
-    @Test(arguments: [
-        // message_id or from unusable: not acked.
-        (#"{"from":"t","category":"c"}"#, "malformed message_id_unusable"),
-        (#"{"message_id":"","from":"t","category":"c"}"#, "malformed message_id_unusable"),
-        (#"{"message_id":1,"from":"t","category":"c"}"#, "malformed message_id_unusable"),
-        (#"{"message_id":null,"from":"t","category":"c"}"#, "malformed message_id_unusable"),
-        (#"{"message_id":["1"],"from":"t","category":"c"}"#, "malformed message_id_unusable"),
-        (#"{"message_id":{"message_id":"1"},"from":"t","category":"c"}"#, "malformed message_id_unusable"),
-        (#"{"message_id":"1","category":"c"}"#, "malformed from_unusable"),
-        (#"{"message_id":"1","from":"","category":"c"}"#, "malformed from_unusable"),
-        (#"{"message_id":"1","from":7,"category":"c"}"#, "malformed from_unusable"),
-        (#"{"message_id":"1","from":true,"category":"c"}"#, "malformed from_unusable"),
-        (#"{"message_id":1,"from":2}"#, "malformed message_id_unusable"),
-        (#"{}"#, "malformed message_id_unusable"),
-        (#"{"Message_ID":"1","from":"t","category":"c"}"#, "malformed message_id_unusable"),
-        (#"{"message_id ":"1","from":"t","category":"c"}"#, "malformed message_id_unusable"),
-        (#"{"a":{"message_id":"1","from":"t"}}"#, "malformed message_id_unusable"),
-        (#"{"message_id":"1","message_type":"what"}"#, "malformed from_unusable"),
-        // Duplicates of these two, in any spelling.
-        (#"{"message_id":"1","message_id":"1","from":"t","category":"c"}"#, "malformed identity_ambiguous"),
-        (#"{"message_id":"1","message_i\u0064":"2","from":"t","category":"c"}"#, "malformed identity_ambiguous"),
-        (#"{"from":"t","\u0066rom":"t","message_id":"1","category":"c"}"#, "malformed identity_ambiguous"),
-        (#"{"message_id":"1","from":"t","from":null,"category":"c"}"#, "malformed identity_ambiguous"),
-        (#"{"message_id":1,"message_id":"1","from":"t"}"#, "malformed identity_ambiguous"),
-        // Not one JSON object.
-        (#"[]"#, "malformed payload_not_json"), (#""x""#, "malformed payload_not_json"),
-        (#"null"#, "malformed payload_not_json"), (#" "#, "malformed payload_not_json"),
-        (#"{"message_id":"1","from":"t","category":"c"} x"#, "malformed payload_not_json"),
-        (#"x {"message_id":"1","from":"t","category":"c"}"#, "malformed payload_not_json"),
-        (#"{"message_id":"1","from":"t","category":"c",}"#, "malformed payload_not_json"),
-        (#"{"message_id":"1","from":"t","category":"c"}{}"#, "malformed payload_not_json"),
-        ("\u{feff}" + #"{"message_id":"1","from":"t","category":"c"}"#, "malformed payload_not_json"),
-        (#"{"message_id":"1","from":"t","category":"c","data":NaN}"#, "malformed payload_not_json"),
-        // Other duplicates: acked.
-        (#"{"message_id":"1","from":"t","category":"c","category":"c"}"#, "upstream duplicate_key"),
-        (#"{"message_id":"1","from":"t","category":"c","data":1,"data":1}"#, "upstream duplicate_key"),
-        (#"{"message_id":"1","from":"t","category":"c","x":1,"x":1}"#, "upstream duplicate_key"),
-        (#"{"message_id":"1","from":"t","category":"c","x":1,"\u0078":1}"#, "upstream duplicate_key"),
-        (#"{"message_id":"1","from":"t","category":"c","\ud800":1,"\uD800":1}"#, "upstream duplicate_key"),
-        (
-            #"{"message_id":"1","from":"t","category":"c","message_type":"ack","message_type":"x"}"#,
-            "upstream duplicate_key"
-        ),
-        (
-            #"{"message_id":"1","from":"t","category":"c","message_type":null,"message_type":"receipt"}"#,
-            "upstream duplicate_key"
-        ),
-        // Not duplicates.
-        (#"{"message_id":"1","from":"t","category":"c","é":1,"e\u0301":1}"#, "upstream"),
-        (#"{"message_id":"1","from":"t","category":"c","\u0000":1,"\ud800":1,"\udc00":2}"#, "upstream"),
-        (#"{"message_id":"1","from":"t","category":"c","data":{"a":1,"a":2,"from":"x","from":"y"}}"#, "upstream"),
-        (#"{"message_id":"1","from":"t","category":"c","x":1,"X":1}"#, "upstream"),
-        // category.
-        (#"{"message_id":"1","from":"t"}"#, "upstream category_unusable"),
-        (#"{"message_id":"1","from":"t","category":""}"#, "upstream category_unusable"),
-        (#"{"message_id":"1","from":"t","category":null}"#, "upstream category_unusable"),
-        (#"{"message_id":"1","from":"t","category":["c"]}"#, "upstream category_unusable"),
-        // message_type.
-        (#"{"message_id":"1","from":"t","category":"c","message_type":"what"}"#, "upstream message_type_unknown"),
-        (#"{"message_id":"1","from":"t","category":"c","message_type":""}"#, "upstream message_type_unknown"),
-        (#"{"message_id":"1","from":"t","category":"c","message_type":1}"#, "upstream message_type_unknown"),
-        (#"{"message_id":"1","from":"t","category":"c","message_type":"Ack"}"#, "upstream message_type_unknown"),
-        (#"{"message_id":"1","from":"t","category":"c","message_type":["ack"]}"#, "upstream message_type_unknown"),
-        (#"{"message_id":"1","from":"t","category":"c","message_type":null}"#, "upstream"),
-        // Texts that no column can hold.
-        (#"{"message_id":"\u0000","from":"t","category":"c"}"#, "upstream text_unstorable"),
-        (#"{"message_id":"a\ud800","from":"t","category":"c"}"#, "upstream text_unstorable"),
-        (#"{"message_id":"1","from":"\udc00","category":"c"}"#, "upstream text_unstorable"),
-        (#"{"message_id":"1","from":"t","category":"\u0000"}"#, "upstream text_unstorable"),
-        (#"{"message_id":"\u0000","from":"t","category":"c","message_type":"receipt"}"#, "receipt text_unstorable"),
-        (#"{"message_id":"\u0000","from":"t","x":1,"x":2}"#, "upstream text_unstorable"),
-        // Signals, however broken: never acked.
-        (#"{"message_type":"ack","message_id":"1","from":"t"}"#, "ack"), (#"{"message_type":"ack"}"#, "ack"),
-        (#"{"message_type":"\u0061ck"}"#, "ack"), (#"{"message_type":"ack","message_id":1,"message_id":2}"#, "ack"),
-        (#"{"message_type":"ack","message_type":"nack"}"#, "ack"),
-        (#"{"message_type":"nack","message_id":"1","from":"t"}"#, "nack unknown"),
-        (#"{"message_type":"nack","error":"BAD_ACK","message_id":"1"}"#, "nack BAD_ACK"),
-        (#"{"message_type":"nack","error":"InvalidJson : INVALID_TTL : x"}"#, "nack unknown"),
-        (#"{"message_type":"nack","error":"CONNECTION_DRAINING"}"#, "nack CONNECTION_DRAINING"),
-        (#"{"message_type":"nack","error":7}"#, "nack unknown"),
-        (#"{"message_type":"control","control_type":"CONNECTION_DRAINING"}"#, "control CONNECTION_DRAINING"),
-        (#"{"message_type":"control","control_type":"OTHER"}"#, "control unknown"),
-        (#"{"message_type":"control"}"#, "control unknown"),
-        (#"{"message_type":"control","control_type":"CONNECTION\u005fDRAINING","a":1}"#, "control CONNECTION_DRAINING"),
-    ])
+    @Test(
+        "odd payloads go where docs/protocol.md says",
+        arguments: [
+            // message_id or from unusable: not acked.
+            (#"{"from":"t","category":"c"}"#, "malformed message_id_unusable"),
+            (#"{"message_id":"","from":"t","category":"c"}"#, "malformed message_id_unusable"),
+            (#"{"message_id":1,"from":"t","category":"c"}"#, "malformed message_id_unusable"),
+            (#"{"message_id":null,"from":"t","category":"c"}"#, "malformed message_id_unusable"),
+            (#"{"message_id":["1"],"from":"t","category":"c"}"#, "malformed message_id_unusable"),
+            (#"{"message_id":{"message_id":"1"},"from":"t","category":"c"}"#, "malformed message_id_unusable"),
+            (#"{"message_id":"1","category":"c"}"#, "malformed from_unusable"),
+            (#"{"message_id":"1","from":"","category":"c"}"#, "malformed from_unusable"),
+            (#"{"message_id":"1","from":7,"category":"c"}"#, "malformed from_unusable"),
+            (#"{"message_id":"1","from":true,"category":"c"}"#, "malformed from_unusable"),
+            (#"{"message_id":1,"from":2}"#, "malformed message_id_unusable"),
+            (#"{}"#, "malformed message_id_unusable"),
+            (#"{"Message_ID":"1","from":"t","category":"c"}"#, "malformed message_id_unusable"),
+            (#"{"message_id ":"1","from":"t","category":"c"}"#, "malformed message_id_unusable"),
+            (#"{"a":{"message_id":"1","from":"t"}}"#, "malformed message_id_unusable"),
+            (#"{"message_id":"1","message_type":"what"}"#, "malformed from_unusable"),
+            // Duplicates of these two, in any spelling.
+            (#"{"message_id":"1","message_id":"1","from":"t","category":"c"}"#, "malformed identity_ambiguous"),
+            (#"{"message_id":"1","message_i\u0064":"2","from":"t","category":"c"}"#, "malformed identity_ambiguous"),
+            (#"{"from":"t","\u0066rom":"t","message_id":"1","category":"c"}"#, "malformed identity_ambiguous"),
+            (#"{"message_id":"1","from":"t","from":null,"category":"c"}"#, "malformed identity_ambiguous"),
+            (#"{"message_id":1,"message_id":"1","from":"t"}"#, "malformed identity_ambiguous"),
+            // Not one JSON object.
+            (#"[]"#, "malformed payload_not_json"), (#""x""#, "malformed payload_not_json"),
+            (#"null"#, "malformed payload_not_json"), (#" "#, "malformed payload_not_json"),
+            (#"{"message_id":"1","from":"t","category":"c"} x"#, "malformed payload_not_json"),
+            (#"x {"message_id":"1","from":"t","category":"c"}"#, "malformed payload_not_json"),
+            (#"{"message_id":"1","from":"t","category":"c",}"#, "malformed payload_not_json"),
+            (#"{"message_id":"1","from":"t","category":"c"}{}"#, "malformed payload_not_json"),
+            ("\u{feff}" + #"{"message_id":"1","from":"t","category":"c"}"#, "malformed payload_not_json"),
+            (#"{"message_id":"1","from":"t","category":"c","data":NaN}"#, "malformed payload_not_json"),
+            // Other duplicates: acked.
+            (#"{"message_id":"1","from":"t","category":"c","category":"c"}"#, "upstream duplicate_key"),
+            (#"{"message_id":"1","from":"t","category":"c","data":1,"data":1}"#, "upstream duplicate_key"),
+            (#"{"message_id":"1","from":"t","category":"c","x":1,"x":1}"#, "upstream duplicate_key"),
+            (#"{"message_id":"1","from":"t","category":"c","x":1,"\u0078":1}"#, "upstream duplicate_key"),
+            (#"{"message_id":"1","from":"t","category":"c","\ud800":1,"\uD800":1}"#, "upstream duplicate_key"),
+            (
+                #"{"message_id":"1","from":"t","category":"c","message_type":"ack","message_type":"x"}"#,
+                "upstream duplicate_key"
+            ),
+            (
+                #"{"message_id":"1","from":"t","category":"c","message_type":null,"message_type":"receipt"}"#,
+                "upstream duplicate_key"
+            ),
+            // Not duplicates.
+            (#"{"message_id":"1","from":"t","category":"c","é":1,"e\u0301":1}"#, "upstream"),
+            (#"{"message_id":"1","from":"t","category":"c","\u0000":1,"\ud800":1,"\udc00":2}"#, "upstream"),
+            (#"{"message_id":"1","from":"t","category":"c","data":{"a":1,"a":2,"from":"x","from":"y"}}"#, "upstream"),
+            (#"{"message_id":"1","from":"t","category":"c","x":1,"X":1}"#, "upstream"),
+            // category.
+            (#"{"message_id":"1","from":"t"}"#, "upstream category_unusable"),
+            (#"{"message_id":"1","from":"t","category":""}"#, "upstream category_unusable"),
+            (#"{"message_id":"1","from":"t","category":null}"#, "upstream category_unusable"),
+            (#"{"message_id":"1","from":"t","category":["c"]}"#, "upstream category_unusable"),
+            // message_type.
+            (#"{"message_id":"1","from":"t","category":"c","message_type":"what"}"#, "upstream message_type_unknown"),
+            (#"{"message_id":"1","from":"t","category":"c","message_type":""}"#, "upstream message_type_unknown"),
+            (#"{"message_id":"1","from":"t","category":"c","message_type":1}"#, "upstream message_type_unknown"),
+            (#"{"message_id":"1","from":"t","category":"c","message_type":"Ack"}"#, "upstream message_type_unknown"),
+            (#"{"message_id":"1","from":"t","category":"c","message_type":["ack"]}"#, "upstream message_type_unknown"),
+            (#"{"message_id":"1","from":"t","category":"c","message_type":null}"#, "upstream"),
+            // Texts that no column can hold.
+            (#"{"message_id":"\u0000","from":"t","category":"c"}"#, "upstream text_unstorable"),
+            (#"{"message_id":"a\ud800","from":"t","category":"c"}"#, "upstream text_unstorable"),
+            (#"{"message_id":"1","from":"\udc00","category":"c"}"#, "upstream text_unstorable"),
+            (#"{"message_id":"1","from":"t","category":"\u0000"}"#, "upstream text_unstorable"),
+            (#"{"message_id":"\u0000","from":"t","category":"c","message_type":"receipt"}"#, "receipt text_unstorable"),
+            (#"{"message_id":"\u0000","from":"t","x":1,"x":2}"#, "upstream text_unstorable"),
+            // Signals, however broken: never acked.
+            (#"{"message_type":"ack","message_id":"1","from":"t"}"#, "ack"), (#"{"message_type":"ack"}"#, "ack"),
+            (#"{"message_type":"\u0061ck"}"#, "ack"), (#"{"message_type":"ack","message_id":1,"message_id":2}"#, "ack"),
+            (#"{"message_type":"ack","message_type":"nack"}"#, "ack"),
+            (#"{"message_type":"nack","message_id":"1","from":"t"}"#, "nack unknown"),
+            (#"{"message_type":"nack","error":"BAD_ACK","message_id":"1"}"#, "nack BAD_ACK"),
+            (#"{"message_type":"nack","error":"InvalidJson : INVALID_TTL : x"}"#, "nack unknown"),
+            (#"{"message_type":"nack","error":"CONNECTION_DRAINING"}"#, "nack CONNECTION_DRAINING"),
+            (#"{"message_type":"nack","error":7}"#, "nack unknown"),
+            (#"{"message_type":"control","control_type":"CONNECTION_DRAINING"}"#, "control CONNECTION_DRAINING"),
+            (#"{"message_type":"control","control_type":"OTHER"}"#, "control unknown"),
+            (#"{"message_type":"control"}"#, "control unknown"),
+            (
+                #"{"message_type":"control","control_type":"CONNECTION\u005fDRAINING","a":1}"#,
+                "control CONNECTION_DRAINING"
+            ),
+        ]
+    )
     func oddPayloads(_ json: String, _ expected: String) throws {
         let kind = try decode(rawEnvelope(Array(json.utf8)))
         #expect(word(kind) == expected, "\(json)")
@@ -190,7 +200,8 @@ import XMLWire
         #expect((message.ackMessageID != nil) == message.isAcked && (message.ackTo != nil) == message.isAcked)
     }
 
-    @Test func theLimitsAreInBytesOfTheText() throws {
+    @Test("the limits of id, token and category count bytes of the unescaped text")
+    func theLimitsAreInBytesOfTheText() throws {
         func reason(id: String = "1", from: String = "t", category: String = "c") throws -> QuarantineReason? {
             try decodeMessage(#"{"message_id":"\#(id)","from":"\#(from)","category":"\#(category)"}"#).quarantine
         }
@@ -207,7 +218,8 @@ import XMLWire
         #expect(try reason(category: String(repeating: "é", count: 128)) == .fieldTooLong)
     }
 
-    @Test func dataGoesToTheColumnThatCanHoldIt() throws {
+    @Test("data that jsonb would refuse is marked for data_raw")
+    func dataGoesToTheColumnThatCanHoldIt() throws {
         func form(_ data: String) throws -> IncomingMessage.DataForm {
             let message = try decodeMessage("{\(UpstreamCodecTests.good),\"data\":\(data)}")
             #expect(message.quarantine == nil && message.text(message.data) == data)
@@ -226,7 +238,8 @@ import XMLWire
         #expect(absent.dataForm == .absent && absent.data == nil && absent.extra == nil)
     }
 
-    @Test func whatNoTextHoldsIsLeftOutButEchoed() throws {
+    @Test("an id that no text column holds is left out of the row and still acked")
+    func whatNoTextHoldsIsLeftOutButEchoed() throws {
         let message = try decodeMessage(#"{"message_id":"a\uD800","from":"\u0000","category":"c"}"#)
         #expect(message.messageID == nil && message.registrationToken == nil)
         #expect(message.text(message.ackMessageID) == #"a\uD800"# && message.text(message.ackTo) == #"\u0000"#)
@@ -238,14 +251,16 @@ import XMLWire
         #expect(first.messageKey != second.messageKey)
     }
 
-    @Test func extraHoldsTheOtherMembersVerbatim() throws {
+    @Test("extra holds the other members, verbatim and in their order")
+    func extraHoldsTheOtherMembersVerbatim() throws {
         let message = try decodeMessage(
             #"{ "z" : [ 1 ,2] ,"\#u{1F600}\u0041":"\u0000", \#(UpstreamCodecTests.good), "a":null , "data" : 1}"#
         )
         #expect(message.text(message.extra) == #"{"z":[ 1 ,2],"\#u{1F600}\u0041":"\u0000","a":null}"#)
     }
 
-    @Test func manyKeysAreComparedWithoutQuadraticTime() throws {
+    @Test("thousands of keys are compared in little more than linear time")
+    func manyKeysAreComparedWithoutQuadraticTime() throws {
         let keys = (0..<20_000).map { "\"k\($0)\":0" }.joined(separator: ",")
         let unique = "{\(UpstreamCodecTests.good),\(keys)}"
         #expect(word(try decode(rawEnvelope(Array(unique.utf8)))) == "upstream")
@@ -253,69 +268,81 @@ import XMLWire
         #expect(word(try decode(rawEnvelope(Array(repeated.utf8)))) == "upstream duplicate_key")
     }
 
-    @Test(arguments: [
-        ("<presence/>", "other"), ("<iq type='get' id='1'><ping xmlns='urn:xmpp:ping'/></iq>", "other"),
-        ("<message/>", "other"), ("<message><body>x</body></message>", "other"),
-        ("<message><gcm>{}</gcm></message>", "other"),
-        ("<message><gcm xmlns='google:mobile:data2'>{}</gcm></message>", "other"),
-        ("<message xmlns='jabber:server'><gcm xmlns='google:mobile:data'>GOOD</gcm></message>", "other"),
-        (
-            "<message><forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client'><gcm xmlns='google:mobile:data'>GOOD</gcm></message></forwarded></message>",
-            "other"
-        ),
-        ("<message><gcm xmlns='google:mobile:data'>GOOD</gcm></message>", "upstream"),
-        ("<message><data:gcm xmlns:data='google:mobile:data'>GOOD</data:gcm></message>", "upstream"),
-        ("<message><gcm xmlns='google:mobile:data'><![CDATA[GOOD]]></gcm></message>", "upstream"),
-        (
-            "<message><delay xmlns='urn:xmpp:delay'/><gcm xmlns='google:mobile:data'>GOOD</gcm><x/></message>",
-            "upstream"
-        ),
-        ("<message><gcm xmlns='google:mobile:data'/></message>", "malformed payload_misplaced"),
-        ("<message><gcm xmlns='google:mobile:data'></gcm></message>", "malformed payload_misplaced"),
-        ("<message><gcm xmlns='google:mobile:data'>GOOD<x/></gcm></message>", "malformed payload_misplaced"),
-        ("<message><gcm xmlns='google:mobile:data'><gcm>GOOD</gcm></gcm></message>", "malformed payload_misplaced"),
-        (
-            "<message><gcm xmlns='google:mobile:data'>GOOD</gcm><gcm xmlns='google:mobile:data'>GOOD</gcm></message>",
-            "malformed payload_misplaced"
-        ),
-        (
-            "<message><gcm xmlns='google:mobile:data'>GOOD</gcm><x/><gcm xmlns='google:mobile:data'/></message>",
-            "malformed payload_misplaced"
-        ),
-        ("<message type='error'><gcm xmlns='google:mobile:data'>GOOD</gcm></message>", "error"),
-        ("<message type='error'><gcm xmlns='google:mobile:data'>{\"message_type\":\"ack\"}</gcm></message>", "error"),
-        ("<message type='error' from='mallory@evil'/>", "error"),
-        ("<message type='chat'><gcm xmlns='google:mobile:data'>GOOD</gcm></message>", "upstream"),
-        ("<message from='mallory@evil'><gcm xmlns='google:mobile:data'>rubbish</gcm></message>", "untrusted"),
-        (
-            "<message from='mallory@evil'><gcm xmlns='google:mobile:data'>{\"message_type\":\"control\",\"control_type\":\"CONNECTION_DRAINING\"}</gcm></message>",
-            "untrusted"
-        ),
-    ])
+    @Test(
+        "each kind of stanza is told from the others",
+        arguments: [
+            ("<presence/>", "other"), ("<iq type='get' id='1'><ping xmlns='urn:xmpp:ping'/></iq>", "other"),
+            ("<message/>", "other"), ("<message><body>x</body></message>", "other"),
+            ("<message><gcm>{}</gcm></message>", "other"),
+            ("<message><gcm xmlns='google:mobile:data2'>{}</gcm></message>", "other"),
+            ("<message xmlns='jabber:server'><gcm xmlns='google:mobile:data'>GOOD</gcm></message>", "other"),
+            (
+                "<message><forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client'><gcm xmlns='google:mobile:data'>GOOD</gcm></message></forwarded></message>",
+                "other"
+            ),
+            ("<message><gcm xmlns='google:mobile:data'>GOOD</gcm></message>", "upstream"),
+            ("<message><data:gcm xmlns:data='google:mobile:data'>GOOD</data:gcm></message>", "upstream"),
+            ("<message><gcm xmlns='google:mobile:data'><![CDATA[GOOD]]></gcm></message>", "upstream"),
+            (
+                "<message><delay xmlns='urn:xmpp:delay'/><gcm xmlns='google:mobile:data'>GOOD</gcm><x/></message>",
+                "upstream"
+            ),
+            ("<message><gcm xmlns='google:mobile:data'/></message>", "malformed payload_misplaced"),
+            ("<message><gcm xmlns='google:mobile:data'></gcm></message>", "malformed payload_misplaced"),
+            ("<message><gcm xmlns='google:mobile:data'>GOOD<x/></gcm></message>", "malformed payload_misplaced"),
+            ("<message><gcm xmlns='google:mobile:data'><gcm>GOOD</gcm></gcm></message>", "malformed payload_misplaced"),
+            (
+                "<message><gcm xmlns='google:mobile:data'>GOOD</gcm><gcm xmlns='google:mobile:data'>GOOD</gcm></message>",
+                "malformed payload_misplaced"
+            ),
+            (
+                "<message><gcm xmlns='google:mobile:data'>GOOD</gcm><x/><gcm xmlns='google:mobile:data'/></message>",
+                "malformed payload_misplaced"
+            ),
+            ("<message type='error'><gcm xmlns='google:mobile:data'>GOOD</gcm></message>", "error"),
+            (
+                "<message type='error'><gcm xmlns='google:mobile:data'>{\"message_type\":\"ack\"}</gcm></message>",
+                "error"
+            ),
+            ("<message type='error' from='mallory@evil'/>", "error"),
+            ("<message type='chat'><gcm xmlns='google:mobile:data'>GOOD</gcm></message>", "upstream"),
+            ("<message from='mallory@evil'><gcm xmlns='google:mobile:data'>rubbish</gcm></message>", "untrusted"),
+            (
+                "<message from='mallory@evil'><gcm xmlns='google:mobile:data'>{\"message_type\":\"control\",\"control_type\":\"CONNECTION_DRAINING\"}</gcm></message>",
+                "untrusted"
+            ),
+        ]
+    )
     func stanzas(_ xml: String, _ expected: String) throws {
         let filled = xml.replacing("GOOD", with: "{\(UpstreamCodecTests.good)}")
         #expect(word(try decode(try stanza(filled))) == expected, "\(xml)")
     }
 
-    @Test(arguments: [
-        ("fcm.googleapis.com", true), ("FCM.GoogleAPIs.com", true), ("fcm.googleapis.com.", true),
-        ("1234567890@fcm.googleapis.com", true), ("devices@gcm.googleapis.com", true),
-        ("DEVICES@GCM.googleapis.com", true), ("devices@gcm.googleapis.com/any", true), ("", false), ("@", false),
-        ("/", false), ("@fcm.googleapis.com", false), ("fcm.googleapis.com/", false), ("fcm.googleapis.com/x", false),
-        ("x@fcm.googleapis.com", false), ("1234567890@fcm.googleapis.com/resource", false),
-        ("1234567890@fcm.googleapis.com/other", false), ("x.fcm.googleapis.com", false), ("googleapis.com", false),
-        ("fcm.googleapis.com.evil", false), ("evilfcm.googleapis.com", false), ("gcm.googleapis.com", false),
-        ("evil/devices@gcm.googleapis.com", false), ("evil@x/fcm.googleapis.com", false),
-        ("devices@gcm.googleapis.com@evil", false), ("devices@evil", false), (" fcm.googleapis.com", false),
-        ("fcm.googleapis.com ", false), ("ｆcm.googleapis.com", false), ("fcm.googleapis.com..", false),
-        ("mallory@fcm.googleapis.com/devices@gcm.googleapis.com", false), ("devices@gcm.googleapis.com.evil", false),
-    ])
+    @Test(
+        "only trusted senders' payloads are read",
+        arguments: [
+            ("fcm.googleapis.com", true), ("FCM.GoogleAPIs.com", true), ("fcm.googleapis.com.", true),
+            ("1234567890@fcm.googleapis.com", true), ("devices@gcm.googleapis.com", true),
+            ("DEVICES@GCM.googleapis.com", true), ("devices@gcm.googleapis.com/any", true), ("", false), ("@", false),
+            ("/", false), ("@fcm.googleapis.com", false), ("fcm.googleapis.com/", false),
+            ("fcm.googleapis.com/x", false),
+            ("x@fcm.googleapis.com", false), ("1234567890@fcm.googleapis.com/resource", false),
+            ("1234567890@fcm.googleapis.com/other", false), ("x.fcm.googleapis.com", false), ("googleapis.com", false),
+            ("fcm.googleapis.com.evil", false), ("evilfcm.googleapis.com", false), ("gcm.googleapis.com", false),
+            ("evil/devices@gcm.googleapis.com", false), ("evil@x/fcm.googleapis.com", false),
+            ("devices@gcm.googleapis.com@evil", false), ("devices@evil", false), (" fcm.googleapis.com", false),
+            ("fcm.googleapis.com ", false), ("ｆcm.googleapis.com", false), ("fcm.googleapis.com..", false),
+            ("mallory@fcm.googleapis.com/devices@gcm.googleapis.com", false),
+            ("devices@gcm.googleapis.com.evil", false),
+        ]
+    )
     func onlyTheTrustedMaySpeak(_ from: String, _ trusted: Bool) throws {
         let stanza = try envelope("{\(UpstreamCodecTests.good)}", attributes: "from='\(from)'")
         #expect(word(try decode(stanza)) == (trusted ? "upstream" : "untrusted"), "\(from)")
     }
 
-    @Test func aStanzaErrorIsReadAndItsTextIsNot() throws {
+    @Test("a stanza error is read by its condition, its text is not")
+    func aStanzaErrorIsReadAndItsTextIsNot() throws {
         let token = String(repeating: "APA91bH", count: 20)
         let xml = """
             <message type='error' id='3'><gcm xmlns='google:mobile:data'>{"random":"text"}</gcm>\

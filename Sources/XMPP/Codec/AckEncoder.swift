@@ -23,7 +23,7 @@ package struct AckEncoder: Sendable {
     package func sizeLimit(of message: borrowing IncomingMessage) -> Int {
         // `\uXXXX` and `&quot;` stand for a byte each; what UTF-8 writes in more bytes has no more than 6 for each of them.
         let limit = size(of: message, escape: 6)
-        // What is long is measured: there is no room to be wasted for it.
+        // Long acks are measured first, so that no space is reserved in vain.
         return limit <= AckEncoder.cheapLimit ? limit : exactSize(of: message)
     }
 

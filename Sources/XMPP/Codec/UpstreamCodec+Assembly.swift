@@ -40,7 +40,7 @@ extension UpstreamCodec {
     /// The longest `category` in bytes of its text.
     static let categoryLimit: UInt32 = 255
 
-    /// Makes the message of an envelope that is no ack, nack or control.
+    /// Makes the message of an envelope that is not an ack, nack or control message.
     ///
     /// The storage is laid out as: the payload's text, so that spans into it stay as they are; the texts of known members
     /// with escapes; `extra`; the stanza's `from`; the stanza as it came.
@@ -122,7 +122,7 @@ extension UpstreamCodec {
         return nil
     }
 
-    /// Why a member is no text to work with; nil where it is one.
+    /// Why a member is not a usable text; nil where it is one.
     private static func unusable(_ member: JSONMember?) -> StaticString? {
         guard let member else { return "missing" }
         guard member.kind == .string else { return "not a string" }

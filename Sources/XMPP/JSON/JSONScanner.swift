@@ -3,7 +3,7 @@ import UpstreamKit
 /// A strict scanner of JSON texts (RFC 8259): validates all of it and tells where the top-level members stand.
 ///
 /// It builds nothing: a member is a pair of spans into the text it was read from. It accepts what the grammar of RFC 8259
-/// accepts and nothing else; the text must be UTF-8 without a byte order mark. Repeated keys are the caller's business.
+/// accepts and nothing else; the text must be UTF-8 without a byte order mark. Repeated keys are left to the caller.
 /// Nesting costs one bit a level, so that depth is bounded by the text's length and never by the stack.
 ///
 /// A scanner is reused: its storage stays.

@@ -14,7 +14,7 @@ extension Negotiation {
                 finish(
                     NegotiationError(
                         .bindRefused,
-                        "the server offers no resource binding: is it an XMPP server for clients?"
+                        "the server offers no resource binding: check that the port is for XMPP clients"
                     )
                 )
             )
@@ -42,7 +42,7 @@ extension Negotiation {
     /// The answer to the binding, or something else.
     mutating func bindResult(_ stanza: Stanza, _ offers: Offers) -> StanzaAction {
         guard stanza.element(0, is: "iq", in: XMLNamespace.client), isFromServer(stanza) else { return .none }
-        // Servers of the field leave the id out; a wrong one is somebody else's answer.
+        // Some servers leave the id out; a wrong one answers another request.
         if let id = stanza.attribute("id", of: 0), stanza.string(id) != bindID { return .none }
         guard let type = stanza.attribute("type", of: 0) else { return .none }
         if stanza.equals(type, "error") {
@@ -96,7 +96,7 @@ extension Negotiation {
         }
     }
 
-    /// Whether an IQ is the server's: it names nobody, the domain, or our own account (RFC 6120 section 8.1.2.1).
+    /// Whether an IQ is the server's: it has no `from`, the domain, or our own account (RFC 6120 section 8.1.2.1).
     private func isFromServer(_ stanza: Stanza) -> Bool {
         guard let from = stanza.attribute("from", of: 0) else { return true }
         guard let sender = JID(stanza.string(from)), let domain = JID(configuration.domain) else { return false }

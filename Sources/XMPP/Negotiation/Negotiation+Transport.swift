@@ -49,7 +49,7 @@ extension Negotiation {
                 finish(
                     NegotiationError(
                         .tlsInjection,
-                        "bytes came in the clear after the server's consent to TLS: somebody on the way may have put "
+                        "unencrypted bytes followed the server's <proceed/>: somebody on the network path may have put "
                             + "them there"
                     )
                 )

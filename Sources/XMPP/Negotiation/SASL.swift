@@ -14,7 +14,7 @@ package struct Secret: Sendable, CustomStringConvertible, CustomDebugStringConve
     /// Nothing of the secret.
     package var debugDescription: String { description }
 
-    /// Nothing of the secret, for `dump` and whatever else walks a value's parts.
+    /// Nothing of the secret, for `dump` and other reflection.
     package var customMirror: Mirror { Mirror(self, children: []) }
 }
 

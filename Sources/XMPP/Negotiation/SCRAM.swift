@@ -5,7 +5,7 @@ import Digests
 /// ```
 /// begun ──▶ awaitingChallenge ──▶ deriving ──▶ awaitingSignature ──▶ verified
 /// ```
-/// The salted password takes up to 1,000,000 rounds of HMAC and is computed by whoever runs the machine.
+/// The salted password takes up to 1,000,000 rounds of HMAC and is computed outside of the machine.
 ///
 /// Without channel binding: TLS has verified the server's name before a byte of this. A secret beyond ASCII is used as it
 /// stands; the server normalises its own (RFC 4013), so it must be in that form already.
