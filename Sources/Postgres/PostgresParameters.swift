@@ -53,6 +53,13 @@ package struct PostgresParameters: ~Copyable {
         append(word: UInt64(bitPattern: timestamp &- postgresEpochMicroseconds), as: .timestamptz)
     }
 
+    /// An `interval` without days and months.
+    package mutating func append(interval microseconds: Int64) {
+        slots.append(Slot(oid: PostgresType.interval.oid, offset: count, count: 16))
+        put(UInt64(bitPattern: microseconds))
+        put(UInt64(0))
+    }
+
     /// A `bool`.
     package mutating func append(_ value: Bool) {
         slots.append(Slot(oid: PostgresType.bool.oid, offset: count, count: 1))
@@ -131,6 +138,14 @@ package struct PostgresParameters: ~Copyable {
         elements -= 1
         put(UInt32(8))
         put(UInt64(bitPattern: timestamp &- postgresEpochMicroseconds))
+    }
+
+    /// An `interval` member without days and months.
+    mutating func element(interval microseconds: Int64) {
+        elements -= 1
+        put(UInt32(16))
+        put(UInt64(bitPattern: microseconds))
+        put(UInt64(0))
     }
 
     // MARK: Memory

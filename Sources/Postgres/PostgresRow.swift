@@ -11,13 +11,14 @@ package struct SQLField {
     /// The bytes of a value that must be there and of one of these types.
     ///
     /// - Parameters:
-    ///   - types: The types that will do.
-    ///   - name: What to call them in the error.
+    ///   - name: What to call the types in the error.
+    ///   - isWanted: Whether the type of this object id will do.
     /// - Throws: ``SQLFieldFault``
     /// - Returns: The bytes, which the result owns.
-    func bytes(of types: [PostgresType], _ name: String) throws(SQLFieldFault) -> UnsafeRawBufferPointer {
+    @inline(__always)
+    func bytes(_ name: String, _ isWanted: (UInt32) -> Bool) throws(SQLFieldFault) -> UnsafeRawBufferPointer {
         guard let bytes else { throw .null(name) }
-        guard types.contains(where: { $0.oid == type }) else { throw .type(name) }
+        guard isWanted(type) else { throw .type(name) }
         return bytes
     }
 }
@@ -64,6 +65,9 @@ package struct PostgresRow {
         defer { column += 1 }
         return try value(column)
     }
+
+    /// Passes by columns.
+    package mutating func skip(_ columns: Int) { column += Int32(columns) }
 
     /// The value of the column of this name, or of the first of them.
     ///
@@ -128,6 +132,16 @@ extension PostgresResult {
         return values
     }
 
+    /// Reads every row, for what `body` makes of them all.
+    ///
+    /// - Parameter body: Reads one: all columns in order, or those it wants by name.
+    /// - Throws: ``PostgresError`` of class `schema`, and what `body` throws.
+    package func eachRow(
+        _ body: (inout PostgresRow) throws(PostgresError) -> Void
+    ) throws(PostgresError) {
+        for index in 0..<count { try read(index, body) }
+    }
+
     /// Reads the first row; nil where there is none.
     ///
     /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
@@ -176,17 +190,26 @@ extension Optional: SQLDecodable where Wrapped: SQLDecodable {
 extension String: SQLDecodable {
     package init(_ field: SQLField) throws(SQLFieldFault) {
         // A json's binary form is its text.
-        self.init(decoding: try field.bytes(of: [.text, .varchar, .name, .json], "text"), as: UTF8.self)
+        let bytes = try field.bytes("text") {
+            $0 == PostgresType.text.oid || $0 == PostgresType.json.oid || $0 == PostgresType.varchar.oid
+                || $0 == PostgresType.name.oid
+        }
+        self.init(decoding: bytes, as: UTF8.self)
     }
 }
 
 extension Bool: SQLDecodable {
-    package init(_ field: SQLField) throws(SQLFieldFault) { self = try field.bytes(of: [.bool], "bool").first == 1 }
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        self = try field.bytes("bool") { $0 == PostgresType.bool.oid }.first == 1
+    }
 }
 
 extension Int64: SQLDecodable {
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        let bytes = try field.bytes(of: [.int8, .int4, .int2, .oid], "integer")
+        let bytes = try field.bytes("integer") {
+            $0 == PostgresType.int8.oid || $0 == PostgresType.int4.oid || $0 == PostgresType.int2.oid
+                || $0 == PostgresType.oid.oid
+        }
         switch bytes.count {
         case 2: self = Int64(Int16(bigEndian: bytes.loadUnaligned(as: Int16.self)))
         case 4 where field.type == PostgresType.oid.oid:
@@ -204,7 +227,7 @@ extension Int: SQLDecodable {
 
 extension Double: SQLDecodable {
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        let bytes = try field.bytes(of: [.float8], "double precision")
+        let bytes = try field.bytes("double precision") { $0 == PostgresType.float8.oid }
         guard bytes.count == 8 else { throw .form("double precision") }
         self.init(bitPattern: UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)))
     }
@@ -213,7 +236,7 @@ extension Double: SQLDecodable {
 extension Timestamp: SQLDecodable {
     /// Reads a `timestamptz`; `infinity` and `-infinity` are the last and the first moment that there is.
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        let bytes = try field.bytes(of: [.timestamptz], "timestamptz")
+        let bytes = try field.bytes("timestamptz") { $0 == PostgresType.timestamptz.oid }
         guard bytes.count == 8 else { throw .form("timestamptz") }
         let count = Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
         let (microseconds, isBeyond) = count.addingReportingOverflow(postgresEpochMicroseconds)
@@ -221,9 +244,21 @@ extension Timestamp: SQLDecodable {
     }
 }
 
+extension Duration: SQLDecodable {
+    /// Reads an `interval` without months; its days have 24 hours.
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        let bytes = try field.bytes("interval") { $0 == PostgresType.interval.oid }
+        guard bytes.count == 16, bytes.loadUnaligned(fromByteOffset: 12, as: Int32.self) == 0 else {
+            throw .form("interval")
+        }
+        let days = Int32(bigEndian: bytes.loadUnaligned(fromByteOffset: 8, as: Int32.self))
+        self = .microseconds(Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))) + .seconds(86_400 * Int64(days))
+    }
+}
+
 extension Digest128: SQLDecodable {
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        let bytes = try field.bytes(of: [.uuid], "uuid")
+        let bytes = try field.bytes("uuid") { $0 == PostgresType.uuid.oid }
         guard bytes.count == 16 else { throw .form("uuid") }
         self.init(
             high: UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)),
@@ -235,7 +270,9 @@ extension Digest128: SQLDecodable {
 extension [String]: SQLDecodable {
     /// Reads a one-dimensional `text[]` or `name[]` without null members.
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        var bytes = try field.bytes(of: [PostgresType.text.array, PostgresType.name.array], "text[]")
+        var bytes = try field.bytes("text[]") {
+            $0 == PostgresType.text.arrayOID || $0 == PostgresType.name.arrayOID
+        }
         func word() throws(SQLFieldFault) -> Int32 {
             guard bytes.count >= 4 else { throw .form("text[]") }
             defer { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropFirst(4)) }

@@ -89,58 +89,92 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
 /// A statement that is prepared once on each session, with its parameters as members of a value:
 /// `"… WHERE handler = \(\.handler) AND lease_token = \(\.token)"`.
 ///
+/// A member has one number, however often it is named, and a member that is not named is not sent: statements of one
+/// kind can share a type of parameters. Statements nest as parts of others with the same parameters.
+///
 /// Make each one once, as a static constant: the name on the server is derived from the text. The batch statements of the
 /// hot path use ``PostgresStatement`` with parameters encoded by hand.
 package struct PreparedStatement<Parameters>: Sendable, ExpressibleByStringInterpolation {
-    /// The text and its name.
-    package let statement: PostgresStatement
-    private let bindings: [@Sendable (Parameters, inout PostgresParameters) -> Void]
-    /// The object ids of the parameters' types, in the order of their numbers.
-    package let types: [UInt32]
-
-    /// A statement without parameters.
-    package init(stringLiteral value: String) {
-        statement = PostgresStatement(value)
-        bindings = []
-        types = []
+    /// A piece of text or a parameter.
+    fileprivate enum Piece: Sendable {
+        case text(String)
+        case member(Member)
     }
 
+    fileprivate struct Member: Sendable {
+        var path: any PartialKeyPath<Parameters> & Sendable
+        var type: UInt32
+        var bind: @Sendable (Parameters, inout PostgresParameters) -> Void
+    }
+
+    /// The text and its name.
+    package let statement: PostgresStatement
+    private let pieces: [Piece]
+    private let members: [Member]
+
+    /// A statement without parameters.
+    package init(stringLiteral value: String) { self.init([.text(value)]) }
+
     /// A statement with parameters.
-    package init(stringInterpolation: StringInterpolation) {
-        statement = PostgresStatement(stringInterpolation.text)
-        bindings = stringInterpolation.bindings
-        types = stringInterpolation.types
+    package init(stringInterpolation: StringInterpolation) { self.init(stringInterpolation.pieces) }
+
+    private init(_ pieces: [Piece]) {
+        var text = ""
+        var members: [Member] = []
+        var numbers: [AnyKeyPath: Int] = [:]
+        for piece in pieces {
+            switch piece {
+            case .text(let part): text += part
+            case .member(let member):
+                if numbers[member.path] == nil {
+                    members.append(member)
+                    numbers[member.path] = members.count
+                }
+                text += "$\(numbers[member.path, default: 0])"
+            }
+        }
+        self.pieces = pieces
+        self.members = members
+        statement = PostgresStatement(text)
     }
 
     /// Puts the text together as the compiler takes it apart.
     package struct StringInterpolation: StringInterpolationProtocol {
-        fileprivate var text = ""
-        fileprivate var bindings: [@Sendable (Parameters, inout PostgresParameters) -> Void] = []
-        fileprivate var types: [UInt32] = []
+        fileprivate var pieces: [Piece] = []
 
         /// Nothing yet.
-        package init(literalCapacity: Int, interpolationCount: Int) { text.reserveCapacity(literalCapacity) }
+        package init(literalCapacity: Int, interpolationCount: Int) {
+            pieces.reserveCapacity(2 * interpolationCount + 1)
+        }
 
         /// Text of the source code.
-        package mutating func appendLiteral(_ literal: String) { text += literal }
+        package mutating func appendLiteral(_ literal: String) { pieces.append(.text(literal)) }
 
         /// A parameter.
         package mutating func appendInterpolation<Value: SQLBindable>(
             _ member: any KeyPath<Parameters, Value> & Sendable
         ) {
-            bindings.append { $0[keyPath: member].append(to: &$1) }
-            types.append(Value.postgresType.oid)
-            text += "$\(bindings.count)"
+            pieces.append(
+                .member(
+                    Member(path: member, type: Value.postgresType.oid) { $0[keyPath: member].append(to: &$1) }
+                )
+            )
         }
 
+        /// A part with the same parameters.
+        package mutating func appendInterpolation(_ part: PreparedStatement) { pieces += part.pieces }
+
         /// Text as it stands; never anything from outside.
-        package mutating func appendInterpolation(raw fixed: String) { text += fixed }
+        package mutating func appendInterpolation(raw text: String) { pieces.append(.text(text)) }
     }
+
+    /// The object ids of the parameters' types, in the order of their numbers.
+    package var types: [UInt32] { members.map(\.type) }
 
     /// The parameters in the order of their numbers.
     func parameters(_ values: Parameters) -> PostgresParameters {
         var parameters = PostgresParameters()
-        for bind in bindings { bind(values, &parameters) }
+        for member in members { member.bind(values, &parameters) }
         return parameters
     }
 }

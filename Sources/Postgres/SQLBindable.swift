@@ -13,6 +13,17 @@ package protocol SQLBindable: Sendable {
 package protocol SQLElement: SQLBindable {
     /// Adds it to the array that was begun.
     func appendElement(to parameters: inout PostgresParameters)
+
+    /// Adds an array of such values; a requirement, so that its loop is compiled for each type.
+    static func append(_ elements: [Self], to parameters: inout PostgresParameters)
+}
+
+extension SQLElement {
+    package static func append(_ elements: [Self], to parameters: inout PostgresParameters) {
+        parameters.beginArray(of: postgresType, count: elements.count)
+        for element in elements { element.appendElement(to: &parameters) }
+        parameters.endArray()
+    }
 }
 
 extension Optional: SQLBindable where Wrapped: SQLBindable {
@@ -26,11 +37,7 @@ extension Optional: SQLBindable where Wrapped: SQLBindable {
 extension Array: SQLBindable where Element: SQLElement {
     package static var postgresType: PostgresType { Element.postgresType.array }
 
-    package func append(to parameters: inout PostgresParameters) {
-        parameters.beginArray(of: Element.postgresType, count: count)
-        for element in self { element.appendElement(to: &parameters) }
-        parameters.endArray()
-    }
+    package func append(to parameters: inout PostgresParameters) { Element.append(self, to: &parameters) }
 }
 
 extension String: SQLElement {
@@ -92,6 +99,16 @@ extension Timestamp: SQLElement {
     }
 }
 
+extension Duration: SQLElement {
+    package static var postgresType: PostgresType { .interval }
+
+    package func append(to parameters: inout PostgresParameters) { parameters.append(interval: microseconds) }
+
+    package func appendElement(to parameters: inout PostgresParameters) {
+        parameters.element(interval: microseconds)
+    }
+}
+
 extension Digest128: SQLElement {
     package static var postgresType: PostgresType { .uuid }
 
@@ -121,7 +138,7 @@ package struct Bytea: SQLElement, SQLDecodable {
     }
 
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        self.init([UInt8](try field.bytes(of: [.bytea], "bytea")))
+        self.init([UInt8](try field.bytes("bytea") { $0 == PostgresType.bytea.oid }))
     }
 }
 
@@ -144,6 +161,6 @@ package struct JSONColumn: SQLElement, SQLDecodable {
     }
 
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        self.init(utf8: [UInt8](try field.bytes(of: [.json, .text], "json")))
+        self.init(utf8: [UInt8](try field.bytes("json") { $0 == PostgresType.json.oid || $0 == PostgresType.text.oid }))
     }
 }
