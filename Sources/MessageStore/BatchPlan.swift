@@ -8,10 +8,10 @@ package struct BatchPlan: Sendable {
     package struct LedgerRow: Sendable, Equatable {
         /// The stored fingerprint.
         package var fingerprint: Digest128
-        /// The stored time, in microseconds since 1970-01-01 UTC.
-        package var receivedAt: Int64
+        /// The stored time.
+        package var receivedAt: Timestamp
 
-        package init(fingerprint: Digest128, receivedAt: Int64) {
+        package init(fingerprint: Digest128, receivedAt: Timestamp) {
             self.fingerprint = fingerprint
             self.receivedAt = receivedAt
         }
@@ -21,7 +21,7 @@ package struct BatchPlan: Sendable {
     package let ordered: [Int]
     /// The first copy of each key, in key order.
     ///
-    /// Every writer inserts in this order, so that two of them never wait for each other in a circle.
+    /// Every writer inserts in this order, so that two of them never deadlock.
     package let firsts: [Int]
     /// The copies that go to `quarantine`.
     package let quarantined: [Int]
@@ -85,7 +85,7 @@ package struct BatchPlan: Sendable {
             previous = message.messageKey
             if row.fingerprint != message.fingerprint {
                 outcomes[index] = .conflict
-            } else if isFirst && row.receivedAt == message.receivedAt {
+            } else if isFirst && row.receivedAt.microseconds == message.receivedAt {
                 outcomes[index] = .stored
             } else {
                 outcomes[index] = .duplicate

@@ -22,7 +22,7 @@ extension MessageStore {
         let commit = BatchCommit(batch: batch, plan: plan, offer: .none, senders: senders)
         return try await run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
-                try connection.script("SELECT pg_advisory_xact_lock(hashtextextended('upstream.load', 0))")
+                try connection.run(StoreStatements.lockLoads)
                 let known = try Set(commit.readLedger(connection).keys)
                 var outcomes = try commit.run(connection)
                 for index in batch.indices
@@ -32,12 +32,7 @@ extension MessageStore {
                 if !isDelivered {
                     // Ours alone: nobody sees them before this transaction commits.
                     let new = batch.indices.filter { outcomes[$0] == .stored }.map { batch[$0].messageKey }
-                    var parameters = PostgresParameters()
-                    parameters.append(uuids: new)
-                    _ = try connection.query(
-                        "DELETE FROM upstream.deliveries WHERE message_key = ANY ($1::uuid[])",
-                        parameters
-                    )
+                    try connection.run(StoreStatements.deleteDeliveries(of: new))
                 }
                 return outcomes
             }

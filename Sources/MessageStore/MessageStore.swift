@@ -120,7 +120,7 @@ struct BatchCommit {
                 for index in missing {
                     ledger[batch[index].messageKey] = BatchPlan.LedgerRow(
                         fingerprint: batch[index].fingerprint,
-                        receivedAt: batch[index].receivedAt
+                        receivedAt: Timestamp(microseconds: batch[index].receivedAt)
                     )
                 }
             } else {
@@ -151,17 +151,24 @@ struct BatchCommit {
         _ statement: PostgresStatement,
         _ parameters: borrowing PostgresParameters
     ) throws(PostgresError) -> Int {
-        let result = try connection.execute(statement, parameters)
-        guard let sqlState = result.text(0, 1) else { return Int(result.integer(0, 0) ?? 0) }
-        // An empty name is none.
-        func name(_ column: Int) -> String? { result.text(0, column).flatMap { $0.isEmpty ? nil : $0 } }
-        throw PostgresError(
-            sqlState: sqlState,
-            severity: "ERROR",
-            message: "PostgreSQL refused a row",
-            table: name(2),
-            constraint: name(3)
-        )
+        try connection.execute(statement, parameters).only { row throws(PostgresError) in
+            let stored = try row.next(Int?.self)
+            let sqlState = try row.next(String?.self)
+            let table = try row.next(String?.self)
+            let constraint = try row.next(String?.self)
+            guard let sqlState else {
+                guard let stored else { throw PostgresError(.schema, "rows neither stored nor refused") }
+                return stored
+            }
+            throw PostgresError(
+                sqlState: sqlState,
+                severity: "ERROR",
+                message: "PostgreSQL refused a row",
+                // An empty name is none.
+                table: table?.isEmpty == false ? table : nil,
+                constraint: constraint?.isEmpty == false ? constraint : nil
+            )
+        }
     }
 
     func readLedger(
@@ -170,14 +177,8 @@ struct BatchCommit {
         let result = try connection.execute(StoreStatements.ledger, encoder(plan.firsts).keys())
         var ledger: [Digest128: BatchPlan.LedgerRow] = [:]
         ledger.reserveCapacity(result.count)
-        for row in 0..<result.count {
-            guard let key = result.uuid(row, 0), let fingerprint = result.uuid(row, 1),
-                let receivedAt = result.timestamp(row, 2)
-            else { continue }
-            ledger[Digest128(high: key.high, low: key.low)] = BatchPlan.LedgerRow(
-                fingerprint: Digest128(high: fingerprint.high, low: fingerprint.low),
-                receivedAt: receivedAt
-            )
+        try result.eachRow { row throws(PostgresError) in
+            ledger[try row.next()] = BatchPlan.LedgerRow(fingerprint: try row.next(), receivedAt: try row.next())
         }
         return ledger
     }

@@ -5,7 +5,12 @@ package enum MessageStoreCatalogs {
     /// Each of them.
     package static var all: [any StatementCatalog.Type] {
         [
-            StoreStatements.self
+            ClaimStatements.self,
+            ConflictReleaseStatements.self,
+            DeadLetterStatements.self,
+            DeliveryStatements.self,
+            HandlerStatements.self,
+            StoreStatements.self,
         ]
     }
 }

@@ -1,4 +1,5 @@
 import Postgres
+import Vocabulary
 
 /// The statements of the receive path.
 ///
@@ -66,6 +67,14 @@ enum StoreStatements: StatementCatalog {
         """
     )
 
+    /// One load at a time.
+    static let lockLoads: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.load', 0))"
+
+    /// Deletes every handler's deliveries of some messages.
+    static func deleteDeliveries(of keys: [Digest128]) -> SQL {
+        "DELETE FROM upstream.deliveries WHERE message_key = ANY (\(keys))"
+    }
+
     static var samples: [StatementSample] {
         let rows: [PostgresType] = [.text, .text, .uuid, .text, .text, .text, .text, .text, .text]
         return [
@@ -82,6 +91,8 @@ enum StoreStatements: StatementCatalog {
                 quarantine,
                 arrays: [.text, .text, .text, .text, .bytea, .timestamptz, .bytea]
             ),
+            StatementSample("lockLoads", lockLoads),
+            StatementSample("deleteDeliveries", deleteDeliveries(of: [])),
         ]
     }
 }

@@ -4,12 +4,17 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite struct BatchPlanTests {
+@Suite("what a batch asks of the database, and what the answers mean")
+struct BatchPlanTests {
     private func row(_ fingerprint: UInt64, _ time: Int64) -> BatchPlan.LedgerRow {
-        BatchPlan.LedgerRow(fingerprint: Digest128(high: 0, low: fingerprint), receivedAt: time)
+        BatchPlan.LedgerRow(
+            fingerprint: Digest128(high: 0, low: fingerprint),
+            receivedAt: Timestamp(microseconds: time)
+        )
     }
 
-    @Test func keysAreSortedAndTheFirstCopyWins() {
+    @Test("keys are sorted, and the first copy of each is stored")
+    func keysAreSortedAndTheFirstCopyWins() {
         let five = IncomingMessage.make(5)
         let batch = [five, .make(1), five.copy(), .make(3, quarantine: .duplicateKey), .make(2)]
         let plan = BatchPlan(batch)
@@ -30,7 +35,8 @@ import Vocabulary
         #expect(BatchPlan([message]).outcomes([message], ledger: ledger) == [outcome])
     }
 
-    @Test func copiesInOneBatchAreJudgedByTheLedgerNotByEachOther() {
+    @Test("copies in one batch are compared with the ledger, not with each other")
+    func copiesInOneBatchAreJudgedByTheLedgerNotByEachOther() {
         let first = IncomingMessage.make(1, fingerprint: 1, receivedAt: 100)
         let batch = [first, first.copy(receivedAt: 100), first.copy(fingerprint: 2)]
         let plan = BatchPlan(batch)
@@ -39,7 +45,8 @@ import Vocabulary
         #expect(plan.outcomesAllNew(batch) == [.stored, .duplicate, .conflict])
     }
 
-    @Test func aVanishedLedgerRowAsksForAnotherTry() {
+    @Test("a ledger row that vanished meanwhile asks for another attempt")
+    func aVanishedLedgerRowAsksForAnotherTry() {
         let batch = [IncomingMessage.make(1)]
         #expect(BatchPlan(batch).outcomes(batch, ledger: [:]) == nil)
     }

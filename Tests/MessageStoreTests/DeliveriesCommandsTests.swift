@@ -3,6 +3,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("what the commands about handlers and dead letters do to the tables")
 struct DeliveriesCommandsTests {
@@ -39,10 +40,10 @@ struct DeliveriesCommandsTests {
         filter.handler = "another"
         #expect(try await letters.count(filter) == 0)
         filter = DeadLetterFilter()
-        filter.until = 0
+        filter.until = Timestamp(microseconds: 0)
         #expect(try await letters.count(filter) == 0)
         filter.until = nil
-        filter.since = 0
+        filter.since = Timestamp(microseconds: 0)
         #expect(try await letters.count(filter) == 10)
     }
 
@@ -69,7 +70,7 @@ struct DeliveriesCommandsTests {
         var state = try #require(try await handlers.list().first)
         #expect((state.name, state.depth, state.deadLetters) == ("orders", 3, 10))
         #expect(state.categories == ["*"] && !state.isPaused)
-        let pause = try #require(try await handlers.pause("orders", for: 60_000_000, reason: "moving"))
+        let pause = try #require(try await handlers.pause("orders", for: .seconds(60), reason: "moving"))
         state = try #require(try await handlers.list().first)
         #expect(state.isPaused && state.pausedUntil == pause.until && state.pausedReason == "moving")
         let isMinute = "(SELECT paused_until - paused_at = interval '60 s' FROM upstream.handlers)"

@@ -23,8 +23,8 @@ struct DeadFilter: ParsableArguments {
         filter.handler = handler
         filter.group = group
         filter.category = category
-        filter.age = since?.microseconds
-        filter.minimumAge = before?.microseconds
+        filter.age = since?.duration
+        filter.minimumAge = before?.duration
         filter.messageKey = try message.map { try MessageKey($0, for: "--message") }
         return filter
     }

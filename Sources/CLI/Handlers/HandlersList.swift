@@ -1,5 +1,6 @@
 import ArgumentParser
 import MessageStore
+import Vocabulary
 import Worker
 
 /// `handlers list`.
@@ -43,7 +44,7 @@ struct HandlersList: ProgramCommand {
             pausedUntil = handler.pausedUntil.map(ShownTime.full)
             pausedReason = handler.pausedReason
             waiting = handler.depth
-            oldestAgeSeconds = handler.oldestAge.map { max(0, Double($0) / 1e6) }
+            oldestAgeSeconds = handler.oldestAge.map { max(0, Double($0.microseconds) / 1e6) }
             deadLetters = handler.deadLetters
             categories = handler.categories
             workers = handler.workers.map(Worker.init)

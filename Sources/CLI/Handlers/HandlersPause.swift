@@ -24,7 +24,7 @@ struct HandlersPause: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let pause = try await options.withConnection(context) {
-            try await HandlerStates($0).pause(handler, for: length?.microseconds, reason: reason)
+            try await HandlerStates($0).pause(handler, for: length?.duration, reason: reason)
         }
         guard let pause else { throw CommandFailure.unknownHandler(handler) }
         let end = pause.until.map { " until \(ShownTime.full($0))" } ?? ""

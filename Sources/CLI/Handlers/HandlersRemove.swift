@@ -1,6 +1,7 @@
 import ArgumentParser
 import MessageStore
 import Postgres
+import Vocabulary
 import Worker
 
 /// `handlers remove`.
@@ -78,7 +79,7 @@ struct HandlersRemove: ProgramCommand {
         )
     }
 
-    private static func claimed(_ handler: String, _ seenAt: Int64) -> CommandFailure {
+    private static func claimed(_ handler: String, _ seenAt: Timestamp) -> CommandFailure {
         CommandFailure(
             .negative,
             "a worker runs \(handler) (last seen \(ShownTime.full(seenAt))): remove it from the configuration, restart "

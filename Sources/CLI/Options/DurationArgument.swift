@@ -6,6 +6,9 @@ struct DurationArgument: ExpressibleByArgument {
     /// Whole microseconds, at least 1.
     let microseconds: Int64
 
+    /// The same as a duration.
+    var duration: Duration { .microseconds(microseconds) }
+
     /// A default of so many seconds.
     init(seconds: Int64) { microseconds = seconds * 1_000_000 }
 

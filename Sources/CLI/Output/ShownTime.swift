@@ -8,6 +8,12 @@ enum ShownTime {
         full(microseconds).prefix(19).replacing("T", with: " ") + "Z"
     }
 
+    /// The same of a moment.
+    static func short(_ time: Timestamp) -> String { short(time.microseconds) }
+
     /// RFC 3339 in UTC with microseconds, for programs.
+    static func full(_ time: Timestamp) -> String { time.rfc3339 }
+
+    /// The same of microseconds since 1970-01-01 UTC.
     static func full(_ microseconds: Int64) -> String { Timestamp(microseconds: microseconds).rfc3339 }
 }

@@ -1,4 +1,5 @@
 import MessageStore
+import Vocabulary
 
 /// What `stats` shows, for people and programs.
 struct StatsDocument: Encodable {
@@ -87,7 +88,7 @@ struct StatsDocument: Encodable {
                 handler: handler.name,
                 paused: handler.isPaused,
                 waiting: handler.depth,
-                oldestAgeSeconds: handler.oldestAge.map { max(0, Double($0) / 1e6) },
+                oldestAgeSeconds: handler.oldestAge.map { max(0, Double($0.microseconds) / 1e6) },
                 deadLetters: handler.deadLetters
             )
         }

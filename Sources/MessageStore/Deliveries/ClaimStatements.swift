@@ -1,105 +1,121 @@
 import Postgres
+import Vocabulary
+
+/// What a claim asks for; each statement takes what it names.
+struct ClaimParameters: Sendable {
+    /// The handler's name.
+    var handler: String
+    /// The greatest number of deliveries.
+    var limit: Int
+    /// Who claims, for people.
+    var owner: String
+    /// How long the lease lasts.
+    var lease: Duration
+    /// The place that the claim begins behind, or goes up to.
+    var place = ClaimPlace.start
+    /// The piece of the range of keys, of messages or of devices.
+    var keys = Digest128(high: 0, low: 0)...Digest128(high: .max, low: .max)
+    /// Whether only deliveries without a device are wanted.
+    var isWithoutDevice = false
+    /// The devices whose oldest deliveries are wanted.
+    var devices: [Digest128] = []
+}
 
 /// The statements that claim deliveries.
 ///
-/// $1 is the handler, $2 the limit, $3 who claims, $4 the lease in microseconds. All but ``lockOrdered`` and ``due``
-/// return rows of one form, and at least one: what ``ClaimSurroundings`` holds stands in each, beside a delivery or null.
+/// All but ``lockOrdered`` and ``due`` return rows of one form, and at least one: what ``ClaimSurroundings`` holds stands in
+/// each, beside a delivery or null.
 ///
 /// `(device_key IS NOT NULL) IS TRUE` keeps the planner from the index of devices where rows are wanted in the order in
 /// which they are due.
-enum ClaimStatements {
-    private static let isFree = "(lease_until IS NULL OR lease_until <= now())"
-    // A lease that has ended without being given back counts as a crash of its holder.
-    private static let isNoSuspect = "crashes + (lease_owner IS NOT NULL)::int < 2"
-    private static let isSuspect = "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int >= 2"
-    private static let isUntried = "attempts = 0 AND \(isNoSuspect)"
-    private static let isPaused = """
-        SELECT FROM upstream.handlers
-        WHERE name = $1 AND paused AND (paused_until IS NULL OR paused_until > now())
-        """
-    private static let place = "(next_attempt_at, received_at, message_key)"
+enum ClaimStatements: StatementCatalog {
+    typealias Statement = PreparedStatement<ClaimParameters>
 
-    /// Leases the first that are due behind the place ($5, $6, $7).
+    private static let isFree: Statement = "(lease_until IS NULL OR lease_until <= now())"
+    // A lease that has ended without being given back counts as a crash of its holder.
+    private static let isNoSuspect: Statement = "crashes + (lease_owner IS NOT NULL)::int < 2"
+    private static let isSuspect: Statement = "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int >= 2"
+    private static let isUntried: Statement = "attempts = 0 AND \(isNoSuspect)"
+    private static let isPaused: Statement = """
+        SELECT FROM upstream.handlers
+        WHERE name = \(\.handler) AND paused AND (paused_until IS NULL OR paused_until > now())
+        """
+    private static let place: Statement = "(next_attempt_at, received_at, message_key)"
+    private static let givenPlace: Statement =
+        "(\(\.place.nextAttemptAt), \(\.place.receivedAt), \(\.place.key))"
+
+    /// Leases the first that are due behind a place.
     ///
     /// Rows that another claim has locked are skipped.
-    static let ahead = PostgresStatement(
-        """
+    static let ahead: Statement = """
         WITH due AS MATERIALIZED (
             SELECT ctid AS place FROM upstream.deliveries
-            WHERE handler = $1 AND \(place) > ($5, $6, $7) AND next_attempt_at <= now() AND \(isFree) AND \(isNoSuspect)
-                AND NOT EXISTS (\(isPaused))
-            ORDER BY next_attempt_at, received_at, message_key LIMIT $2
+            WHERE handler = \(\.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now()
+                AND \(isFree) AND \(isNoSuspect) AND NOT EXISTS (\(isPaused))
+            ORDER BY next_attempt_at, received_at, message_key LIMIT \(\.limit)
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
-    )
 
-    /// Leases what is due up to the place ($5, $6, $7) and has a key from $8 to $9; with $10, only what has no device.
+    /// Leases what is due up to a place and has its key in a range.
     ///
     /// Read by key, which ``PostgresSettings/findsRowsByIndex``, the `||` and the `+` see to: a piece is bounded in keys.
-    static let behind = PostgresStatement(
-        """
+    static let behind: Statement = """
         WITH due AS MATERIALIZED (
             SELECT ctid AS place FROM upstream.deliveries
-            WHERE message_key BETWEEN $8 AND $9 AND handler || '' = $1
-                AND (next_attempt_at + interval '0', received_at, message_key) <= ($5, $6, $7)
+            WHERE message_key BETWEEN \(\.keys.lowerBound) AND \(\.keys.upperBound) AND handler || '' = \(\.handler)
+                AND (next_attempt_at + interval '0', received_at, message_key) <= \(givenPlace)
                 AND next_attempt_at + interval '0' <= now() AND \(isFree) AND \(isNoSuspect)
-                AND (NOT $10::bool OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
-            LIMIT $2
+                AND (NOT \(\.isWithoutDevice) OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
+            LIMIT \(\.limit)
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
-    )
 
-    /// Leases the first that have been in the hands of two or more workers that stopped working; with $5, only what has no
-    /// device.
-    static let suspects = PostgresStatement(
-        """
+    /// Leases the first that have been in the hands of two or more workers that stopped working.
+    static let suspects: Statement = """
         WITH due AS MATERIALIZED (
             SELECT ctid AS place FROM upstream.deliveries
-            WHERE handler = $1 AND next_attempt_at <= now() AND \(isFree) AND \(isSuspect)
-                AND (NOT $5::bool OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
-            ORDER BY next_attempt_at LIMIT $2
+            WHERE handler = \(\.handler) AND next_attempt_at <= now() AND \(isFree) AND \(isSuspect)
+                AND (NOT \(\.isWithoutDevice) OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
+            ORDER BY next_attempt_at LIMIT \(\.limit)
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
-    )
 
-    /// Leases the newest that are due behind the place ($5, $6, $7) and have no counted attempt, where one of the newest
-    /// ``probed`` has none.
+    /// Leases the newest that are due behind a place and have no counted attempt, where one of the newest ``probed`` has
+    /// none.
     ///
     /// For probes of a handler that failed: at most one such claim for each.
-    static let untried = PostgresStatement(
-        """
+    static let untried: Statement = """
         WITH newest AS MATERIALIZED (
             SELECT * FROM upstream.deliveries
-            WHERE handler = $1 AND \(place) > ($5, $6, $7) AND next_attempt_at <= now() AND NOT EXISTS (\(isPaused))
-            ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT \(probed)
+            WHERE handler = \(\.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now()
+                AND NOT EXISTS (\(isPaused))
+            ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT \(raw: "\(probed)")
         ), chosen AS MATERIALIZED (
-            SELECT message_key FROM newest WHERE \(isFree) AND \(isUntried) LIMIT $2
+            SELECT message_key FROM newest WHERE \(isFree) AND \(isUntried) LIMIT \(\.limit)
         ), due AS MATERIALIZED (
             SELECT ctid AS place FROM upstream.deliveries
-            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = $1
+            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = \(\.handler)
                 AND \(isFree) AND \(isUntried)
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
-    )
 
-    /// The same for what has a key from $5 to $6, wherever it stands; with $7, only what has no device.
+    /// The same for what has its key in a range, wherever it stands.
     ///
     /// Read by key, as ``behind``.
-    static let untriedPiece = PostgresStatement(
-        """
+    static let untriedPiece: Statement = """
         WITH due AS MATERIALIZED (
             SELECT ctid AS place FROM upstream.deliveries
-            WHERE message_key BETWEEN $5 AND $6 AND handler || '' = $1 AND next_attempt_at + interval '0' <= now()
-                AND \(isFree) AND \(isUntried) AND (NOT $7::bool OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
-            ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT $2
+            WHERE message_key BETWEEN \(\.keys.lowerBound) AND \(\.keys.upperBound) AND handler || '' = \(\.handler)
+                AND next_attempt_at + interval '0' <= now() AND \(isFree) AND \(isUntried)
+                AND (NOT \(\.isWithoutDevice) OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
+            ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT \(\.limit)
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
-    )
 
     /// How many rows, or devices, a probe looks at.
     private static let probed = 250
@@ -108,83 +124,78 @@ enum ClaimStatements {
 
     /// Serializes claims of a handler that goes by device; the claim is a statement of its own, so that it sees what the
     /// claim before it did.
-    static let lockOrdered = PostgresStatement(
-        "SELECT pg_advisory_xact_lock(hashtextextended('upstream.claim ' || $1::text, 0))"
-    )
+    static let lockOrdered: Statement =
+        "SELECT pg_advisory_xact_lock(hashtextextended('upstream.claim ' || \(\.handler), 0))"
 
-    /// The devices of the first $2 that are due and free behind the place ($3, $4, $5), with the places.
-    static let due = PostgresStatement(
-        """
+    /// The devices of the first that are due and free behind a place, with their places.
+    static let due: Statement = """
         WITH found AS MATERIALIZED (
             SELECT device_key, next_attempt_at, received_at, message_key FROM upstream.deliveries
-            WHERE handler = $1 AND \(place) > ($3, $4, $5) AND next_attempt_at <= now() AND \(isFree)
+            WHERE handler = \(\.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now() AND \(isFree)
                 AND (device_key IS NOT NULL) IS TRUE
-            ORDER BY next_attempt_at, received_at, message_key LIMIT $2
+            ORDER BY next_attempt_at, received_at, message_key LIMIT \(\.limit)
         )
         SELECT found.*, around.* FROM (\(surroundings)) AS around LEFT JOIN found ON true
         ORDER BY next_attempt_at, received_at, message_key
         """
-    )
 
-    /// Leases the oldest delivery of each of the devices $5, where it is due and no other of the device is leased.
-    static let devices = PostgresStatement(
-        """
+    /// Leases the oldest delivery of each of some devices, where it is due and no other of the device is leased.
+    static let devices: Statement = """
         WITH head AS MATERIALIZED (
-            SELECT oldest.* FROM unnest($5::uuid[]) AS wanted (device) CROSS JOIN LATERAL (
+            SELECT oldest.* FROM unnest(\(\.devices)) AS wanted (device) CROSS JOIN LATERAL (
                 SELECT * FROM upstream.deliveries
-                WHERE handler = $1 AND device_key = wanted.device
+                WHERE handler = \(\.handler) AND device_key = wanted.device
                 ORDER BY received_at, message_key LIMIT 1
             ) AS oldest
             WHERE NOT EXISTS (\(isPaused))
         ), \(leaseHeads(isNoSuspect))
         """
-    )
 
-    /// The same for the devices from $5 to $6, going from one to the next on the index, so that a device with a long queue
-    /// costs no more than one with a short one.
-    static let deviceRange = PostgresStatement(deviceRange(isNoSuspect, limit: .max))
+    /// The same for a range of devices, going from one to the next on the index, so that a device with a long queue costs
+    /// no more than one with a short one.
+    static let deviceRange: Statement = walk(isNoSuspect, limit: .max)
 
     /// The same, where the oldest has no counted attempt, for the first ``probed`` of the devices.
-    static let deviceUntried = PostgresStatement(deviceRange(isUntried, limit: Int32(probed)))
+    static let deviceUntried: Statement = walk(isUntried, limit: Int32(probed))
 
-    private static func deviceRange(_ condition: String, limit: Int32) -> String {
+    private static func walk(_ condition: Statement, limit: Int32) -> Statement {
         """
         WITH RECURSIVE head AS (
             (SELECT *, 1 AS number FROM upstream.deliveries
-            WHERE handler = $1 AND device_key >= $5 AND device_key <= $6 AND NOT EXISTS (\(isPaused))
+            WHERE handler = \(\.handler) AND device_key >= \(\.keys.lowerBound) AND device_key <= \(\.keys.upperBound)
+                AND NOT EXISTS (\(isPaused))
             ORDER BY device_key, received_at, message_key LIMIT 1)
             UNION ALL
             SELECT next.*, head.number + 1 FROM head CROSS JOIN LATERAL (
                 SELECT * FROM upstream.deliveries
-                WHERE handler = $1 AND device_key > head.device_key AND device_key <= $6
+                WHERE handler = \(\.handler) AND device_key > head.device_key AND device_key <= \(\.keys.upperBound)
                 ORDER BY device_key, received_at, message_key LIMIT 1
             ) AS next
-            WHERE head.number < \(limit)
+            WHERE head.number < \(raw: "\(limit)")
         ), \(leaseHeads(condition))
         """
     }
 
     /// Leases the oldest delivery of a device, where it has been in the hands of workers that stopped working.
-    static let deviceSuspects = PostgresStatement(
-        """
+    static let deviceSuspects: Statement = """
         WITH head AS MATERIALIZED (
             SELECT * FROM upstream.deliveries AS suspect
-            WHERE handler = $1 AND crashes > 0 AND (device_key IS NOT NULL) IS TRUE AND NOT EXISTS (\(isPaused))
+            WHERE handler = \(\.handler) AND crashes > 0 AND (device_key IS NOT NULL) IS TRUE
+                AND NOT EXISTS (\(isPaused))
                 AND NOT EXISTS (
                     SELECT FROM upstream.deliveries AS older
-                    WHERE older.handler = $1 AND older.device_key = suspect.device_key
+                    WHERE older.handler = \(\.handler) AND older.device_key = suspect.device_key
                         AND (older.received_at, older.message_key) < (suspect.received_at, suspect.message_key)
                 )
         ), \(leaseHeads(isSuspect))
         """
-    )
 
     /// Passes by a device of which another delivery is leased.
     ///
     /// One that was set aside and is retried, or replayed, may be older than the one that runs. That one is looked for
     /// behind as many older ones as two replays have on their way at once; behind one that has always been the oldest only
     /// as far as commits overtake each other.
-    private static func leaseHeads(_ condition: String) -> String {
+    private static func leaseHeads(_ condition: Statement) -> Statement {
         """
         chosen AS MATERIALIZED (
             SELECT message_key FROM head
@@ -192,7 +203,7 @@ enum ClaimStatements {
                 AND NOT EXISTS (
                     SELECT FROM (
                         SELECT lease_until FROM upstream.deliveries AS other
-                        WHERE other.handler = $1 AND other.device_key = head.device_key
+                        WHERE other.handler = \(\.handler) AND other.device_key = head.device_key
                         ORDER BY received_at, message_key
                         LIMIT CASE
                             WHEN head.attempts = 0 AND (head.replay_id IS NOT NULL OR head.last_error IS NOT NULL)
@@ -200,10 +211,10 @@ enum ClaimStatements {
                         END
                     ) AS queue WHERE lease_until > now()
                 )
-            LIMIT $2
+            LIMIT \(\.limit)
         ), due AS MATERIALIZED (
             SELECT ctid AS place FROM upstream.deliveries
-            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = $1
+            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = \(\.handler)
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
@@ -211,7 +222,7 @@ enum ClaimStatements {
 
     // MARK: Parts
 
-    private static let surroundings = """
+    private static let surroundings: Statement = """
         SELECT
             now() AS at,
             pg_stat_get_live_tuples('upstream.deliveries'::regclass)
@@ -221,12 +232,12 @@ enum ClaimStatements {
 
     /// `OFFSET 0` keeps the look-up of each message a look-up: the planner can't know how few rows `leased` has, and must
     /// not read whole days for them.
-    private static let leaseAndLoad = """
+    private static let leaseAndLoad: Statement = """
         token AS MATERIALIZED (
             SELECT nextval('upstream.lease_tokens') AS value
         ), leased AS (
             UPDATE upstream.deliveries
-            SET lease_owner = $3, lease_token = token.value, lease_until = now() + $4 * interval '1 microsecond',
+            SET lease_owner = \(\.owner), lease_token = token.value, lease_until = now() + \(\.lease),
                 crashes = crashes + (lease_owner IS NOT NULL)::int
             FROM due, token WHERE deliveries.ctid = due.place
             RETURNING deliveries.*
@@ -243,4 +254,20 @@ enum ClaimStatements {
         ) AS message ON true
         ORDER BY leased.next_attempt_at, leased.received_at, leased.message_key
         """
+
+    static var samples: [StatementSample] {
+        [
+            StatementSample("ahead", ahead),
+            StatementSample("behind", behind),
+            StatementSample("suspects", suspects),
+            StatementSample("untried", untried),
+            StatementSample("untriedPiece", untriedPiece),
+            StatementSample("lockOrdered", lockOrdered),
+            StatementSample("due", due),
+            StatementSample("devices", devices),
+            StatementSample("deviceRange", deviceRange),
+            StatementSample("deviceUntried", deviceUntried),
+            StatementSample("deviceSuspects", deviceSuspects),
+        ]
+    }
 }

@@ -3,17 +3,25 @@ import Vocabulary
 
 /// A delivery's place in the order in which deliveries are claimed: that of the index behind it.
 struct ClaimPlace: Sendable, Comparable {
-    /// When it is due: microseconds since 1970-01-01 UTC.
-    var nextAttemptAt: Int64
+    /// When it is due.
+    var nextAttemptAt: Timestamp
     /// The message's `received_at`.
-    var receivedAt: Int64
+    var receivedAt: Timestamp
     /// The message's key.
     var key: Digest128
 
     /// Before everything.
-    static let start = ClaimPlace(nextAttemptAt: 0, receivedAt: 0, key: Digest128(high: 0, low: 0))
+    static let start = ClaimPlace(
+        nextAttemptAt: Timestamp(microseconds: 0),
+        receivedAt: Timestamp(microseconds: 0),
+        key: Digest128(high: 0, low: 0)
+    )
     /// Behind everything.
-    static let end = ClaimPlace(nextAttemptAt: .max, receivedAt: .max, key: Digest128(high: .max, low: .max))
+    static let end = ClaimPlace(
+        nextAttemptAt: Timestamp(microseconds: .max),
+        receivedAt: Timestamp(microseconds: .max),
+        key: Digest128(high: .max, low: .max)
+    )
 
     static func < (left: ClaimPlace, right: ClaimPlace) -> Bool {
         if left.nextAttemptAt != right.nextAttemptAt { return left.nextAttemptAt < right.nextAttemptAt }
@@ -24,8 +32,8 @@ struct ClaimPlace: Sendable, Comparable {
 
 /// What every claim tells of the database beside its rows.
 struct ClaimSurroundings: Sendable {
-    /// The database's time, in microseconds since 1970-01-01 UTC.
-    var now: Int64
+    /// The database's time.
+    var now: Timestamp
     /// About how many index entries the table has, those of deleted rows included.
     var entries: Int64
     /// Whether the handler is paused, so that having found nothing says nothing.
@@ -43,10 +51,10 @@ struct ClaimWalk: Sendable {
     static let pieceEntries: Int64 = 2_000
     /// How many pieces a walk that is asked rarely, because there is little to claim, looks at in one go.
     static let idlePieces = 4
-    /// How far the front stays behind the present, in microseconds.
+    /// How far the front stays behind the present.
     ///
     /// Rows are due from the begin of their transaction, and seen after its end. A claim that comes back full finds the next rows ahead, and needs less.
-    static let lag: (idle: Int64, full: Int64) = (2_000_000, 250_000)
+    static let lag: (idle: Duration, full: Duration) = (.seconds(2), .milliseconds(250))
 
     /// Claims go on behind this place.
     private(set) var front = ClaimPlace.start
@@ -97,7 +105,8 @@ struct ClaimWalk: Sendable {
         // Another server's clock, after a failover, may be behind.
         if surroundings.now < front.nextAttemptAt { front = .start }
         let lag = isFull ? Self.lag.full : Self.lag.idle
-        let latest = ClaimPlace(nextAttemptAt: surroundings.now - lag, receivedAt: 0, key: Digest128(high: 0, low: 0))
+        var latest = ClaimPlace.start
+        latest.nextAttemptAt = surroundings.now - lag
         front = max(front, isFull ? min(last ?? latest, latest) : latest)
     }
 

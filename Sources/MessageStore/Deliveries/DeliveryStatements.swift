@@ -1,70 +1,115 @@
 import Postgres
+import Vocabulary
+
+/// What a worker asks for, as ``DeliveryStatements/register`` takes it.
+struct HandlerRequests: Sendable {
+    /// The process's token until now; 0 for none.
+    var previous: Int64
+    /// The process's token from now on.
+    var token: Int64
+    /// The process, for people.
+    var worker: String
+    /// The handlers, and whether each goes by device.
+    var handlers: [String]
+    var isByDevice: [Bool]
+    /// Pairs of a handler and a category.
+    var askers: [String]
+    var categories: [String]
+}
+
+/// Leased deliveries of one handler; each statement takes the columns that it names.
+struct LeaseRows: Sendable {
+    var handler: String
+    var keys: [Digest128] = []
+    /// The fencing tokens.
+    var tokens: [Int64] = []
+    /// When each may be tried again, from now.
+    var delays: [Duration] = []
+    /// 1 where the attempt counts, else 0.
+    var counted: [Int64] = []
+    var errors: [String] = []
+    /// The groups of the failures.
+    var groups: [String] = []
+    /// How long all leases last from now.
+    var lease = Duration.zero
+}
+
+/// The handlers to count deliveries of, as ``DeliveryStatements/backlog`` takes them.
+struct BacklogParameters: Sendable {
+    var handlers: [String]
+    /// Where counts stop.
+    var limit: Int
+}
 
 /// The statements of the dispatcher.
-enum DeliveryStatements {
+enum DeliveryStatements: StatementCatalog {
     /// The channel on which ingest announces deliveries for other workers.
     static let channel = "upstream_deliveries"
 
     // MARK: Handlers
 
-    /// The text of these is in `migrations/`; $1 to $7 are the process's token before and now, its name for people, the
-    /// handlers and whether each goes by device, and pairs of a handler and a category.
-    static let register = PostgresStatement("SELECT upstream.register_handlers($1, $2, $3, $4, $5, $6, $7)")
-    static let keep = PostgresStatement("SELECT upstream.keep_handlers($1)")
-    static let withdraw = PostgresStatement("SELECT upstream.withdraw_handlers($1)")
+    /// Notes what a process asks for; the texts of this and the next two are in `migrations/`.
+    static let register: PreparedStatement<HandlerRequests> = """
+        SELECT upstream.register_handlers(
+            \(\.previous), \(\.token), \(\.worker), \(\.handlers), \(\.isByDevice), \(\.askers), \(\.categories)
+        )
+        """
+
+    /// The process with this token still runs its handlers; gives how many are known of it.
+    static let keep: PreparedStatement<Int64> = "SELECT upstream.keep_handlers(\(\.self))"
+
+    /// Takes back what the process with this token asked for.
+    static func withdraw(_ token: Int64) -> SQL { "SELECT upstream.withdraw_handlers(\(token))" }
 
     /// Notes that a worker runs these handlers; twice a minute is enough.
-    static let seen = PostgresStatement(
-        """
+    static let seen: PreparedStatement<[String]> = """
         UPDATE upstream.handlers SET seen_at = now()
-        WHERE name = ANY ($1::text[]) AND seen_at < now() - interval '30 seconds'
+        WHERE name = ANY (\(\.self)) AND seen_at < now() - interval '30 seconds'
         """
-    )
 
     /// Handlers that get deliveries though no worker has run them for a while.
-    static let unclaimed = PostgresStatement(
-        """
+    static let unclaimed: PreparedStatement<Void> = """
         SELECT name FROM upstream.handlers
-        WHERE NOT \(HandlerStates.isClaimed)
+        WHERE NOT \(raw: HandlerStatements.isClaimed)
             AND (EXISTS (SELECT FROM upstream.subscriptions WHERE handler = name)
                 OR EXISTS (SELECT FROM upstream.deliveries WHERE handler = name))
         ORDER BY name
         """
-    )
 
-    static let nextToken = PostgresStatement("SELECT nextval('upstream.lease_tokens')")
+    /// A fencing token for a process.
+    static let nextToken: SQL = "SELECT nextval('upstream.lease_tokens')"
 
-    static let paused = PostgresStatement(
+    /// Which of some handlers are paused.
+    static func paused(_ handlers: [String]) -> SQL {
         """
         SELECT name FROM upstream.handlers
-        WHERE name = ANY ($1::text[]) AND paused AND (paused_until IS NULL OR paused_until > now())
+        WHERE name = ANY (\(handlers)) AND paused AND (paused_until IS NULL OR paused_until > now())
         """
-    )
+    }
 
-    static let pause = PostgresStatement(
+    /// Pauses a handler until it is resumed.
+    static func pause(_ handler: String, reason: String) -> SQL {
         """
-        UPDATE upstream.handlers SET paused = true, paused_until = NULL, paused_reason = $2, paused_at = now()
-        WHERE name = $1
+        UPDATE upstream.handlers SET paused = true, paused_until = NULL, paused_reason = \(reason), paused_at = now()
+        WHERE name = \(handler)
         """
-    )
+    }
 
-    /// Counts stop at $2; the oldest is looked for among the 1,000 that are due first.
-    static let backlog = PostgresStatement(
-        """
+    /// How much of each handler waits and how old the oldest is, which is looked for among the 1,000 that are due first.
+    static let backlog: PreparedStatement<BacklogParameters> = """
         SELECT
             name,
             (SELECT count(*) FROM (
-                SELECT FROM upstream.deliveries WHERE handler = name LIMIT $2
+                SELECT FROM upstream.deliveries WHERE handler = name LIMIT \(\.limit)
             ) AS counted),
-            (SELECT (extract(epoch FROM now() - min(received_at)) * 1e6)::bigint FROM (
+            (SELECT now() - min(received_at) FROM (
                 SELECT received_at FROM upstream.deliveries WHERE handler = name ORDER BY next_attempt_at LIMIT 1000
             ) AS soonest),
             (SELECT count(*) FROM (
-                SELECT FROM upstream.dead_letters WHERE handler = name LIMIT $2
+                SELECT FROM upstream.dead_letters WHERE handler = name LIMIT \(\.limit)
             ) AS counted)
-        FROM unnest($1::text[]) AS input (name)
+        FROM unnest(\(\.handlers)) AS input (name)
         """
-    )
 
     // MARK: Leases
 
@@ -72,75 +117,69 @@ enum DeliveryStatements {
     ///
     /// Found by its key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` see to: with the handler as it is,
     /// the planner may walk over all of the handler's deliveries, which it believes to be few.
-    private static let isHeld =
-        "message_key = key AND handler || '' = $1 AND lease_token = token AND lease_owner IS NOT NULL"
+    private static let isHeld: PreparedStatement<LeaseRows> =
+        "message_key = key AND handler || '' = \(\.handler) AND lease_token = token AND lease_owner IS NOT NULL"
 
     /// Extends leases that are still ours.
-    static let extend = PostgresStatement(
-        """
-        UPDATE upstream.deliveries SET lease_until = now() + $4 * interval '1 microsecond'
-        FROM unnest($2::uuid[], $3::bigint[]) AS input (key, token)
+    static let extend: PreparedStatement<LeaseRows> = """
+        UPDATE upstream.deliveries SET lease_until = now() + \(\.lease)
+        FROM unnest(\(\.keys), \(\.tokens)) AS input (key, token)
         WHERE \(isHeld)
         RETURNING message_key, lease_token
         """
-    )
 
     // MARK: Settlements
 
     /// Completes deliveries.
     ///
     /// Without waiting for the disk: should the server crash right after, they come again, as at least once allows.
-    static let complete = PostgresStatement(complete(""))
+    static let complete: PreparedStatement<LeaseRows> = delete("")
 
     /// The same for a handler that goes by device, with the devices.
-    static let completeByDevice = PostgresStatement(complete("RETURNING device_key"))
+    static let completeByDevice: PreparedStatement<LeaseRows> = delete("RETURNING device_key")
 
-    private static func complete(_ returning: String) -> String {
+    private static func delete(_ returning: PreparedStatement<LeaseRows>) -> PreparedStatement<LeaseRows> {
         """
         WITH quick AS MATERIALIZED (
             SELECT set_config('synchronous_commit', 'off', true)
         )
         DELETE FROM upstream.deliveries
-        USING unnest($2::uuid[], $3::bigint[]) AS input (key, token), quick
+        USING unnest(\(\.keys), \(\.tokens)) AS input (key, token), quick
         WHERE \(isHeld) \(returning)
         """
     }
 
-    static let retry = PostgresStatement(
-        """
+    /// Gives deliveries back for another attempt.
+    static let retry: PreparedStatement<LeaseRows> = """
         UPDATE upstream.deliveries
         SET attempts = attempts + 1, crashes = 0, last_error = error,
-            next_attempt_at = now() + delay * interval '1 microsecond', lease_owner = NULL, lease_until = NULL
-        FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::text[]) AS input (key, token, delay, error)
+            next_attempt_at = now() + delay, lease_owner = NULL, lease_until = NULL
+        FROM unnest(\(\.keys), \(\.tokens), \(\.delays), \(\.errors)) AS input (key, token, delay, error)
         WHERE \(isHeld)
         """
-    )
 
-    static let release = PostgresStatement(
-        """
+    /// Gives deliveries back without a counted attempt.
+    static let release: PreparedStatement<LeaseRows> = """
         UPDATE upstream.deliveries
-        SET next_attempt_at = now() + delay * interval '1 microsecond', lease_owner = NULL, lease_until = NULL
-        FROM unnest($2::uuid[], $3::bigint[], $4::bigint[]) AS input (key, token, delay)
+        SET next_attempt_at = now() + delay, lease_owner = NULL, lease_until = NULL
+        FROM unnest(\(\.keys), \(\.tokens), \(\.delays)) AS input (key, token, delay)
         WHERE \(isHeld)
         """
-    )
 
     /// As ``release``, with what went wrong.
-    static let postpone = PostgresStatement(
-        """
+    static let postpone: PreparedStatement<LeaseRows> = """
         UPDATE upstream.deliveries
-        SET next_attempt_at = now() + delay * interval '1 microsecond', last_error = error, lease_owner = NULL,
+        SET next_attempt_at = now() + delay, last_error = error, lease_owner = NULL,
             lease_until = NULL
-        FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::text[]) AS input (key, token, delay, error)
+        FROM unnest(\(\.keys), \(\.tokens), \(\.delays), \(\.errors)) AS input (key, token, delay, error)
         WHERE \(isHeld)
         """
-    )
 
-    static let setAside = PostgresStatement(
-        """
+    /// Makes deliveries dead letters.
+    static let setAside: PreparedStatement<LeaseRows> = """
         WITH gone AS (
             DELETE FROM upstream.deliveries
-            USING unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::text[], $6::text[])
+            USING unnest(\(\.keys), \(\.tokens), \(\.counted), \(\.errors), \(\.groups))
                 AS input (key, token, counted, failure, failure_group)
             WHERE \(isHeld)
             RETURNING deliveries.*, counted, failure, failure_group
@@ -161,5 +200,31 @@ enum DeliveryStatements {
             died_at = now()
         RETURNING device_key
         """
-    )
+
+    // MARK: Notifications
+
+    /// Asks for the announcements of new deliveries.
+    static let listen: SQL = "LISTEN \(raw: channel)"
+
+    static var samples: [StatementSample] {
+        [
+            StatementSample("register", register),
+            StatementSample("keep", keep),
+            StatementSample("withdraw", withdraw(1)),
+            StatementSample("seen", seen),
+            StatementSample("unclaimed", unclaimed),
+            StatementSample("nextToken", nextToken),
+            StatementSample("paused", paused(["orders"])),
+            StatementSample("pause", pause("orders", reason: "a test")),
+            StatementSample("backlog", backlog),
+            StatementSample("extend", extend),
+            StatementSample("complete", complete),
+            StatementSample("completeByDevice", completeByDevice),
+            StatementSample("retry", retry),
+            StatementSample("release", release),
+            StatementSample("postpone", postpone),
+            StatementSample("setAside", setAside),
+            StatementSample("listen", listen),
+        ]
+    }
 }

@@ -32,7 +32,7 @@ extension PostgresDeliveryStore {
         }
         return try await found
             + claim(ClaimStatements.suspects, request, request.limit - found.count, deadline) {
-                $0.append(request.isOrdered)
+                $0.isWithoutDevice = request.isOrdered
             }.deliveries
     }
 
@@ -57,7 +57,7 @@ extension PostgresDeliveryStore {
         guard found.count < request.limit else { return found }
         let limit = request.limit - found.count
         let front = walks.withLock { $0.due[name]?.front } ?? .start
-        let part = try await claim(ClaimStatements.ahead, request, limit, deadline) { $0.append(front) }
+        let part = try await claim(ClaimStatements.ahead, request, limit, deadline) { $0.place = front }
         let isFull = part.deliveries.count >= limit
         walks.withLock {
             $0.due[name, default: ClaimWalk()].claimed(upTo: part.last, isFull: isFull, part.surroundings)
@@ -78,9 +78,9 @@ extension PostgresDeliveryStore {
         _ deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> Claimed {
         try await claim(ClaimStatements.behind, request, request.limit, deadline) {
-            $0.append(look.end)
-            $0.append(look.keys)
-            $0.append(look.isWithoutDevice)
+            $0.place = look.end
+            $0.keys = look.keys
+            $0.isWithoutDevice = look.isWithoutDevice
         }
     }
 
@@ -110,7 +110,7 @@ extension PostgresDeliveryStore {
             let giveBack: @Sendable () -> Void = { self.walks.withLock { $0.devices[name]?.add(chosen) } }
             do throws(StoreError) {
                 let part = try await claimLocked(ClaimStatements.devices, request, room, deadline) {
-                    $0.append(uuids: chosen)
+                    $0.devices = chosen
                 }
                 if part.surroundings.isPaused {
                     giveBack()
@@ -140,7 +140,7 @@ extension PostgresDeliveryStore {
         var found: [Delivery] = []
         if let range = pieces.devices {
             let part = try await claimLocked(ClaimStatements.deviceRange, request, request.limit, deadline) {
-                $0.append(range)
+                $0.keys = range
             }
             found = part.deliveries
             let isExhausted = found.count < request.limit
@@ -162,11 +162,8 @@ extension PostgresDeliveryStore {
         let limit = 1_000
         let front = walks.withLock { $0.devices[handler]?.due.front } ?? .start
         let found = try await run(claims) { connection throws(PostgresError) in
-            var parameters = PostgresParameters()
-            parameters.append(handler)
-            parameters.append(Int64(limit))
-            parameters.append(front)
-            return DueDevices(try connection.execute(ClaimStatements.due, parameters))
+            let parameters = ClaimParameters(handler: handler, limit: limit, owner: "", lease: .zero, place: front)
+            return try DueDevices(try connection.run(ClaimStatements.due, parameters))
         }
         walks.withLock { walks in
             walks.devices[handler]?.found(
@@ -180,44 +177,46 @@ extension PostgresDeliveryStore {
     }
 
     func claim(
-        _ statement: PostgresStatement,
+        _ statement: ClaimStatements.Statement,
         _ request: ClaimRequest,
         _ limit: Int,
         _ deadline: ContinuousClock.Instant,
-        _ add: @Sendable (inout PostgresParameters) -> Void
+        _ change: @Sendable (inout ClaimParameters) -> Void
     ) async throws(StoreError) -> Claimed {
-        try await run(claims) { connection throws(PostgresError) in
-            var parameters = Self.parameters(request, limit)
-            add(&parameters)
-            return Claimed(try connection.execute(statement, parameters), deadline)
+        let parameters = Self.parameters(request, limit, change)
+        return try await run(claims) { connection throws(PostgresError) in
+            try Claimed(try connection.run(statement, parameters), deadline)
         }
     }
 
     func claimLocked(
-        _ statement: PostgresStatement,
+        _ statement: ClaimStatements.Statement,
         _ request: ClaimRequest,
         _ limit: Int,
         _ deadline: ContinuousClock.Instant,
-        _ add: @Sendable (inout PostgresParameters) -> Void = { _ in }
+        _ change: @Sendable (inout ClaimParameters) -> Void = { _ in }
     ) async throws(StoreError) -> Claimed {
-        try await run(claims) { connection throws(PostgresError) in
+        let parameters = Self.parameters(request, limit, change)
+        return try await run(claims) { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
-                var lock = PostgresParameters()
-                lock.append(request.handler)
-                _ = try connection.execute(ClaimStatements.lockOrdered, lock)
-                var parameters = Self.parameters(request, limit)
-                add(&parameters)
-                return Claimed(try connection.execute(statement, parameters), deadline)
+                try connection.run(ClaimStatements.lockOrdered, parameters)
+                return try Claimed(try connection.run(statement, parameters), deadline)
             }
         }
     }
 
-    static func parameters(_ request: ClaimRequest, _ limit: Int) -> PostgresParameters {
-        var parameters = PostgresParameters()
-        parameters.append(request.handler)
-        parameters.append(Int64(limit))
-        parameters.append(request.owner)
-        parameters.append(request.lease.microseconds)
+    private static func parameters(
+        _ request: ClaimRequest,
+        _ limit: Int,
+        _ change: (inout ClaimParameters) -> Void
+    ) -> ClaimParameters {
+        var parameters = ClaimParameters(
+            handler: request.handler,
+            limit: limit,
+            owner: request.owner,
+            lease: request.lease
+        )
+        change(&parameters)
         return parameters
     }
 }
@@ -228,90 +227,4 @@ struct ClaimWalks: Sendable {
     var devices: [String: DeviceWalk] = [:]
     /// Where probes look for what was never tried.
     var untried: [String: ClaimWalk] = [:]
-}
-
-/// What a claim came to.
-struct Claimed: Sendable {
-    var deliveries: [Delivery]
-    var last: ClaimPlace?
-    var surroundings: ClaimSurroundings
-
-    init(_ result: PostgresResult, _ deadline: ContinuousClock.Instant) {
-        deliveries = (0..<result.count).compactMap { row in
-            guard let key = result.digest(row, 0), let token = result.integer(row, 1) else { return nil }
-            return Delivery(
-                content: Self.message(result, row, key).map(Delivery.Content.stored) ?? .missing,
-                messageKey: key,
-                attempts: Int(result.integer(row, 2) ?? 0),
-                crashes: Int(result.integer(row, 3) ?? 0),
-                replayID: result.text(row, 4),
-                lease: Lease(token: token, deadline: deadline)
-            )
-        }
-        last = deliveries.isEmpty ? nil : result.place(result.count - 1, next: 14, received: 13, key: 0)
-        surroundings = result.surroundings(15)
-    }
-
-    private static func message(_ result: PostgresResult, _ row: Int, _ key: Digest128) -> UpstreamMessage? {
-        guard let id = result.text(row, 5), let sender = result.text(row, 6), let category = result.text(row, 7),
-            let token = result.text(row, 8), let device = result.digest(row, 9),
-            let receivedAt = result.timestamp(row, 13)
-        else { return nil }
-        return UpstreamMessage(
-            messageKey: MessageKey(key),
-            messageID: id,
-            senderID: sender,
-            category: category,
-            registrationToken: RegistrationToken(token),
-            deviceKey: DeviceKey(device),
-            data: result.bytes(row, 10),
-            extra: result.bytes(row, 11),
-            messageType: result.text(row, 12),
-            receivedAtMicroseconds: receivedAt
-        )
-    }
-}
-
-/// Devices with something due.
-private struct DueDevices: Sendable {
-    var devices: [Digest128]
-    var last: ClaimPlace?
-    var surroundings: ClaimSurroundings
-
-    init(_ result: PostgresResult) {
-        devices = (0..<result.count).compactMap { result.digest($0, 0) }
-        last = devices.isEmpty ? nil : result.place(result.count - 1, next: 1, received: 2, key: 3)
-        surroundings = result.surroundings(4)
-    }
-}
-
-extension PostgresResult {
-    fileprivate func place(_ row: Int, next: Int, received: Int, key: Int) -> ClaimPlace? {
-        guard let due = timestamp(row, next), let receivedAt = timestamp(row, received), let key = digest(row, key)
-        else {
-            return nil
-        }
-        return ClaimPlace(nextAttemptAt: due, receivedAt: receivedAt, key: key)
-    }
-
-    fileprivate func surroundings(_ column: Int) -> ClaimSurroundings {
-        ClaimSurroundings(
-            now: timestamp(0, column) ?? 0,
-            entries: integer(0, column + 1) ?? 0,
-            isPaused: bool(0, column + 2) ?? true
-        )
-    }
-}
-
-extension PostgresParameters {
-    mutating func append(_ place: ClaimPlace) {
-        append(timestamp: place.nextAttemptAt)
-        append(timestamp: place.receivedAt)
-        append(uuidHigh: place.key.high, low: place.key.low)
-    }
-
-    mutating func append(_ keys: ClosedRange<Digest128>) {
-        append(uuidHigh: keys.lowerBound.high, low: keys.lowerBound.low)
-        append(uuidHigh: keys.upperBound.high, low: keys.upperBound.low)
-    }
 }

@@ -24,14 +24,14 @@ extension PostgresDeliveryStore {
         guard let keys = look else { return found }
         if request.isOrdered {
             found = try await claimLocked(ClaimStatements.deviceUntried, request, request.limit, deadline) {
-                $0.append(keys)
+                $0.keys = keys
             }.deliveries
         }
         let limit = request.limit - found.count
         guard limit > 0 else { return found }
         let part = try await claim(ClaimStatements.untriedPiece, request, limit, deadline) {
-            $0.append(keys)
-            $0.append(request.isOrdered)
+            $0.keys = keys
+            $0.isWithoutDevice = request.isOrdered
         }
         let isExhausted = part.deliveries.count < limit
         walks.withLock { $0.untried[name]?.looked(isExhausted: isExhausted, part.surroundings) }
@@ -47,7 +47,7 @@ extension PostgresDeliveryStore {
         let front = walks.withLock {
             max($0.due[name, default: ClaimWalk()].front, $0.untried[name, default: ClaimWalk()].front)
         }
-        let part = try await claim(ClaimStatements.untried, request, request.limit, deadline) { $0.append(front) }
+        let part = try await claim(ClaimStatements.untried, request, request.limit, deadline) { $0.place = front }
         walks.withLock {
             $0.untried[name, default: ClaimWalk()].claimed(upTo: nil, isFull: false, part.surroundings)
         }

@@ -6,17 +6,21 @@ import Vocabulary
 
 extension PostgresDeliveryStore {
     package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {
-        let groups = SettlementGroups(batch)
+        let groups = SettlementGroups(batch, of: handler)
         let isByDevice = walks.withLock { $0.devices[handler] != nil }
         let (held, freed) = try await settle { connection throws(PostgresError) in
             var held = 0
             var freed: [Digest128] = []
             for (statement, rows) in groups.statements(isByDevice: isByDevice) {
                 let result = try connection.withParameters { connection throws(PostgresError) in
-                    try connection.execute(statement, rows.parameters(handler))
+                    try connection.run(statement, rows)
                 }
                 held += result.affectedRows
-                if isByDevice { freed += (0..<result.count).compactMap { result.digest($0, 0) } }
+                // Only some of the statements tell the devices, and not every delivery has one.
+                if isByDevice {
+                    freed += try result.map { row throws(PostgresError) in try row.next(Digest128?.self) }
+                        .compactMap(\.self)
+                }
             }
             return (held, freed)
         }
@@ -28,47 +32,22 @@ extension PostgresDeliveryStore {
 
 /// A batch's settlements by what becomes of the rows: each kind is one statement, and a transaction of its own.
 private struct SettlementGroups: Sendable {
-    /// The columns of one statement's arrays; those that it doesn't take are empty.
-    struct Rows: Sendable {
-        var keys: [Digest128] = []
-        var tokens: [Int64] = []
-        var delays: [Int64] = []
-        var counted: [Int64] = []
-        var errors: [String] = []
-        var groups: [String] = []
+    private var done: LeaseRows
+    private var retried: LeaseRows
+    private var dead: LeaseRows
+    private var released: LeaseRows
+    private var postponed: LeaseRows
 
-        func parameters(_ handler: String) -> PostgresParameters {
-            var parameters = PostgresParameters(capacity: keys.count * 64 + 256)
-            parameters.append(handler)
-            parameters.append(uuids: keys)
-            parameters.append(integers: tokens)
-            if !delays.isEmpty { parameters.append(integers: delays) }
-            if !counted.isEmpty { parameters.append(integers: counted) }
-            if !errors.isEmpty { parameters.append(texts: errors) }
-            if !groups.isEmpty { parameters.append(texts: groups) }
-            return parameters
-        }
-
-        mutating func add(_ settlement: Settlement) {
-            keys.append(settlement.messageKey)
-            tokens.append(settlement.token)
-        }
-    }
-
-    private var done = Rows()
-    private var retried = Rows()
-    private var dead = Rows()
-    private var released = Rows()
-    private var postponed = Rows()
-
-    init(_ batch: [Settlement]) {
+    init(_ batch: [Settlement], of handler: String) {
+        let none = LeaseRows(handler: handler)
+        (done, retried, dead, released, postponed) = (none, none, none, none, none)
         for settlement in batch {
             switch settlement.outcome {
             case .done:
                 done.add(settlement)
             case .retry(let delay, let failure):
                 retried.add(settlement)
-                retried.delays.append(delay.microseconds)
+                retried.delays.append(delay)
                 retried.errors.append(failure.detail)
             case .dead(let failure, let isCounted):
                 dead.add(settlement)
@@ -77,16 +56,16 @@ private struct SettlementGroups: Sendable {
                 dead.groups.append(failure.group)
             case .release(let delay, nil):
                 released.add(settlement)
-                released.delays.append(delay.microseconds)
+                released.delays.append(delay)
             case .release(let delay, let failure?):
                 postponed.add(settlement)
-                postponed.delays.append(delay.microseconds)
+                postponed.delays.append(delay)
                 postponed.errors.append(failure.detail)
             }
         }
     }
 
-    func statements(isByDevice: Bool) -> [(PostgresStatement, Rows)] {
+    func statements(isByDevice: Bool) -> [(PreparedStatement<LeaseRows>, LeaseRows)] {
         [
             (isByDevice ? DeliveryStatements.completeByDevice : DeliveryStatements.complete, done),
             (DeliveryStatements.retry, retried),
@@ -94,5 +73,12 @@ private struct SettlementGroups: Sendable {
             (DeliveryStatements.release, released),
             (DeliveryStatements.postpone, postponed),
         ].filter { !$0.1.keys.isEmpty }
+    }
+}
+
+extension LeaseRows {
+    fileprivate mutating func add(_ settlement: Settlement) {
+        keys.append(settlement.messageKey)
+        tokens.append(settlement.token)
     }
 }

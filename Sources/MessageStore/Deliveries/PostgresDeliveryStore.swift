@@ -44,10 +44,9 @@ package final class PostgresDeliveryStore: DeliveryStore {
         let previous = registered.withLock { $0?.token } ?? 0
         let token = try await run(claims) { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
-                let next = try connection.execute(DeliveryStatements.nextToken, PostgresParameters())
-                let token = next.integer(0, 0) ?? 0
+                let token = try connection.run(DeliveryStatements.nextToken).value(Int64.self)
                 let registered = Registered(token: token, handlers: handlers)
-                _ = try connection.execute(DeliveryStatements.register, registered.parameters(worker, previous))
+                try connection.run(DeliveryStatements.register, registered.requests(worker, previous))
                 return token
             }
         }
@@ -60,29 +59,27 @@ package final class PostgresDeliveryStore: DeliveryStore {
         var token: Int64
         var handlers: [HandlerRegistration]
 
-        func parameters(_ worker: String, _ previous: Int64) -> PostgresParameters {
+        func requests(_ worker: String, _ previous: Int64) -> HandlerRequests {
             let pairs = handlers.flatMap { handler in handler.categories.names.map { (handler.name, $0) } }
-            var parameters = PostgresParameters()
-            parameters.append(previous)
-            parameters.append(token)
-            parameters.append(worker)
-            parameters.append(texts: handlers.map(\.name))
-            parameters.append(flags: handlers.map { $0.ordering == .device })
-            parameters.append(texts: pairs.map(\.0))
-            parameters.append(texts: pairs.map(\.1))
-            return parameters
+            return HandlerRequests(
+                previous: previous,
+                token: token,
+                worker: worker,
+                handlers: handlers.map(\.name),
+                isByDevice: handlers.map { $0.ordering == .device },
+                askers: pairs.map(\.0),
+                categories: pairs.map(\.1)
+            )
         }
     }
 
     /// Tells the others that this worker still asks for what it registered.
     private func keepHandlers(_ connection: isolated PostgresConnection) throws(PostgresError) {
         guard let own = registered.withLock({ $0 }) else { return }
-        var parameters = PostgresParameters()
-        parameters.append(own.token)
-        let known = try connection.execute(DeliveryStatements.keep, parameters).integer(0, 0) ?? 0
+        let known = try connection.run(DeliveryStatements.keep, own.token).value(Int.self)
         guard known < own.handlers.count else { return }
         // Silent for so long that others have counted it out.
-        _ = try connection.execute(DeliveryStatements.register, own.parameters(worker, own.token))
+        try connection.run(DeliveryStatements.register, own.requests(worker, own.token))
     }
 
     /// Takes back what this worker asked for; without the database, the others find out by its silence.
@@ -96,9 +93,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
                 _ = try? await self.run(self.settlements) { connection throws(PostgresError) in
-                    var parameters = PostgresParameters()
-                    parameters.append(own.token)
-                    _ = try connection.execute(DeliveryStatements.withdraw, parameters)
+                    try connection.run(DeliveryStatements.withdraw(own.token))
                 }
             }
             group.addTask { try? await Task.sleep(for: .seconds(1)) }
@@ -109,36 +104,32 @@ package final class PostgresDeliveryStore: DeliveryStore {
 
     package func paused(_ handlers: [String]) async throws(StoreError) -> Set<String> {
         try await run(settlements) { connection throws(PostgresError) in
-            var parameters = PostgresParameters()
-            parameters.append(texts: handlers)
-            let result = try connection.execute(DeliveryStatements.paused, parameters)
-            return Set((0..<result.count).compactMap { result.text($0, 0) })
+            let result = try connection.run(DeliveryStatements.paused(handlers))
+            return Set(try result.map { row throws(PostgresError) in try row.next(String.self) })
         }
     }
 
     package func pause(_ handler: String, reason: String) async throws(StoreError) {
-        try await run(settlements) { connection throws(PostgresError) in
-            var parameters = PostgresParameters()
-            parameters.append(handler)
-            parameters.append(reason)
-            _ = try connection.execute(DeliveryStatements.pause, parameters)
+        _ = try await run(settlements) { connection throws(PostgresError) in
+            try connection.run(DeliveryStatements.pause(handler, reason: reason))
         }
     }
 
     package func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] {
         try await run(settlements) { connection throws(PostgresError) in
-            var parameters = PostgresParameters()
-            parameters.append(texts: handlers)
-            _ = try connection.execute(DeliveryStatements.seen, parameters)
+            try connection.run(DeliveryStatements.seen, handlers)
             try keepHandlers(connection)
-            parameters.append(Int64(Backlog.depthLimit))
-            let result = try connection.execute(DeliveryStatements.backlog, parameters)
-            return (0..<result.count).map { row in
-                Backlog(
-                    handler: result.text(row, 0) ?? "",
-                    depth: Int(result.integer(row, 1) ?? 0),
-                    oldestAge: .microseconds(max(0, result.integer(row, 2) ?? 0)),
-                    deadLetters: Int(result.integer(row, 3) ?? 0)
+            let parameters = BacklogParameters(handlers: handlers, limit: Backlog.depthLimit)
+            return try connection.run(DeliveryStatements.backlog, parameters).map { row throws(PostgresError) in
+                let handler = try row.next(String.self)
+                let depth = try row.next(Int.self)
+                // None waits where there is none.
+                let age = try row.next(Duration?.self) ?? .zero
+                return Backlog(
+                    handler: handler,
+                    depth: depth,
+                    oldestAge: max(.zero, age),
+                    deadLetters: try row.next()
                 )
             }
         }
@@ -146,8 +137,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
 
     package func unclaimed() async throws(StoreError) -> [String] {
         try await run(settlements) { connection throws(PostgresError) in
-            let result = try connection.execute(DeliveryStatements.unclaimed, PostgresParameters())
-            return (0..<result.count).compactMap { result.text($0, 0) }
+            try connection.run(DeliveryStatements.unclaimed, ()).map { row throws(PostgresError) in try row.next() }
         }
     }
 
@@ -158,21 +148,18 @@ package final class PostgresDeliveryStore: DeliveryStore {
         of handler: String,
         by duration: Duration
     ) async throws(StoreError) -> Set<LeaseReference> {
-        try await run(settlements) { connection throws(PostgresError) in
-            var parameters = PostgresParameters(capacity: leases.count * 40 + 256)
-            parameters.append(handler)
-            parameters.append(uuids: leases.map(\.messageKey))
-            parameters.append(integers: leases.map(\.token))
-            parameters.append(duration.microseconds)
+        var rows = LeaseRows(handler: handler, lease: duration)
+        rows.keys = leases.map(\.messageKey)
+        rows.tokens = leases.map(\.token)
+        let parameters = rows
+        return try await run(settlements) { connection throws(PostgresError) in
             let result = try connection.withParameters { connection throws(PostgresError) in
-                try connection.execute(DeliveryStatements.extend, parameters)
+                try connection.run(DeliveryStatements.extend, parameters)
             }
-            return Set(
-                (0..<result.count).compactMap { row in
-                    guard let key = result.digest(row, 0), let token = result.integer(row, 1) else { return nil }
-                    return LeaseReference(messageKey: key, token: token)
-                }
-            )
+            let held = try result.map { row throws(PostgresError) in
+                LeaseReference(messageKey: try row.next(), token: try row.next())
+            }
+            return Set(held)
         }
     }
 
@@ -182,8 +169,8 @@ package final class PostgresDeliveryStore: DeliveryStore {
         do throws(PostgresError) {
             let connection = try await PostgresConnection.open(settings)
             guard await !connection.isPooled else { return await connection.close() }
-            try await connection.run { connection throws(PostgresError) in
-                try connection.script("LISTEN \(DeliveryStatements.channel)")
+            _ = try await connection.run { connection throws(PostgresError) in
+                try connection.run(DeliveryStatements.listen)
             }
             while true {
                 let isNotified = try await connection.run { connection throws(PostgresError) in

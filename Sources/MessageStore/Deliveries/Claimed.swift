@@ -1,0 +1,129 @@
+import Pipeline
+import Postgres
+import UpstreamKit
+import Vocabulary
+
+/// What a claim came to.
+struct Claimed: Sendable {
+    var deliveries: [Delivery] = []
+    /// The place of the last delivery.
+    var last: ClaimPlace?
+    var surroundings: ClaimSurroundings
+
+    /// Reads the rows of the statements in ``ClaimStatements`` that lease.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`: a lease without its fencing token must not begin.
+    init(_ result: PostgresResult, _ deadline: ContinuousClock.Instant) throws(PostgresError) {
+        var deliveries: [Delivery] = []
+        deliveries.reserveCapacity(result.count)
+        var last: ClaimPlace?
+        surroundings = try ClaimSurroundings(result) { row throws(PostgresError) in
+            guard let key = try row.next(Digest128?.self) else { return row.skip(14) }
+            let token = try row.next(Int64.self)
+            let attempts = try row.next(Int.self)
+            let crashes = try row.next(Int.self)
+            let replayID = try row.next(String?.self)
+            let content = try MessageColumns(&row)
+            let receivedAt = try row.next(Timestamp.self)
+            last = ClaimPlace(nextAttemptAt: try row.next(), receivedAt: receivedAt, key: key)
+            deliveries.append(
+                Delivery(
+                    content: content.map { .stored($0.message(key, receivedAt)) } ?? .missing,
+                    messageKey: key,
+                    attempts: attempts,
+                    crashes: crashes,
+                    replayID: replayID,
+                    lease: Lease(token: token, deadline: deadline)
+                )
+            )
+        }
+        self.deliveries = deliveries
+        self.last = last
+    }
+}
+
+/// The columns of `messages` beside a leased delivery.
+private struct MessageColumns {
+    var messageID: String
+    var senderID: String
+    var category: String
+    var registrationToken: String
+    var deviceKey: Digest128
+    var data: JSONColumn?
+    var extra: JSONColumn?
+    var messageType: String?
+
+    /// Reads them; nil where retention has taken the message.
+    init?(_ row: inout PostgresRow) throws(PostgresError) {
+        guard let messageID = try row.next(String?.self) else {
+            row.skip(7)
+            return nil
+        }
+        self.messageID = messageID
+        senderID = try row.next()
+        category = try row.next()
+        registrationToken = try row.next()
+        deviceKey = try row.next()
+        data = try row.next()
+        extra = try row.next()
+        messageType = try row.next()
+    }
+
+    func message(_ key: Digest128, _ receivedAt: Timestamp) -> UpstreamMessage {
+        UpstreamMessage(
+            messageKey: MessageKey(key),
+            messageID: messageID,
+            senderID: senderID,
+            category: category,
+            registrationToken: RegistrationToken(registrationToken),
+            deviceKey: DeviceKey(deviceKey),
+            data: data?.utf8,
+            extra: extra?.utf8,
+            messageType: messageType,
+            receivedAtMicroseconds: receivedAt.microseconds
+        )
+    }
+}
+
+/// Devices with something due.
+struct DueDevices: Sendable {
+    var devices: [Digest128] = []
+    /// The place of the last delivery.
+    var last: ClaimPlace?
+    var surroundings: ClaimSurroundings
+
+    /// Reads the rows of ``ClaimStatements/due``.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    init(_ result: PostgresResult) throws(PostgresError) {
+        var devices: [Digest128] = []
+        var last: ClaimPlace?
+        surroundings = try ClaimSurroundings(result) { row throws(PostgresError) in
+            guard let device = try row.next(Digest128?.self) else { return row.skip(3) }
+            devices.append(device)
+            last = ClaimPlace(nextAttemptAt: try row.next(), receivedAt: try row.next(), key: try row.next())
+        }
+        self.devices = devices
+        self.last = last
+    }
+}
+
+extension ClaimSurroundings {
+    /// Reads every row: its own columns by `body`, and the surroundings, which end each row, from the first.
+    fileprivate init(
+        _ result: PostgresResult,
+        _ body: (inout PostgresRow) throws(PostgresError) -> Void
+    ) throws(PostgresError) {
+        var found: ClaimSurroundings?
+        try result.eachRow { row throws(PostgresError) in
+            try body(&row)
+            if found == nil {
+                found = ClaimSurroundings(now: try row.next(), entries: try row.next(), isPaused: try row.next())
+            } else {
+                row.skip(3)
+            }
+        }
+        guard let found else { throw PostgresError(.schema, "a claim returned no row") }
+        self = found
+    }
+}

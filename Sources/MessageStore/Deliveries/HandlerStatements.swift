@@ -1,0 +1,111 @@
+import Postgres
+import Vocabulary
+
+/// The statements of the commands `handlers …`.
+enum HandlerStatements: StatementCatalog {
+    /// A condition on `handlers`: workers note twice a minute what they run.
+    static let isClaimed = "(seen_at > now() - interval '2 minutes')"
+
+    /// Every handler, by name.
+    static let list: SQL = """
+        SELECT
+            name,
+            ARRAY(SELECT category FROM upstream.subscriptions WHERE handler = name ORDER BY category),
+            paused AND (paused_until IS NULL OR paused_until > now()), paused_until, paused_reason,
+            (SELECT count(*) FROM (
+                SELECT FROM upstream.deliveries WHERE handler = name LIMIT 100000
+            ) AS counted),
+            (SELECT now() - min(received_at) FROM (
+                SELECT received_at FROM upstream.deliveries
+                WHERE handler = name ORDER BY next_attempt_at LIMIT 1000
+            ) AS soonest),
+            (SELECT count(*) FROM (
+                SELECT FROM upstream.dead_letters WHERE handler = name LIMIT 100000
+            ) AS counted),
+            seen_at, \(raw: isClaimed)
+        FROM upstream.handlers ORDER BY name
+        """
+
+    /// The workers that ask for each handler, the latest heard of first.
+    static let workers: SQL = """
+        SELECT handler, worker, categories, by_device, heartbeat_at, heartbeat_at > now() - interval '2 minutes'
+        FROM upstream.handler_workers ORDER BY heartbeat_at DESC, token
+        """
+
+    /// Pauses a handler for a while, or until it is resumed; gives when the pause ends.
+    static func pause(_ name: String, for length: Duration?, reason: String?) -> SQL {
+        """
+        UPDATE upstream.handlers
+        SET paused = true, paused_until = now() + \(length), paused_reason = \(reason), paused_at = now()
+        WHERE name = \(name)
+        RETURNING paused_until
+        """
+    }
+
+    /// Ends a handler's pause.
+    static func resume(_ name: String) -> SQL {
+        """
+        UPDATE upstream.handlers
+        SET paused = false, paused_until = NULL, paused_reason = NULL, paused_at = NULL WHERE name = \(name)
+        """
+    }
+
+    // MARK: Removal
+
+    /// Batches of the receive path wait behind whoever waits for the next lock.
+    static let limitLockWait: SQL = "SET LOCAL lock_timeout = '2s'"
+
+    /// Locks a handler's row; gives whether a worker runs it.
+    static func lock(_ name: String) -> SQL {
+        "SELECT \(raw: isClaimed) FROM upstream.handlers WHERE name = \(name) FOR UPDATE"
+    }
+
+    /// Waits for batches that have read the subscriptions: their deliveries are visible afterwards.
+    static let lockSubscriptions: SQL = "LOCK TABLE upstream.subscriptions IN ACCESS EXCLUSIVE MODE"
+
+    /// Ends a handler's subscriptions.
+    static func unsubscribe(_ name: String) -> SQL { "DELETE FROM upstream.subscriptions WHERE handler = \(name)" }
+
+    /// Deletes some of a handler's deliveries.
+    static func sweepDeliveries(_ name: String, limit: Int) -> SQL { sweep("deliveries", name, limit) }
+
+    /// Deletes some of a handler's dead letters.
+    static func sweepDeadLetters(_ name: String, limit: Int) -> SQL { sweep("dead_letters", name, limit) }
+
+    private static func sweep(_ table: String, _ name: String, _ limit: Int) -> SQL {
+        """
+        DELETE FROM upstream.\(raw: table) WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM upstream.\(raw: table) WHERE handler = \(name) LIMIT \(limit) FOR UPDATE SKIP LOCKED
+        ))
+        """
+    }
+
+    /// Deletes the handler itself.
+    static func remove(_ name: String) -> SQL { "DELETE FROM upstream.handlers WHERE name = \(name)" }
+
+    /// Deletes all its dead letters.
+    static func removeDeadLetters(_ name: String) -> SQL {
+        "DELETE FROM upstream.dead_letters WHERE handler = \(name)"
+    }
+
+    /// Deletes all its deliveries.
+    static func removeDeliveries(_ name: String) -> SQL { "DELETE FROM upstream.deliveries WHERE handler = \(name)" }
+
+    static var samples: [StatementSample] {
+        [
+            StatementSample("list", list),
+            StatementSample("workers", workers),
+            StatementSample("pause", pause("orders", for: nil, reason: nil)),
+            StatementSample("resume", resume("orders")),
+            StatementSample("limitLockWait", limitLockWait),
+            StatementSample("lock", lock("orders")),
+            StatementSample("lockSubscriptions", lockSubscriptions),
+            StatementSample("unsubscribe", unsubscribe("orders")),
+            StatementSample("sweepDeliveries", sweepDeliveries("orders", limit: 1)),
+            StatementSample("sweepDeadLetters", sweepDeadLetters("orders", limit: 1)),
+            StatementSample("remove", remove("orders")),
+            StatementSample("removeDeadLetters", removeDeadLetters("orders")),
+            StatementSample("removeDeliveries", removeDeliveries("orders")),
+        ]
+    }
+}
