@@ -153,10 +153,17 @@ let package = Package(
             path: "Tests/IntegrationSupport",
             swiftSettings: strict
         ),
+        // A cluster for each suite, and a database for each test.
+        .target(
+            name: "DatabaseSupport",
+            dependencies: ["Postgres", "LocalDatabase", "MessageStore"],
+            path: "Tests/DatabaseSupport",
+            swiftSettings: strict
+        ),
         // A database with messages, for the suites that look into one.
         .target(
             name: "QuerySupport",
-            dependencies: ["Vocabulary", "Querying", "Postgres", "LocalDatabase", "MessageStore", "UpstreamKit"],
+            dependencies: ["Vocabulary", "DatabaseSupport", "Querying", "Postgres", "LocalDatabase", "UpstreamKit"],
             path: "Tests/QuerySupport",
             swiftSettings: strict
         ),
@@ -175,12 +182,12 @@ let package = Package(
                 nioPosix, nioEmbedded, logging,
             ]
         ),
-        suite("PostgresTests", ["Vocabulary", "Postgres", "LocalDatabase"]),
+        suite("PostgresTests", ["Vocabulary", "DatabaseSupport", "Postgres", "LocalDatabase"]),
         suite(
             "MessageStoreTests",
             [
-                "Vocabulary", "MessageStore", "Postgres", "LocalDatabase", "Pipeline", "UpstreamKit", "Digests",
-                "Telemetry", logging,
+                "Vocabulary", "DatabaseSupport", "MessageStore", "Postgres", "LocalDatabase", "Pipeline", "UpstreamKit",
+                "Digests", "Telemetry", logging,
             ]
         ),
         suite(
@@ -200,7 +207,8 @@ let package = Package(
         suite(
             "ReplayingTests",
             [
-                "Vocabulary", "Replaying", "Querying", "Postgres", "LocalDatabase", "MessageStore", "UpstreamKit",
+                "Vocabulary", "DatabaseSupport", "Replaying", "Querying", "Postgres", "LocalDatabase", "MessageStore",
+                "UpstreamKit",
                 "Pipeline",
                 "XMPP",
                 "XMLWire",
@@ -221,10 +229,8 @@ let package = Package(
             "IntegrationTests",
             [
                 "Vocabulary", "IntegrationSupport",
-                "Worker", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore", "Querying", "Replaying",
-                "Pipeline",
-                "XMPPSession",
-                "XMPP", "TLSWire",
+                "DatabaseSupport", "CLI", "Worker", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore",
+                "Querying", "Replaying", "Pipeline", "XMPPSession", "XMPP", "TLSWire",
                 "Telemetry", "UpstreamKit", nio, nioPosix, logging,
             ]
         ),

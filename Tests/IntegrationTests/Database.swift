@@ -1,3 +1,4 @@
+import DatabaseSupport
 import Foundation
 import IntegrationSupport
 import LocalDatabase
@@ -5,21 +6,8 @@ import MessageStore
 import Postgres
 
 /// The suite's PostgreSQL, and a database in it that has our schema.
-private actor SharedCluster {
-    static let shared = SharedCluster()
-    private var running: Result<LocalCluster, any Error>?
-
-    func cluster() async throws -> LocalCluster {
-        if let running { return try running.get() }
-        var options = LocalCluster.Options()
-        options.fsync = false
-        options.isTemporary = true
-        let made = Result {
-            try LocalCluster.start(in: URL(filePath: "/tmp/upstream-it-pg-\(getpid())"), options) as LocalCluster
-        }
-        running = made
-        return try made.get()
-    }
+private enum SharedCluster {
+    static let cluster = LocalCluster.forTests("integration")
 }
 
 /// One test's database, and a session to look into it.
@@ -32,7 +20,7 @@ struct Database: Sendable {
 
     /// Makes one, on the suite's cluster unless another is named.
     init(on own: LocalCluster? = nil, tablespace: String = "pg_default", migrated: Bool = true) async throws {
-        cluster = if let own { own } else { try await SharedCluster.shared.cluster() }
+        cluster = own ?? SharedCluster.cluster
         let database = "t\(UInt64.random(in: 0...UInt64.max))"
         name = database
         let root = try await PostgresConnection.open(PostgresSettings(url: cluster.url))

@@ -5,8 +5,10 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite struct CommitTests {
-    @Test func aBatchOfNewMessagesIsStored() async throws {
+@Suite("commits of batches")
+struct CommitTests {
+    @Test("a batch of new messages is stored")
+    func aBatchOfNewMessagesIsStored() async throws {
         let fixture = try await StoreFixture()
         let store = fixture.store()
         let batch = (1...500).map { IncomingMessage.make($0) }
@@ -32,13 +34,15 @@ import Vocabulary
         )
     }
 
-    @Test func anEmptyBatchAsksNothingOfTheDatabase() async throws {
+    @Test("an empty batch asks nothing of the database")
+    func anEmptyBatchAsksNothingOfTheDatabase() async throws {
         let store = MessageStore(try PostgresSettings(url: "host=/nowhere"), senders: [])
         #expect(try await store.commit([]) == [])
     }
 
     /// A reply that was lost makes the pipeline commit the same batch again; the answer has to be the lost one.
-    @Test func theSameBatchAgainGivesTheSameOutcomes() async throws {
+    @Test("the same batch again gives the same outcomes and stores nothing twice")
+    func theSameBatchAgainGivesTheSameOutcomes() async throws {
         let fixture = try await StoreFixture()
         let store = fixture.store()
         let first = IncomingMessage.make(1)
@@ -54,7 +58,8 @@ import Vocabulary
         #expect(try await fixture.integer("SELECT times_seen FROM upstream.quarantine") == 1)
     }
 
-    @Test func laterCopiesAreDuplicatesOrConflicts() async throws {
+    @Test("a later copy is a duplicate, or a conflict where its content differs")
+    func laterCopiesAreDuplicatesOrConflicts() async throws {
         let fixture = try await StoreFixture()
         let store = fixture.store()
         let known = IncomingMessage.make(1)
@@ -77,7 +82,8 @@ import Vocabulary
     }
 
     /// Two writers, the later copy's first: each copy counts, whichever commit comes first.
-    @Test func copiesOfSeveralWritersAreAllCounted() async throws {
+    @Test("copies that several writers store at once are all counted")
+    func copiesOfSeveralWritersAreAllCounted() async throws {
         let fixture = try await StoreFixture()
         let known = IncomingMessage.make(1)
         let quarantined = IncomingMessage.make(9, quarantine: .payloadNotJSON)
@@ -101,7 +107,8 @@ import Vocabulary
         }
     }
 
-    @Test func oddPayloadsAreStoredWhereTheyBelong() async throws {
+    @Test("payloads of every form are stored in their columns")
+    func oddPayloadsAreStoredWhereTheyBelong() async throws {
         let fixture = try await StoreFixture()
         let longID = String(repeating: "é", count: 2_048)
         let batch: [IncomingMessage] = [
@@ -120,7 +127,8 @@ import Vocabulary
         #expect(try await column("octet_length(message_id)", longID) == "4096")
     }
 
-    @Test func subscribedHandlersGetADeliveryEach() async throws {
+    @Test("each subscribed handler gets a delivery")
+    func subscribedHandlersGetADeliveryEach() async throws {
         let fixture = try await StoreFixture()
         try await fixture.script(
             """
@@ -143,7 +151,8 @@ import Vocabulary
     }
 
     /// Two workers get the same redelivered messages at once, in opposite order.
-    @Test func writersWithTheSameKeysNeitherDeadlockNorDouble() async throws {
+    @Test("writers with the same keys neither deadlock nor store a message twice")
+    func writersWithTheSameKeysNeitherDeadlockNorDouble() async throws {
         let fixture = try await StoreFixture()
         let messages = (1...400).map { IncomingMessage.make($0) }
         let outcomes = try await withThrowingTaskGroup(of: [StoreOutcome].self) { group in
@@ -167,7 +176,8 @@ import Vocabulary
     }
 
     /// Both writers are held up at a key in the middle: with keys in batch order each would then have what the other wants.
-    @Test func writersInOppositeOrderNeverWaitInACircle() async throws {
+    @Test("writers whose batches are in opposite order do not deadlock")
+    func writersInOppositeOrderNeverWaitInACircle() async throws {
         let fixture = try await StoreFixture()
         let messages = (1...9).map { IncomingMessage.make($0) }.sorted { $0.messageKey < $1.messageKey }
         let blocker = try await PostgresConnection.open(fixture.settings)
@@ -190,7 +200,8 @@ import Vocabulary
         #expect(outcomes.count { $0 == .duplicate } == 9)
     }
 
-    @Test func aMissingDayIsMadeAndBlamedOnNobody() async throws {
+    @Test("a missing partition is created, and no message is quarantined for it")
+    func aMissingDayIsMadeAndBlamedOnNobody() async throws {
         let fixture = try await StoreFixture()
         // One microsecond before and at midnight of a day far ahead, and a day long gone.
         let midnight = Int64(36_500) * 86_400_000_000
@@ -207,7 +218,8 @@ import Vocabulary
         )
     }
 
-    @Test func copiesAcrossMidnightAreDuplicates() async throws {
+    @Test("copies on two sides of midnight are duplicates")
+    func copiesAcrossMidnightAreDuplicates() async throws {
         let fixture = try await StoreFixture()
         let midnight = UTCDay.today().number * 86_400_000_000
         let message = IncomingMessage.make(1, receivedAt: midnight - 1)
@@ -216,7 +228,8 @@ import Vocabulary
         #expect(try await store.commit([message.copy(receivedAt: midnight)]) == [.duplicate])
     }
 
-    @Test func onlyTheRefusedRowPays() async throws {
+    @Test("only the row that PostgreSQL refuses is quarantined")
+    func onlyTheRefusedRowPays() async throws {
         let fixture = try await StoreFixture()
         let store = fixture.store()
         // U+0000, which the codec keeps out of here.
@@ -269,7 +282,8 @@ import Vocabulary
         )
     }
 
-    @Test func aCopyWithoutItsRequiredFieldsGoesToQuarantine() async throws {
+    @Test("a copy without its required fields goes to quarantine")
+    func aCopyWithoutItsRequiredFieldsGoesToQuarantine() async throws {
         let fixture = try await StoreFixture()
         var message = IncomingMessage.make(1)
         message.registrationToken = nil

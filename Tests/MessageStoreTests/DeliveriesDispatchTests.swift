@@ -8,74 +8,12 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-/// What a handler was given, by message number.
-final class Seen: Sendable {
-    private let numbers = Mutex<[UInt64]>([])
-    var all: [UInt64] { numbers.withLock(\.self) }
-    func add(_ message: UpstreamMessage) { numbers.withLock { $0.append(message.messageKey.digest.low) } }
-}
-
-extension DeliveriesFixture {
-    /// A dispatcher as a worker runs it, with times short enough for tests.
-    func dispatcher(
-        _ handlers: [HandlerRegistration],
-        owner: String = "a",
-        over store: PostgresDeliveryStore? = nil,
-        logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-        clock: PipelineClock = .system,
-        _ change: (inout DispatchSettings) -> Void = { _ in }
-    ) -> DispatchService {
-        var settings = DispatchSettings()
-        settings.owner = owner
-        settings.poll = .milliseconds(20)
-        settings.drain = .milliseconds(100)
-        change(&settings)
-        return DispatchService(
-            store: store ?? another(),
-            registrations: handlers,
-            senderIDs: StoreFixture.senders,
-            settings: settings,
-            metrics: Metrics(senders: [], categories: [], handlers: handlers.map(\.name), version: "test"),
-            logger: logger,
-            clock: clock,
-            execute: { registration, _, message, context in
-                guard case .handler(let handler) = registration.body else { return .lost }
-                return .verdict(await HandlerVerdict.of(handler, message, context))
-            }
-        )
-    }
-
-    /// Runs a dispatcher while the body runs, and shuts it down in order.
-    func run(_ service: DispatchService, _ body: () async throws -> Void) async throws {
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { await service.run() }
-            try await body()
-            service.beginShutdown()
-            try await group.waitForAll()
-        }
-    }
-
-    /// Commits as ingest does, handing fresh messages over.
-    func receive(_ numbers: ClosedRange<UInt64>, through intake: any DeliveryIntake) async throws {
-        let start = IncomingMessage.now()
-        let batch = numbers.map { IncomingMessage.make($0, receivedAt: start + Int64($0)) }
-        let offer = intake.offer(for: batch.count, bytes: 0)
-        let outcomes = try await writer.commit(batch, leasing: offer, isRetry: false)
-        intake.committed(offer, messages: batch, outcomes: outcomes)
-    }
-}
-
 @Suite("dispatch over PostgreSQL")
 struct DeliveriesDispatchTests {
     @Test("what waits in the table is handled, and what is handed over too")
     func both() async throws {
         let seen = Seen()
-        let handlers = [
-            HandlerRegistration.make("orders") { message, _ in
-                seen.add(message)
-                return .done
-            }
-        ]
+        let handlers = [HandlerRegistration.make("orders", seen: seen)]
         let fixture = try await DeliveriesFixture(handlers)
         try await fixture.receive(1...300)
         let service = fixture.dispatcher(handlers)
@@ -92,19 +30,20 @@ struct DeliveriesDispatchTests {
     @Test("two workers share the work, and each delivery runs once")
     func share() async throws {
         let (first, second) = (Seen(), Seen())
-        func handlers(_ seen: Seen) -> [HandlerRegistration] {
+        // Each waits for the other's first delivery, so that none is done before both are at work.
+        func handlers(_ seen: Seen, _ other: Seen) -> [HandlerRegistration] {
             [
                 .make("orders") { message, _ in
                     seen.add(message)
-                    try await Task.sleep(for: .milliseconds(1))
+                    try await waitUntil { !other.all.isEmpty }
                     return .done
                 }
             ]
         }
         let fixture = try await DeliveriesFixture()
         try await fixture.receive(1...1000)
-        let a = fixture.dispatcher(handlers(first), owner: "a") { $0.capacity = 50 }
-        let b = fixture.dispatcher(handlers(second), owner: "b") { $0.capacity = 50 }
+        let a = fixture.dispatcher(handlers(first, second), owner: "a") { $0.capacity = 50 }
+        let b = fixture.dispatcher(handlers(second, first), owner: "b") { $0.capacity = 50 }
         try await fixture.run(a) {
             try await fixture.run(b) {
                 try await waitUntil { try await fixture.count() == 0 }
@@ -163,12 +102,10 @@ struct DeliveriesDispatchTests {
 
     @Test("a handler that ignores its cancellation is left behind with its lease given back")
     func abandoned() async throws {
-        let started = Seen()
-        let gate = Mutex<CheckedContinuation<Void, Never>?>(nil)
+        let gate = Gate()
         let handlers = [
-            HandlerRegistration.make("orders") { message, _ in
-                started.add(message)
-                await withCheckedContinuation { continuation in gate.withLock { $0 = continuation } }
+            HandlerRegistration.make("orders") { _, _ in
+                await gate.wait()
                 return .done
             }
         ]
@@ -177,10 +114,10 @@ struct DeliveriesDispatchTests {
         let service = fixture.dispatcher(handlers)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await service.run() }
-            try await waitUntil { gate.withLock { $0 != nil } }
+            try await waitUntil { gate.isReached }
             service.beginShutdown()
             try await waitUntil { try await fixture.count("lease_owner IS NULL AND attempts = 0") == 1 }
-            gate.withLock { $0?.resume() }
+            gate.open()
             try await group.waitForAll()
         }
         // Its late answer changes nothing.
@@ -189,12 +126,10 @@ struct DeliveriesDispatchTests {
 
     @Test("an attempt that outlives its lease can't complete what another worker took over")
     func outlived() async throws {
-        let started = Seen()
-        let gate = Mutex<CheckedContinuation<Void, Never>?>(nil)
+        let gate = Gate()
         let handlers = [
-            HandlerRegistration.make("orders") { message, _ in
-                started.add(message)
-                await withCheckedContinuation { continuation in gate.withLock { $0 = continuation } }
+            HandlerRegistration.make("orders") { _, _ in
+                await gate.wait()
                 return .done
             }
         ]
@@ -202,12 +137,12 @@ struct DeliveriesDispatchTests {
         try await fixture.receive(1...1)
         // Polls too seldom to take it back itself.
         try await fixture.run(fixture.dispatcher(handlers) { $0.poll = .seconds(3600) }) {
-            try await waitUntil { gate.withLock { $0 != nil } }
+            try await waitUntil { gate.isReached }
             // As after SIGSTOP: no heartbeat, and time has passed for everybody else.
             try await fixture.pass("61 s")
             let taken = try await fixture.another().claim(.make(owner: "b"))
             #expect(taken.map(\.number) == [1])
-            gate.withLock { $0?.resume() }
+            gate.open()
         }
         #expect(try await fixture.count("lease_owner = 'b'") == 1)
     }
@@ -228,12 +163,7 @@ struct DeliveriesDispatchTests {
         #expect(try await fixture.claim(.make(owner: "dead")).count == 2)
         try await fixture.pass("61 s")
         let seen = Seen()
-        let handlers = [
-            HandlerRegistration.make("orders") { message, _ in
-                seen.add(message)
-                return .done
-            }
-        ]
+        let handlers = [HandlerRegistration.make("orders", seen: seen)]
         try await fixture.run(fixture.dispatcher(handlers)) {
             try await waitUntil { try await fixture.count() == 0 }
         }
@@ -296,12 +226,7 @@ struct DeliveriesDispatchTests {
         }
         handler.retry = RetryPolicy(maxAttempts: 5, initial: .zero, maximum: .zero)
         let fixture = try await DeliveriesFixture([handler])
-        let now = IncomingMessage.now()
-        let batch = (1...60 as ClosedRange<UInt64>).map { number in
-            var message = IncomingMessage.make(number, receivedAt: now + Int64(number))
-            message.deviceKey = Digest128(high: number % 5, low: 5)
-            return message
-        }
+        let batch = IncomingMessage.make(1...60, ofDevices: 5)
         let (a, b) = (fixture.dispatcher([handler], owner: "a"), fixture.dispatcher([handler], owner: "b"))
         try await fixture.run(a) {
             try await fixture.run(b) {
@@ -342,12 +267,7 @@ struct DeliveriesDispatchTests {
     @Test("a pause in the database stops the handler, and a resume starts it again")
     func pause() async throws {
         let seen = Seen()
-        let handlers = [
-            HandlerRegistration.make("orders") { message, _ in
-                seen.add(message)
-                return .done
-            }
-        ]
+        let handlers = [HandlerRegistration.make("orders", seen: seen)]
         let fixture = try await DeliveriesFixture(handlers)
         try await fixture.deliveries.pause("orders", reason: "maintenance")
         let service = fixture.dispatcher(handlers)
@@ -356,7 +276,16 @@ struct DeliveriesDispatchTests {
             try await waitUntil { try await fixture.store.integer(polls) ?? 0 > 0 }
             try await fixture.receive(1...10)
             try await fixture.receive(11...20, through: service.intake)
-            try await fixture.store.script("SELECT pg_sleep(0.2)")
+            // Two polls later than what waits.
+            for _ in 0..<2 {
+                let now = try #require(try await fixture.store.text("SELECT clock_timestamp()::text"))
+                try await fixture.store.waitUntil(
+                    """
+                    SELECT count(*) > 0 FROM pg_stat_activity
+                    WHERE query LIKE '%paused_until%' AND pid <> pg_backend_pid() AND query_start > '\(now)'
+                    """
+                )
+            }
             #expect(seen.all.filter { $0 <= 10 }.isEmpty)
             try await fixture.store.script("UPDATE upstream.handlers SET paused = false")
             try await waitUntil { seen.all.count == 20 }
@@ -367,10 +296,7 @@ struct DeliveriesDispatchTests {
     @Test("deliveries over which workers keep dying follow one after the other, without a poll in between")
     func suspects() async throws {
         let seen = Seen()
-        let handler = HandlerRegistration.make("orders") { message, _ in
-            seen.add(message)
-            return .done
-        }
+        let handler = HandlerRegistration.make("orders", seen: seen)
         let fixture = try await DeliveriesFixture([handler])
         try await fixture.receive(1...20)
         try await fixture.store.script("UPDATE upstream.deliveries SET crashes = 2")

@@ -287,13 +287,7 @@ struct DeliveriesTests {
     @Test("by device: the oldest of each device, and nothing while one of the device is leased")
     func ordered() async throws {
         let fixture = try await DeliveriesFixture([.make("orders", ordering: .device)])
-        let now = IncomingMessage.now()
-        let batch = (1...9 as ClosedRange<UInt64>).map { number in
-            var message = IncomingMessage.make(number, receivedAt: now + Int64(number))
-            message.deviceKey = Digest128(high: number % 3, low: 5)
-            return message
-        }
-        _ = try await fixture.writer.commit(batch)
+        _ = try await fixture.writer.commit(IncomingMessage.make(1...9, ofDevices: 3))
         let heads = try await fixture.claim(.make(ordered: true))
         #expect(heads.map(\.number).sorted() == [1, 2, 3])
         #expect(try await fixture.another().claim(.make(owner: "b", ordered: true)).isEmpty)
@@ -311,13 +305,7 @@ struct DeliveriesTests {
     @Test("by device: claims go round the devices")
     func orderedRound() async throws {
         let fixture = try await DeliveriesFixture([.make("orders", ordering: .device)])
-        let now = IncomingMessage.now()
-        let batch = (1...12 as ClosedRange<UInt64>).map { number in
-            var message = IncomingMessage.make(number, receivedAt: now + Int64(number))
-            message.deviceKey = Digest128(high: number % 4, low: 5)
-            return message
-        }
-        _ = try await fixture.writer.commit(batch)
+        _ = try await fixture.writer.commit(IncomingMessage.make(1...12, ofDevices: 4))
         var numbers: [UInt64] = []
         for _ in 0..<20 {
             let claimed = try await fixture.claim(.make(limit: 3, ordered: true))

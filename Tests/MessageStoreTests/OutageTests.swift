@@ -7,7 +7,8 @@ import Testing
 import UpstreamKit
 
 /// G5: what is wrong with the database is never blamed on a row, and passes.
-@Suite struct OutageTests {
+@Suite("commits while the database is away")
+struct OutageTests {
     /// Commits until the database takes it, as the pipeline does.
     private func persist(_ store: MessageStore, _ batch: [IncomingMessage]) async throws -> [StoreOutcome] {
         let deadline = ContinuousClock.now + .seconds(30)
@@ -20,7 +21,8 @@ import UpstreamKit
         }
     }
 
-    @Test func readOnlyIsWaitedOut() async throws {
+    @Test("a server that is read-only is waited for")
+    func readOnlyIsWaitedOut() async throws {
         let fixture = try await StoreFixture()
         let store = fixture.store()
         let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
@@ -34,7 +36,8 @@ import UpstreamKit
         #expect(try await store.commit([.make(2)]) == [.stored])
     }
 
-    @Test func aLockIsWaitedOut() async throws {
+    @Test("a lock on the table is waited for")
+    func aLockIsWaitedOut() async throws {
         let fixture = try await StoreFixture()
         var settings = fixture.settings
         settings.lockTimeout = 50
@@ -47,7 +50,8 @@ import UpstreamKit
         #expect(try await store.commit([.make(2)]) == [.stored])
     }
 
-    @Test func aCancelledTaskDoesNotWaitForALock() async throws {
+    @Test("a cancelled task does not wait for a lock")
+    func aCancelledTaskDoesNotWaitForALock() async throws {
         let fixture = try await StoreFixture()
         let store = fixture.store()
         _ = try await store.commit([.make(1)])
@@ -63,14 +67,16 @@ import UpstreamKit
         #expect(try await fixture.count("messages") == 1)
     }
 
-    @Test func aMissingSchemaIsNotTheRowsFault() async throws {
+    @Test("a missing schema quarantines no message")
+    func aMissingSchemaIsNotTheRowsFault() async throws {
         let fixture = try await StoreFixture(migrated: false)
         let error = await #expect(throws: StoreError.self) { try await fixture.store().commit([.make(1)]) }
         #expect(error?.kind == .unavailable && error?.failureClass == "schema")
     }
 
     /// The backend dies after it has committed and before the reply is out.
-    @Test func aLostReplyIsSettledAsStored() async throws {
+    @Test("a commit whose reply was lost counts as stored")
+    func aLostReplyIsSettledAsStored() async throws {
         let fixture = try await StoreFixture()
         let proxy = try CuttingProxy(to: SharedCluster.cluster.socketFolder.appending(path: ".s.PGSQL.5432"))
         defer { proxy.close() }
@@ -89,7 +95,8 @@ import UpstreamKit
         #expect(try await fixture.count("messages") == 3)
     }
 
-    @Test func killNineOfTheServerLosesNothing() async throws {
+    @Test("kill -9 of the server loses no committed message")
+    func killNineOfTheServerLosesNothing() async throws {
         var options = LocalCluster.Options()
         options.isTemporary = true
         let cluster = try LocalCluster.start(in: URL(filePath: "/tmp/upstream-store-kill-\(getpid())"), options)

@@ -6,9 +6,11 @@ import Postgres
 import Testing
 import UpstreamKit
 
-@Suite struct ServerLogTests {
+@Suite("what the server's log says of failures")
+struct ServerLogTests {
     /// G9: whatever fails, PostgreSQL's log at its default settings quotes neither token nor payload nor id.
-    @Test func failuresQuoteNothingInTheServersLog() async throws {
+    @Test("failures put nothing of a message into the server's log")
+    func failuresQuoteNothingInTheServersLog() async throws {
         let fixture = try await StoreFixture()
         let store = fixture.store()
         let bad: [IncomingMessage] = [

@@ -1,3 +1,4 @@
+import DatabaseSupport
 import Foundation
 import Glibc
 import LocalDatabase
@@ -68,7 +69,7 @@ struct StandbyTests {
     private func waitUntil(_ condition: () -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(20)
         while !condition() {
-            guard ContinuousClock.now < deadline else { throw StoreFixture.WaitedTooLong(condition: "in the process") }
+            guard ContinuousClock.now < deadline else { throw TestDatabase.WaitedTooLong(condition: "in the process") }
             await Task.yield()
         }
     }

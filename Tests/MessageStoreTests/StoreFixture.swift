@@ -1,3 +1,4 @@
+import DatabaseSupport
 import Foundation
 import LocalDatabase
 import MessageStore
@@ -9,72 +10,39 @@ import Vocabulary
 
 /// One cluster for the whole suite, a database of its own for each test.
 enum SharedCluster {
-    static let cluster: LocalCluster = {
-        var options = LocalCluster.Options()
-        options.fsync = false
-        options.isTemporary = true
-        let folder = URL(filePath: "/tmp/upstream-store-tests-\(getpid())")
-        do {
-            return try LocalCluster.start(in: folder, options)
-        } catch {
-            fatalError("\(error)")
-        }
-    }()
+    static let cluster = LocalCluster.forTests("store")
 }
 
-/// A migrated database and a connection to look into it.
+/// A test's database, and writers of messages.
 struct StoreFixture {
-    let url: String
-    let settings: PostgresSettings
-    let admin: PostgresConnection
+    typealias WaitedTooLong = TestDatabase.WaitedTooLong
 
     static let senders = ["1234567890", "987"]
 
+    private let database: TestDatabase
+
     init(migrated: Bool = true, on cluster: LocalCluster = SharedCluster.cluster) async throws {
-        let name = "t\(UInt64.random(in: 0...UInt64.max))"
-        let root = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
-        try await root.run { connection throws(PostgresError) in try connection.script("CREATE DATABASE \(name)") }
-        await root.run { connection in connection.close() }
-        url = cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(name)?")
-        settings = try PostgresSettings(url: url)
-        admin = try await PostgresConnection.open(settings)
-        if migrated { _ = try await Migrator().up(admin) }
+        database = try await TestDatabase(on: cluster, migrated: migrated)
     }
+
+    var url: String { database.url }
+    var settings: PostgresSettings { database.settings }
+    var admin: PostgresConnection { database.admin }
 
     func store() -> MessageStore { MessageStore(settings, senders: StoreFixture.senders) }
 
-    func script(_ sql: String) async throws {
-        try await admin.run { connection throws(PostgresError) in try connection.script(sql) }
-    }
+    func script(_ sql: String) async throws { try await database.script(sql) }
+
+    func integer(_ sql: String) async throws -> Int64? { try await database.integer(sql) }
+
+    func text(_ sql: String) async throws -> String? { try await database.text(sql) }
 
     func count(_ table: String) async throws -> Int64? {
         try await integer("SELECT count(*) FROM upstream.\(table)")
     }
 
     /// Waits for a query to give true.
-    func waitUntil(_ sql: String) async throws {
-        let deadline = ContinuousClock.now + .seconds(20)
-        while ContinuousClock.now < deadline {
-            let holds = try await admin.run { connection throws(PostgresError) in
-                try connection.query(sql).bool(0, 0) ?? false
-            }
-            if holds { return }
-            await Task.yield()
-        }
-        throw WaitedTooLong(condition: sql)
-    }
-
-    struct WaitedTooLong: Error {
-        var condition: String
-    }
-
-    func integer(_ sql: String) async throws -> Int64? {
-        try await admin.run { connection throws(PostgresError) in try connection.query(sql).integer(0, 0) }
-    }
-
-    func text(_ sql: String) async throws -> String? {
-        try await admin.run { connection throws(PostgresError) in try connection.query(sql).text(0, 0) }
-    }
+    func waitUntil(_ sql: String) async throws { try await database.waitUntil(sql) }
 }
 
 extension IncomingMessage {
@@ -115,6 +83,16 @@ extension IncomingMessage {
         message.quarantine = quarantine
         message.receivedAt = receivedAt
         return message
+    }
+
+    /// Messages of so many devices in turn; a number is also the order of arrival.
+    static func make(_ numbers: ClosedRange<UInt64>, ofDevices devices: UInt64) -> [IncomingMessage] {
+        let start = now()
+        return numbers.map { number in
+            var message = make(number, receivedAt: start + Int64(number))
+            message.deviceKey = Digest128(high: number % devices, low: 5)
+            return message
+        }
     }
 
     static func now() -> Int64 { Int64(Date().timeIntervalSince1970 * 1_000_000) }

@@ -1,3 +1,4 @@
+import DatabaseSupport
 import Foundation
 import LocalDatabase
 import Postgres
@@ -5,16 +6,7 @@ import Testing
 import Vocabulary
 
 enum SharedCluster {
-    static let cluster: LocalCluster = {
-        var options = LocalCluster.Options()
-        options.fsync = false
-        options.isTemporary = true
-        do {
-            return try LocalCluster.start(in: URL(filePath: "/tmp/upstream-postgres-tests-\(getpid())"), options)
-        } catch {
-            fatalError("\(error)")
-        }
-    }()
+    static let cluster = LocalCluster.forTests("postgres")
 
     static func open(_ change: (inout PostgresSettings) -> Void = { _ in }) async throws -> PostgresConnection {
         var settings = try PostgresSettings(url: cluster.url)

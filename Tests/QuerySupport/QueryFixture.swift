@@ -1,7 +1,6 @@
+import DatabaseSupport
 import Foundation
-import Glibc
 package import LocalDatabase
-import MessageStore
 package import Postgres
 package import Querying
 import UpstreamKit
@@ -9,16 +8,7 @@ import UpstreamKit
 /// One cluster for the whole suite, a database of its own for each test.
 package enum SharedCluster {
     /// The cluster, started at the first use.
-    package static let cluster: LocalCluster = {
-        var options = LocalCluster.Options()
-        options.fsync = false
-        options.isTemporary = true
-        do {
-            return try LocalCluster.start(in: URL(filePath: "/tmp/upstream-query-tests-\(getpid())"), options)
-        } catch {
-            fatalError("\(error)")
-        }
-    }()
+    package static let cluster = LocalCluster.forTests("query")
 }
 
 /// A message as a test wants it in the tables.
@@ -78,14 +68,8 @@ package struct QueryFixture {
 
     /// A database of its own with these messages.
     package init(_ seeds: [Seed] = []) async throws {
-        let name = "t\(UInt64.random(in: 0...UInt64.max))"
-        let root = try await PostgresConnection.open(PostgresSettings(url: SharedCluster.cluster.url))
-        try await root.run { connection throws(PostgresError) in try connection.script("CREATE DATABASE \(name)") }
-        await root.close()
-        url = SharedCluster.cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(name)?")
-        settings = try PostgresSettings(url: url)
-        admin = try await PostgresConnection.open(settings)
-        _ = try await Migrator().up(admin)
+        let database = try await TestDatabase(on: SharedCluster.cluster)
+        (url, settings, admin) = (database.url, database.settings, database.admin)
         try await admin.run { connection throws(PostgresError) in
             try connection.script("SELECT upstream.ensure_partitions('2026-02-20', '2026-03-10')")
         }

@@ -1,3 +1,4 @@
+import DatabaseSupport
 import Foundation
 import LocalDatabase
 import Logging
@@ -10,33 +11,17 @@ import Testing
 
 /// One cluster for the whole suite, a database of its own for each test.
 enum SharedCluster {
-    static let cluster: LocalCluster = {
-        var options = LocalCluster.Options()
-        options.fsync = false
-        options.isTemporary = true
-        let folder = URL(filePath: "/tmp/upstream-replay-tests-\(getpid())")
-        do {
-            return try LocalCluster.start(in: folder, options)
-        } catch {
-            fatalError("\(error)")
-        }
-    }()
+    static let cluster = LocalCluster.forTests("replay")
 }
 
 /// A database with messages and handlers, and shorthands for what the tests do to it.
 struct ReplayFixture {
-    let settings: PostgresSettings
-    let admin: PostgresConnection
+    let database: TestDatabase
+    var settings: PostgresSettings { database.settings }
+    var admin: PostgresConnection { database.admin }
 
     init() async throws {
-        let name = "t\(UInt64.random(in: 0...UInt64.max))"
-        let cluster = SharedCluster.cluster
-        let root = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
-        try await root.run { connection throws(PostgresError) in try connection.script("CREATE DATABASE \(name)") }
-        await root.run { connection in connection.close() }
-        settings = try PostgresSettings(url: cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(name)?"))
-        admin = try await PostgresConnection.open(settings)
-        _ = try await Migrator().up(admin)
+        database = try await TestDatabase(on: SharedCluster.cluster)
         try await script(
             """
             SELECT upstream.ensure_partitions((now() - interval '2 days')::date, (now() + interval '1 day')::date);
@@ -64,22 +49,13 @@ struct ReplayFixture {
         )
     }
 
-    func script(_ sql: String) async throws {
-        try await admin.run { connection throws(PostgresError) in try connection.script(sql) }
-    }
+    func script(_ sql: String) async throws { try await database.script(sql) }
 
     func integer(_ sql: String) async throws -> Int {
-        try await admin.run { connection throws(PostgresError) in
-            Int(try connection.query("SELECT (\(sql))::bigint").integer(0, 0) ?? -1)
-        }
+        Int(try await database.integer("SELECT (\(sql))::bigint") ?? -1)
     }
 
-    func texts(_ sql: String) async throws -> [String] {
-        try await admin.run { connection throws(PostgresError) in
-            let result = try connection.query(sql)
-            return (0..<result.count).map { result.text($0, 0) ?? "NULL" }
-        }
-    }
+    func texts(_ sql: String) async throws -> [String] { try await database.texts(sql) }
 
     func request(
         _ name: String = "r",
