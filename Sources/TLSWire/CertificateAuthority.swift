@@ -16,23 +16,19 @@ package struct CertificateRequest: Sendable {
     package var addresses: [String]
     /// The subject's name; the first of the names by default.
     package var commonName: String?
-    /// The beginning of the validity, in seconds from now; an hour ago by default.
-    package var validFrom: Int
-    /// The end of the validity, in seconds from now; a day ahead by default, negative for an expired certificate.
-    package var validUntil: Int
+    /// When it is valid, in seconds from now: by default from an hour ago to a day ahead.
+    package var validity: ClosedRange<Int>
 
     package init(
         dnsNames: [String] = [],
         addresses: [String] = [],
         commonName: String? = nil,
-        validFrom: Int = -3600,
-        validUntil: Int = 86_400
+        validity: ClosedRange<Int> = -3600...86_400
     ) {
         self.commonName = commonName
         self.dnsNames = dnsNames
         self.addresses = addresses
-        self.validFrom = validFrom
-        self.validUntil = validUntil
+        self.validity = validity
     }
 }
 
@@ -48,7 +44,7 @@ package struct CertificateAuthority: Sendable {
     /// Makes an authority that is valid for ten years.
     package init(commonName: String = "Upstream development authority") throws(TLSError) {
         let tenYears = 10 * 365 * 86_400
-        let request = CertificateRequest(validUntil: tenYears)
+        let request = CertificateRequest(validity: -3600...tenYears)
         let made = try CertificateMaker.make(commonName, request, isAuthority: true, issuer: nil)
         self.certificatePEM = made.certificate
         self.keyPEM = made.key
@@ -148,8 +144,8 @@ private enum CertificateMaker {
         // The name stays the certificate's.
         guard X509_set_version(certificate, 2) == 1,
             ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), serial) == 1,
-            X509_gmtime_adj(X509_getm_notBefore(certificate), request.validFrom) != nil,
-            X509_gmtime_adj(X509_getm_notAfter(certificate), request.validUntil) != nil,
+            X509_gmtime_adj(X509_getm_notBefore(certificate), request.validity.lowerBound) != nil,
+            X509_gmtime_adj(X509_getm_notAfter(certificate), request.validity.upperBound) != nil,
             X509_NAME_add_entry_by_txt(
                 X509_get_subject_name(certificate),
                 "CN",

@@ -75,7 +75,7 @@ import UpstreamKit
     }
 
     @Test func aCertificateThatHasExpiredIsRefused() async throws {
-        let request = CertificateRequest(dnsNames: ["endpoint.invalid"], validFrom: -7200, validUntil: -3600)
+        let request = CertificateRequest(dnsNames: ["endpoint.invalid"], validity: -7200 ... -3600)
         #expect(isRefused(try await verdict(certificate: request)))
     }
 

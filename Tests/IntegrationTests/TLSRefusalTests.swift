@@ -33,7 +33,7 @@ extension Integration {
                     return try .init(authority.issue(CertificateRequest(dnsNames: ["other.test"], addresses: ["::1"])))
                 case .expired:
                     var request = good
-                    (request.validFrom, request.validUntil) = (-7200, -3600)
+                    request.validity = -7200 ... -3600
                     return try .init(authority.issue(request))
                 case .untrusted: return try .init(CertificateAuthority(commonName: "Somebody else").issue(good))
                 case .selfSigned: return try .init(CertificateAuthority.selfSigned(good))

@@ -72,7 +72,7 @@ import Testing
         Refusal(
             testDescription: "expired",
             server: {
-                try serving(CertificateRequest(dnsNames: ["localhost"], validFrom: -7200, validUntil: -3600))
+                try serving(CertificateRequest(dnsNames: ["localhost"], validity: -7200 ... -3600))
             },
             client: { try trusting() },
             code: .expired,
@@ -80,7 +80,7 @@ import Testing
         ),
         Refusal(
             testDescription: "not yet valid",
-            server: { try serving(CertificateRequest(dnsNames: ["localhost"], validFrom: 3600)) },
+            server: { try serving(CertificateRequest(dnsNames: ["localhost"], validity: 3600...86_400)) },
             client: { try trusting() },
             code: .notYetValid,
             words: "clock"
