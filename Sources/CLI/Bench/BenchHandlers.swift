@@ -5,7 +5,7 @@ import NIOCore
 import Postgres
 import Worker
 
-/// What handlers cost the receive path, how fast a backlog is handed over, and what a failing handler does to acks.
+/// What handlers cost the receive path, how fast a backlog is delivered, and how a failing handler affects acks.
 struct BenchHandlers: Sendable {
     let plan: BenchPlan
     let site: BenchSite
@@ -16,7 +16,7 @@ struct BenchHandlers: Sendable {
 
     private func note(_ text: String) { console.message("bench: \(text)") }
 
-    /// Runs all three; what is compared alternates, so that a machine that changes its pace changes it for both.
+    /// Runs all three; the compared runs alternate, so that a change of the machine's speed affects both.
     func run(_ problems: inout [String]) async throws -> BenchReport.Handlers {
         let rounds = max(plan.repeats, plan.isQuick ? 1 : 2)
         var plain: [Double] = []
@@ -173,7 +173,7 @@ struct BenchHandlers: Sendable {
     private var latencyMessages: Int { plan.isQuick ? 5_000 : 20_000 }
     private let rate = 2_000.0
 
-    /// An endpoint that nobody listens at: every attempt fails.
+    /// A webhook that no server listens on: every attempt fails.
     private func failingHandler() throws -> String {
         let secret = try site.write("whsec_" + String(repeating: "QUJD", count: 10) + "\n", to: "webhook-secret")
         let url = "http://127.0.0.1:\(try FreePort.find())/"

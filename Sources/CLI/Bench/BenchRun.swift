@@ -10,7 +10,7 @@ struct BenchRun: Sendable {
     let plan: BenchPlan
     let console: Console
 
-    /// Runs all parts; what was started is stopped, whatever happens.
+    /// Runs all parts; stops everything it started, even on an error.
     func run() async throws -> BenchReport {
         note("PostgreSQL in a temporary folder")
         let site = try BenchSite()

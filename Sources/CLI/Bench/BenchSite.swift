@@ -36,7 +36,7 @@ final class BenchSite: Sendable {
         try? FileManager.default.removeItem(at: folder.url)
     }
 
-    /// Makes an empty database with the schema, and gives its URL.
+    /// Creates an empty database with the schema, and returns its URL.
     ///
     /// What earlier ones have left to write is written first, so that it does not fall into the next measurement.
     func makeDatabase(_ name: String) async throws -> String {
@@ -61,21 +61,20 @@ final class BenchSite: Sendable {
         await connection.close()
     }
 
-    /// The first column of a query, on a connection of its own.
-    static func numbers(_ url: String, _ sql: String) async throws -> [Int] {
+    /// The numbers in a query's one column, on a connection of its own.
+    static func numbers(_ url: String, _ statement: SQL) async throws -> [Int] {
         let connection = try await PostgresConnection.open(PostgresSettings(url: url))
         let numbers = try await connection.run { connection throws(PostgresError) in
-            let result = try connection.query(sql)
-            return (0..<result.count).map { Int(result.integer($0, 0) ?? 0) }
+            try connection.run(statement).map { row throws(PostgresError) in try row.next(Int.self) }
         }
         await connection.close()
         return numbers
     }
 
-    /// Writes a file of the run, and gives its path.
+    /// Writes a file of the run, and returns its path.
     func write(_ text: String, to name: String) throws -> String { try folder.write(text.utf8, to: name) }
 
-    /// Starts a worker that only hands over what is stored.
+    /// Starts a worker that only dispatches stored messages.
     ///
     /// - Parameters:
     ///   - database: The database's URL.

@@ -1,9 +1,18 @@
-/// The statements of `bench`.
-enum BenchStatements {
+import Postgres
+
+/// The statements of `bench`; what is no query runs as a script in a database that it has made itself.
+enum BenchStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("waiting", waiting), StatementSample("deliveriesSize", deliveriesSize),
+            StatementSample("batchSizes", batchSizes),
+        ]
+    }
+
     /// How many deliveries wait.
-    static let waiting = "SELECT count(*) FROM upstream.deliveries"
+    static let waiting: SQL = "SELECT count(*) FROM upstream.deliveries"
     /// The bytes that deliveries take, with their indexes.
-    static let deliveriesSize = "SELECT pg_total_relation_size('upstream.deliveries')"
+    static let deliveriesSize: SQL = "SELECT pg_total_relation_size('upstream.deliveries')"
     /// Frees the space of deleted deliveries.
     static let vacuum = "VACUUM upstream.deliveries"
     /// Writes what earlier measurements left to write.
@@ -14,9 +23,9 @@ enum BenchStatements {
     static let unlock = "ROLLBACK"
 
     /// How many rows each transaction inserted, in their order: rows of one transaction carry the same id of it.
-    static let batchSizes = "SELECT count(*) FROM upstream.messages GROUP BY xmin::text ORDER BY min(received_at)"
+    static let batchSizes: SQL = "SELECT count(*) FROM upstream.messages GROUP BY xmin::text ORDER BY min(received_at)"
 
-    /// Makes a database, by a name of our own.
+    /// Creates a database; names come from this program only.
     static func create(_ name: String) -> String { "CREATE DATABASE \(name)" }
 
     /// Drops it.

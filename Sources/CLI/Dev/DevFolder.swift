@@ -8,10 +8,10 @@ struct DevFolder {
     /// Where it is.
     let url: URL
 
-    /// The folder that was asked for; else `.upstream-dev` here, or under `/var/tmp` where the database's user could not
+    /// The given folder; otherwise `.upstream-dev` here, or under `/var/tmp` where the database's user could not
     /// reach it.
     ///
-    /// As root the server runs as an unprivileged user, who gets no further than the rights of every folder on the way.
+    /// Started by root, the server runs as an unprivileged user, who needs access to every folder of the path.
     init(_ wanted: String?) {
         if let wanted {
             url = URL(fileURLWithPath: wanted)
@@ -37,7 +37,7 @@ struct DevFolder {
         try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
     }
 
-    /// Writes a file that only we can read, and gives its path.
+    /// Writes a file that only this user can read, and returns its path.
     func write(_ bytes: some Sequence<UInt8>, to name: String) throws -> String {
         let path = url.appending(path: name).path
         let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)

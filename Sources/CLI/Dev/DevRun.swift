@@ -78,7 +78,7 @@ struct DevRun {
         )
     }
 
-    /// Runs until every message was acked, or a signal comes.
+    /// Runs until every message was acked, or until a signal.
     ///
     /// - Parameter total: How many messages are to come; nil for no end.
     /// - Returns: Whether all of them have come and were acked.
@@ -103,7 +103,7 @@ struct DevRun {
     func countRows(_ connection: PostgresConnection) async throws(PostgresError) -> Int {
         let statement = DevStatements.stored(idPattern: idPrefix + "%")
         return try await connection.run { connection throws(PostgresError) in
-            Int(try connection.run(statement).value(Int64.self))
+            try connection.run(statement).value(Int.self)
         }
     }
 

@@ -27,7 +27,7 @@ struct DevStatus: Equatable {
     /// The same for 99 of 100.
     var slowest: Double?
 
-    /// Reads the worker's metrics; the rate comes from what was read before.
+    /// Reads the worker's metrics; the rate is the change since `before`.
     init(_ metrics: Metrics, before: DevStatus?, seconds: Double) {
         let books = metrics.messages.snapshot()
         received = Int(books.received.reduce(0, +))

@@ -4,7 +4,7 @@ import Synchronization
 import Telemetry
 import Worker
 
-/// Log lines in a file, for programs whose terminal shows something else.
+/// Log lines in a file, for programs that use the terminal for other output.
 final class FileLogOutput: LogOutput {
     private let file: Mutex<FileHandle>
 
@@ -23,9 +23,9 @@ final class FileLogOutput: LogOutput {
     }
 }
 
-/// A TCP port of 127.0.0.1 that nobody listens on.
+/// A free TCP port of 127.0.0.1.
 enum FreePort {
-    /// Asks the system for one; somebody else may still be faster.
+    /// Asks the system for one; another process may take it before it is used.
     static func find() throws -> Int {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         defer { close(descriptor) }

@@ -19,7 +19,7 @@ struct HandlersPause: ProgramCommand {
     var handler: String
     @Option(name: .customLong("for"), help: "How long, for example 30m; without it, until it is resumed.")
     var length: DurationArgument?
-    @Option(help: "Why, for whoever looks at the list.")
+    @Option(help: "The reason, which `handlers list` shows.")
     var reason: String?
 
     func run(in context: CommandContext) async throws {

@@ -102,7 +102,7 @@ struct MessagesTail: ProgramCommand {
     private func poll(_ tail: inout MessageTail?, _ screen: TailScreen, _ connection: PostgresConnection) async throws {
         var isToldShortened = false
         while !Task.isCancelled, var next = tail {
-            // Also where the poll fails: what it has shown is not shown again.
+            // Also if the poll fails: no message is shown twice.
             defer { tail = next }
             let gap = try await next.poll(connection) { try screen.show($0, $1) }
             try screen.flush()

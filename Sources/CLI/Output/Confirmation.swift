@@ -21,7 +21,7 @@ extension Console {
         }
     }
 
-    /// One line, byte by byte: what comes after it is left for whoever reads next.
+    /// One line, byte by byte: later input is left for the next reader.
     private func readAnswer() -> String {
         var line: [UInt8] = []
         var byte: UInt8 = 0

@@ -2,7 +2,7 @@ import Querying
 
 /// Rows as columns of text that fit a width.
 package struct TextTable: Sendable {
-    /// A column and how it gives way where there is little room.
+    /// A column, and how it shrinks on a narrow terminal.
     package struct Column: Sendable, ExpressibleByStringLiteral {
         /// The header.
         package var title: String

@@ -11,7 +11,7 @@ struct PartitionsCommand: AsyncParsableCommand {
               upstream-worker partitions plan --json
               upstream-worker partitions run
               upstream-worker partitions run --force     also days that deliveries still need
-              upstream-worker partitions policy          what is kept for how long, and what the configuration says
+              upstream-worker partitions policy          how long data is kept, and what the configuration says
 
             `run` creates the partitions from yesterday to a week ahead, drops days past retention.messages with conflicts \
             and quarantined stanzas of that age, deletes dead letters past retention.dead_letters, and deletes ledger rows \

@@ -3,5 +3,5 @@ package import Postgres
 /// The statement catalogs of this module, for the test that prepares every statement.
 package enum CLICatalogs {
     /// Each of them.
-    package static var all: [any StatementCatalog.Type] { [DevStatements.self] }
+    package static var all: [any StatementCatalog.Type] { [BenchStatements.self, DevStatements.self] }
 }

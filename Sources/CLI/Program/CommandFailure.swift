@@ -3,7 +3,7 @@ import Postgres
 import Querying
 import Worker
 
-/// Why a command ends without having done its work: the one place where errors become exit codes.
+/// Why a command failed: the one place where errors become exit codes.
 struct CommandFailure: Error {
     /// What the exit code says.
     var status: ExitStatus

@@ -4,7 +4,7 @@ import Worker
 
 /// The process's logger.
 enum ProgramLog {
-    /// Sends all logging of the process to stderr, as the configuration says, and gives the program's own logger.
+    /// Sends all logging of the process to stderr, as configured, and returns the program's own logger.
     static func start(_ configuration: WorkerConfiguration) -> Logger {
         let format: LogFormat =
             switch configuration.logStyle {

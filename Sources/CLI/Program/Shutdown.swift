@@ -4,7 +4,7 @@ import Telemetry
 import UnixSignals
 import Worker
 
-/// Ends a program in order at the first signal, after its grace in any case, and at once at the second.
+/// Shuts down in order at the first signal, within the grace period, and exits at once at the second.
 enum Shutdown {
     /// What closing the streams in order may take: 2 s for the peer's closing tag, and TLS's end.
     private static let goodbyes = Duration.milliseconds(2_500)
@@ -58,7 +58,7 @@ enum Shutdown {
         }
     }
 
-    /// Ends without the handlers that `exit` runs: other threads are at work, and what they hold is not to be waited for.
+    /// Exits without the handlers that `exit` runs: they could wait for locks that other threads hold.
     static func endAtOnce(_ status: Int32) -> Never {
         _exit(status)
     }

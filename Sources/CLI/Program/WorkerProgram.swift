@@ -50,7 +50,7 @@ package enum WorkerProgram {
         }
     }
 
-    /// Tells people about an error and gives its exit code: ours, or the parser's own; help and version are data.
+    /// Reports an error and returns its exit code: ours, or the parser's own; help and version are data.
     private static func report(_ error: any Error, in context: CommandContext) -> Int32 {
         if let failure = CommandFailure(error) {
             if !failure.message.isEmpty { context.console.message(failure.message) }

@@ -2,7 +2,7 @@
 struct RateMeter {
     private var points: [(time: ContinuousClock.Instant, count: Int64)] = []
 
-    /// Takes a count and gives the rate so far, a second.
+    /// Adds a count and returns the rate so far, per second.
     mutating func add(_ count: Int64, at time: ContinuousClock.Instant) -> Double {
         points.append((time, count))
         while let first = points.first, points.count > 2, time - first.time > .seconds(10) { points.removeFirst() }

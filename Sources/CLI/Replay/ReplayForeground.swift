@@ -34,7 +34,7 @@ struct ReplayForeground {
                     let ending = try await runner.run(replay, endpoint: way, progress: progress)
                     // The last owner may have died: then its lease expires.
                     guard case .held(let owner, _) = ending, ContinuousClock.now < deadline else { return ending }
-                    progress.note("the lease of \(owner) to expire")
+                    progress.note("waiting for the lease of \(owner) to expire")
                     try await Task.sleep(for: .milliseconds(200))
                 }
             }
@@ -70,7 +70,7 @@ struct ReplayForeground {
             if rate > 0, view.done < view.planned {
                 note += "  \(Amount.time(Double(view.planned - view.done) / rate)) left"
             }
-            if let waiting = view.waiting { note += "  waiting for \(waiting)" }
+            if let waiting = view.waiting { note += "  \(waiting)" }
             if isTerminal {
                 bar.show(view.done, of: view.planned, note)
             } else if Int((ContinuousClock.now - start) / .seconds(10)) > lines {

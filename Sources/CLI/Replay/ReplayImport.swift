@@ -20,8 +20,8 @@ struct ReplayImport: ProgramCommand {
               upstream-worker replay import fixtures.ndjson --deliver
               upstream-worker replay import day.ndjson --dry-run
 
-            What is there already is counted as a duplicate, or as a conflict where its content is another. A bad \
-            line is reported with its number and passed over; the exit code is then 65.
+            A message that is already stored is counted as a duplicate, or as a conflict if its content differs. A bad \
+            line is reported with its number and skipped; the exit code is then 65.
             """
     )
 

@@ -152,7 +152,7 @@ actor EndpointSink: ReplaySink {
     }
 
     private func note(_ message: String) {
-        progress.set { $0.waiting = message }
+        progress.set { $0.waiting = "retrying: \(message)" }
         logger.event(
             .warning,
             .replayEndpoint,

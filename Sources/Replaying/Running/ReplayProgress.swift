@@ -10,7 +10,7 @@ package final class ReplayProgress: Sendable {
         package var done: Int64 = 0
         /// How many of those were passed over.
         package var skipped: Int64 = 0
-        /// What the run waits for; nil while it sends.
+        /// Why it does not send, as progress shows it; nil while it sends.
         package var waiting: String?
     }
 
@@ -21,7 +21,7 @@ package final class ReplayProgress: Sendable {
     /// How far it is now.
     package var view: View { state.withLock { $0 } }
 
-    /// Says what the run waits for.
+    /// Says why the run does not send.
     package func note(_ waiting: String) { set { $0.waiting = waiting } }
 
     func set(_ change: (inout View) -> Void) {

@@ -141,7 +141,7 @@ package struct ReplayRunner: Sendable {
             // In pieces worth a transaction.
             if limit - waiting < max(1, min(limit / 4, count)) {
                 pause = 20_000_000
-                progress.set { $0.waiting = "the handlers" }
+                progress.set { $0.waiting = "waiting for the handlers" }
             } else {
                 count = min(count, limit - waiting)
                 switch try await allowance(&pacer, replay, done, count, progress) {
@@ -342,7 +342,7 @@ package struct ReplayRunner: Sendable {
                 guard error.isEnvironment, error.failureClass != .schema, error.failureClass != .permission else {
                     throw ReplayError(.invalid, "the database refuses a step of the replay: \(error)")
                 }
-                progress.set { $0.waiting = "the database" }
+                progress.set { $0.waiting = "waiting for the database" }
                 logger.event(
                     .warning,
                     .databaseUnavailable,
