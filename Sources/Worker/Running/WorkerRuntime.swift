@@ -64,12 +64,7 @@ package final class WorkerRuntime: Sendable {
             roles.contains(.dispatch)
             ? try HandlerFactory.registrations(configuration.handlers, and: handlers, logger: logger) : []
         let settings = try Self.database(configuration)
-        metrics = Metrics(
-            senders: configuration.senders.map(\.senderID),
-            categories: configuration.categories + handlers.flatMap(\.categories.names).filter { $0 != "*" },
-            handlers: configuration.handlers.map(\.name) + handlers.map(\.name),
-            version: version
-        )
+        metrics = Self.metrics(configuration, handlers, version: version)
         let monitor = DatabaseMonitor(settings, logger: logger)
         let commits = CommitStatus(metrics: metrics, logger: logger)
         readiness = Readiness(
@@ -86,16 +81,14 @@ package final class WorkerRuntime: Sendable {
             logger: logger
         )
         let dispatch = registrations.isEmpty ? nil : DispatchRunner(shared, registrations)
-        var list: [any Service] = []
-        if let admin = AdminServer(
+        let admin = AdminServer(
             configuration.admin,
             metrics: metrics,
             readiness: readiness,
             logger: logger,
             onListening: onListening
-        ) {
-            list.append(admin)
-        }
+        )
+        var list: [any Service] = admin.map { [$0] } ?? []
         list += shared.databaseServices()
         if let dispatch { list.append(shared.bounded(dispatch, .milliseconds(500)) { dispatch.isIdle }) }
         if roles.contains(.dispatch) { list.append(shared.replayService()) }
@@ -168,6 +161,19 @@ package final class WorkerRuntime: Sendable {
             .givingUp,
             "shutdown.grace is nearly over: closing the streams with messages that are not acked",
             [.count: .int(inFlight)]
+        )
+    }
+
+    private static func metrics(
+        _ configuration: WorkerConfiguration,
+        _ handlers: [HandlerRegistration],
+        version: String
+    ) -> Metrics {
+        Metrics(
+            senders: configuration.senders.map(\.senderID),
+            categories: configuration.categories + handlers.flatMap(\.categories.names).filter { $0 != "*" },
+            handlers: configuration.handlers.map(\.name) + handlers.map(\.name),
+            version: version
         )
     }
 
