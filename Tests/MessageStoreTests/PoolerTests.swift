@@ -1,4 +1,5 @@
 import Foundation
+import IntegrationSupport
 import LocalDatabase
 import Logging
 import MessageStore
@@ -105,7 +106,7 @@ import UpstreamKit
 /// A pgbouncer on a unix socket; ends with the test.
 struct Pgbouncer {
     let folder: URL
-    private let process = Process()
+    private let process: Process
 
     private let cluster: LocalCluster
 
@@ -125,21 +126,10 @@ struct Pgbouncer {
             auth_type = any
             logfile = \(folder.path)/log
             """
-        let file = folder.appending(path: "ini")
-        try configuration.replacingOccurrences(of: "* = host", with: "* = user=upstream host")
-            .write(to: file, atomically: true, encoding: .utf8)
-        let line = ["/usr/sbin/pgbouncer", file.path]
-        if getuid() == 0, let user = getpwnam("postgres") {
-            chown(folder.path, user.pointee.pw_uid, user.pointee.pw_gid)
-            process.executableURL = URL(filePath: "/usr/bin/setpriv")
-            process.arguments = ["--reuid=postgres", "--regid=postgres", "--clear-groups"] + line
-        } else {
-            process.executableURL = URL(filePath: line[0])
-            process.arguments = Array(line.dropFirst())
-        }
-        process.standardOutput = FileHandle.nullDevice
-        process.standardError = FileHandle.nullDevice
-        try process.run()
+        process = try startPgbouncer(
+            configuration.replacingOccurrences(of: "* = host", with: "* = user=upstream host"),
+            in: folder
+        )
     }
 
     /// The way to a fixture's database through the pooler.
