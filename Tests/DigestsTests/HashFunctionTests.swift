@@ -54,13 +54,15 @@ import Testing
         #expect(key.count == hash.length)
     }
 
-    @Test func nothingAtAllIsDerivedFromWithoutATrap() {
+    @Test("Deriving from empty input does not trap")
+    func nothingAtAllIsDerivedFromWithoutATrap() {
         for hash in HashFunction.allCases {
             #expect(hash.derive(password: [], salt: [], iterations: -1).count == hash.length)
         }
     }
 
-    @Test func equality() {
+    @Test("Constant-time comparison tells equal bytes from different ones and other lengths")
+    func equality() {
         #expect(ConstantTime.areEqual([], []))
         #expect(ConstantTime.areEqual([1, 2], [1, 2]))
         #expect(!ConstantTime.areEqual([1, 2], [1, 3]))

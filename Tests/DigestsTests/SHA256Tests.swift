@@ -9,14 +9,17 @@ import Vocabulary
         bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
     }
 
-    @Test(arguments: [
-        ("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
-        ("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
-        (
-            "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
-            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"
-        ),
-    ])
+    @Test(
+        "The published examples of SHA-256 have their digests",
+        arguments: [
+            ("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+            ("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+            (
+                "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+                "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"
+            ),
+        ]
+    )
     func publishedExamples(_ text: String, _ digest: String) {
         #expect(SHA256Tests.hex(SHA256.digest(of: Array(text.utf8))) == digest)
         var hash = SHA256()
@@ -25,7 +28,8 @@ import Vocabulary
         #expect(uuid == digest.prefix(32))
     }
 
-    @Test func theCutIntoPartsDoesNotMatter() {
+    @Test("A digest does not depend on how its input is split")
+    func theCutIntoPartsDoesNotMatter() {
         let bytes = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* 7) }
         let whole = SHA256.digest(of: bytes)
         for cut in 0...bytes.count {
@@ -39,7 +43,8 @@ import Vocabulary
         #expect(byteByByte.finish() == whole)
     }
 
-    @Test func aCopyContinuesByItself() {
+    @Test("A copied hash continues on its own")
+    func aCopyContinuesByItself() {
         var prefix = SHA256()
         Array("ab".utf8).withUnsafeBytes { prefix.update($0) }
         var first = prefix
@@ -50,7 +55,8 @@ import Vocabulary
         #expect(second.finish() == SHA256.digest(of: Array("abd".utf8)))
     }
 
-    @Test func lengthsAreBigEndian() {
+    @Test("Lengths are hashed big-endian")
+    func lengthsAreBigEndian() {
         var hash = SHA256()
         hash.update(bigEndian: 0x0102_0304_0506_0708)
         #expect(hash.finish() == SHA256.digest(of: [1, 2, 3, 4, 5, 6, 7, 8]))

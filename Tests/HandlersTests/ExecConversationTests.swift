@@ -29,7 +29,8 @@ import Vocabulary
     }
 
     /// Each state with each event; `send` while awaiting is our own mistake and traps.
-    @Test func everyStateMeetsEveryEvent() {
+    @Test("Every state has an answer to every event")
+    func everyStateMeetsEveryEvent() {
         let rows: [(state: [Event], event: Event, action: String, isOpen: Bool)] = [
             ([], .send, "write", true), ([], .part, "end unasked", false), ([], .line, "end unasked", false),
             ([], .lineAndMore, "end unasked", false), ([], .tooLong, "end unasked", false), ([], .end, "true", false),
@@ -49,7 +50,8 @@ import Vocabulary
         }
     }
 
-    @Test func durationsAsTheConfigurationWritesThem() {
+    @Test("An answer names durations as the configuration does")
+    func durationsAsTheConfigurationWritesThem() {
         let cases: [(String, Duration?)] = [
             ("250ms", .milliseconds(250)), ("30s", .seconds(30)), ("15m", .seconds(900)), ("12h", .seconds(43_200)),
             ("30d", .seconds(2_592_000)), ("", nil), ("s", nil), ("-1s", nil), ("1", nil), ("1.5s", nil), ("1 s", nil),
@@ -58,7 +60,8 @@ import Vocabulary
         for (text, duration) in cases { #expect(ExecAnswer.wait(text) == duration, "\(text)") }
     }
 
-    @Test func samplesLinesOfErrorOutput() {
+    @Test("Error output is cut into lines, limited in length and rate")
+    func samplesLinesOfErrorOutput() {
         var sampler = LineSampler()
         #expect(sampler.take(Array("ab".utf8), second: 1) == LineSampler.Sample())
         #expect(sampler.take(Array("c\n\nd".utf8), second: 1).lines == [Array("abc".utf8)])

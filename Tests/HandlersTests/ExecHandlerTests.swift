@@ -42,7 +42,8 @@ private func program(_ body: String) -> [String] {
         verdict?.failure?.group ?? "\(String(describing: verdict))"
     }
 
-    @Test func answersInOrderFromOneProcess() async {
+    @Test("One process answers message after message, in order")
+    func answersInOrderFromOneProcess() async {
         let body = """
             assert set(m) == {"message_key","message_id","sender_id","category","registration_token","device_key","data","extra","message_type","received_at","attempt","replay_id"}, m
             say({1: '{"outcome":"done"}', 2: '{"outcome":"retry","after":"90s","reason":"busy"}', 3: '{"outcome":"reject","reason":"no"}', 4: '{"outcome":"done","message_key":"%s"}' % m["message_key"]}[n])
@@ -56,20 +57,23 @@ private func program(_ body: String) -> [String] {
         )
     }
 
-    @Test(arguments: [
-        ("say('rubbish')", "exec answer out of shape"), ("say('[]')", "exec answer out of shape"),
-        (#"say('{"outcome":"maybe"}')"#, "exec answer out of shape"),
-        (#"say('{"outcome":"retry","after":"soon"}')"#, "exec answer out of shape"),
-        (
-            #"say('{"outcome":"done","message_key":"00000000-0000-0000-0000-000000000001"}')"#,
-            "exec answer out of shape"
-        ),
-        (#"say('{"outcome":"done"}\n{"outcome":"done"}')"#, "exec program wrote more than one line for a message"),
-        ("say('x' * 200000)", "exec program answered a line over"),
-        ("os._exit(3)", "exec program ended before it answered"),
-        ("os.kill(os.getpid(), 9)", "exec program ended before it answered"),
-        ("os.close(1); time.sleep(60)", "exec program ended before it answered"),
-    ])
+    @Test(
+        "A bad answer affects only its own message",
+        arguments: [
+            ("say('rubbish')", "exec answer out of shape"), ("say('[]')", "exec answer out of shape"),
+            (#"say('{"outcome":"maybe"}')"#, "exec answer out of shape"),
+            (#"say('{"outcome":"retry","after":"soon"}')"#, "exec answer out of shape"),
+            (
+                #"say('{"outcome":"done","message_key":"00000000-0000-0000-0000-000000000001"}')"#,
+                "exec answer out of shape"
+            ),
+            (#"say('{"outcome":"done"}\n{"outcome":"done"}')"#, "exec program wrote more than one line for a message"),
+            ("say('x' * 200000)", "exec program answered a line over"),
+            ("os._exit(3)", "exec program ended before it answered"),
+            ("os.kill(os.getpid(), 9)", "exec program ended before it answered"),
+            ("os.close(1); time.sleep(60)", "exec program ended before it answered"),
+        ]
+    )
     func aBadAnswerCostsItsOwnMessageOnly(_ body: String, _ expected: String) async {
         // The second message meets a new process, which answers well the second time it is asked in this folder.
         let flag = FileManager.default.temporaryDirectory.appendingPathComponent("upstream-\(UUID())").path
@@ -86,7 +90,8 @@ private func program(_ body: String) -> [String] {
         try? FileManager.default.removeItem(atPath: flag)
     }
 
-    @Test func aHangIsKilledWithItsChildren() async throws {
+    @Test("A program that hangs is killed together with its children")
+    func aHangIsKilledWithItsChildren() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("upstream-\(UUID())").path
         let script = "c = os.fork(); open('\(file)','a').write('%d\\n' % os.getpid()); time.sleep(600)"
         let verdicts = await run(program(script), timeout: .seconds(12))
@@ -97,7 +102,8 @@ private func program(_ body: String) -> [String] {
         try? FileManager.default.removeItem(atPath: file)
     }
 
-    @Test func aFloodOfErrorsIsCutAndDoesNotBlock() async {
+    @Test("A flood of error output is cut off and blocks nothing")
+    func aFloodOfErrorsIsCutAndDoesNotBlock() async {
         let log = RecordedLog()
         let script = """
             sys.stderr.write(('e' * 5000 + chr(10)) * 2000); sys.stderr.flush(); say('{"outcome":"done"}')
@@ -110,7 +116,8 @@ private func program(_ body: String) -> [String] {
         #expect(lines.allSatisfy { $0.utf8.count <= ExecOutputLog.lineLimit })
     }
 
-    @Test func aProgramThatNeverAnswersIsStartedWithBackOff() async {
+    @Test("A program that never answers is restarted with back-off")
+    func aProgramThatNeverAnswersIsStartedWithBackOff() async {
         let message = UpstreamMessage.sample(category: "a", data: "{}")
         let verdicts = await run(program("os._exit(1)"), messages: Array(repeating: message, count: 4))
         guard case .unavailable(let wait, _) = verdicts.last, let wait else {
@@ -120,7 +127,8 @@ private func program(_ body: String) -> [String] {
         #expect(wait > .zero && wait <= RestartBackoff.maximum)
     }
 
-    @Test func aMissingProgramIsNotTheMessagesFault() async {
+    @Test("A missing program counts no attempt against the message")
+    func aMissingProgramIsNotTheMessagesFault() async {
         for mode in [ExecHandler.Mode.stream, .once] {
             let verdicts = await run(["/nonexistent/program"], mode: mode)
             #expect(group(verdicts.first) == "exec program can not be started", "\(verdicts)")
@@ -131,7 +139,8 @@ private func program(_ body: String) -> [String] {
         }
     }
 
-    @Test func aProgramThatHasAnsweredIsStartedAgainAtOnceAfterMessagesThatKillIt() async {
+    @Test("A program that has answered before is restarted at once after a message kills it")
+    func aProgramThatHasAnsweredIsStartedAgainAtOnceAfterMessagesThatKillIt() async {
         let good = UpstreamMessage.sample(category: "a", data: #"{"n":0}"#)
         let bad = UpstreamMessage.sample(category: "a", data: #"{"n":1}"#)
         let body = "os._exit(1) if m['data']['n'] else say('{\"outcome\":\"done\"}')"
@@ -146,10 +155,14 @@ private func program(_ body: String) -> [String] {
     }
 
     /// A descendant in a session of its own is beyond our kill, and holds the program's three streams.
-    @Test(arguments: [
-        (#"say('{"outcome":"done"}'); sys.exit(0)"#, "done"), ("os._exit(3)", "exec program ended before it answered"),
-        (#"os.write(1, b'{"outcome":"do'); os._exit(0)"#, "exec program ended before it answered"),
-    ])
+    @Test(
+        "A descendant that keeps the output open delays nothing",
+        arguments: [
+            (#"say('{"outcome":"done"}'); sys.exit(0)"#, "done"),
+            ("os._exit(3)", "exec program ended before it answered"),
+            (#"os.write(1, b'{"outcome":"do'); os._exit(0)"#, "exec program ended before it answered"),
+        ]
+    )
     func aDescendantThatKeepsTheOutputOpenDelaysNothing(_ end: String, _ expected: String) async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("upstream-\(UUID())").path
         let body = """
@@ -167,7 +180,8 @@ private func program(_ body: String) -> [String] {
         }
     }
 
-    @Test func onceADescendantThatKeepsTheStreamsOpenDelaysNothing() async throws {
+    @Test("In once mode, a descendant that keeps the streams open delays nothing")
+    func onceADescendantThatKeepsTheStreamsOpenDelaysNothing() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("upstream-\(UUID())").path
         defer { try? FileManager.default.removeItem(atPath: file) }
         let wait = "while [ ! -e \(file) ]; do sleep 0.01; done"
@@ -189,7 +203,8 @@ private func program(_ body: String) -> [String] {
         }.count
     }
 
-    @Test func signalsStandAtTheirDefaultsInTheProgram() async {
+    @Test("The program starts with default signal handlers")
+    func signalsStandAtTheirDefaultsInTheProgram() async {
         // SIGPIPE is ignored in ours. Python ignores it and SIGXFSZ by itself, and glibc keeps signal 32 to itself.
         let body = """
             status = dict(l.split(":\\t") for l in open("/proc/self/status").read().splitlines() if ":\\t" in l)
@@ -200,7 +215,8 @@ private func program(_ body: String) -> [String] {
         #expect(verdicts == [.done], "\(verdicts)")
     }
 
-    @Test func theEnvironmentHoldsTheAllowedNamesOnly() async {
+    @Test("The environment holds only the allowed names")
+    func theEnvironmentHoldsTheAllowedNamesOnly() async {
         setenv("UPSTREAM_TEST_SECRET", "s3cret", 1)
         let command = ["/bin/sh", "-c", #"[ -z "$UPSTREAM_TEST_SECRET" ] && [ -n "$PATH" ]"#]
         #expect(await run(command, mode: .once) == [.done])
@@ -208,7 +224,8 @@ private func program(_ body: String) -> [String] {
         #expect(group(passed.first) == "exec exit 1")
     }
 
-    @Test func theExampleWorks() async {
+    @Test("The example of an exec handler works as documented")
+    func theExampleWorks() async {
         let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
         let script = package.appendingPathComponent("Examples/exec/orders.py").path
@@ -218,20 +235,24 @@ private func program(_ body: String) -> [String] {
         #expect(verdicts == [.done, rejected, rejected])
     }
 
-    @Test func descriptorsAreNotInherited() async {
+    @Test("The program inherits no descriptors")
+    func descriptorsAreNotInherited() async {
         let body = """
             say(json.dumps({"outcome": "done" if set(os.listdir("/proc/self/fd")) <= {"0", "1", "2", "3"} else "reject", "reason": " ".join(os.listdir("/proc/self/fd"))}))
             """
         #expect(await run(program(body)) == [.done])
     }
 
-    @Test(arguments: [
-        ("exit 0", "done"), ("exit 75", "exec exit 75 asked for a retry"),
-        ("exit 65", "exec exit 65 rejected the message"),
-        ("exit 1", "exec exit 1"), ("kill -SEGV $$", "exec signal 11"),
-        ("cat >/dev/null; yes | head -c 1000000", "done"),
-        ("read x; case \"$x\" in *message_key*) exit 0;; *) exit 65;; esac", "done"),
-    ])
+    @Test(
+        "In once mode the exit status decides the outcome",
+        arguments: [
+            ("exit 0", "done"), ("exit 75", "exec exit 75 asked for a retry"),
+            ("exit 65", "exec exit 65 rejected the message"),
+            ("exit 1", "exec exit 1"), ("kill -SEGV $$", "exec signal 11"),
+            ("cat >/dev/null; yes | head -c 1000000", "done"),
+            ("read x; case \"$x\" in *message_key*) exit 0;; *) exit 65;; esac", "done"),
+        ]
+    )
     func onceReadsTheExitStatus(_ script: String, _ expected: String) async {
         let verdict = await run(["/bin/sh", "-c", script], mode: .once).first
         if expected == "done" {
@@ -247,12 +268,14 @@ private func program(_ body: String) -> [String] {
         }
     }
 
-    @Test func onceKillsWhatHangs() async {
+    @Test("In once mode a program that hangs is killed")
+    func onceKillsWhatHangs() async {
         let verdict = await run(["/bin/sleep", "600"], mode: .once, timeout: .milliseconds(300)).first
         #expect(group(verdict) == "exec program gave no answer in time and was killed")
     }
 
-    @Test func cancellingKillsAndIsNotCharged() async {
+    @Test("Cancelling kills the program and counts no attempt")
+    func cancellingKillsAndIsNotCharged() async {
         for mode in [ExecHandler.Mode.stream, .once] {
             let handler = ExecHandler(
                 name: "h",
@@ -269,7 +292,8 @@ private func program(_ body: String) -> [String] {
         }
     }
 
-    @Test func noZombieIsLeft() async {
+    @Test("No zombie process is left")
+    func noZombieIsLeft() async {
         let verdicts = await run(
             ["/bin/sh", "-c", "exit 0"],
             mode: .once,

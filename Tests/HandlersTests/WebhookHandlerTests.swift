@@ -53,19 +53,22 @@ import UpstreamKit
         return true
     }
 
-    @Test func independentLibrariesAcceptWhatWeSend() async throws {
+    @Test("Independent libraries accept the signature and the structured event")
+    func independentLibrariesAcceptWhatWeSend() async throws {
         let path = "/verify?source=/senders/1234567890/apps/com.example%252Forders&host=127.0.0.1"
         #expect(try await send(path, times: 3) == .done)
     }
 
-    @Test func independentLibrariesAcceptTheBinaryMode() async throws {
+    @Test("Independent libraries accept the event in binary mode")
+    func independentLibrariesAcceptTheBinaryMode() async throws {
         let path = "/verify?mode=binary&source=/senders/1234567890/apps/com.example%252Forders&host=127.0.0.1"
         #expect(try await send(path, mode: .binary) == .done)
         // The receiver tells the modes apart.
         #expect(failure(try await send(path))?.group == "webhook status 422")
     }
 
-    @Test func eitherSecretIsAcceptedDuringARotation() async throws {
+    @Test("During a rotation either secret verifies")
+    func eitherSecretIsAcceptedDuringARotation() async throws {
         let path = "/verify?source=/senders/1234567890/apps/com.example%252Forders&host=127.0.0.1"
         let other = "whsec_" + Base64.encode(Array(repeating: 9, count: 32))
         #expect(try await send(path, secrets: [WebhookReceiver.secret, other]) == .done)
@@ -74,7 +77,8 @@ import UpstreamKit
         #expect(failure(try await send(path, secrets: [other]))?.group == "webhook status 422")
     }
 
-    @Test func statusesAreJudged() async throws {
+    @Test("Each status has its outcome")
+    func statusesAreJudged() async throws {
         for code in [200, 201, 202, 204, 299] { #expect(try await send("/status?code=\(code)") == .done) }
         for code in [400, 401, 404, 409, 422, 429, 500, 502, 503] {
             let verdict = try await send("/status?code=\(code)")
@@ -88,7 +92,8 @@ import UpstreamKit
         #expect(failure.group == "webhook status 410")
     }
 
-    @Test func retryAfterIsHonouredAndCapped() async throws {
+    @Test("Retry-After is honoured and capped")
+    func retryAfterIsHonouredAndCapped() async throws {
         let cases: [(String, Duration?, hold: Duration?)] = [
             ("7", .seconds(7), .seconds(7)), ("1000000000000", .seconds(86_400), .seconds(3600)), ("0", .zero, nil),
             ("nonsense", nil, nil), ("-5", nil, nil),
@@ -108,7 +113,8 @@ import UpstreamKit
         }
     }
 
-    @Test func statusesThatRefuseForGoodAreTheOperatorsChoice() async throws {
+    @Test("Only configured statuses reject a message for good")
+    func statusesThatRefuseForGoodAreTheOperatorsChoice() async throws {
         for code in [400, 410, 422] {
             guard case .reject(let failure) = try await send("/status?code=\(code)", rejecting: [400, 410, 422]) else {
                 Issue.record("\(code) is not refused")
@@ -120,25 +126,28 @@ import UpstreamKit
         #expect(try await send("/status?code=200", rejecting: [400]) == .done)
     }
 
-    @Test func redirectsAreNotFollowed() async throws {
+    @Test("Redirects are not followed")
+    func redirectsAreNotFollowed() async throws {
         for code in [301, 302, 303, 307, 308] {
             #expect(failure(try await send("/redirect?code=\(code)"))?.group == "webhook status \(code)")
         }
         #expect(try await send("/landings") == .done)
     }
 
-    @Test func bodiesAreKeptTruncated() async throws {
+    @Test("Answer bodies are kept truncated")
+    func bodiesAreKeptTruncated() async throws {
         let failure = try #require(failure(try await send("/status?code=500&size=200000")))
         #expect(failure.detail.hasPrefix("the endpoint answered 500: because xxx"))
         #expect(failure.detail.utf8.count <= WebhookHandler.keptLimit + 100)
     }
 
-    @Test(arguments: ["/slow-head", "/drip-head"])
+    @Test("A slow answer times out", arguments: ["/slow-head", "/drip-head"])
     func aSlowAnswerTimesOut(_ path: String) async throws {
         #expect(failure(try await send(path, timeout: .seconds(1)))?.group == "webhook timeout")
     }
 
-    @Test func aBodyThatNeverEndsHoldsNothingUp() async throws {
+    @Test("A body that never ends delays nothing")
+    func aBodyThatNeverEndsHoldsNothingUp() async throws {
         #expect(try await send("/slow-body?code=200", timeout: .seconds(5)) == .done)
         #expect(
             failure(try await send("/slow-body?code=500", timeout: .seconds(5)))?.detail.hasSuffix("500: begun") == true
@@ -147,13 +156,14 @@ import UpstreamKit
         #expect(failure(try await send("/endless-body?code=500"))?.group == "webhook status 500")
     }
 
-    @Test(arguments: ["/endless-head", "/rubbish", "/hang-up"])
+    @Test("Broken answers are failures", arguments: ["/endless-head", "/rubbish", "/hang-up"])
     func brokenAnswersAreFailures(_ path: String) async throws {
         let failure = try #require(failure(try await send(path)))
         #expect(!failure.group.contains("status"))
     }
 
-    @Test func tlsIsNotSpokenWithAPlainServer() async throws {
+    @Test("A plain server does not get an https request")
+    func tlsIsNotSpokenWithAPlainServer() async throws {
         let options = WebhookHandler.Options(
             endpoint: try #require(WebhookEndpoint("https://127.0.0.1:\(try Self.receiver.get().port)/verify")),
             timeout: .seconds(10),
@@ -168,7 +178,8 @@ import UpstreamKit
 
     // MARK: Where it connects
 
-    @Test func privateAddressesAreRefused() async throws {
+    @Test("Private addresses are refused")
+    func privateAddressesAreRefused() async throws {
         #expect(failure(try await send("/verify", allowed: []))?.group == "webhook address refused")
         #expect(failure(try await send("/verify", host: "localhost", allowed: []))?.group == "webhook address refused")
         // Other spellings of the loopback address that getaddrinfo understands.
@@ -178,20 +189,23 @@ import UpstreamKit
         #expect(try await send("/landings") == .done)
     }
 
-    @Test func oneBadAddressAmongSeveralSpoilsAll() async throws {
+    @Test("One forbidden address among several forbids the request")
+    func oneBadAddressAmongSeveralSpoilsAll() async throws {
         let resolver = AddressResolver { _ in ["127.0.0.1", "10.0.0.1"].compactMap(NetworkAddress.init) }
         let verdict = try await send("/landed", host: "mixed.example", resolver: resolver)
         #expect(failure(verdict)?.group == "webhook address refused")
     }
 
-    @Test func plainHTTPStaysInsideAllowedNetworks() async throws {
+    @Test("Plain http is allowed only inside the allowed networks")
+    func plainHTTPStaysInsideAllowedNetworks() async throws {
         let resolver = AddressResolver { _ in ["8.8.8.8"].compactMap(NetworkAddress.init) }
         let verdict = try await send("/landed", host: "public.example", resolver: resolver)
         #expect(failure(verdict)?.group == "webhook plain http refused")
     }
 
     /// The name exists for our resolver only: a client that looked it up again would find nothing, or another host.
-    @Test func connectsToTheAddressThatWasChecked() async throws {
+    @Test("The connection goes to the address that was checked")
+    func connectsToTheAddressThatWasChecked() async throws {
         let lookUps = Mutex(0)
         let resolver = AddressResolver { host in
             #expect(host == "rebinding.invalid")
@@ -203,14 +217,16 @@ import UpstreamKit
         #expect(lookUps.withLock { $0 } == 2)
     }
 
-    @Test func anUnreachableAddressGivesWayToTheNext() async throws {
+    @Test("After an unreachable address the next one is used")
+    func anUnreachableAddressGivesWayToTheNext() async throws {
         // Nothing listens on 127.0.0.2's port: the receiver is bound to 127.0.0.1 only.
         let resolver = AddressResolver { _ in ["127.0.0.2", "127.0.0.1"].compactMap(NetworkAddress.init) }
         #expect(failure(try await send("/status?code=200", host: "two.invalid", resolver: resolver)) != nil)
         #expect(try await send("/status?code=200", host: "two.invalid", resolver: resolver, times: 2) == .done)
     }
 
-    @Test func anUnusableSecretIsNotTheMessagesFault() async throws {
+    @Test("An unusable secret counts no attempt against the message")
+    func anUnusableSecretIsNotTheMessagesFault() async throws {
         for secrets in [[], ["not a secret"]] {
             guard case .unavailable = try await send("/verify", secrets: secrets) else {
                 Issue.record("charged to the message")

@@ -9,7 +9,8 @@ import UpstreamKit
     private func lines(_ texts: String...) -> [[UInt8]] { texts.map { Array($0.utf8) } }
 
     /// The published example of the Standard Webhooks specification's reference libraries.
-    @Test func signsTheSpecificationsVector() throws {
+    @Test("The specification's test vector gets its signature")
+    func signsTheSpecificationsVector() throws {
         let signer = try WebhookSigner(secrets: lines("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
         let signature = signer.signature(
             id: "msg_p5jXN8AQM9LWM0D4loKWxJek",
@@ -20,7 +21,8 @@ import UpstreamKit
     }
 
     /// RFC 4231, test cases 1, 2, 6 (a key longer than the block).
-    @Test func computesTheHMACsOfRFC4231() {
+    @Test("The examples of RFC 4231 have their HMACs")
+    func computesTheHMACsOfRFC4231() {
         let cases: [([UInt8], [UInt8], String)] = [
             (
                 Array(repeating: 0x0B, count: 20), Array("Hi There".utf8),
@@ -45,7 +47,8 @@ import UpstreamKit
         #expect(HMACSHA256.code(for: [], key: []).count == 32)
     }
 
-    @Test func twoSecretsGiveTwoSignatures() throws {
+    @Test("Two secrets give two signatures")
+    func twoSecretsGiveTwoSignatures() throws {
         let (one, two) = (
             "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_" + Base64.encode(Array(repeating: 7, count: 32))
         )
@@ -55,7 +58,8 @@ import UpstreamKit
         #expect(try sign(lines(one, two)) == sign(lines(one)) + " " + sign(lines(two)))
     }
 
-    @Test func refusesWhatIsNoSecret() {
+    @Test("Text that is not a secret is rejected")
+    func refusesWhatIsNoSecret() {
         let short = "whsec_" + Base64.encode(Array(repeating: 7, count: 23))
         let long = "whsec_" + Base64.encode(Array(repeating: 7, count: 65))
         let good = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -73,7 +77,8 @@ import UpstreamKit
         }
     }
 
-    @Test func base64AgreesWithFoundation() {
+    @Test("Base64 agrees with Foundation's")
+    func base64AgreesWithFoundation() {
         for count in 0...70 {
             let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ count) }
             let text = Base64.encode(bytes)
@@ -87,30 +92,37 @@ import UpstreamKit
 }
 
 @Suite struct NetworkPolicyTests {
-    @Test(arguments: [
-        "127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254",
-        "100.100.100.200", "0.0.0.0", "255.255.255.255", "224.0.0.1", "198.18.0.1", "168.63.129.16", "192.0.0.192",
-        "::1", "::", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1", "fec0::1", "2001:db8::1", "::ffff:127.0.0.1",
-        "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254", "2002:7f00:1::",
-        "2002:a00:1::1", "64:ff9b:1::1", "2001::1", "::ffff:0.0.0.0",
-    ])
+    @Test(
+        "Addresses that are not public are refused",
+        arguments: [
+            "127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254",
+            "100.100.100.200", "0.0.0.0", "255.255.255.255", "224.0.0.1", "198.18.0.1", "168.63.129.16", "192.0.0.192",
+            "::1", "::", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1", "fec0::1", "2001:db8::1", "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254", "2002:7f00:1::",
+            "2002:a00:1::1", "64:ff9b:1::1", "2001::1", "::ffff:0.0.0.0",
+        ]
+    )
     func refusesWhatIsNotPublic(_ text: String) throws {
         let address = try #require(NetworkAddress(text))
         #expect(NetworkPolicy(allowed: []).decide(address, isPlain: false) == .refuse)
         #expect(NetworkPolicy(allowed: []).decide(address, isPlain: true) == .refuse)
     }
 
-    @Test(arguments: [
-        "8.8.8.8", "172.15.255.255", "172.32.0.0", "100.63.255.255", "100.128.0.0", "169.253.1.1", "1.1.1.1",
-        "2606:4700::1111", "2a00::1", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1",
-    ])
+    @Test(
+        "Public addresses are allowed over TLS",
+        arguments: [
+            "8.8.8.8", "172.15.255.255", "172.32.0.0", "100.63.255.255", "100.128.0.0", "169.253.1.1", "1.1.1.1",
+            "2606:4700::1111", "2a00::1", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1",
+        ]
+    )
     func allowsPublicOnesOverTLS(_ text: String) throws {
         let address = try #require(NetworkAddress(text))
         #expect(NetworkPolicy(allowed: []).decide(address, isPlain: false) == .allow)
         #expect(NetworkPolicy(allowed: []).decide(address, isPlain: true) == .refusePlain)
     }
 
-    @Test func allowsWhatTheOperatorNames() throws {
+    @Test("Networks that the operator names are allowed")
+    func allowsWhatTheOperatorNames() throws {
         let policy = NetworkPolicy(allowed: ["10.1.0.0/15", "fd00::/8", "203.0.113.7/32"].compactMap(Network.init))
         for text in ["10.1.0.1", "10.0.255.255", "10.1.255.255", "fd12::1", "203.0.113.7", "::ffff:10.1.2.3"] {
             let address = try #require(NetworkAddress(text))
@@ -122,12 +134,16 @@ import UpstreamKit
         }
     }
 
-    @Test(arguments: ["", "10.0.0.0", "10.0.0.0/33", "10.0.0/8", "fd00::/129", "x/8", "10.0.0.0/-1", "10.0.0.0/8/8"])
+    @Test(
+        "Text that is not a network is rejected",
+        arguments: ["", "10.0.0.0", "10.0.0.0/33", "10.0.0/8", "fd00::/129", "x/8", "10.0.0.0/-1", "10.0.0.0/8/8"]
+    )
     func refusesWhatIsNoNetwork(_ text: String) {
         #expect(Network(text) == nil)
     }
 
-    @Test func takesURLsApartStrictly() {
+    @Test("URLs are parsed strictly")
+    func takesURLsApartStrictly() {
         let good = [
             "https://Example.com": ("example.com", "https://example.com/"),
             "https://example.com:8443/a?b=c": ("example.com", "https://example.com:8443/a?b=c"),
@@ -153,7 +169,8 @@ import UpstreamKit
 @Suite struct RetryAfterTests {
     private let now: Int64 = 784_111_777  // Sun, 06 Nov 1994 08:49:37 GMT
 
-    @Test func readsSecondsAndDates() {
+    @Test("Retry-After is read as seconds and as a date")
+    func readsSecondsAndDates() {
         let cases: [(String, Duration?)] = [
             ("120", .seconds(120)), (" 5 ", .seconds(5)), ("0", .zero), ("99999999999999999999", .seconds(86_400)),
             ("86401", .seconds(86_400)), ("Sun, 06 Nov 1994 08:50:37 GMT", .seconds(60)),
@@ -167,7 +184,8 @@ import UpstreamKit
         for (value, wait) in cases { #expect(RetryAfter.parse(value, now: now) == wait, "\(value)") }
     }
 
-    @Test func aDateIsJudgedByTheClockOfWhoeverNamedIt() {
+    @Test("A date is judged by the answering server's clock")
+    func aDateIsJudgedByTheClockOfWhoeverNamedIt() {
         let (date, after) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:51:37 GMT")
         // Our clock is an hour ahead, then a year behind.
         for ours in [now + 3600, now - 31_536_000] {
@@ -179,7 +197,8 @@ import UpstreamKit
         #expect(RetryAfter.wait(nil, date: date, now: now) == nil)
     }
 
-    @Test func datesAgreeWithFoundation() {
+    @Test("HTTP dates agree with Foundation's")
+    func datesAgreeWithFoundation() {
         for day in stride(from: 0, to: 40_000, by: 37) {
             let date = Date(timeIntervalSince1970: Double(day) * 86_400 + 3661)
             let text = date.formatted(.iso8601)
@@ -232,7 +251,8 @@ import UpstreamKit
         #expect(!String(decoding: bytes, as: UTF8.self).contains(message.registrationToken.rawValue))
     }
 
-    @Test func leavesOutWhatACloudEventCannotHold() throws {
+    @Test("Attributes that a CloudEvent cannot hold are left out")
+    func leavesOutWhatACloudEventCannotHold() throws {
         let message = UpstreamMessage.sample(category: "a\u{7F}b", data: nil, messageID: "a\u{1}b")
         let bytes = CloudEvent.structured(message, HandlerContext(handler: "h")).body
         let event = try JSONDecoder().decode(Event.self, from: Data(bytes))
@@ -241,7 +261,8 @@ import UpstreamKit
         #expect(!String(decoding: bytes, as: UTF8.self).contains("\"data\""))
     }
 
-    @Test func inBinaryModeHeadersHoldTheAttributes() {
+    @Test("In binary mode headers hold the attributes")
+    func inBinaryModeHeadersHoldTheAttributes() {
         let message = UpstreamMessage.sample(category: "a \"%\u{E4}", data: "[ 1 ]", messageID: "m 1")
         let event = CloudEvent.binary(message, HandlerContext(handler: "h", attempt: 2))
         #expect(event.body == Array("[ 1 ]".utf8))

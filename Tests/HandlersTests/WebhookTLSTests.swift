@@ -64,23 +64,29 @@ import UpstreamKit
         return !failure.group.contains("status") && !failure.group.contains("timeout")
     }
 
-    @Test func anAuthorityOfOnesOwnIsTrustedWhereItIsNamed() async throws {
+    @Test("A private authority is trusted only where it is configured")
+    func anAuthorityOfOnesOwnIsTrustedWhereItIsNamed() async throws {
         #expect(try await verdict() == .done)
         #expect(isRefused(try await verdict(usesFile: false)), "the system does not trust it")
         #expect(isRefused(try await verdict(trusting: try CertificateAuthority())), "another one does not vouch for it")
     }
 
-    @Test func aCertificateForAnotherNameIsRefused() async throws {
+    @Test("A certificate for another name is refused")
+    func aCertificateForAnotherNameIsRefused() async throws {
         #expect(isRefused(try await verdict(host: "other.invalid")))
     }
 
-    @Test func aCertificateThatHasExpiredIsRefused() async throws {
+    @Test("An expired certificate is refused")
+    func aCertificateThatHasExpiredIsRefused() async throws {
         let request = CertificateRequest(dnsNames: ["endpoint.invalid"], validity: -7200 ... -3600)
         #expect(isRefused(try await verdict(certificate: request)))
     }
 
     /// `openssl s_server`, limited to one version of TLS, tells whether it has seen a handshake through.
-    @Test(arguments: [("-tls1", false), ("-tls1_1", false), ("-tls1_2", true), ("-tls1_3", true)])
+    @Test(
+        "TLS versions before 1.2 are refused, with and without a CA file",
+        arguments: [("-tls1", false), ("-tls1_1", false), ("-tls1_2", true), ("-tls1_3", true)]
+    )
     func versionsBefore12AreRefusedWithAndWithoutAFile(_ version: String, _ isTaken: Bool) async throws {
         for usesFile in [true, false] {
             let server = try VersionedServer(version)
@@ -143,7 +149,8 @@ import UpstreamKit
         deinit { if process.isRunning { kill(process.processIdentifier, SIGKILL) } }
     }
 
-    @Test func aFileWithoutCertificatesIsRefusedAtTheStart() throws {
+    @Test("A CA file without certificates is refused at startup")
+    func aFileWithoutCertificatesIsRefusedAtTheStart() throws {
         let folder = try Folder()
         for (name, text) in [("empty.pem", ""), ("rubbish.pem", "not a certificate")] {
             let file = try folder.write(Array(text.utf8), as: name)

@@ -5,13 +5,16 @@ import Testing
 
 @Suite("what an ack is worth")
 struct AckWorthTests {
-    @Test(arguments: [
-        ("", 0, true, true, "a crash of this server; it has no standby"),
-        ("", 2, true, true, "a crash of this server, not a failover that loses its last transactions"),
-        ("ANY 1 (a, b)", 2, true, true, "a failover to a standby"),
-        ("a", 1, false, true, "warning: fsync is off"),
-        ("", 0, false, false, "warning: fsync and full_page_writes are off"),
-    ])
+    @Test(
+        "What an ack is worth is told from the settings that decide it",
+        arguments: [
+            ("", 0, true, true, "a crash of this server; it has no standby"),
+            ("", 2, true, true, "a crash of this server, not a failover that loses its last transactions"),
+            ("ANY 1 (a, b)", 2, true, true, "a failover to a standby"),
+            ("a", 1, false, true, "warning: fsync is off"),
+            ("", 0, false, false, "warning: fsync and full_page_writes are off"),
+        ]
+    )
     func text(standbys: String, receivers: Int, fsync: Bool, pages: Bool, text: String) {
         let worth = AckWorth(
             synchronousStandbys: standbys,

@@ -25,10 +25,13 @@ struct BatchPlanTests {
     }
 
     /// Ledger time and fingerprint, each ours or another's: the whole table.
-    @Test(arguments: [
-        (true, true, StoreOutcome.stored), (true, false, .duplicate), (false, true, .conflict),
-        (false, false, .conflict),
-    ])
+    @Test(
+        "The ledger decides what is new",
+        arguments: [
+            (true, true, StoreOutcome.stored), (true, false, .duplicate), (false, true, .conflict),
+            (false, false, .conflict),
+        ]
+    )
     func theLedgerDecides(sameContent: Bool, sameTime: Bool, outcome: StoreOutcome) {
         let message = IncomingMessage.make(1, fingerprint: 1, receivedAt: 100)
         let ledger = [message.messageKey: row(sameContent ? 1 : 2, sameTime ? 100 : 99)]

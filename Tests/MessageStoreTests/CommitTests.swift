@@ -249,7 +249,10 @@ struct CommitTests {
 
     /// G1: what is acked must survive a crash of the server, and a failover where standbys are waited for, whatever the
     /// server's default is; one that promises more is kept.
-    @Test(arguments: ["off", "local", "remote_write", "on", "remote_apply"])
+    @Test(
+        "Commits are durable whatever the server's default",
+        arguments: ["off", "local", "remote_write", "on", "remote_apply"]
+    )
     func commitsAreDurableWhateverTheServersDefault(setting: String) async throws {
         let expected = setting == "remote_apply" ? setting : "on"
         let fixture = try await StoreFixture()

@@ -66,7 +66,8 @@ import UpstreamKit
         return verdict
     }
 
-    @Test func effectsAndCompletionCommitTogether() async throws {
+    @Test("A function's effects and the completion commit together")
+    func effectsAndCompletionCommitTogether() async throws {
         let (fixture, message) = try await fixture(item: "tea")
         guard case .settled = try await call(fixture, message) else {
             Issue.record("not settled")
@@ -79,7 +80,8 @@ import UpstreamKit
         #expect(try await fixture.integer("SELECT count(*) FROM app.orders") == 1)
     }
 
-    @Test func theExampleWorks() async throws {
+    @Test("The example of a SQL handler works as documented")
+    func theExampleWorks() async throws {
         let (fixture, message) = try await fixture(item: "tea")
         try await fixture.script(
             """
@@ -99,7 +101,8 @@ import UpstreamKit
         #expect(try await fixture.integer("SELECT quantity::bigint FROM app.orders WHERE item = 'tea'") == 1)
     }
 
-    @Test func aLostLeaseLosesTheEffects() async throws {
+    @Test("A lost lease rolls the effects back")
+    func aLostLeaseLosesTheEffects() async throws {
         let (fixture, message) = try await fixture(item: "tea")
         guard case .lost = try await call(fixture, message, token: 6) else {
             Issue.record("ran under an old token")
@@ -109,7 +112,8 @@ import UpstreamKit
         #expect(try await fixture.count("deliveries") == 1)
     }
 
-    @Test func failuresUndoTheEffectsAndKeepTheDelivery() async throws {
+    @Test("Failures roll the effects back and keep the delivery")
+    func failuresUndoTheEffectsAndKeepTheDelivery() async throws {
         let cases: [(String, HandlerVerdict)] = [
             ("bad", .reject(HandlerFailure("no such item"))),
             (
@@ -128,7 +132,8 @@ import UpstreamKit
         }
     }
 
-    @Test func aDeferredConstraintIsTheMessagesFailure() async throws {
+    @Test("A deferred constraint that fails is the message's failure")
+    func aDeferredConstraintIsTheMessagesFailure() async throws {
         let (fixture, message) = try await fixture(item: "twice")
         guard case .retry(_, let failure) = verdict(try await call(fixture, message)) else {
             Issue.record("not a retry")
@@ -138,7 +143,8 @@ import UpstreamKit
         #expect(try await fixture.count("deliveries") == 1)
     }
 
-    @Test func aCallOverItsDeadlineIsCancelledByTheServer() async throws {
+    @Test("The server cancels a call over its deadline")
+    func aCallOverItsDeadlineIsCancelledByTheServer() async throws {
         let (fixture, message) = try await fixture(item: "slow")
         guard case .retry(_, let failure) = verdict(try await call(fixture, message, timeout: .milliseconds(300)))
         else {
@@ -149,7 +155,8 @@ import UpstreamKit
         #expect(try await fixture.integer("SELECT count(*) FROM app.orders") == 0)
     }
 
-    @Test func aFunctionMayTakeLongerThanOtherStatements() async throws {
+    @Test("A function may take longer than other statements")
+    func aFunctionMayTakeLongerThanOtherStatements() async throws {
         let (fixture, message) = try await fixture(item: "unhurried")
         var settings = fixture.settings
         settings.statementTimeout = 200
@@ -160,7 +167,8 @@ import UpstreamKit
         #expect(try await fixture.count("deliveries") == 0)
     }
 
-    @Test func anErrorWithoutACodeIsTheMessagesFailure() async throws {
+    @Test("An error without an SQLSTATE is the message's failure")
+    func anErrorWithoutACodeIsTheMessagesFailure() async throws {
         let (fixture, message) = try await fixture(item: "odd")
         guard case .retry(_, let failure) = verdict(try await call(fixture, message)) else {
             Issue.record("not a retry")
@@ -169,7 +177,8 @@ import UpstreamKit
         #expect(failure.logText == "sql XX000")
     }
 
-    @Test func aFunctionsOwnWordsStayInTheDatabase() async throws {
+    @Test("A function's error text stays in the database")
+    func aFunctionsOwnWordsStayInTheDatabase() async throws {
         let (fixture, message) = try await fixture(item: "bad")
         guard case .reject(let failure) = verdict(try await call(fixture, message)) else {
             Issue.record("not rejected")
@@ -179,7 +188,8 @@ import UpstreamKit
         #expect(!failure.logText.contains("such item"))
     }
 
-    @Test func aMissingFunctionIsNotTheMessagesFault() async throws {
+    @Test("A missing function counts no attempt against the message")
+    func aMissingFunctionIsNotTheMessagesFault() async throws {
         let (fixture, message) = try await fixture(item: "tea")
         guard case .unavailable = verdict(try await call(fixture, message, function: "app.nowhere")) else {
             Issue.record("charged to the message")
@@ -187,7 +197,8 @@ import UpstreamKit
         }
     }
 
-    @Test func aBackendThatEndsInsideTheCallIsAnInterruption() async throws {
+    @Test("A backend that dies during the call is an interruption")
+    func aBackendThatEndsInsideTheCallIsAnInterruption() async throws {
         let (fixture, message) = try await fixture(item: "tea")
         try await fixture.script(
             """
@@ -202,7 +213,8 @@ import UpstreamKit
         #expect(try await fixture.count("deliveries") == 1)
     }
 
-    @Test func anEmptySetIsASuccess() async throws {
+    @Test("An empty result set is a success")
+    func anEmptySetIsASuccess() async throws {
         let (fixture, message) = try await fixture(item: "tea")
         guard case .settled = try await call(fixture, message, function: "app.nothing") else {
             Issue.record("not settled")
@@ -210,7 +222,8 @@ import UpstreamKit
         }
     }
 
-    @Test func aMessagePastRetentionIsRejected() async throws {
+    @Test("A message past retention is rejected")
+    func aMessagePastRetentionIsRejected() async throws {
         let (fixture, message) = try await fixture(item: "tea")
         try await fixture.script("DELETE FROM upstream.messages")
         #expect(verdict(try await call(fixture, message)) == .reject(.missing))

@@ -13,7 +13,8 @@ import Testing
         ) AS lines
         """
 
-    @Test func upDownUp() async throws {
+    @Test("Migrations go up, down and up again, and leave the same schema")
+    func upDownUp() async throws {
         let fixture = try await StoreFixture(migrated: false)
         let migrator = Migrator()
         #expect(try await migrator.state(fixture.admin) == .missing)
@@ -37,7 +38,8 @@ import Testing
         #expect(try await fixture.text(Self.everything) == before)
     }
 
-    @Test func partitionsReachFromYesterdayToAWeekAhead() async throws {
+    @Test("Partitions reach from yesterday to a week ahead")
+    func partitionsReachFromYesterdayToAWeekAhead() async throws {
         let fixture = try await StoreFixture()
         let today = UTCDay.today()
         #expect(
@@ -52,7 +54,8 @@ import Testing
         #expect(made == 1)
     }
 
-    @Test func twoMigratorsAtOnceDoTheWorkOnce() async throws {
+    @Test("Two concurrent migrators do the work once")
+    func twoMigratorsAtOnceDoTheWorkOnce() async throws {
         let fixture = try await StoreFixture(migrated: false)
         let other = try await PostgresConnection.open(fixture.settings)
         async let left = Migrator().up(fixture.admin)
@@ -61,7 +64,8 @@ import Testing
         #expect(done.sorted() == Migration.embedded.map(\.version))
     }
 
-    @Test func anEditedANewerAndABrokenStepAreRefused() async throws {
+    @Test("An edited, a newer and a broken migration are refused")
+    func anEditedANewerAndABrokenStepAreRefused() async throws {
         let fixture = try await StoreFixture(migrated: false)
         let one = Migration(
             fileName: "01_one.sql",
@@ -84,7 +88,8 @@ import Testing
         await #expect(throws: MigrationError.self) { try await Migrator([]).up(fixture.admin) }
     }
 
-    @Test func everyTableAndColumnHasAComment() async throws {
+    @Test("Every table and column has a comment")
+    func everyTableAndColumnHasAComment() async throws {
         let fixture = try await StoreFixture()
         let bare = try await fixture.text(
             """
@@ -103,7 +108,8 @@ import Testing
         #expect(bare == nil)
     }
 
-    @Test func theEmbeddedStepsAreTheFiles() throws {
+    @Test("The embedded migrations equal the files")
+    func theEmbeddedStepsAreTheFiles() throws {
         var root = URL(filePath: #filePath)
         for _ in 0..<3 { root.deleteLastPathComponent() }
         let folder = root.appending(path: "migrations")
@@ -116,7 +122,8 @@ import Testing
         #expect(isSame, "run scripts/embed-migrations")
     }
 
-    @Test func healthTellsASchemaAndAReadOnlyServer() async throws {
+    @Test("The health check recognises a wrong schema and a read-only server")
+    func healthTellsASchemaAndAReadOnlyServer() async throws {
         let fixture = try await StoreFixture(migrated: false)
         #expect(try await StoreHealth.check(fixture.admin) == .schema(.missing))
         _ = try await Migrator().up(fixture.admin)

@@ -12,7 +12,8 @@ import UpstreamKit
 
 /// Debian's pgbouncer in transaction mode, in front of the shared cluster.
 @Suite struct PoolerTests {
-    @Test func everythingWorksThroughPgbouncer() async throws {
+    @Test("Everything works through pgbouncer")
+    func everythingWorksThroughPgbouncer() async throws {
         let fixture = try await StoreFixture(migrated: false)
         let pooler = try Pgbouncer(before: SharedCluster.cluster)
         defer { pooler.stop() }

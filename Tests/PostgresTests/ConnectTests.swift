@@ -147,7 +147,8 @@ struct ConnectTests {
         #expect(error?.sqlState == "25006" && error?.failureClass == .readOnly)
     }
 
-    @Test func theHostsOfAURLAreTakenApart() throws {
+    @Test("A URL with several hosts is split into its hosts")
+    func theHostsOfAURLAreTakenApart() throws {
         func hosts(_ url: String) throws -> [HostChoice] { try PostgresSettings(url: url).hosts }
         #expect(
             try hosts("postgresql://a:1,b:2/x")

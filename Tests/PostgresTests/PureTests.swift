@@ -4,27 +4,32 @@ import Testing
 
 @Suite struct PureTests {
     /// G5 in docs/guarantees.md: which failures wait and which blame a row.
-    @Test(arguments: [
-        ("08006", PostgresError.Class.connection, true), ("53100", .resources, true), ("53300", .resources, true),
-        ("57P01", .intervention, true), ("57P03", .intervention, true), ("57014", .timeout, true),
-        ("58030", .system, true), ("XX000", .system, true), ("25006", .readOnly, true), ("40P01", .rollback, true),
-        ("40001", .rollback, true), ("55P03", .lock, true), ("42501", .permission, true), ("42P01", .schema, true),
-        ("26000", .schema, true), ("28P01", .authentication, true), ("3D000", .authentication, true),
-        ("25P03", .timeout, true), ("F0000", .other, true), ("??", .other, true), ("", .other, true),
-        ("22021", .data, false), ("22P02", .data, false), ("23505", .constraint, false), ("54000", .limit, false),
-    ])
+    @Test(
+        "Each SQLSTATE has its class",
+        arguments: [
+            ("08006", PostgresError.Class.connection, true), ("53100", .resources, true), ("53300", .resources, true),
+            ("57P01", .intervention, true), ("57P03", .intervention, true), ("57014", .timeout, true),
+            ("58030", .system, true), ("XX000", .system, true), ("25006", .readOnly, true), ("40P01", .rollback, true),
+            ("40001", .rollback, true), ("55P03", .lock, true), ("42501", .permission, true), ("42P01", .schema, true),
+            ("26000", .schema, true), ("28P01", .authentication, true), ("3D000", .authentication, true),
+            ("25P03", .timeout, true), ("F0000", .other, true), ("??", .other, true), ("", .other, true),
+            ("22021", .data, false), ("22P02", .data, false), ("23505", .constraint, false), ("54000", .limit, false),
+        ]
+    )
     func statesAreClassified(sqlState: String, failureClass: PostgresError.Class, isEnvironment: Bool) {
         let error = PostgresError(sqlState: sqlState, severity: "ERROR", message: "m", table: nil, constraint: "c")
         #expect(error.failureClass == failureClass)
         #expect(error.isEnvironment == isEnvironment)
     }
 
-    @Test func aCheckViolationWithoutAConstraintIsAMissingPartition() {
+    @Test("A check violation without a constraint means a missing partition")
+    func aCheckViolationWithoutAConstraintIsAMissingPartition() {
         #expect(PostgresError.classify("23514", hasConstraint: false) == .missingPartition)
         #expect(PostgresError.classify("23514", hasConstraint: true) == .constraint)
     }
 
-    @Test func dataErrorsDoNotRepeatTheValue() {
+    @Test("Data errors do not repeat the value")
+    func dataErrorsDoNotRepeatTheValue() {
         let error = PostgresError(
             sqlState: "22P02",
             severity: "ERROR",
@@ -36,22 +41,29 @@ import Testing
         #expect("\(error)".contains("invalid input syntax"))
     }
 
-    @Test(arguments: [
-        "postgresql://me:SECRET@db.example:5433/up?connect_timeout=3", "host=db.example user=me password=SECRET",
-    ])
+    @Test(
+        "Settings never show the password",
+        arguments: [
+            "postgresql://me:SECRET@db.example:5433/up?connect_timeout=3", "host=db.example user=me password=SECRET",
+        ]
+    )
     func settingsNeverShowThePassword(url: String) throws {
         let settings = try PostgresSettings(url: url)
         #expect(settings.description.contains("me@db.example"))
         #expect(!settings.description.contains("SECRET"))
     }
 
-    @Test(arguments: ["postgresql://me:SECRET@[oops", "password=SECRET host", "user=me password='SECRET"])
+    @Test(
+        "A malformed URL is reported without its password",
+        arguments: ["postgresql://me:SECRET@[oops", "password=SECRET host", "user=me password='SECRET"]
+    )
     func aMalformedURLIsNamedWithoutItsPassword(url: String) {
         let error = #expect(throws: PostgresError.self) { try PostgresSettings(url: url) }
         #expect(error.map { !"\($0)".contains("SECRET") && "\($0)".contains("database.url") } ?? false)
     }
 
-    @Test func severalHostsAskForTheOneThatTakesWrites() throws {
+    @Test("With several hosts the writable one is asked for")
+    func severalHostsAskForTheOneThatTakesWrites() throws {
         func attributes(_ url: String) throws -> String? {
             try PostgresSettings(url: url).connectionParameters.last { $0.0 == "target_session_attrs" }?.1
         }
@@ -59,7 +71,8 @@ import Testing
         #expect(try attributes("postgresql://a/up") == nil)
     }
 
-    @Test func backOffDoublesUpToItsLimitAndStartsAgain() {
+    @Test("Back-off doubles up to its limit and starts again after a success")
+    func backOffDoublesUpToItsLimitAndStartsAgain() {
         struct Highest: RandomNumberGenerator {
             func next() -> UInt64 { .max }
         }
@@ -73,7 +86,8 @@ import Testing
     }
 
     /// Waiting, cancelling and cancelled, each before and after its deadline.
-    @Test func patienceCancelsOnceAndThenGivesUp() {
+    @Test("A silent statement is cancelled once, then its connection is given up")
+    func patienceCancelsOnceAndThenGivesUp() {
         let clock = Clock()
         var patience = Patience(1_000, grace: 500) { clock.now }
         #expect(patience.next(isCancelled: false) == .wait)
@@ -89,10 +103,13 @@ import Testing
     }
 
     /// A statement of a writer that does not answer, by what a look finds.
-    @Test(arguments: [
-        (BackendFinding.works, Patience.Step.wait), (.waitsForStandby, .wait), (.idle, .wait), (.unclear, .wait),
-        (.silent, .wait), (.gone, .giveUp), (.unreachable, .giveUp),
-    ])
+    @Test(
+        "The backend is looked up before a silent connection is given up",
+        arguments: [
+            (BackendFinding.works, Patience.Step.wait), (.waitsForStandby, .wait), (.idle, .wait), (.unclear, .wait),
+            (.silent, .wait), (.gone, .giveUp), (.unreachable, .giveUp),
+        ]
+    )
     func patienceLooksBeforeItGivesUp(finding: BackendFinding, step: Patience.Step) {
         let clock = Clock()
         var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
@@ -107,7 +124,8 @@ import Testing
     }
 
     /// A pooler that lets us in and has nothing behind it that answers.
-    @Test func patienceEndsWithTheSecondSilence() {
+    @Test("A second silence ends the wait")
+    func patienceEndsWithTheSecondSilence() {
         let clock = Clock()
         var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
         clock.now = 5_000
@@ -123,10 +141,14 @@ import Testing
         }
     }
 
-    @Test(arguments: [
-        (BackendFinding.works, Patience.Step.cancel), (.waitsForStandby, .wait), (.idle, .giveUp), (.unclear, .giveUp),
-        (.silent, .giveUp), (.gone, .giveUp), (.unreachable, .giveUp),
-    ])
+    @Test(
+        "At the limit only a working backend is cancelled",
+        arguments: [
+            (BackendFinding.works, Patience.Step.cancel), (.waitsForStandby, .wait), (.idle, .giveUp),
+            (.unclear, .giveUp),
+            (.silent, .giveUp), (.gone, .giveUp), (.unreachable, .giveUp),
+        ]
+    )
     func patienceAtItsLimitCancelsOnlyWhatWorks(finding: BackendFinding, step: Patience.Step) {
         let clock = Clock()
         var patience = Patience(1_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
@@ -142,7 +164,8 @@ import Testing
         #expect(cancelled.found(finding, isUnsent: false) == (finding == .works ? .cancel : .giveUp))
     }
 
-    @Test func aLookThatTakesTooLongIsAnAnswer() {
+    @Test("A look at the backend that takes too long is an answer")
+    func aLookThatTakesTooLongIsAnAnswer() {
         let clock = Clock()
         var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
         clock.now = 5_000
@@ -151,7 +174,8 @@ import Testing
         #expect(patience.next(isCancelled: false) == .giveUp)
     }
 
-    @Test func aServerWithNothingToDoIsAskedTwice() {
+    @Test("An idle backend is looked at twice before the connection is given up")
+    func aServerWithNothingToDoIsAskedTwice() {
         let clock = Clock()
         var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
         clock.now = 5_000

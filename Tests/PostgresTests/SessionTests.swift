@@ -16,7 +16,8 @@ enum SharedCluster {
 }
 
 @Suite struct SessionTests {
-    @Test func valuesAndArraysComeBackAsTheyWent() async throws {
+    @Test("Values and arrays make the round trip")
+    func valuesAndArraysComeBackAsTheyWent() async throws {
         let connection = try await SharedCluster.open()
         try await connection.run { connection throws(PostgresError) in
             var parameters = PostgresParameters(capacity: 1)
@@ -51,7 +52,9 @@ enum SharedCluster {
     }
 
     /// The request to cancel comes over a connection of its own, and so at any time.
-    @Test(.timeLimit(.minutes(1))) func aLateCancelHitsNoOtherStatement() async throws {
+    @Test("A late cancel hits no other statement", .timeLimit(.minutes(1))) func aLateCancelHitsNoOtherStatement()
+        async throws
+    {
         let connection = try await SharedCluster.open()
         for round in 0..<400 {
             let first = Task {
@@ -69,7 +72,8 @@ enum SharedCluster {
     }
 
     /// A session that stayed in the transaction would hold its locks, and its next user would commit it.
-    @Test func aTransactionCancelledBeforeItsCommitIsGone() async throws {
+    @Test("A transaction cancelled before its COMMIT is rolled back")
+    func aTransactionCancelledBeforeItsCommitIsGone() async throws {
         let connection = try await SharedCluster.open()
         let other = try await SharedCluster.open()
         let attempt = Task {
@@ -89,7 +93,8 @@ enum SharedCluster {
         }
     }
 
-    @Test func aTransactionIsAllOrNothing() async throws {
+    @Test("A transaction commits all or nothing")
+    func aTransactionIsAllOrNothing() async throws {
         let connection = try await SharedCluster.open()
         let error = await #expect(throws: PostgresError.self) {
             try await connection.run { connection throws(PostgresError) in
@@ -110,7 +115,8 @@ enum SharedCluster {
         #expect(count == 1)
     }
 
-    @Test func preparedStatementsSurviveTheirLoss() async throws {
+    @Test("Prepared statements are prepared again after the server lost them")
+    func preparedStatementsSurviveTheirLoss() async throws {
         let connection = try await SharedCluster.open()
         let statement = PostgresStatement("SELECT 42 AS answer")
         try await connection.run { connection throws(PostgresError) in
@@ -121,7 +127,8 @@ enum SharedCluster {
         }
     }
 
-    @Test func ourOwnDeadlineEndsAStatementThatTheServersDoesNot() async throws {
+    @Test("Our own deadline ends a statement that the server's timeout does not")
+    func ourOwnDeadlineEndsAStatementThatTheServersDoesNot() async throws {
         let connection = try await SharedCluster.open { $0.statementTimeout = 100 }
         let error = await #expect(throws: PostgresError.self) {
             try await connection.run { connection throws(PostgresError) in
@@ -133,7 +140,8 @@ enum SharedCluster {
         #expect(await connection.isOpen)
     }
 
-    @Test func aKilledSessionIsAConnectionErrorAndTheClientComesBack() async throws {
+    @Test("A killed session is a connection error, and the client reconnects")
+    func aKilledSessionIsAConnectionErrorAndTheClientComesBack() async throws {
         let client = PostgresClient(try PostgresSettings(url: SharedCluster.cluster.url))
         let error = await #expect(throws: PostgresError.self) {
             try await client.run { connection throws(PostgresError) in
@@ -147,7 +155,8 @@ enum SharedCluster {
         #expect(one == 1)
     }
 
-    @Test func aDatabaseInAnotherEncodingIsRefusedWithTheRemedy() async throws {
+    @Test("A database in another encoding is refused, and the error names the remedy")
+    func aDatabaseInAnotherEncodingIsRefusedWithTheRemedy() async throws {
         let connection = try await SharedCluster.open()
         try await connection.run { connection throws(PostgresError) in
             try connection.script("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
@@ -158,7 +167,8 @@ enum SharedCluster {
         #expect(error.map { "\($0)".contains("LATIN1") && "\($0)".contains("UTF8") } ?? false)
     }
 
-    @Test func nobodyThereIsAConnectionError() async throws {
+    @Test("Without a server there is a connection error")
+    func nobodyThereIsAConnectionError() async throws {
         let settings = try PostgresSettings(url: "host=/nowhere dbname=x")
         let error = await #expect(throws: PostgresError.self) { try await PostgresConnection.open(settings) }
         #expect(error?.failureClass == .connection)

@@ -26,7 +26,7 @@ struct TimeExpressionTests {
         ("2026-03-01T00:30:00+01:00", midnight - 1_800_000_000),
     ]
 
-    @Test(arguments: readings)
+    @Test("Each form of a time is read", arguments: readings)
     func reads(_ text: String, _ time: Int64) throws {
         #expect(try TimeExpression.parse(text, now: Self.now) == time)
     }
@@ -41,7 +41,7 @@ struct TimeExpressionTests {
         ("99999999999999999999d", 0), ("999999999d", 0),
     ]
 
-    @Test(arguments: refusals)
+    @Test("Malformed times are refused with their place", arguments: refusals)
     func refuses(_ text: String, _ position: Int) {
         let error = #expect(throws: FilterError.self) { try TimeExpression.parse(text, now: Self.now) }
         #expect(error?.position == position, "\(error?.description ?? "")")
@@ -80,10 +80,13 @@ struct MessageFilterTests {
         )
     }
 
-    @Test(arguments: [
-        #"{"device":"x"}"#, #"{"message_key":"x"}"#, #"{"since":"2h"}"#, #"{"where":["a=b"]}"#,
-        #"{"where":"data.a=b"}"#,
-    ])
+    @Test(
+        "Broken JSON is refused",
+        arguments: [
+            #"{"device":"x"}"#, #"{"message_key":"x"}"#, #"{"since":"2h"}"#, #"{"where":["a=b"]}"#,
+            #"{"where":"data.a=b"}"#,
+        ]
+    )
     func refusesBrokenJSON(_ text: String) {
         #expect(throws: DecodingError.self) {
             try JSONDecoder().decode(MessageFilter.self, from: Data(text.utf8))

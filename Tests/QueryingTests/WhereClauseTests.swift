@@ -70,7 +70,7 @@ struct WhereClauseTests {
         Reading("data.a=$1", ["a"], .equal, .word("$1")),
     ].filter { $0.text != "data.a==x" }
 
-    @Test(arguments: readings)
+    @Test("Each clause is read with its path, operator and value", arguments: readings)
     func reads(_ reading: Reading) throws {
         let clause = try WhereClause(parsing: reading.text)
         #expect(clause.path == reading.path)
@@ -117,7 +117,7 @@ struct WhereClauseTests {
         ("data.a=x\0y", 8, "U+0000"),
     ]
 
-    @Test(arguments: refusals)
+    @Test("A malformed clause is refused with its place", arguments: refusals)
     func refuses(_ text: String, _ position: Int, _ hint: String) {
         let error = #expect(throws: FilterError.self) { try WhereClause(parsing: text) }
         #expect(error?.position == position, "\(error?.description ?? "")")

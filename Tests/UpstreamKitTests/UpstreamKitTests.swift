@@ -26,12 +26,14 @@ import Vocabulary
         )
     }
 
-    @Test func readsDataAsADecodableType() throws {
+    @Test("Data decodes into a Decodable type")
+    func readsDataAsADecodableType() throws {
         let order = try message(#"{"item":"tea","quantity":2}"#).decode(Order.self)
         #expect(order == Order(item: "tea", quantity: 2))
     }
 
-    @Test func namesThePlaceAndHidesWhatTheDeviceChose() {
+    @Test("A decoding error names the place and hides what the device chose")
+    func namesThePlaceAndHidesWhatTheDeviceChose() {
         let cases: [(String?, String)] = [
             (nil, "the message has no data to read as Order"),
             (#"{"item":"secret","quantity":"x"}"#, "the message's data does not read as Order at quantity"),
@@ -48,7 +50,8 @@ import Vocabulary
         }
     }
 
-    @Test func printsNeitherTokenNorIDNorPayload() {
+    @Test("A message prints neither token nor id nor payload")
+    func printsNeitherTokenNorIDNorPayload() {
         let message = message(#"{"item":"the-payload"}"#)
         var dumped = ""
         dump(message, to: &dumped)
@@ -63,29 +66,35 @@ import Vocabulary
         }
     }
 
-    @Test func keepsMicroseconds() {
+    @Test("The time of arrival keeps its microseconds")
+    func keepsMicroseconds() {
         #expect((message(nil).receivedAt.timeIntervalSince1970 * 1_000_000).rounded() == 1_700_000_000_123_456)
     }
 }
 
 @Suite struct KeyTests {
-    @Test func readsAndWritesTheUUIDForm() {
+    @Test("Message keys are read and written as UUIDs")
+    func readsAndWritesTheUUIDForm() {
         let text = "00112233-4455-6677-8899-aabbccddeeff"
         #expect(MessageKey(text)?.description == text)
         #expect(DeviceKey(text.uppercased())?.description == text)
         #expect(MessageKey(text)?.digest == Digest128(high: 0x0011_2233_4455_6677, low: 0x8899_AABB_CCDD_EEFF))
     }
 
-    @Test(arguments: [
-        "", "00112233-4455-6677-8899-aabbccddeef", "00112233-4455-6677-8899-aabbccddeeff0",
-        "0011223304455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeefg",
-        "{0112233-4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeef\u{301}",
-    ])
+    @Test(
+        "Texts that are not UUIDs are refused",
+        arguments: [
+            "", "00112233-4455-6677-8899-aabbccddeef", "00112233-4455-6677-8899-aabbccddeeff0",
+            "0011223304455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeefg",
+            "{0112233-4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeef\u{301}",
+        ]
+    )
     func refusesOtherTexts(_ text: String) {
         #expect(MessageKey(text) == nil)
     }
 
-    @Test func tokensCompareAsBytes() {
+    @Test("Tokens compare as bytes")
+    func tokensCompareAsBytes() {
         #expect(RegistrationToken("caf\u{E9}") != RegistrationToken("cafe\u{301}"))
         #expect(Set([RegistrationToken("a"), RegistrationToken("a")]).count == 1)
     }
@@ -103,7 +112,8 @@ import Vocabulary
         return registration
     }
 
-    @Test func refusesWhatIsOutOfRange() {
+    @Test("Registrations with values out of range are refused")
+    func refusesWhatIsOutOfRange() {
         let cases: [(HandlerRegistration, RegistrationError.Code)] = [
             (registration(""), .name), (registration("Big"), .name), (registration(".x"), .name),
             (registration(String(repeating: "x", count: 64)), .name), (registration("a b"), .name),
@@ -127,7 +137,8 @@ import Vocabulary
         #expect(error?.code == .duplicateName)
     }
 
-    @Test func subscribesByTheCategorysBytes() throws {
+    @Test("Subscriptions compare the category's bytes")
+    func subscribesByTheCategorysBytes() throws {
         var all = registration("all")
         all.categories = ["x", "*"]
         var accent = registration("accent")
@@ -150,7 +161,8 @@ import Vocabulary
         return await .of(ClosureHandler { _, _ in try body() }, message, HandlerContext(handler: "h"))
     }
 
-    @Test func judgesOutcomesAndErrors() async {
+    @Test("Outcomes and errors become verdicts")
+    func judgesOutcomesAndErrors() async {
         #expect(await verdict { .done } == .done)
         #expect(await verdict { .retry() } == .retry(after: nil, HandlerFailure("retry asked for")))
         #expect(
@@ -173,7 +185,8 @@ import Vocabulary
         }
     }
 
-    @Test func aCancelledTaskIsNotCharged() async {
+    @Test("A cancelled task counts no attempt")
+    func aCancelledTaskIsNotCharged() async {
         let message = UpstreamMessage.sample(category: "a", data: "{}")
         let task = Task {
             await HandlerVerdict.of(
@@ -189,7 +202,8 @@ import Vocabulary
         #expect(await task.value == .cancelled)
     }
 
-    @Test func groupsLeaveOutWhatDiffers() {
+    @Test("Error groups leave out what differs between messages")
+    func groupsLeaveOutWhatDiffers() {
         #expect(HandlerFailure("order 12345 of user_77 failed").group == "order # of # failed")
         #expect(HandlerFailure("webhook status 503").group == "webhook status 503")
         #expect(HandlerFailure("caf\u{E9}\n\u{0}x").group == "caf x")
@@ -201,7 +215,8 @@ import Vocabulary
 }
 
 @Suite struct SQLFunctionTests {
-    @Test func quotesAsPostgreSQLReads() {
+    @Test("Function names are quoted as PostgreSQL reads them")
+    func quotesAsPostgreSQLReads() {
         let cases = [
             "app.take_order": #""app"."take_order""#, "Take": #""take""#, #""Take It".f$1"#: #""Take It"."f$1""#,
             #""a""b""#: #""a""b""#,
@@ -209,11 +224,14 @@ import Vocabulary
         for (text, quoted) in cases { #expect(SQLFunction(text)?.quoted == quoted) }
     }
 
-    @Test(arguments: [
-        "", ".", "a.", ".a", "a.b.c", "a b", "f()", "1a", "a;drop table x", #""a"#, #""""#, "a--", "caf\u{E9}",
-        "a\u{0}",
-        #""a"b"#, "$a",
-    ])
+    @Test(
+        "Texts that are not function names are refused",
+        arguments: [
+            "", ".", "a.", ".a", "a.b.c", "a b", "f()", "1a", "a;drop table x", #""a"#, #""""#, "a--", "caf\u{E9}",
+            "a\u{0}",
+            #""a"b"#, "$a",
+        ]
+    )
     func refusesWhatIsNoName(_ text: String) {
         #expect(SQLFunction(text) == nil)
     }
