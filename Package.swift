@@ -186,7 +186,8 @@ let package = Package(
         suite(
             "MessageStoreTests",
             [
-                "Vocabulary", "DatabaseSupport", "MessageStore", "Postgres", "LocalDatabase", "Pipeline", "UpstreamKit",
+                "Vocabulary", "DatabaseSupport", "IntegrationSupport", "MessageStore", "Postgres", "LocalDatabase",
+                "Pipeline", "UpstreamKit",
                 "Digests", "Telemetry", logging,
             ]
         ),
