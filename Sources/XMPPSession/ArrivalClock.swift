@@ -22,9 +22,9 @@ package final class ArrivalClock: Sendable {
     /// The wall clock's time now.
     package func now() -> Int64 { wall() }
 
-    /// A time that was not given before: `now`, or as little later as it takes.
+    /// A time that was not given before: `now`, or as little later as possible.
     ///
-    /// Only where `now` is more than ``maximumStepBack`` behind the last one, it is `now` all the same.
+    /// If `now` is more than ``maximumStepBack`` behind the last one, it is `now`, which may repeat a time.
     package func unique(near now: Int64) -> Int64 {
         var seen = last.load(ordering: .relaxed)
         while true {
@@ -41,7 +41,4 @@ package final class ArrivalClock: Sendable {
 
     /// Microseconds since 1970-01-01 UTC.
     package static let wallMicroseconds: @Sendable () -> Int64 = { Timestamp.now.microseconds }
-
-    /// Nanoseconds on the monotonic clock.
-    package static func monotonicNanoseconds() -> UInt64 { MonotonicTime.now.nanoseconds }
 }

@@ -1,6 +1,7 @@
 import NIOCore
 import Telemetry
 import UpstreamKit
+import Vocabulary
 import XMPP
 
 // The way back: acks of what has committed.
@@ -22,7 +23,7 @@ extension StreamHandler where Delegate == MessageReceiver {
             acked += 1
             size += delegate.encoder.usualSize(of: settled[index])
         }
-        let now = ArrivalClock.monotonicNanoseconds()
+        let now = MonotonicTime.now.nanoseconds
         if acked > 0 { ack(messages, count: acked, size: size, now: now) }
         // After the acks: a server that has been told of a stanza as handled no longer sends it again for want of an ack.
         guard let settlement = session?.committed(messages, size: bytes, now: now) else { return }

@@ -92,7 +92,7 @@ final class MessageReceiver: StreamDelegate {
             logger.event(.debug, .stanzaIgnored, "the peer answered with a stanza error", [.reason: reason])
         case .untrusted:
             stanzas[.untrusted].increment()
-            logger.event(.debug, .stanzaIgnored, "a payload from a sender that is not in trusted_from")
+            logger.event(.debug, .stanzaIgnored, "ignored a payload whose sender is not in trusted_from")
         case .other: stanzas[.other].increment()
         }
         return nil
@@ -109,7 +109,7 @@ final class MessageReceiver: StreamDelegate {
             logger.event(
                 .debug,
                 .stanzaIgnored,
-                "a stanza too deep or too wide, or against the rules of namespaces, was skipped",
+                "skipped a stanza that is too deep, too wide, or has bad namespaces",
                 [.reason: .string(reason.shortDescription)]
             )
         case .refused, .answered: metrics.stanzas[.other].increment()
@@ -118,12 +118,16 @@ final class MessageReceiver: StreamDelegate {
         case .managed(.refused(let condition)): warnUnmanaged(condition.rawValue)
         case .draining(let bound):
             count(as: .draining)
-            logger.event(.info, .streamDraining, "the peer drains the stream; a replacement opens, this one goes on")
+            logger.event(.info, .streamDraining, "the peer is draining the stream; opening a replacement")
             turn.succeed(.draining(bound: bound))
         case .drainExpired:
-            logger.event(.notice, .streamDraining, "the peer drains the stream and does not close it; closing it")
+            logger.event(.notice, .streamDraining, "the peer has not closed the stream that it is draining; closing it")
         case .withdrawn:
-            logger.event(.notice, .streamWithdrawn, "reading has been paused for long: the server is to store messages")
+            logger.event(
+                .notice,
+                .streamWithdrawn,
+                "reading has been paused for long; the server stores messages until it resumes"
+            )
         }
     }
 
@@ -156,15 +160,15 @@ final class MessageReceiver: StreamDelegate {
         case .connectFailed:
             logger.event(.warning, .connectFailed, "cannot connect", fields)
         case .tlsFailed:
-            logger.event(.error, .tlsRefused, "no TLS with this peer; nothing was sent", fields)
+            logger.event(.error, .tlsRefused, "TLS failed; nothing was sent", fields)
         case .authenticationFailed:
-            logger.event(.error, .saslRefused, "the server did not authenticate us", fields)
+            logger.event(.error, .saslRefused, "authentication failed", fields)
         case .negotiationFailed:
-            logger.event(.warning, .negotiationFailed, "the stream could not be bound", fields)
+            logger.event(.warning, .negotiationFailed, "cannot bind the stream", fields)
         case .streamError, .policyViolation:
             logger.event(.warning, .streamError, "the stream ended with an error", fields)
         case .pingTimeout:
-            logger.event(.warning, .pingTimeout, "the peer is dead", fields)
+            logger.event(.warning, .pingTimeout, "the peer does not respond", fields)
         case .connectionLost:
             logger.event(.warning, .streamClosed, "the connection was lost", fields)
         }

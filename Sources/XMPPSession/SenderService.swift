@@ -8,7 +8,7 @@ import XMPP
 /// Keeps one sender's connections open, for as long as it runs.
 ///
 /// Each of the `connections` slots has one stream at a time, and beside it those that are draining. Cancelling `run()`
-/// is the orderly way down (G7): every connection stops reading, acks what has committed, says `</stream:stream>` and
+/// is the orderly shutdown (G7): every connection stops reading, acks what has committed, says `</stream:stream>` and
 /// closes; then `run()` returns.
 package struct SenderService: Sendable {
     private let settings: SenderSettings
@@ -38,13 +38,13 @@ package struct SenderService: Sendable {
     /// Runs until cancelled; returns when every connection has closed.
     package func run() async {
         await withTaskGroup(of: Void.self) { slots in
-            for slot in 0..<settings.connections {
-                slots.addTask { await keepOpen(slot) }
+            for _ in 0..<settings.connections {
+                slots.addTask { await keepOpen() }
             }
         }
     }
 
-    private func keepOpen(_ slot: Int) async {
+    private func keepOpen() async {
         var policy = ReconnectPolicy()
         let kept = DrainingConnections()
         await withDiscardingTaskGroup { draining in

@@ -1,6 +1,7 @@
 package import NIOCore
 import TLSWire
 import Telemetry
+import Vocabulary
 import XMLWire
 import XMPP
 
@@ -103,12 +104,12 @@ extension StreamHandler {
         case .violation(let error, isAnswered: true):
             end(
                 .policyViolation,
-                error.message + "; it is answered for, so that the server does not send it again",
+                error.message + "; counted as handled, so that the server does not send it again",
                 outcome
             )
         case .silent: end(.pingTimeout, "the peer answered no ping: the connection is dead", outcome)
         case .unmanaged:
-            let message = "the server offers stream management and does not answer the request for it"
+            let message = "the server offers stream management but does not answer the request for it"
             end(.policyViolation, message, outcome)
         }
         closeChannel()
@@ -125,7 +126,7 @@ extension StreamHandler {
         phase = .ended
         cancelTimers()
         handOver()
-        let ending = session?.ending(after: outcome, now: ArrivalClock.monotonicNanoseconds())
+        let ending = session?.ending(after: outcome, now: MonotonicTime.now.nanoseconds)
         session?.transportClosed()
         delegate.ended(
             SessionEnd(

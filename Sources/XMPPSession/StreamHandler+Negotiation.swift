@@ -1,6 +1,7 @@
 package import NIOCore
 import TLSWire
 import Telemetry
+import Vocabulary
 import XMLWire
 import XMPP
 
@@ -153,7 +154,7 @@ extension StreamHandler {
                 )
             ),
             stream: bound,
-            now: ArrivalClock.monotonicNanoseconds()
+            now: MonotonicTime.now.nanoseconds
         )
         phase = .bound
         management = bound.management

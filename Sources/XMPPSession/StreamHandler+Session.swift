@@ -1,5 +1,6 @@
 import NIOCore
 import Telemetry
+import Vocabulary
 import XMLWire
 import XMPP
 
@@ -18,7 +19,7 @@ extension StreamHandler {
     }
 
     private func receive(_ stanza: Stanza) {
-        let time = readTime ?? (clock.now(), ArrivalClock.monotonicNanoseconds())
+        let time = readTime ?? (clock.now(), MonotonicTime.now.nanoseconds)
         readTime = time
         switch session?.stanza(stanza, receivedAt: clock.unique(near: time.wall), parsedAt: time.monotonic) {
         case .deliver(let message, let timer)?:
@@ -68,7 +69,7 @@ extension StreamHandler {
     }
 
     private func timerFired(_ id: UInt64) {
-        switch session?.timerFired(id, now: ArrivalClock.monotonicNanoseconds()) {
+        switch session?.timerFired(id, now: MonotonicTime.now.nanoseconds) {
         case .wait(let timer)?:
             setTimer(timer)
         case .ping(let bytes, let timer)?:

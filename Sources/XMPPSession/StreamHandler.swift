@@ -2,6 +2,7 @@ package import NIOCore
 import TLSWire
 import Telemetry
 import UpstreamKit
+import Vocabulary
 package import XMLWire
 import XMPP
 
@@ -150,7 +151,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         in context: ChannelHandlerContext,
         _ ended: @escaping (Result<Void, any Error>) -> Void
     ) {
-        let number = unsent.wrote(now: ArrivalClock.monotonicNanoseconds())
+        let number = unsent.wrote(now: MonotonicTime.now.nanoseconds)
         let promise = context.eventLoop.makePromise(of: Void.self)
         promise.futureResult.assumeIsolated().whenComplete { result in
             self.unsent.ended(number)
@@ -172,11 +173,11 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     private func watchWrites() {
         guard writeTimer == nil, let due = unsent.due, let context else { return }
         if case .ended = phase { return }
-        let now = ArrivalClock.monotonicNanoseconds()
+        let now = MonotonicTime.now.nanoseconds
         let delay = TimeAmount.nanoseconds(Int64(clamping: due > now ? due - now : 0))
         writeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
             self.writeTimer = nil
-            let now = ArrivalClock.monotonicNanoseconds()
+            let now = MonotonicTime.now.nanoseconds
             guard let due = self.unsent.due, now >= due else { return self.watchWrites() }
             self.end(.pingTimeout, "the peer takes nothing of what we send: the connection is dead")
             self.closeChannel()

@@ -1,10 +1,10 @@
 /// How long the oldest write has waited for the kernel to take it, as a pure value.
 ///
-/// A peer that reads nothing fills its own buffers, then the kernel's here, and then our acks stay with us. What has been taken
-/// by the kernel and not by the peer is TCP's to watch (`TCP_USER_TIMEOUT`).
+/// A peer that reads nothing fills its own buffers, then our kernel's, and then our acks stay here. What our kernel has taken
+/// and the peer has not is TCP's to watch (`TCP_USER_TIMEOUT`).
 ///
-/// Writes end in the order they were made. They are kept as marks, at most one for each sixteenth of the limit: however
-/// many acks wait, there are not more than 18 of these.
+/// Writes end in the order they were made. They are kept as marks, at most one for each sixteenth of the limit: at most 18,
+/// however many acks wait.
 struct WriteWatch {
     private struct Mark {
         /// The first write that it stands for; it stands for the others up to the next mark, too.
@@ -22,7 +22,7 @@ struct WriteWatch {
     ///
     /// - Parameter limit: How long a write may wait, in nanoseconds.
     init(limit: UInt64) {
-        // A year is for ever, and adds to any clock without overflow.
+        // A year at most: it adds to any clock without overflow.
         self.limit = min(max(limit, 1_000_000), 31_536_000_000_000_000)
         grain = self.limit / 16
     }

@@ -26,7 +26,7 @@ struct DrainingTests {
     }
 
     @Test("one that the peer leaves open is closed after ten minutes, in order: its messages are acked first")
-    func patience() throws {
+    func drainingLimit() throws {
         var settings = try Bench.settings()
         // Pings would not be answered here.
         settings.keepaliveInterval = .seconds(86_400)

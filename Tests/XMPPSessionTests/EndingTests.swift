@@ -167,7 +167,7 @@ struct EndingTests {
         #expect(bench.end?.reason == .policyViolation)
     }
 
-    @Test("A silent peer is pinged, and given up when it does not answer")
+    @Test("A silent peer is pinged, and the connection ends when it does not answer")
     func pingTimeout() throws {
         var settings = try Bench.settings()
         // The least there is; the session looks at the real clock.
@@ -187,7 +187,7 @@ struct EndingTests {
         #expect(!bench.channel.isActive)
     }
 
-    @Test("A peer that sends all the time and answers no ping is given up: our direction may be dead")
+    @Test("A peer that sends all the time and answers no ping loses its connection: our direction may be dead")
     func talkativePeer() throws {
         for noise in [" ", "<presence/>", Server.message("1"), "<iq type='result' id='x'/>"] {
             var settings = try Bench.settings(window: 10_000)

@@ -117,7 +117,7 @@ struct KeyDerivationTests {
         for salt in UInt8(0)...20 {
             _ = try await keys.key(for: Self.derivation(salt: salt), on: group.next()).get()
         }
-        #expect(keys.remembered == KeyDeriver.capacity)
+        #expect(keys.cachedCount == KeyDeriver.capacity)
         try await group.shutdownGracefully()
     }
 }

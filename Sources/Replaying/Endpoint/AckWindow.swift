@@ -24,7 +24,7 @@ package struct AckWindow: Sendable {
     private let limit: Int
     /// Behind `done`, in order.
     private var entries: [Entry] = []
-    /// How many of the first entries are done and only wait to be taken away.
+    /// How many entries at the front are done and not removed yet.
     private var settled = 0
     private var waiting: [Key: [Int64]] = [:]
     /// All messages before this place are done.
@@ -46,7 +46,7 @@ package struct AckWindow: Sendable {
 
     /// Whether one more message may be sent.
     ///
-    /// One that is never acked holds up the others in the end, so that what is kept stays bounded.
+    /// A message that is never acked stops the sending at some point, so that memory stays bounded.
     package var hasRoom: Bool { inFlight < limit && entries.count - settled < 10 * limit }
 
     /// The next message is sent.

@@ -1,7 +1,7 @@
 /// How much one connection has delivered that is not settled yet, and when to stop reading for it.
 ///
-/// The peer keeps a window of its own; ours is a little larger, so that a peer that keeps its word never makes us pause,
-/// and one that does not can't fill our memory. Acks are exempt: writing never depends on this.
+/// The peer has a window of its own; ours is a little larger, so that a peer that respects it never makes us pause, and one
+/// that does not can't fill our memory. Acks are exempt: writing never depends on this.
 package struct InFlightWindow: Sendable {
     /// What to do about reading.
     package enum Action: Sendable, Equatable {

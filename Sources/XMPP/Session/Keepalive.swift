@@ -12,12 +12,12 @@ package struct SessionTimer: Sendable, Equatable {
 /// proven ──interval──▶ asked ──answer──▶ proven
 ///                        └──timeout──▶ dead
 /// ```
-/// Only the answer to our own ping is proof. What else comes shows that the peer's direction works, not that ours does: a
-/// peer may go on sending for hours while nothing of ours reaches it, our acks least of all. So a busy stream is asked as
-/// often as an idle one.
+/// Only the answer to our own ping is proof. Anything else shows that the peer's direction works, not that ours does: a
+/// peer may send for hours while nothing of ours reaches it, our acks included. So a busy stream is pinged as often as an
+/// idle one.
 ///
-/// While reading is paused no answer can be read, by our own doing: the clock stands still. It goes on from where it stood, so
-/// that a stream that pauses and resumes a thousand times a second is asked and judged all the same.
+/// While we pause reading no answer can be read, so the clock stops. It goes on from where it stopped: a stream that pauses
+/// and resumes a thousand times a second is still pinged and judged.
 struct Keepalive: Sendable {
     private enum State {
         /// The peer was known at this instant to hear us. To `asked`.
@@ -53,7 +53,7 @@ struct Keepalive: Sendable {
         state = .proven(at: now)
     }
 
-    /// The answer to the ping under way came; one that nobody waits for is no proof of anything new.
+    /// The answer to the current ping came; an answer that nobody waits for proves nothing new.
     mutating func answered(now: UInt64) {
         guard case .asked = state else { return }
         state = .proven(at: now)

@@ -31,10 +31,11 @@ package struct ReconnectPolicy: Sendable {
 
     /// How long to wait before the next attempt.
     ///
-    /// After a working session: not at all. After a failure: exponential with full jitter, a random part of 1, 2, 4 … 60
-    /// seconds. A session that ends with `policy-violation`, `conflict` or `see-other-host` is a failure however long it
-    /// was. One that we ended for bad XML is the first failure again and again where stanzas came before it: whoever may
-    /// write to the account may be the cause, and must not put off the others' messages for long. A draining connection is replaced at once; a second one in a row that drained before it worked backs off.
+    /// After a working session: zero. After a failure: exponential with full jitter, a random part of 1, 2, 4 … 60 seconds.
+    /// A session that ends with `policy-violation`, `conflict` or `see-other-host` is a failure however long it was. One that
+    /// we ended for bad XML counts as the first failure each time if stanzas came before it: anyone who may write to the
+    /// account may be the cause, and must not delay the others' messages for long. A draining connection is replaced at
+    /// once; the second in a row that drained before it worked backs off.
     ///
     /// - Parameters:
     ///   - ending: What happened.

@@ -103,8 +103,8 @@ package struct StreamManagement: Sendable {
 
     /// Messages have been settled, in whatever order.
     ///
-    /// One from before ``Outcome/enabled`` has the number 0 and is passed over, as is one that is not known. A counted
-    /// message has it only after 2^32 others.
+    /// One from before ``Outcome/enabled`` has the number 0 and is skipped, as is an unknown one. A counted message has the
+    /// number 0 only after 2^32 others.
     mutating func settled(_ messages: [IncomingMessage]) {
         guard isActive, let first = unsettled.first else { return }
         // By distance from the oldest, so that the order holds across the wrap.
