@@ -54,16 +54,16 @@ let package = Package(
         module("Vocabulary"),
         module("UpstreamKit", ["Vocabulary"]),
         module("Telemetry", ["Vocabulary", logging]),
-        module("Digests", ["Vocabulary", "UpstreamKit", "COpenSSL"]),
+        module("Digests", ["Vocabulary", "COpenSSL"]),
 
         // The wire.
         module("TLSWire", ["Vocabulary", "COpenSSL", nio]),
         module("XMLWire", ["Vocabulary", "CLibXML2", nio]),
-        module("XMPP", ["Vocabulary", "UpstreamKit", "Digests", "XMLWire"]),
+        module("XMPP", ["Vocabulary", "Digests", "XMLWire"]),
         module(
             "XMPPSession",
             [
-                "Vocabulary", "UpstreamKit", "Telemetry", "TLSWire", "XMLWire", "XMPP", "Pipeline", nio, nioPosix,
+                "Vocabulary", "Telemetry", "TLSWire", "XMLWire", "XMPP", "Pipeline", nio, nioPosix,
                 logging,
             ]
         ),
@@ -97,7 +97,8 @@ let package = Package(
         module(
             "Handlers",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "Processes", nio, nioPosix, logging,
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "Pipeline", "Processes", nio, nioPosix,
+                logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 // For the webhooks' client alone, whose TLS it is.
@@ -168,16 +169,17 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        suite("VocabularyTests", ["Vocabulary"]),
         suite("UpstreamKitTests", ["Vocabulary", "UpstreamKit"]),
         suite("TelemetryTests", ["Vocabulary", "Telemetry", logging]),
-        suite("DigestsTests", ["Vocabulary", "Digests", "UpstreamKit"]),
+        suite("DigestsTests", ["Vocabulary", "Digests"]),
         suite("TLSWireTests", ["Vocabulary", "TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
         suite("XMLWireTests", ["Vocabulary", "XMLWire", "CGlibc", nio, nioEmbedded]),
-        suite("XMPPTests", ["Vocabulary", "XMPP", "XMLWire", "UpstreamKit", "Digests"]),
+        suite("XMPPTests", ["Vocabulary", "XMPP", "XMLWire", "Digests"]),
         suite(
             "XMPPSessionTests",
             [
-                "Vocabulary", "XMPPSession", "XMPP", "XMLWire", "TLSWire", "UpstreamKit", "Pipeline", "Telemetry",
+                "Vocabulary", "XMPPSession", "XMPP", "XMLWire", "TLSWire", "Pipeline", "Telemetry",
                 "Digests", nio,
                 nioPosix, nioEmbedded, logging,
             ]
@@ -219,7 +221,7 @@ let package = Package(
         suite("PipelineTests", ["Vocabulary", "Pipeline", "Telemetry", "UpstreamKit", logging]),
         suite(
             "HandlersTests",
-            ["Vocabulary", "Handlers", "UpstreamKit", "Digests", "TLSWire", nio, nioPosix, logging]
+            ["Vocabulary", "Handlers", "UpstreamKit", "Pipeline", "Digests", "TLSWire", nio, nioPosix, logging]
         ),
         suite(
             "WorkerTests",

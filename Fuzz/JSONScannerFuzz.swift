@@ -1,3 +1,5 @@
+import Vocabulary
+
 // A libFuzzer target over the JSON scanner, the codec and the ack encoder, built from their sources as one module.
 //
 // Properties: no input crashes; every span lies inside its text; the top-level members' spans are themselves JSON, with the

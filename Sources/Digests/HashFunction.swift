@@ -2,7 +2,7 @@ import COpenSSL
 
 /// The hash functions of SCRAM (RFC 5802, RFC 7677) with what it builds on them; the work is libcrypto's.
 package enum HashFunction: Sendable, CaseIterable {
-    /// SHA-1 (FIPS 180-4): no longer for signatures, sound inside HMAC.
+    /// SHA-1 (FIPS 180-4): unfit for signatures, still sound inside HMAC.
     case sha1
     /// SHA-256 (FIPS 180-4).
     case sha256
@@ -53,7 +53,7 @@ package enum HashFunction: Sendable, CaseIterable {
     ///
     /// - Parameters:
     ///   - password: The secret.
-    ///   - salt: What makes it another one on each server.
+    ///   - salt: Makes the key different on each server.
     ///   - iterations: 1 or more.
     /// - Returns: ``length`` bytes.
     package func derive(password: [UInt8], salt: [UInt8], iterations: Int) -> [UInt8] {
@@ -74,7 +74,7 @@ package enum HashFunction: Sendable, CaseIterable {
         }
     }
 
-    /// Fills a digest's length of bytes; libcrypto fails only where memory runs out, and there is no way on from that.
+    /// Fills a digest's length of bytes; libcrypto fails only when out of memory, which nothing can be done about.
     private func output(_ what: StaticString, _ fill: (UnsafeMutablePointer<UInt8>?) -> Bool) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: length) { bytes, count in
             let isFilled = fill(bytes.baseAddress)
@@ -86,7 +86,7 @@ package enum HashFunction: Sendable, CaseIterable {
 
 /// Comparing secrets.
 package enum ConstantTime {
-    /// Whether two byte strings are equal, in a time that tells nothing of where they differ.
+    /// Whether two byte strings are equal, in a time that does not depend on where they differ.
     package static func areEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
         // Both borrowed for the call.
         left.count == right.count && CRYPTO_memcmp(left, right, left.count) == 0

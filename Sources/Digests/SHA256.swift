@@ -1,15 +1,14 @@
 import COpenSSL
-import UpstreamKit
 package import Vocabulary
 
 /// A SHA-256 computation over any number of parts, without an allocation.
 ///
-/// A value: copying one copies the state reached so far, which is how a constant prefix is hashed once and continued many
-/// times. FIPS 180-4; the work is libcrypto's (with the processor's SHA instructions where it has them).
+/// A value: a copy continues from the state reached so far, so that a constant prefix is hashed only once. FIPS 180-4; the
+/// work is libcrypto's (with the processor's SHA instructions where it has them).
 package struct SHA256: Sendable {
     private var context = SHA256_CTX()
 
-    /// A computation that has seen nothing yet.
+    /// The hash of nothing.
     package init() {
         // Borrowed for the call; can't fail: it only writes constants into the context.
         _ = upstream_sha256_init(&context)
@@ -60,13 +59,19 @@ package struct SHA256: Sendable {
         // Both borrowed for the call; libcrypto wipes the context.
         _ = upstream_sha256_final(digest.assumingMemoryBound(to: UInt8.self).baseAddress, &context)
     }
+}
 
-    /// The digest of one byte sequence.
-    package static func digest(of bytes: some Collection<UInt8>) -> [UInt8] {
+extension Digest128 {
+    /// The first 16 bytes of a byte sequence's SHA-256.
+    package init(hashing bytes: UnsafeRawBufferPointer) {
         var hash = SHA256()
-        if bytes.withContiguousStorageIfAvailable({ hash.update(UnsafeRawBufferPointer($0)) }) == nil {
-            Array(bytes).withUnsafeBytes { hash.update($0) }
-        }
-        return hash.finish()
+        hash.update(bytes)
+        self = hash.finish128()
+    }
+
+    /// The first 16 bytes of the SHA-256 of a text's UTF-8.
+    package init(hashing text: String) {
+        var text = text
+        self = text.withUTF8 { Digest128(hashing: UnsafeRawBufferPointer($0)) }
     }
 }

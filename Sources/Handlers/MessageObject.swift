@@ -1,4 +1,3 @@
-import Telemetry
 import UpstreamKit
 import Vocabulary
 
@@ -6,19 +5,21 @@ import Vocabulary
 enum MessageObject {
     /// One line without its newline.
     static func line(_ message: UpstreamMessage, _ context: HandlerContext) -> [UInt8] {
-        var object = JSONText(capacity: 640 + (message.data?.count ?? 0) + (message.extra?.count ?? 0))
-        object.member("message_key", message.messageKey.description)
+        var object = JSONWriter(capacity: 640 + (message.data?.count ?? 0) + (message.extra?.count ?? 0))
+        object.beginObject()
+        object.member("message_key", message.messageKey.digest)
         object.member("message_id", message.messageID)
         object.member("sender_id", message.senderID)
         object.member("category", message.category)
         object.member("registration_token", message.registrationToken.rawValue)
-        object.member("device_key", message.deviceKey.description)
+        object.member("device_key", message.deviceKey.digest)
         object.member("data", json: message.data)
         object.member("extra", json: message.extra)
         object.member("message_type", message.messageType)
-        object.member("received_at", Timestamp(microseconds: message.receivedAtMicroseconds).rfc3339)
+        object.member("received_at", Timestamp(microseconds: message.receivedAtMicroseconds))
         object.member("attempt", context.attempt)
         object.member("replay_id", context.replayID)
+        object.endObject()
         return object.finish()
     }
 }

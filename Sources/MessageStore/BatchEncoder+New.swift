@@ -1,5 +1,6 @@
 import Postgres
 import UpstreamKit
+import Vocabulary
 
 extension BatchEncoder {
     /// The parameters of ``StoreStatements/insert``, all but the lease offer, for ``rows`` in the order of their keys.

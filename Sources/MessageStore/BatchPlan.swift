@@ -1,5 +1,5 @@
 package import Pipeline
-package import UpstreamKit
+import UpstreamKit
 package import Vocabulary
 
 /// What a batch asks of the database, decided without it, and what its answers mean for each copy.

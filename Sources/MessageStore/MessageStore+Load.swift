@@ -1,6 +1,7 @@
 package import Pipeline
 import Postgres
-package import UpstreamKit
+import UpstreamKit
+package import Vocabulary
 
 extension MessageStore {
     /// Stores messages that another database has had: the rules of ``commit(_:leasing:isRetry:)``, in one transaction.

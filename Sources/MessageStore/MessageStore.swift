@@ -1,8 +1,8 @@
 package import Pipeline
 package import Postgres
 import Synchronization
-package import UpstreamKit
-import Vocabulary
+import UpstreamKit
+package import Vocabulary
 
 /// One writer of messages: commits batches over a connection of its own.
 package final class MessageStore: MessageWriter {

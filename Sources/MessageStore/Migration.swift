@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// One step of the schema: a file of `migrations/` in dbmate's format.
 package struct Migration: Sendable, Equatable {
     /// The digits that the file name begins with; they order the steps.
@@ -32,9 +34,6 @@ package struct Migration: Sendable, Equatable {
         }
         self.up = up.joined(separator: "\n")
         self.down = down.joined(separator: "\n")
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        for byte in text.utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
-        let digits = String(hash, radix: 16)
-        checksum = String(repeating: "0", count: 16 - digits.count) + digits
+        checksum = Hex.encode(FNV1a.hash(text))
     }
 }

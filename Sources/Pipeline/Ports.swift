@@ -1,4 +1,5 @@
-package import UpstreamKit
+import UpstreamKit
+package import Vocabulary
 
 /// The way back to the connection that delivered a message.
 ///

@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// A connection that is made when it is needed, given up when it fails, and made again.
 ///
 /// A failed statement is not repeated here: whether that is right, only the caller knows.
@@ -11,7 +13,9 @@ package actor PostgresClient {
     private var connection: PostgresConnection?
     private let walk: HostWalk
     private let onStandbyWait: (@Sendable () -> Void)?
-    private var backoff: ReconnectBackoff
+    private let backoff: Backoff
+    // Since the last success.
+    private var failures = 0
     private var notBefore = ContinuousClock.now
     /// Whether a call is connecting, and who waits for the same.
     private var isConnecting = false
@@ -34,7 +38,7 @@ package actor PostgresClient {
         self.settings = settings
         self.onStandbyWait = onStandbyWait
         walk = HostWalk(settings)
-        backoff = ReconnectBackoff(maximum: Int64(settings.reconnectMaximum))
+        backoff = Backoff(initial: .milliseconds(250), maximum: .milliseconds(settings.reconnectMaximum))
     }
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { thread.executor.asUnownedSerialExecutor() }
@@ -114,7 +118,7 @@ package actor PostgresClient {
             }
             let session = try await walk.open()
             let opened = try PostgresConnection(settings, session, on: thread, onStandbyWait: onStandbyWait)
-            backoff.succeeded()
+            failures = 0
             connection = opened
             tell(.connected)
             return opened
@@ -124,7 +128,8 @@ package actor PostgresClient {
                 throw error
             }
             var generator = SystemRandomNumberGenerator()
-            notBefore = .now + .milliseconds(backoff.failed(using: &generator))
+            failures = min(failures + 1, 1_000)
+            notBefore = .now + backoff.delay(attempt: failures, using: &generator)
             tell(.failed(error))
             throw error
         }

@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// A statement's text and the name it is prepared under.
 ///
 /// Make each one once, as a static constant: the name is derived from the text.
@@ -9,9 +11,6 @@ package struct PostgresStatement: Sendable {
 
     package init(_ sql: String) {
         self.sql = sql
-        // FNV-1a, 64 bits.
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        for byte in sql.utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
-        name = "upstream_" + String(hash, radix: 16)
+        name = "upstream_" + Hex.encode(FNV1a.hash(sql))
     }
 }

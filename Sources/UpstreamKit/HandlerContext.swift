@@ -3,16 +3,15 @@ public struct HandlerContext: Sendable {
     /// The name the handler is registered under.
     public var handler: String
 
-    /// Which try this is, from 1.
+    /// Which attempt this is, from 1.
     ///
-    /// It counts the tries that ended with a failure of the message's own; those cut short by a shutdown are not
-    /// counted, so the same number can be seen twice.
+    /// Only attempts that failed are counted. One that a shutdown cut short is not, so the same number can come twice.
     public var attempt: Int
 
-    /// The replay that sent the message again, or nil for its first way to the handler.
+    /// The replay that sent the message again; nil for the original delivery.
     public var replayID: String?
 
-    /// When the call is given up: its task is cancelled and the message is tried again later.
+    /// When the call times out: its task is cancelled and the message is retried later.
     public var deadline: ContinuousClock.Instant
 
     /// A context with these values.
@@ -21,7 +20,7 @@ public struct HandlerContext: Sendable {
     ///   - handler: The name the handler is registered under.
     ///   - attempt: Which try this is, from 1.
     ///   - replayID: The replay that sent the message again.
-    ///   - deadline: When the call is given up; by default in 30 seconds.
+    ///   - deadline: When the call times out; by default in 30 seconds.
     public init(
         handler: String,
         attempt: Int = 1,

@@ -1,3 +1,5 @@
+package import Vocabulary
+
 /// A handler, the messages it wants, and how they are given to it.
 public struct HandlerRegistration: Sendable {
     /// The name in tables, metrics and logs: unique in the installation, see ``RegistrationError/Code/name``.
@@ -14,10 +16,10 @@ public struct HandlerRegistration: Sendable {
     /// In which order it is given them.
     public var ordering: HandlerOrdering = .none
 
-    /// When failed messages come again.
+    /// When failed messages are retried.
     public var retry: RetryPolicy = RetryPolicy()
 
-    /// The longest time for one call: after it the call's task is cancelled and the message is retried.
+    /// The longest time for one call; then its task is cancelled and the message is retried.
     public var timeout: Duration = HandlerRegistration.defaultTimeout
 
     /// What runs.
@@ -104,9 +106,9 @@ public enum HandlerOrdering: String, Sendable, Hashable, CaseIterable {
     case device
 }
 
-/// When a failed message comes again: exponential back-off with full jitter.
+/// When a failed message is retried: exponential back-off with full jitter.
 public struct RetryPolicy: Sendable, Hashable {
-    /// How many tries a message gets before it becomes a dead letter, at least 1.
+    /// How many attempts a message gets before it becomes a dead letter, at least 1.
     public var maxAttempts: Int
 
     /// The longest wait after the first failure; each further failure doubles it.
@@ -118,7 +120,7 @@ public struct RetryPolicy: Sendable, Hashable {
     /// A policy with these values.
     ///
     /// - Parameters:
-    ///   - maxAttempts: Tries before a message becomes a dead letter.
+    ///   - maxAttempts: Attempts before a message becomes a dead letter.
     ///   - initial: The longest wait after the first failure.
     ///   - maximum: The longest wait of all.
     public init(maxAttempts: Int = 20, initial: Duration = .seconds(1), maximum: Duration = .seconds(3600)) {

@@ -8,7 +8,7 @@ public struct HandlerRegistry: Sendable {
 
     /// A registry of these handlers.
     ///
-    /// - Throws: ``RegistrationError`` for the first that can't be taken.
+    /// - Throws: ``RegistrationError`` for the first invalid one.
     public init(_ registrations: some Sequence<HandlerRegistration>) throws(RegistrationError) {
         for registration in registrations { try add(registration) }
     }
@@ -59,7 +59,7 @@ public struct RegistrationError: Error, Sendable, CustomStringConvertible {
     /// The handler's name.
     public var handler: String
 
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     public var message: String
 
     /// An error about this registration.

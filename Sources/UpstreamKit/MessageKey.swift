@@ -52,33 +52,3 @@ public struct DeviceKey: Hashable, Comparable, Sendable, CustomStringConvertible
     /// The UUID text form, lower case.
     public var description: String { digest.description }
 }
-
-extension Digest128 {
-    /// The digest read from its UUID text form, or nil where the text is anything else.
-    package init?(uuid text: some Sequence<UInt8>) {
-        var halves: (high: UInt64, low: UInt64) = (0, 0)
-        var position = 0
-        for byte in text {
-            defer { position += 1 }
-            if position == 8 || position == 13 || position == 18 || position == 23 {
-                guard byte == UInt8(ascii: "-") else { return nil }
-                continue
-            }
-            let digit: UInt8
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): digit = byte - UInt8(ascii: "0")
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): digit = byte - UInt8(ascii: "a") + 10
-            case UInt8(ascii: "A")...UInt8(ascii: "F"): digit = byte - UInt8(ascii: "A") + 10
-            default: return nil
-            }
-            // Positions 0...18 hold the first 16 digits and three dashes; the fourth dash and the rest follow.
-            if position < 18 {
-                halves.high = halves.high << 4 | UInt64(digit)
-            } else {
-                halves.low = halves.low << 4 | UInt64(digit)
-            }
-        }
-        guard position == 36 else { return nil }
-        self.init(high: halves.high, low: halves.low)
-    }
-}

@@ -12,7 +12,7 @@
 /// }
 /// ```
 ///
-/// Messages are committed and acked before a handler sees them, so a slow or failing handler delays nobody but itself.
+/// Messages are committed and acked before a handler sees them, so a slow or failing handler delays only itself.
 /// Each message arrives at least once: after a crash or a lost lease it arrives again, with the same
 /// ``UpstreamMessage/messageKey``.
 public protocol UpstreamHandler: Sendable {
@@ -41,7 +41,7 @@ extension UpstreamHandler {
     public func shutdown() async {}
 }
 
-/// An error that trying again can't mend: thrown from a handler it sets the message aside as a dead letter at once.
+/// An error that a retry can't fix: a handler that throws it turns the message into a dead letter at once.
 ///
 /// The error's description is stored with the dead letter, so it must not quote the payload.
 public protocol PermanentFailure: Error {}

@@ -3,7 +3,7 @@ package import NIOCore
 package import Pipeline
 import Synchronization
 package import Telemetry
-package import UpstreamKit
+package import Vocabulary
 import XMPP
 
 /// One XMPP connection that receives, from TCP connect to its end: what the rest of the worker holds of it.

@@ -1,6 +1,5 @@
 import NIOCore
 import Telemetry
-import UpstreamKit
 import Vocabulary
 import XMPP
 

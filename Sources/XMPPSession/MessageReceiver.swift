@@ -2,7 +2,7 @@ import Logging
 import NIOCore
 import Pipeline
 import Telemetry
-import UpstreamKit
+import Vocabulary
 import XMLWire
 import XMPP
 

@@ -1,5 +1,5 @@
 package import NIOCore
-package import UpstreamKit
+package import Vocabulary
 package import XMLWire
 package import XMPP
 

@@ -1,7 +1,6 @@
 package import NIOCore
 import TLSWire
 import Telemetry
-import UpstreamKit
 import Vocabulary
 package import XMLWire
 import XMPP

@@ -1,5 +1,5 @@
 package import NIOCore
-import UpstreamKit
+import Vocabulary
 import XMLWire
 package import XMPP
 

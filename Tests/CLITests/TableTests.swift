@@ -2,6 +2,7 @@ import Foundation
 import QuerySupport
 import Querying
 import Testing
+import Vocabulary
 
 @Suite("what commands show on terminals of several widths", .timeLimit(.minutes(4)))
 struct TableTests {

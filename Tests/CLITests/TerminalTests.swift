@@ -2,6 +2,7 @@ import CLI
 import QuerySupport
 import Querying
 import Testing
+import Vocabulary
 
 @Suite("text for terminals")
 struct TerminalTests {

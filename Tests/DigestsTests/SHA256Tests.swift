@@ -1,14 +1,9 @@
 import Digests
 import Testing
-import UpstreamKit
 import Vocabulary
 
 /// The examples of FIPS 180-4 and the properties that the tables rely on.
 @Suite struct SHA256Tests {
-    private static func hex(_ bytes: [UInt8]) -> String {
-        bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
-    }
-
     @Test(
         "The published examples of SHA-256 have their digests",
         arguments: [
@@ -21,7 +16,7 @@ import Vocabulary
         ]
     )
     func publishedExamples(_ text: String, _ digest: String) {
-        #expect(SHA256Tests.hex(SHA256.digest(of: Array(text.utf8))) == digest)
+        #expect(Hex.encode(HashFunction.sha256.digest(of: Array(text.utf8))) == digest)
         var hash = SHA256()
         Array(text.utf8).withUnsafeBytes { hash.update($0) }
         let uuid = hash.finish128().description.filter { $0 != "-" }
@@ -31,7 +26,7 @@ import Vocabulary
     @Test("A digest does not depend on how its input is split")
     func theCutIntoPartsDoesNotMatter() {
         let bytes = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* 7) }
-        let whole = SHA256.digest(of: bytes)
+        let whole = HashFunction.sha256.digest(of: bytes)
         for cut in 0...bytes.count {
             var hash = SHA256()
             bytes[..<cut].withUnsafeBytes { hash.update($0) }
@@ -51,14 +46,14 @@ import Vocabulary
         first.update(UInt8(ascii: "c"))
         var second = prefix
         second.update(UInt8(ascii: "d"))
-        #expect(first.finish() == SHA256.digest(of: Array("abc".utf8)))
-        #expect(second.finish() == SHA256.digest(of: Array("abd".utf8)))
+        #expect(first.finish() == HashFunction.sha256.digest(of: Array("abc".utf8)))
+        #expect(second.finish() == HashFunction.sha256.digest(of: Array("abd".utf8)))
     }
 
     @Test("Lengths are hashed big-endian")
     func lengthsAreBigEndian() {
         var hash = SHA256()
         hash.update(bigEndian: 0x0102_0304_0506_0708)
-        #expect(hash.finish() == SHA256.digest(of: [1, 2, 3, 4, 5, 6, 7, 8]))
+        #expect(hash.finish() == HashFunction.sha256.digest(of: [1, 2, 3, 4, 5, 6, 7, 8]))
     }
 }

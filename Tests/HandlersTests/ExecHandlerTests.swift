@@ -1,7 +1,9 @@
 import Foundation
 import Logging
+import Pipeline
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @testable import Handlers
 
@@ -124,7 +126,7 @@ private func program(_ body: String) -> [String] {
             Issue.record("not held back: \(verdicts)")
             return
         }
-        #expect(wait > .zero && wait <= RestartBackoff.maximum)
+        #expect(wait > .zero && wait <= RestartBackoff.waits.maximum)
     }
 
     @Test("A missing program counts no attempt against the message")

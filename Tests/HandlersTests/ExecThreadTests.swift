@@ -1,5 +1,6 @@
 import Glibc
 import Logging
+import Pipeline
 import Testing
 import UpstreamKit
 

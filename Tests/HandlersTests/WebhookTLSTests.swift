@@ -1,4 +1,5 @@
 import Foundation
+import Pipeline
 import TLSWire
 import Testing
 import UpstreamKit

@@ -3,6 +3,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("a dead letter keeps its message, and not the whole day")
 struct DeadMessageTests {

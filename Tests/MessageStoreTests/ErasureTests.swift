@@ -15,11 +15,7 @@ struct ErasureTests {
     private static let payload = "erase-ME-payload"
     private static let day: Int64 = 86_400_000_000
 
-    private static func key(_ token: String) -> Digest128 {
-        var hash = SHA256()
-        Array(token.utf8).withUnsafeBytes { hash.update($0) }
-        return hash.finish128()
-    }
+    private static func key(_ token: String) -> Digest128 { Digest128(hashing: token) }
 
     private static func message(_ number: UInt64, of token: String, at time: Int64, _ text: String) -> IncomingMessage {
         var message = IncomingMessage.make(

@@ -3,6 +3,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @testable import MessageStore
 

@@ -3,6 +3,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("batches of the receive path, new and known, of one origin and of several")
 struct NewBatchTests {

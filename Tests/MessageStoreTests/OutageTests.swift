@@ -5,6 +5,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 /// G5: what is wrong with the database is never blamed on a row, and passes.
 @Suite("commits while the database is away")

@@ -9,6 +9,7 @@ import Synchronization
 import Telemetry
 import Testing
 import UpstreamKit
+import Vocabulary
 
 /// Debian's pgbouncer in transaction mode, in front of the shared cluster.
 @Suite struct PoolerTests {

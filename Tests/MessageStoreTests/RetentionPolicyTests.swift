@@ -3,6 +3,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("one policy in the database says what is kept, and its clock what is old")
 struct RetentionPolicyTests {

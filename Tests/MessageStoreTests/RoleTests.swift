@@ -4,6 +4,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 extension StoreFixture {
     /// Applies `deploy/roles.sql`, twice, and makes a role within each of its two: `w` and `r`.

@@ -110,11 +110,7 @@ struct SQLPageTests {
         ),
     ]
 
-    private static func key(of token: String) -> String {
-        var hash = SHA256()
-        Array(token.utf8).withUnsafeBytes { hash.update($0) }
-        return hash.finish128().description
-    }
+    private static func key(of token: String) -> String { Digest128(hashing: token).description }
 
     /// The page's queries, by the name in their first line, with the variables filled in.
     private func page() throws -> [String: String] {

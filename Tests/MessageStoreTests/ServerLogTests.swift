@@ -5,6 +5,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("what the server's log says of failures")
 struct ServerLogTests {

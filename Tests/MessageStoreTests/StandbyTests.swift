@@ -9,6 +9,7 @@ import Postgres
 import Telemetry
 import Testing
 import UpstreamKit
+import Vocabulary
 
 /// G1 where the database replicates synchronously: nothing that leads to an ack goes by a standby that is away.
 @Suite("commits and their standby", .serialized)

@@ -3,6 +3,7 @@ import Pipeline
 import Postgres
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("figures without counting")
 struct StatisticsTests {

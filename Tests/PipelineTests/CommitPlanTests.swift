@@ -159,14 +159,4 @@ struct CommitPlanTests {
         for _ in 0..<20 { _ = pace.timedOut(bytes: pace.ceiling ?? 0, after: .seconds(30)) }
         #expect(pace.ceiling == AdaptiveBatchSize.floor)
     }
-
-    @Test("Delays double up to the maximum, and the jitter is the whole delay")
-    func backoff() {
-        let backoff = Backoff(initial: .seconds(1), maximum: .seconds(60))
-        let ceilings = (1...9).map { backoff.ceiling(attempt: $0) }
-        #expect(ceilings == [1, 2, 4, 8, 16, 32, 60, 60, 60].map { Duration.seconds($0) })
-        #expect(backoff.ceiling(attempt: .max) == .seconds(60))
-        #expect(backoff.delay(attempt: 3, random: 0) == .zero)
-        #expect(backoff.delay(attempt: 3, random: 0.5) == .seconds(2))
-    }
 }

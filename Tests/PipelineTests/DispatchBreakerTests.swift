@@ -1,6 +1,7 @@
 import Pipeline
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("circuit breaker")
 struct DispatchBreakerTests {

@@ -71,20 +71,6 @@ import Testing
         #expect(try attributes("postgresql://a/up") == nil)
     }
 
-    @Test("Back-off doubles up to its limit and starts again after a success")
-    func backOffDoublesUpToItsLimitAndStartsAgain() {
-        struct Highest: RandomNumberGenerator {
-            func next() -> UInt64 { .max }
-        }
-        var highest = Highest()
-        var backoff = ReconnectBackoff()
-        let waits = (0..<8).map { _ in backoff.failed(using: &highest) }
-        #expect(waits == [250, 500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000])
-        backoff.succeeded()
-        #expect(backoff.failed(using: &highest) == 250)
-        for _ in 0..<5_000 { #expect(backoff.failed(using: &highest) <= 10_000) }
-    }
-
     /// Waiting, cancelling and cancelled, each before and after its deadline.
     @Test("A silent statement is cancelled once, then its connection is given up")
     func patienceCancelsOnceAndThenGivesUp() {

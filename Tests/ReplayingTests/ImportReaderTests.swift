@@ -1,6 +1,7 @@
 import Querying
 import Testing
 import UpstreamKit
+import Vocabulary
 import XMLWire
 import XMPP
 

@@ -91,7 +91,7 @@ struct LogTests {
         let lines = logged(level: .info) { logger in
             logger.event(
                 .debug,
-                .batchCommitted,
+                .starting,
                 "batch committed",
                 {
                     made += 1
@@ -116,7 +116,7 @@ struct LogTests {
         )
         #expect(
             line.dropFirst("23:59:59 ".count)
-                == "WARNING  connect failed  host=\"a b\"  port=5235  error=x\\u{1b}[2J\\u{a}y\\u{202e}\n"
+                == "WARNING  connect failed  host=\"a b\"  port=5235  error=x\\u{1B}[2J\\ny\\u{202E}\n"
         )
         let coloured = try #require(
             logged(.text(colours: true)) { $0.event(.error, .connectFailed, "connect failed") }.first
@@ -127,7 +127,7 @@ struct LogTests {
     @Test("numbers that JSON can't carry become null")
     func infinite() throws {
         let line = try #require(
-            logged { $0.event(.info, .batchCommitted, "x", [.durationSeconds: .double(.nan)]) }.first
+            logged { $0.event(.info, .starting, "x", [.durationSeconds: .double(.nan)]) }.first
         )
         #expect(try object(line)["duration_seconds"] is NSNull)
     }

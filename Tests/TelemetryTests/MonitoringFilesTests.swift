@@ -9,7 +9,7 @@ struct MonitoringFilesTests {
     /// The values that a label may have; labels that are not here have open ones.
     private static let values: [MetricName: [String: Set<String>]] = [
         .connections: ["state": all(ConnectionState.self)],
-        .stanzas: ["kind": all(StanzaKind.self).union(all(CopyKind.self))],
+        .stanzas: ["kind": all(StanzaLabel.self).union(all(CopyKind.self))],
         .messages: ["outcome": all(MessageOutcome.self)],
         .acks: ["outcome": all(AckOutcome.self)],
         .databaseErrors: ["class": all(DatabaseErrorClass.self)],

@@ -1,6 +1,7 @@
 import Pipeline
 import Testing
 import UpstreamKit
+import Vocabulary
 import Worker
 
 /// Nobody's connection.

@@ -5,7 +5,7 @@ import Pipeline
 import TLSWire
 import Telemetry
 import Testing
-import UpstreamKit
+import Vocabulary
 import XMLWire
 import XMPP
 

@@ -2,7 +2,7 @@ import NIOCore
 import NIOEmbedded
 import Telemetry
 import Testing
-import UpstreamKit
+import Vocabulary
 import XMPP
 
 @testable import XMPPSession

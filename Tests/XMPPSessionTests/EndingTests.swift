@@ -3,7 +3,7 @@ import NIOEmbedded
 import Pipeline
 import Telemetry
 import Testing
-import UpstreamKit
+import Vocabulary
 import XMLWire
 import XMPP
 

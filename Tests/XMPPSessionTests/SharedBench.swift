@@ -6,6 +6,7 @@ import Pipeline
 import TLSWire
 import Telemetry
 import Testing
+import Vocabulary
 import XMPP
 
 @testable import XMPPSession

@@ -1,5 +1,5 @@
 import Testing
-import UpstreamKit
+import Vocabulary
 import XMLWire
 
 @testable import XMPP

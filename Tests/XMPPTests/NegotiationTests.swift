@@ -254,20 +254,4 @@ import XMLWire
             #expect(!text.contains("65, 73, 122"))
         }
     }
-
-    @Test("Base64 both ways, and what is none")
-    func base64() {
-        for (text, encoded) in [
-            ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            #expect(Base64.encode(Array(text.utf8)) == Array(encoded.utf8))
-            #expect(Base64.decode(encoded.utf8) == Array(text.utf8))
-        }
-        for bad in ["Zg", "Zg=", "Zh==", "Zg===", "=", "Z", "Zm9=", "Zm9v=", "Zg==Zg==", "Zm 8=", "Zm8\n="] {
-            #expect(Base64.decode(bad.utf8) == nil, "\(bad)")
-        }
-        let all = (0...255).map { UInt8($0) }
-        #expect(Base64.decode(Base64.encode(all)) == all)
-    }
 }

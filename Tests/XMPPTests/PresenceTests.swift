@@ -1,5 +1,4 @@
 import Testing
-import UpstreamKit
 import XMLWire
 
 @testable import XMPP

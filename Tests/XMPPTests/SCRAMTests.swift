@@ -1,5 +1,6 @@
 import Digests
 import Testing
+import Vocabulary
 import XMLWire
 
 @testable import XMPP

@@ -1,5 +1,5 @@
 import Testing
-import UpstreamKit
+import Vocabulary
 
 @testable import XMLWire
 @testable import XMPP

@@ -1,6 +1,6 @@
 import Foundation
 import Testing
-import UpstreamKit
+import Vocabulary
 import XMLWire
 
 @testable import XMPP

@@ -1,6 +1,5 @@
 import Digests
 import Testing
-import UpstreamKit
 import Vocabulary
 import XMLWire
 
@@ -70,7 +69,7 @@ import XMLWire
     /// The digests of docs/protocol.md (What identifies a message), computed by hand.
     @Test("key, device key and fingerprint are those of docs/protocol.md")
     func theDigestsAreTheDocumented() throws {
-        func first16(_ bytes: [UInt8]) -> String { hex(Array(SHA256.digest(of: bytes).prefix(16))) }
+        func first16(_ bytes: [UInt8]) -> String { hex(Array(HashFunction.sha256.digest(of: bytes).prefix(16))) }
         func part(_ text: String?) -> [UInt8] {
             let count = text.map { UInt64($0.utf8.count) } ?? .max
             return (0..<8).map { UInt8(truncatingIfNeeded: count >> (56 - 8 * $0)) } + Array((text ?? "").utf8)

@@ -4,6 +4,7 @@ import Pipeline
 import Postgres
 import Synchronization
 import UpstreamKit
+import Vocabulary
 
 /// The limit: what PostgreSQL takes from a bare loop over the same rows, in the same batches, with as many writers.
 struct BenchLimit {

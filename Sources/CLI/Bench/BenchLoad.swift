@@ -2,6 +2,7 @@ import CCSEmulator
 import Foundation
 import NIOCore
 import UpstreamKit
+import Vocabulary
 import Worker
 import XMLWire
 import XMPP

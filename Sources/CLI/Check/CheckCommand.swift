@@ -2,6 +2,7 @@ import ArgumentParser
 import Logging
 import Querying
 import UpstreamKit
+import Vocabulary
 import Worker
 
 /// `check`: whether the configuration is valid and, with `--connect`, whether its database and senders answer.

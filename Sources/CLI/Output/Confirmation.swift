@@ -1,5 +1,6 @@
 import Glibc
 import Querying
+import Vocabulary
 import Worker
 
 extension Console {

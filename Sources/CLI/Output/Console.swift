@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import Querying
+import Vocabulary
 import Worker
 
 /// Where a command reads and writes: data goes to `output`, everything for people to `errors`.

@@ -1,4 +1,5 @@
 import Querying
+import Vocabulary
 
 /// Names with their values, one below the other; long values are wrapped, and nothing is cut.
 package struct FactList: Sendable {

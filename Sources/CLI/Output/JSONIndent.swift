@@ -1,4 +1,4 @@
-import Querying
+import Vocabulary
 
 /// JSON text laid out over lines for people; names, strings and numbers stay as they were written.
 package enum JSONIndent {

@@ -1,4 +1,5 @@
 import Querying
+import Vocabulary
 
 /// Lines that are redrawn in place on a terminal, and printed one block after the other elsewhere.
 final class LiveBlock {

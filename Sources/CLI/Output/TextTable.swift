@@ -1,4 +1,5 @@
 import Querying
+import Vocabulary
 
 /// Rows as columns of text that fit a width.
 package struct TextTable: Sendable {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Querying
+import Vocabulary
 import Worker
 
 /// `quarantine show`.

@@ -2,6 +2,7 @@ import Glibc
 package import Logging
 import NIOCore
 package import NIOPosix
+import Pipeline
 import Processes
 import Synchronization
 package import UpstreamKit

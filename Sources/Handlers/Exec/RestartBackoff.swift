@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// When a program that can't be started, or ends without an answer, may be started again.
 ///
 /// Once one of its processes has answered, the program works: a process that dies then is its message's fault, and must not
@@ -6,11 +8,8 @@ struct RestartBackoff {
     /// The wait between starts of a program that works, after the second that ended without an answer in a row.
     static let pace = Duration.milliseconds(250)
 
-    /// The wait after the second failure in a row; each further one doubles it.
-    static let initial = Duration.milliseconds(500)
-
-    /// The longest wait.
-    static let maximum = Duration.seconds(30)
+    /// The waits from the second failure in a row on; whole, for there is nobody to keep apart from.
+    static let waits = Backoff(initial: .milliseconds(500), maximum: .seconds(30))
 
     private var failures = 0
     private var deaths = 0
@@ -39,7 +38,7 @@ struct RestartBackoff {
     mutating func failed(now: ContinuousClock.Instant) {
         failures = min(failures + 1, 16)
         guard failures > 1 else { return }
-        notBefore = now + min(Self.maximum, Self.initial * (1 << (failures - 2)))
+        notBefore = now + Self.waits.ceiling(attempt: failures - 1)
     }
 
     /// How long to wait until the next start; nil if it need not wait.

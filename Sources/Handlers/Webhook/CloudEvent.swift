@@ -1,4 +1,3 @@
-import Telemetry
 import UpstreamKit
 import Vocabulary
 
@@ -16,7 +15,8 @@ struct CloudEvent: Sendable {
     ///
     /// `data` is the message's, verbatim.
     static func structured(_ message: UpstreamMessage, _ context: HandlerContext) -> CloudEvent {
-        var event = JSONText(capacity: 640 + (message.data?.count ?? 0))
+        var event = JSONWriter(capacity: 640 + (message.data?.count ?? 0))
+        event.beginObject()
         for (name, value) in attributes(message, context) {
             switch value {
             case .text(let text): event.member(name, text)
@@ -27,6 +27,7 @@ struct CloudEvent: Sendable {
             event.member("datacontenttype", "application/json")
             event.member("data", json: data)
         }
+        event.endObject()
         return CloudEvent(headers: [("content-type", "application/cloudevents+json")], body: event.finish())
     }
 
@@ -95,10 +96,9 @@ struct CloudEvent: Sendable {
     }
 
     private static func percentEncoded(_ text: String, except stays: (UInt8) -> Bool) -> String {
-        let digits = Array("0123456789ABCDEF".utf8)
         var result: [UInt8] = []
         for byte in text.utf8 {
-            result += stays(byte) ? [byte] : [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+            result += stays(byte) ? [byte] : [UInt8(ascii: "%"), Hex.upperDigit(byte >> 4), Hex.upperDigit(byte)]
         }
         return String(decoding: result, as: UTF8.self)
     }

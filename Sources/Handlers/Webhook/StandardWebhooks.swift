@@ -1,4 +1,5 @@
 import Digests
+import Vocabulary
 
 /// The signing side of the Standard Webhooks specification (symmetric, `v1`).
 package struct WebhookSigner: Sendable {
@@ -57,48 +58,6 @@ package struct WebhookSigner: Sendable {
     /// - Returns: The header's value.
     package func signature(id: String, timestamp: Int64, body: [UInt8]) -> String {
         let signed = Array("\(id).\(timestamp).".utf8) + body
-        return keys.map { "v1," + Base64.encode(HMACSHA256.code(for: signed, key: $0)) }.joined(separator: " ")
-    }
-}
-
-/// Base64 with padding (RFC 4648 §4).
-enum Base64 {
-    private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
-
-    /// The text form of bytes.
-    static func encode(_ bytes: [UInt8]) -> String {
-        var text: [UInt8] = []
-        for start in stride(from: 0, to: bytes.count, by: 3) {
-            let group = bytes[start..<min(start + 3, bytes.count)]
-            var bits = group.reduce(0) { $0 << 8 | Int($1) }
-            bits <<= 8 * (3 - group.count)
-            for index in 0..<4 {
-                text.append(index <= group.count ? alphabet[bits >> (18 - 6 * index) & 63] : UInt8(ascii: "="))
-            }
-        }
-        return String(decoding: text, as: UTF8.self)
-    }
-
-    /// The bytes of a text, or nil where it is not canonical base64.
-    static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
-        guard text.count.isMultiple(of: 4) else { return nil }
-        var bytes: [UInt8] = []
-        var (bits, count, padding) = (0, 0, 0)
-        for byte in text {
-            if byte == UInt8(ascii: "=") {
-                padding += 1
-                bits <<= 6
-            } else {
-                guard padding == 0, let value = alphabet.firstIndex(of: byte) else { return nil }
-                bits = bits << 6 | value
-            }
-            count += 1
-            if count.isMultiple(of: 4) {
-                bytes += [UInt8(bits >> 16 & 255), UInt8(bits >> 8 & 255), UInt8(bits & 255)]
-                bits = 0
-            }
-        }
-        guard padding <= 2, bytes.suffix(padding).allSatisfy({ $0 == 0 }) else { return nil }
-        return bytes.dropLast(padding)
+        return keys.map { "v1," + Base64.text(HashFunction.sha256.code(for: signed, key: $0)) }.joined(separator: " ")
     }
 }

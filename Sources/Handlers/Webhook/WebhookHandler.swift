@@ -2,6 +2,7 @@ import AsyncHTTPClient
 import NIOCore
 import NIOHTTP1
 package import NIOPosix
+import Pipeline
 import Telemetry
 package import UpstreamKit
 import Vocabulary

@@ -62,9 +62,7 @@ package struct Erasure: Sendable {
         self.token = token
         self.batch = Int64(batch)
         self.rest = rest
-        var hash = SHA256()
-        token.withUnsafeBytes { hash.update($0) }
-        device = hash.finish128()
+        device = token.withUnsafeBytes { Digest128(hashing: $0) }
     }
 
     /// The device's key.

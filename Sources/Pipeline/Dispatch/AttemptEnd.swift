@@ -1,4 +1,4 @@
-package import UpstreamKit
+import UpstreamKit
 
 /// How an attempt ended.
 package enum AttemptEnd: Sendable {

@@ -1,3 +1,5 @@
+package import Vocabulary
+
 /// A circuit breaker: stops giving messages to a handler that is down, and probes it until it works again.
 ///
 /// Only failures of the handler itself count: no connection, a timeout, an answer that says it is overloaded, a program that

@@ -1,5 +1,6 @@
 import Synchronization
-package import UpstreamKit
+import UpstreamKit
+package import Vocabulary
 
 /// How ingest hands fresh messages to the dispatcher directly, without a query.
 ///

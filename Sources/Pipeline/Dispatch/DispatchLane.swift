@@ -1,5 +1,6 @@
 import Synchronization
 package import UpstreamKit
+import Vocabulary
 
 /// Runs one handler's deliveries: owns its state machine and performs its actions.
 final class DispatchLane: Sendable {

@@ -1,7 +1,7 @@
 package import Logging
 package import Telemetry
 import UpstreamKit
-import Vocabulary
+package import Vocabulary
 
 /// What the dispatcher counts and logs.
 ///

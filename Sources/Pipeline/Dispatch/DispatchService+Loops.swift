@@ -1,4 +1,5 @@
 import UpstreamKit
+import Vocabulary
 
 // The loops that all handlers share: claims, polls, deadlines, heartbeats, figures and notifications.
 extension DispatchService {

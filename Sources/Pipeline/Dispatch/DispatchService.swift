@@ -2,6 +2,7 @@ package import Logging
 import Synchronization
 package import Telemetry
 package import UpstreamKit
+import Vocabulary
 
 /// Delivers stored messages to their handlers: at least once each, outside the ack path (G6).
 ///

@@ -1,5 +1,6 @@
 import Synchronization
 import UpstreamKit
+import Vocabulary
 
 /// Writes settlements to the table, many in one transaction.
 ///

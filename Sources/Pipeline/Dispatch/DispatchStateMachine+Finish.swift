@@ -1,4 +1,5 @@
-package import UpstreamKit
+import UpstreamKit
+import Vocabulary
 
 // The end of an attempt: what the table, the circuit breaker and the other slots are told.
 extension DispatchStateMachine {

@@ -1,4 +1,5 @@
 import UpstreamKit
+import Vocabulary
 
 /// One handler's deliveries in this worker: which wait, which run, and which leases have to be extended.
 ///

@@ -1,4 +1,5 @@
 package import UpstreamKit
+import Vocabulary
 
 /// What becomes of a delivery whose attempt has failed.
 package enum RetryDecision: Sendable, Equatable {

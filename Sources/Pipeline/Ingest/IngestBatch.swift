@@ -1,4 +1,5 @@
-package import UpstreamKit
+import UpstreamKit
+package import Vocabulary
 
 /// Messages for one transaction, with the connections that delivered them.
 package struct IngestBatch: Sendable {

@@ -1,5 +1,6 @@
 import Synchronization
-package import UpstreamKit
+import UpstreamKit
+package import Vocabulary
 
 /// Messages that connections have read and no writer has taken yet.
 ///

@@ -1,6 +1,7 @@
 package import Logging
 package import Telemetry
 import UpstreamKit
+package import Vocabulary
 
 /// Takes what the connections read, commits it, and settles it with the connection that delivered it.
 ///

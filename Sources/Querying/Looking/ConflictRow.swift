@@ -62,7 +62,7 @@ package struct ConflictRow: Sendable {
         if let releasedAt { object += #","released_at":"\#(TimeText.rfc3339(releasedAt))""#.utf8 }
         if var role = releasedBy {
             object += #","released_by":""#.utf8
-            role.withUTF8 { EscapeTable.stringForTerminal.append(UnsafeRawBufferPointer($0), to: &object) }
+            role.withUTF8 { JSONEscape.stringForTerminal.append(UnsafeRawBufferPointer($0), to: &object) }
             object.append(UInt8(ascii: "\""))
         }
         object.append(UInt8(ascii: "}"))

@@ -37,7 +37,7 @@ extension MessageDetail {
         if isForTerminal {
             let plain = bytes
             bytes = []
-            plain.withUnsafeBytes { EscapeTable.jsonForTerminal.append($0, to: &bytes) }
+            plain.withUnsafeBytes { JSONEscape.jsonForTerminal.append($0, to: &bytes) }
         }
         object += bytes
         object += ",\"conflicts\":[".utf8

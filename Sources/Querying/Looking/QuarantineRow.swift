@@ -1,4 +1,5 @@
 package import Postgres
+import Vocabulary
 
 /// A row of `upstream.quarantine`.
 package struct QuarantineRow: Sendable {
@@ -30,30 +31,26 @@ package struct QuarantineRow: Sendable {
     ///   - isForTerminal: Whether characters that a terminal may act on are escaped, too.
     /// - Returns: One line without its end.
     package func json(verbatim: Bool, isForTerminal: Bool) -> [UInt8] {
-        var bytes = Array(#"{"id":\#(id)"#.utf8)
-        func member(_ name: String, _ value: String?) {
-            guard var value else { return }
-            bytes += ",\"\(name)\":\"".utf8
-            let table = isForTerminal ? EscapeTable.stringForTerminal : .string
-            value.withUTF8 { table.append(UnsafeRawBufferPointer($0), to: &bytes) }
-            bytes.append(UInt8(ascii: "\""))
-        }
-        member("received_at", TimeText.rfc3339(receivedAt))
-        member("last_seen_at", TimeText.rfc3339(lastSeenAt))
-        bytes += ",\"times_seen\":\(timesSeen),\"bytes\":\(byteCount)".utf8
-        member("sender_id", senderID)
-        member("message_id", messageID)
-        member("reason", reason)
-        member("detail", detail)
+        var writer = JSONWriter(isForTerminal: isForTerminal)
+        writer.beginObject()
+        writer.member("id", id)
+        writer.member("received_at", Timestamp(microseconds: receivedAt))
+        writer.member("last_seen_at", Timestamp(microseconds: lastSeenAt))
+        writer.member("times_seen", timesSeen)
+        writer.member("bytes", byteCount)
+        writer.member("sender_id", senderID)
+        if let messageID { writer.member("message_id", messageID) }
+        writer.member("reason", reason)
+        writer.member("detail", detail)
         if !stanza.isEmpty {
             if verbatim {
-                member("stanza_base64", Base64.encode(stanza))
+                writer.member("stanza_base64", Base64.text(stanza))
             } else {
-                member("stanza_masked", TerminalText.escape(bytes: StanzaMask.mask(stanza)))
+                writer.member("stanza_masked", TerminalText.escape(bytes: StanzaMask.mask(stanza)))
             }
         }
-        bytes.append(UInt8(ascii: "}"))
-        return bytes
+        writer.endObject()
+        return writer.finish()
     }
 }
 

@@ -25,7 +25,7 @@ package struct MessageLines {
     package let hasTokens: Bool
 
     private let isForTerminal: Bool
-    private let strings: EscapeTable
+    private let strings: JSONEscape
     private var buffer = LineBuffer()
 
     /// No lines yet.

@@ -1,5 +1,3 @@
-import Foundation
-
 /// Masks what looks like a registration token in a stanza that could not be read as a message.
 ///
 /// The string after a member `from`, in JSON or in JSON that XML has escaped. By the best effort only: such a stanza is
@@ -66,9 +64,4 @@ package enum StanzaMask {
         }
         return bytes.count
     }
-}
-
-/// Base64 as RFC 4648 §4 has it.
-enum Base64 {
-    static func encode(_ bytes: [UInt8]) -> String { Data(bytes).base64EncodedString() }
 }

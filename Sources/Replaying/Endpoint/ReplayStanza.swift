@@ -1,5 +1,6 @@
 import Querying
 import UpstreamKit
+import Vocabulary
 import XMLWire
 
 /// A stored message as it came over the wire.
@@ -64,15 +65,10 @@ enum ReplayStanza {
             case "\"": json += "\\\"".utf8
             case "\\": json += "\\\\".utf8
             // XML can't carry the last two, and JSON no control character as it is.
-            case "\u{0}"..<" ", "\u{FFFE}", "\u{FFFF}": json += escape(scalar.value)
+            case "\u{0}"..<" ", "\u{FFFE}", "\u{FFFF}": JSONEscape.append(unit: UInt16(scalar.value), to: &json)
             default: json += UTF8.encode(scalar).map { Array($0) } ?? []
             }
         }
         json.append(UInt8(ascii: "\""))
-    }
-
-    private static func escape(_ unit: UInt32) -> [UInt8] {
-        let digits = String(unit, radix: 16)
-        return Array(("\\u" + String(repeating: "0", count: 4 - digits.count) + digits).utf8)
     }
 }

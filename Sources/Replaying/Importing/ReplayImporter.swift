@@ -3,6 +3,7 @@ import MessageStore
 import Pipeline
 package import Postgres
 import UpstreamKit
+import Vocabulary
 
 /// Why a line of an import can't be taken.
 package struct ImportProblem: Error, Sendable, Equatable {

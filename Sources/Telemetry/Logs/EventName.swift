@@ -4,14 +4,11 @@
 package enum EventName: String, CaseIterable, Sendable {
     // The process.
     case starting = "worker.starting"
-    case ready = "worker.ready"
     case draining = "worker.draining"
     case stopped = "worker.stopped"
     case givingUp = "worker.giving_up"
     case graceExpired = "worker.grace_expired"
     case secondSignal = "worker.second_signal"
-    case configurationProblem = "configuration.problem"
-    case configurationWarning = "configuration.warning"
 
     // Connections.
     case connecting = "stream.connecting"
@@ -34,9 +31,6 @@ package enum EventName: String, CaseIterable, Sendable {
     case databaseRecovered = "database.recovered"
     case standbyAwaited = "database.standby_awaited"
     case standbyWaitEnded = "database.standby_wait_ended"
-    case schemaProblem = "database.schema_problem"
-    case migrationApplied = "database.migration_applied"
-    case migrationReverted = "database.migration_reverted"
     case partitionsCreated = "database.partitions_created"
     case partitionsDropped = "database.partitions_dropped"
     case retentionDone = "retention.done"
@@ -48,11 +42,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case clockDiffers = "clock.differs"
 
     // Messages.
-    case batchCommitted = "batch.committed"
-    case batchRetried = "batch.retried"
     case rowRefused = "message.row_refused"
-    case quarantined = "message.quarantined"
-    case conflict = "message.conflict"
 
     // Handlers.
     case deliveryFailed = "delivery.failed"
@@ -77,9 +67,6 @@ package enum EventName: String, CaseIterable, Sendable {
     // The admin endpoints.
     case adminListening = "admin.listening"
     case adminFailed = "admin.failed"
-
-    // Programs beside the worker.
-    case emulator = "emulator"
 
     /// What a library of ours logged by itself.
     case library = "library"

@@ -1,11 +1,11 @@
 package import Logging
 
-/// What libraries log by themselves, without what says nothing to an operator.
+/// Filters what libraries log by themselves: only errors that mean something to an operator pass.
 ///
-/// Their informational lines repeat ours. Of their errors those are left out that belong to every orderly end (a listener
-/// that is closed already, a task that was cancelled) or to a client that went away; whatever else they report is shown.
+/// Their informational lines repeat ours. Errors that every orderly shutdown causes (a listener already closed, a
+/// cancelled task), or a client that went away, are dropped.
 package struct LibraryLogHandler: LogHandler {
-    /// How the messages begin that have no consequence.
+    /// Prefixes of the messages that have no consequence.
     private static let harmless = [
         "Server shutdown error: Already closed", "Waiting on child channel: CancellationError",
         "Waiting on child channel: Already closed", "Server channel error",
@@ -13,7 +13,7 @@ package struct LibraryLogHandler: LogHandler {
 
     private var base: any LogHandler
 
-    /// A handler that passes on to another what deserves a look.
+    /// A handler that forwards what passes the filter to another.
     package init(_ base: any LogHandler) { self.base = base }
 
     package var logLevel: Logger.Level {
@@ -39,7 +39,7 @@ package struct LibraryLogHandler: LogHandler {
 }
 
 extension Logger {
-    /// A logger to hand to a library.
+    /// A logger to pass to a library.
     package var forLibrary: Logger {
         Logger(label: label) { _ in LibraryLogHandler(handler) }
     }

@@ -15,7 +15,7 @@ package struct LineLogHandler: LogHandler {
     ///
     /// - Parameters:
     ///   - label: The logger's label; shown for lines that libraries log by themselves.
-    ///   - level: The least level that is written.
+    ///   - level: The lowest level that is written.
     ///   - format: How the lines look.
     ///   - output: Where they go.
     package init(
@@ -36,7 +36,7 @@ package struct LineLogHandler: LogHandler {
     }
 
     package func log(event: LogEvent) {
-        // The event's own come first: mostly there are no others, and nothing has to be merged.
+        // Mostly the event's own fields are all there are, and nothing has to be merged.
         var fields = event.metadata ?? [:]
         if let provided = metadataProvider?.get() { fields.merge(provided) { own, _ in own } }
         if !metadata.isEmpty { fields.merge(metadata) { own, _ in own } }

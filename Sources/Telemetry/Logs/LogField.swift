@@ -42,16 +42,12 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case host
     /// A port.
     case port
-    /// A writer's number within the process.
-    case writer
     /// A state's name.
     case state
     /// A schema's or a program's version.
     case version
     /// A table or partition.
     case table
-    /// The path of a file.
-    case path
     /// A configuration key.
     case key
     /// A signal's name.

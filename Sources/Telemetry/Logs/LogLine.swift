@@ -35,11 +35,18 @@ struct LogLine {
 
     /// A JSON object and a newline.
     var json: [UInt8] {
-        var writer = JSONLineWriter()
-        writer.member(LogField.time.rawValue, .string(time.rfc3339))
-        writer.member(LogField.level.rawValue, .string(level.rawValue))
-        writer.member(LogField.message.rawValue, .string(message))
+        // What most lines take.
+        var writer = JSONWriter(capacity: 512)
+        writer.beginObject()
+        writer.name(escaping: LogField.time.rawValue)
+        writer.time(time)
+        writer.name(escaping: LogField.level.rawValue)
+        writer.string(level.rawValue)
+        writer.name(escaping: LogField.message.rawValue)
+        writer.string(LogLine.cut(message))
         for index in ordered { writer.member(fields[index].key, fields[index].value) }
+        writer.endObject()
+        writer.endLine()
         return writer.finish()
     }
 
@@ -49,10 +56,10 @@ struct LogLine {
         let name = level.rawValue.uppercased()
         let padded = name + String(repeating: " ", count: max(0, 8 - name.count))
         line += colours ? "\u{1B}[\(colour)m\(padded)\u{1B}[0m " : padded + " "
-        line += Self.printable(message)
+        line += TerminalText.escape(message)
         for index in ordered where fields[index].key != LogField.event.rawValue {
-            let name = Self.printable(fields[index].key)
-            let value = Self.quoted(Self.printable(Self.cut("\(fields[index].value)")))
+            let name = TerminalText.escape(fields[index].key)
+            let value = Self.quoted(TerminalText.escape(Self.cut("\(fields[index].value)")))
             line += colours ? "  \u{1B}[2m\(name)=\u{1B}[0m\(value)" : "  \(name)=\(value)"
         }
         return Array((line + "\n").utf8)
@@ -74,27 +81,6 @@ struct LogLine {
         var end = text.utf8.index(text.startIndex, offsetBy: longestValue)
         while end.samePosition(in: text.unicodeScalars) == nil { end = text.utf8.index(before: end) }
         return text[..<end] + "…"
-    }
-
-    /// The text with control characters, and what turns text around, as visible escapes: no peer writes to our terminal.
-    static func printable(_ text: String) -> String {
-        guard text.unicodeScalars.contains(where: { isUnprintable($0) }) else { return text }
-        var result = ""
-        for scalar in text.unicodeScalars {
-            if isUnprintable(scalar) {
-                result += "\\u{\(String(scalar.value, radix: 16))}"
-            } else {
-                result.unicodeScalars.append(scalar)
-            }
-        }
-        return result
-    }
-
-    private static func isUnprintable(_ scalar: Unicode.Scalar) -> Bool {
-        switch scalar.properties.generalCategory {
-        case .control, .format, .lineSeparator, .paragraphSeparator: true
-        default: false
-        }
     }
 
     private static func quoted(_ text: String) -> String {

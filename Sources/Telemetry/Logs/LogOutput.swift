@@ -3,7 +3,7 @@ import Synchronization
 
 /// Where finished log lines go.
 package protocol LogOutput: Sendable {
-    /// Writes one line, its newline included, so that no other line gets into it.
+    /// Writes one line with its newline; lines written at the same time don't mix.
     func write(_ line: [UInt8])
 }
 
@@ -31,8 +31,8 @@ package final class StandardErrorOutput: LogOutput {
                     if written > 0 {
                         rest = rest.dropFirst(written)
                     } else if errno == EAGAIN {
-                        // A pipe that somebody set non-blocking: give its reader a second, then drop the line rather
-                        // than hold up whoever logs.
+                        // A non-blocking pipe: give its reader a second, then drop the line rather than block the
+                        // caller.
                         var descriptor = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
                         guard poll(&descriptor, 1, 1000) > 0 else { return }
                     } else if errno != EINTR {

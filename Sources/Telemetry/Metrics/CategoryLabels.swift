@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// The values of the label `category`: the configured names, and `other` for the rest.
 ///
 /// Devices choose categories freely, so an open label would let any app grow our memory and Prometheus's.
@@ -18,7 +20,7 @@ package struct CategoryLabels: Sendable {
         var names = ["other"]
         var indices: [UInt64: [Int]] = [:]
         for name in configured where name != "*" && !names.contains(name) {
-            let hash = Array(name.utf8).withUnsafeBufferPointer { Self.hash($0) }
+            let hash = FNV1a.hash(name)
             indices[hash, default: []].append(names.count)
             names.append(name)
         }
@@ -29,21 +31,12 @@ package struct CategoryLabels: Sendable {
 
     /// The label's index for a category as it stands in a message: UTF-8, compared as bytes.
     package func index(of category: UnsafeBufferPointer<UInt8>) -> Int {
-        guard !indices.isEmpty, let candidates = indices[Self.hash(category)] else { return Self.other }
+        guard !indices.isEmpty, let candidates = indices[FNV1a.hash(category)] else { return Self.other }
         return candidates.first { bytes[$0].elementsEqual(category) } ?? Self.other
     }
 
     /// The label's index for a category that is a part of a message's storage.
     package func index(of storage: [UInt8], _ range: Range<Int>) -> Int {
         storage.withUnsafeBufferPointer { index(of: UnsafeBufferPointer(rebasing: $0[range])) }
-    }
-
-    /// FNV-1a, 64 bits.
-    private static func hash(_ text: UnsafeBufferPointer<UInt8>) -> UInt64 {
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        for byte in text {
-            hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01B3
-        }
-        return hash
     }
 }

@@ -8,7 +8,7 @@ package final class Counter: Sendable {
 
     package init() {}
 
-    /// Adds `count` events; a count below zero is ours to avoid and counts as none.
+    /// Adds `count` events; zero and negative counts are ignored.
     package func increment(by count: Int = 1) {
         guard count > 0 else { return }
         total.wrappingAdd(UInt64(count), ordering: .relaxed)

@@ -3,8 +3,8 @@ import Vocabulary
 
 /// A distribution over fixed buckets.
 ///
-/// One lock per call, whatever the number of observations in it: whoever has hundreds at once (the acks of a batch)
-/// hands them over in one call. A reader therefore never sees a sum that belongs to other buckets.
+/// Takes one lock per call, so pass many observations (the acks of a batch) in one call. A reader never sees a sum that
+/// belongs to other buckets.
 package final class Histogram: Sendable {
     /// What has been observed so far.
     package struct Snapshot: Sendable, Equatable {
@@ -63,7 +63,7 @@ package final class Histogram: Sendable {
     ///
     /// - Parameters:
     ///   - count: How many there are.
-    ///   - value: The value of each. Must be quick: the lock is held meanwhile.
+    ///   - value: The value of each. Must be quick: it runs under the lock.
     package func observe(count: Int, _ value: (Int) -> Double) {
         guard count > 0 else { return }
         state.withLock { state in

@@ -1,11 +1,11 @@
 import Synchronization
 
-/// The books on delivered copies: received = stored + duplicate + conflict + quarantined + in flight, at every moment.
+/// Accounts for delivered copies: received = stored + duplicate + conflict + quarantined + in flight, in every snapshot.
 ///
-/// Everything is under one lock and moves in one critical section, so no reader, however unlucky, sees the two sides
-/// differ. Both calls take a whole read or a whole batch: two locks per batch, not per message.
+/// One lock guards all counts, so no reader sees the two sides differ. Each call takes a whole read or a whole batch: two
+/// locks per batch, not per message.
 package final class MessageAccounts: Sendable {
-    /// The books at one moment.
+    /// All counts at one moment.
     package struct Snapshot: Sendable, Equatable {
         /// Copies received, by ``CopyKind``.
         package var received: [UInt64]
@@ -47,7 +47,7 @@ package final class MessageAccounts: Sendable {
 
     /// Copies have been read from the wire and are on their way to the database.
     ///
-    /// To be called before they are handed over, so that none is settled before it was received.
+    /// Call it before they are handed over, so that none is settled before it was received.
     package func received(upstream: Int = 0, receipt: Int = 0, malformed: Int = 0) {
         state.withLock { state in
             state.received[CopyKind.upstream.rawValue] += UInt64(upstream)
@@ -57,14 +57,14 @@ package final class MessageAccounts: Sendable {
         }
     }
 
-    /// A batch has committed: its copies leave the flight with an outcome each.
+    /// A batch has committed: its copies are no longer in flight, and each has an outcome.
     ///
-    /// To be called before the acks go out, so that no peer learns of an outcome that the metrics don't show.
+    /// Call it before the acks are sent, so that no peer learns of an outcome that the metrics don't show.
     ///
     /// - Parameters:
     ///   - count: The number of copies in the batch.
-    ///   - copy: Gives the category's index (``CategoryLabels/index(of:)``) and the outcome of each. Must be quick: the
-    ///     lock is held meanwhile.
+    ///   - copy: Gives the category's index (``CategoryLabels/index(of:)``) and the outcome of each. Must be quick: it
+    ///     runs under the lock.
     package func settled(count: Int, _ copy: (Int) -> (category: Int, outcome: MessageOutcome)) {
         state.withLock { state in
             for index in 0..<count {
@@ -75,7 +75,7 @@ package final class MessageAccounts: Sendable {
         }
     }
 
-    /// The books, all of the same moment.
+    /// All counts, of the same moment.
     package func snapshot() -> Snapshot {
         state.withLock { $0 }
     }

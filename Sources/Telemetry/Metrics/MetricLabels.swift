@@ -8,11 +8,11 @@ package protocol MetricLabel: RawRepresentable<Int>, CaseIterable, Hashable, Sen
 
 /// What a connection is doing (`upstream_xmpp_connections{state}`).
 package enum ConnectionState: Int, MetricLabel {
-    /// On its way: TCP, TLS, SASL, bind.
+    /// Being opened: TCP, TLS, SASL, bind.
     case connecting
     /// Bound and receiving.
     case bound
-    /// Told to drain: still receiving and acking, with a replacement beside it.
+    /// Told to drain: still receiving and acking while its replacement is opened.
     case draining
 
     package var text: String {
@@ -25,7 +25,7 @@ package enum ConnectionState: Int, MetricLabel {
 }
 
 /// What a stanza was, beyond the kinds that ``MessageAccounts`` keeps (`upstream_stanzas_received_total{kind}`).
-package enum StanzaKind: Int, MetricLabel {
+package enum StanzaLabel: Int, MetricLabel {
     /// The server's ack of a message of ours.
     case ack
     /// The server's nack.
@@ -34,7 +34,7 @@ package enum StanzaKind: Int, MetricLabel {
     case control
     /// A stanza of type `error`.
     case error
-    /// A message whose stanza `from` is nobody we trust.
+    /// A message whose stanza `from` is not a trusted address.
     case untrusted
     /// Everything else: presence, iq, unknown stanzas, messages without `gcm`.
     case other
@@ -112,7 +112,7 @@ package enum AckOutcome: Int, MetricLabel {
 package enum ReconnectReason: Int, MetricLabel {
     /// The server closed the stream in order.
     case streamClosed
-    /// The server asked us to drain.
+    /// The server asked for the connection to be drained.
     case draining
     /// TCP: no address, refused, timed out.
     case connectFailed
@@ -124,7 +124,7 @@ package enum ReconnectReason: Int, MetricLabel {
     case negotiationFailed
     /// The server ended the stream with an error.
     case streamError
-    /// The stream broke our rules: bad XML, or beyond the limits.
+    /// The stream broke a rule: invalid XML, or over a limit.
     case policyViolation
     /// The peer answered no ping, or took nothing of what we sent.
     case pingTimeout
@@ -155,7 +155,7 @@ package enum DeliveryOutcome: Int, MetricLabel {
     case retry
     /// The handler refused it for good.
     case rejected
-    /// Given up after the last attempt.
+    /// Dead-lettered after the last attempt.
     case exhausted
     /// Handed back without counting an attempt: shutdown, or a lease lost.
     case released

@@ -15,7 +15,7 @@ package final class Metrics: Sendable {
     /// Copies received, settled and in flight: the kinds upstream, receipt and malformed, and all outcomes.
     package let messages: MessageAccounts
     /// The stanzas that ``messages`` doesn't keep.
-    package let stanzas = CounterFamily<StanzaKind>()
+    package let stanzas = CounterFamily<StanzaLabel>()
     /// Acks by what became of them.
     package let acks = CounterFamily<AckOutcome>()
     /// Stanza parsed to ack written, in seconds.

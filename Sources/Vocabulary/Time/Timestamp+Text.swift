@@ -33,6 +33,34 @@ extension Timestamp {
 extension [UInt8] {
     /// Appends ``Timestamp/rfc3339``.
     package mutating func append(rfc3339 time: Timestamp) {
+        let date = CivilDate(daysSince1970: time.daysSince1970)
+        guard (0...9999).contains(date.year) else { return appendLong(rfc3339: time) }
+        let ofDay = time.microsecondsOfDay
+        let seconds = UInt32(truncatingIfNeeded: ofDay / 1_000_000)
+        let fraction = UInt32(truncatingIfNeeded: ofDay % 1_000_000)
+        // Every export and every log line has one of these: written at once, by two digits.
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 27) { text in
+            func put(_ place: Int, _ number: UInt32, _ mark: Unicode.Scalar? = nil) {
+                text.initializeElement(at: place, to: UInt8(truncatingIfNeeded: 0x30 + number / 10))
+                text.initializeElement(at: place + 1, to: UInt8(truncatingIfNeeded: 0x30 + number % 10))
+                if let mark { text.initializeElement(at: place + 2, to: UInt8(ascii: mark)) }
+            }
+            put(0, UInt32(truncatingIfNeeded: date.year / 100))
+            put(2, UInt32(truncatingIfNeeded: date.year % 100), "-")
+            put(5, UInt32(truncatingIfNeeded: date.month), "-")
+            put(8, UInt32(truncatingIfNeeded: date.day), "T")
+            put(11, seconds / 3600, ":")
+            put(14, seconds / 60 % 60, ":")
+            put(17, seconds % 60, ".")
+            put(20, fraction / 10_000)
+            put(22, fraction / 100 % 100)
+            put(24, fraction % 100, "Z")
+            append(contentsOf: text)
+        }
+    }
+
+    /// The same for years that have not four digits.
+    private mutating func appendLong(rfc3339 time: Timestamp) {
         append(date: time)
         append(UInt8(ascii: "T"))
         append(timeOfDay: time)
@@ -65,14 +93,13 @@ extension [UInt8] {
 
     /// Appends the last `width` decimal digits of a number that is not negative.
     package mutating func append(digits number: Int64, _ width: Int) {
-        let start = count
-        append(contentsOf: repeatElement(UInt8(ascii: "0"), count: width))
-        var rest = number
-        var index = count
-        while index > start, rest > 0 {
-            index -= 1
-            self[index] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
-            rest /= 10
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: width) { digits in
+            var rest = number
+            for index in stride(from: width - 1, through: 0, by: -1) {
+                digits.initializeElement(at: index, to: UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10))
+                rest /= 10
+            }
+            append(contentsOf: digits)
         }
     }
 }

@@ -3,6 +3,7 @@ import Logging
 import Pipeline
 import Telemetry
 import UpstreamKit
+import Vocabulary
 
 /// Makes the configured handlers.
 enum HandlerFactory {

@@ -1,4 +1,4 @@
-package import UpstreamKit
+package import Vocabulary
 
 /// Writes acks: `<message id=""><gcm xmlns="google:mobile:data">{"to":…,"message_id":…,"message_type":"ack"}</gcm></message>`.
 ///

@@ -1,4 +1,4 @@
-package import UpstreamKit
+package import Vocabulary
 
 /// What the codec has made of a top-level stanza.
 ///

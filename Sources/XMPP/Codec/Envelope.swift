@@ -1,4 +1,4 @@
-import UpstreamKit
+import Vocabulary
 
 /// What stands in a payload's top-level object: where the known members are, and what repeats.
 struct Envelope {

@@ -1,5 +1,5 @@
 import Digests
-import UpstreamKit
+import Vocabulary
 import XMLWire
 
 /// Fills the one byte storage of a message, part after part.

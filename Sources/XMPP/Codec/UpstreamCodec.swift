@@ -1,5 +1,5 @@
 import Digests
-import UpstreamKit
+import Vocabulary
 package import XMLWire
 
 /// Reads the stanzas of one connection as CCS traffic.

@@ -1,4 +1,4 @@
-package import UpstreamKit
+package import Vocabulary
 
 extension JSONScanner {
     /// The text of a string literal's body, escapes decoded; for what is not on the hot path.

@@ -1,4 +1,4 @@
-import UpstreamKit
+import Vocabulary
 
 /// A strict scanner of JSON texts (RFC 8259): validates all of it and tells where the top-level members stand.
 ///

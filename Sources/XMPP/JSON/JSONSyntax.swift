@@ -1,4 +1,4 @@
-package import UpstreamKit
+package import Vocabulary
 
 /// What a JSON value is, by its first byte.
 package enum JSONKind: UInt8, Sendable {

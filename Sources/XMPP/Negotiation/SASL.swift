@@ -1,4 +1,5 @@
 package import Digests
+import Vocabulary
 
 /// A secret in memory: never part of a description, a log or an error.
 package struct Secret: Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {

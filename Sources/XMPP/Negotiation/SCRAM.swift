@@ -1,4 +1,5 @@
 import Digests
+import Vocabulary
 
 /// SCRAM (RFC 5802) as a pure value: proves that we know the secret without sending it, and has the server prove the same.
 ///

@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// When a connection slot may connect again (docs/protocol.md, How a stream ends): a pure value, one for each slot.
 package struct ReconnectPolicy: Sendable {
     /// How a connection ended, or why another one is wanted.
@@ -66,10 +68,9 @@ package struct ReconnectPolicy: Sendable {
         }
     }
 
+    private static let backoff = Backoff(initial: first, maximum: maximum, minimum: minimum)
+
     private func backOff(_ random: Double) -> Duration {
-        let doublings = min(max(failures, 1) - 1, 6)
-        let ceiling = min(ReconnectPolicy.first * (1 << doublings), ReconnectPolicy.maximum)
-        let part = random.isFinite ? min(max(random, 0), 1) : 1
-        return max(ceiling * part, ReconnectPolicy.minimum)
+        ReconnectPolicy.backoff.delay(attempt: failures, random: random)
     }
 }

@@ -1,4 +1,4 @@
-package import UpstreamKit
+package import Vocabulary
 package import XMLWire
 
 /// Why a session ended, where it was not the transport's end.

@@ -1,4 +1,4 @@
-package import UpstreamKit
+package import Vocabulary
 package import XMLWire
 
 /// A bound stream until its end, as a pure value: each event returns what to do.

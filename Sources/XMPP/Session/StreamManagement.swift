@@ -1,4 +1,4 @@
-import UpstreamKit
+import Vocabulary
 import XMLWire
 
 /// Our half of stream management (XEP-0198) on one stream, as a pure value: how far we answer for what came.

@@ -1,5 +1,3 @@
-package import Vocabulary
-
 /// One delivered copy on its way from the wire into the database: a single byte allocation and spans into it.
 ///
 /// This is the hot path's form of a message: no `String`, no object tree. ``UpstreamMessage`` is the form that handlers

@@ -1,3 +1,5 @@
+package import UpstreamKit
+
 /// What a delivery's end asks the dispatcher to do: a handler's outcome, or what its error amounts to.
 package enum HandlerVerdict: Sendable, Hashable {
     /// Delete the delivery.

@@ -38,8 +38,7 @@ package enum TerminalText {
                 continue
             }
             for unit in UTF16.encode(scalar) ?? UTF16.encodedReplacementCharacter {
-                let digits = String(unit, radix: 16)
-                shown += ("\\u" + String(repeating: "0", count: 4 - digits.utf8.count) + digits).unicodeScalars
+                shown += "\\u\(Hex.encode(unit))".unicodeScalars
             }
         }
         return String(shown)
@@ -49,7 +48,7 @@ package enum TerminalText {
     package static func escape(bytes: [UInt8]) -> String {
         var shown = ""
         var decoder = UTF8()
-        var iterator = bytes.makeIterator()
+        var iterator = bytes[...].makeIterator()
         var position = 0
         while true {
             switch decoder.decode(&iterator) {
@@ -59,11 +58,10 @@ package enum TerminalText {
             case .emptyInput: return shown
             case .error:
                 // One byte at a time: the decoder may have read ahead, so it starts anew behind this one.
-                let digits = String(bytes[position], radix: 16, uppercase: true)
-                shown += "\\x" + (digits.count == 1 ? "0" : "") + digits
+                shown += "\\x" + Hex.encode(CollectionOfOne(bytes[position])).uppercased()
                 position += 1
                 decoder = UTF8()
-                iterator = bytes[position...].map(\.self).makeIterator()
+                iterator = bytes[position...].makeIterator()
             }
         }
     }
@@ -72,51 +70,18 @@ package enum TerminalText {
         if scalar.isASCII { return scalar.value < 0x20 || scalar.value == 0x7F }
         switch scalar.properties.generalCategory {
         case .control, .format, .surrogate, .privateUse, .unassigned, .lineSeparator, .paragraphSeparator: return true
-        default: return EscapeTable.isInvisible(scalar.value)
+        default: return isInvisible(scalar.value)
         }
     }
 
-    /// How many columns an escaped text takes.
-    package static func width(_ text: some StringProtocol) -> Int {
-        text.unicodeScalars.reduce(0) { $0 + width($1) }
-    }
-
-    /// Cuts an escaped text to a number of columns; what is cut ends in `…`.
-    package static func cut(_ text: String, to limit: Int) -> String {
-        var columns = 0
-        var marks = 0
-        var kept = String.UnicodeScalarView()
-        for scalar in text.unicodeScalars {
-            let width = width(scalar)
-            // Marks take no column; a text of nothing else still has an end.
-            marks = width == 0 ? marks + 1 : 0
-            guard columns + width <= limit, marks <= 8 else {
-                while columns > max(0, limit - 1), let last = kept.popLast() { columns -= Self.width(last) }
-                return limit > 0 ? String(kept) + "…" : ""
-            }
-            columns += width
-            kept.append(scalar)
-        }
-        return text
-    }
-
-    /// 0 for marks that stand on the character before, 2 for the wide characters of East Asia and pictures, else 1.
-    private static func width(_ scalar: Unicode.Scalar) -> Int {
-        if scalar.value < 0x300 { return 1 }
-        switch scalar.properties.generalCategory {
-        case .nonspacingMark, .enclosingMark: return 0
-        default: break
-        }
-        switch scalar.value {
-        case 0x1100...0x115F, 0x2E80...0x303E, 0x3041...0xA4CF, 0xA960...0xA97F, 0xAC00...0xD7A3, 0xF900...0xFAFF,
-            0xFE30...0xFE6F, 0xFF00...0xFF60, 0xFFE0...0xFFE6, 0x1F300...0x1F64F, 0x1F680...0x1F6FF, 0x1F900...0x1F9FF,
-            0x20000...0x3FFFD:
-            return 2
-        default: return 1
+    /// Whether a character changes the direction of what follows or takes no place (Unicode's bidirectional controls, zero
+    /// width characters, byte order mark, tags).
+    package static func isInvisible(_ scalar: UInt32) -> Bool {
+        switch scalar {
+        case 0xAD, 0x61C, 0x180E, 0x200B...0x200F, 0x202A...0x202E, 0x2060...0x206F, 0xFEFF, 0xFFF9...0xFFFB,
+            0xE0000...0xE0FFF:
+            true
+        default: false
         }
     }
-}
-
-extension String.UnicodeScalarView {
-    fileprivate mutating func popLast() -> Unicode.Scalar? { isEmpty ? nil : removeLast() }
 }

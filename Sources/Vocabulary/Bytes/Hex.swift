@@ -1,0 +1,63 @@
+/// Hexadecimal digits.
+package enum Hex {
+    /// The lower-case digit of a number from 0 to 15; of a greater one, its low 4 bits count.
+    @inlinable
+    package static func digit(_ number: UInt8) -> UInt8 {
+        let number = number & 15
+        return number < 10 ? number + 0x30 : number + 0x57
+    }
+
+    /// The upper-case digit of a number from 0 to 15; of a greater one, its low 4 bits count.
+    @inlinable
+    package static func upperDigit(_ number: UInt8) -> UInt8 {
+        let number = number & 15
+        return number < 10 ? number + 0x30 : number + 0x37
+    }
+
+    /// What a digit in either case stands for; nil for any other byte.
+    @inlinable
+    package static func value(_ digit: UInt8) -> UInt8? {
+        switch digit {
+        case 0x30...0x39: digit - 0x30
+        case 0x41...0x46: digit - 0x37
+        case 0x61...0x66: digit - 0x57
+        default: nil
+        }
+    }
+
+    /// The lower-case digits of bytes, two for each.
+    package static func encode(_ bytes: some Sequence<UInt8>) -> String {
+        var text: [UInt8] = []
+        for byte in bytes {
+            text.append(digit(byte >> 4))
+            text.append(digit(byte))
+        }
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// The lower-case digits of a number, with leading zeros up to its width.
+    package static func encode(_ number: some FixedWidthInteger & UnsignedInteger) -> String {
+        var text: [UInt8] = []
+        text.reserveCapacity(number.bitWidth / 4)
+        for shift in stride(from: number.bitWidth - 4, through: 0, by: -4) {
+            text.append(digit(UInt8(truncatingIfNeeded: number >> shift)))
+        }
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// The bytes of pairs of digits in either case; nil for anything else.
+    package static func decode(_ text: some Sequence<UInt8>) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var high: UInt8?
+        for byte in text {
+            guard let value = value(byte) else { return nil }
+            if let first = high {
+                bytes.append(first << 4 | value)
+                high = nil
+            } else {
+                high = value
+            }
+        }
+        return high == nil ? bytes : nil
+    }
+}

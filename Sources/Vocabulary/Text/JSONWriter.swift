@@ -1,0 +1,161 @@
+/// Writes JSON text (RFC 8259) value by value, on one line.
+///
+/// Commas are put where they belong; whoever writes closes what was opened and gives each name once. Parts that are JSON
+/// already go in verbatim.
+package struct JSONWriter: Sendable {
+    /// The text so far, UTF-8.
+    package private(set) var bytes: [UInt8] = []
+
+    private let strings: JSONEscape
+
+    /// Nothing written yet.
+    ///
+    /// - Parameters:
+    ///   - capacity: The bytes to make room for.
+    ///   - isForTerminal: Whether strings are escaped for a terminal, too.
+    package init(capacity: Int = 256, isForTerminal: Bool = false) {
+        strings = isForTerminal ? .stringForTerminal : .string
+        bytes.reserveCapacity(capacity)
+    }
+
+    // MARK: Structure
+
+    /// Opens an object.
+    package mutating func beginObject() {
+        separate()
+        bytes.append(UInt8(ascii: "{"))
+    }
+
+    /// Closes the object that was opened last.
+    package mutating func endObject() { bytes.append(UInt8(ascii: "}")) }
+
+    /// Opens an array.
+    package mutating func beginArray() {
+        separate()
+        bytes.append(UInt8(ascii: "["))
+    }
+
+    /// Closes the array that was opened last.
+    package mutating func endArray() { bytes.append(UInt8(ascii: "]")) }
+
+    /// Writes a member's name, which needs no escape; its value comes next.
+    package mutating func name(_ name: StaticString) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        name.withUTF8Buffer { bytes.append(contentsOf: $0) }
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(UInt8(ascii: ":"))
+    }
+
+    /// Writes a member's name that may need escapes; its value comes next.
+    package mutating func name(escaping name: String) {
+        string(name)
+        bytes.append(UInt8(ascii: ":"))
+    }
+
+    /// Appends a line's end: the next value is an object of its own.
+    package mutating func endLine() { bytes.append(UInt8(ascii: "\n")) }
+
+    /// Gives the text away.
+    package consuming func finish() -> [UInt8] { bytes }
+
+    // MARK: Values
+
+    /// Writes a string.
+    package mutating func string(_ text: String) {
+        var text = text
+        text.withUTF8 { string(utf8: UnsafeRawBufferPointer($0)) }
+    }
+
+    /// Writes a string that is there as UTF-8.
+    package mutating func string(utf8 text: UnsafeRawBufferPointer) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        strings.append(text, to: &bytes)
+        bytes.append(UInt8(ascii: "\""))
+    }
+
+    /// Writes a moment as RFC 3339.
+    package mutating func time(_ time: Timestamp) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(rfc3339: time)
+        bytes.append(UInt8(ascii: "\""))
+    }
+
+    /// Writes a digest as a UUID.
+    package mutating func uuid(_ digest: Digest128) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(uuid: digest)
+        bytes.append(UInt8(ascii: "\""))
+    }
+
+    /// Writes a whole number.
+    package mutating func integer(_ number: some BinaryInteger) { raw(String(number)) }
+
+    /// Writes a number; null for what JSON has no number for.
+    package mutating func number(_ number: Double) { raw(number.isFinite ? String(number) : "null") }
+
+    /// Writes `true` or `false`.
+    package mutating func bool(_ flag: Bool) { raw(flag ? "true" : "false") }
+
+    /// Writes `null`.
+    package mutating func null() { raw("null") }
+
+    /// Writes a value that is JSON already.
+    ///
+    /// Line ends become spaces: in valid JSON they stand between tokens only, so the value stays the same, and the whole
+    /// text stays on one line.
+    package mutating func json(_ value: [UInt8]) {
+        separate()
+        bytes.append(contentsOf: value.lazy.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
+    }
+
+    private mutating func raw(_ text: String) {
+        separate()
+        bytes.append(contentsOf: text.utf8)
+    }
+
+    /// Writes a comma where a value or a member came before.
+    ///
+    /// No value ends in one of these bytes, so the last one tells where we are.
+    private mutating func separate() {
+        switch bytes.last {
+        case nil, UInt8(ascii: "{"), UInt8(ascii: "["), UInt8(ascii: ":"), UInt8(ascii: "\n"): break
+        default: bytes.append(UInt8(ascii: ","))
+        }
+    }
+}
+
+extension JSONWriter {
+    /// Writes a member with a string; nil is written as null.
+    package mutating func member(_ name: StaticString, _ value: String?) {
+        self.name(name)
+        if let value { string(value) } else { null() }
+    }
+
+    /// Writes a member with a whole number.
+    package mutating func member(_ name: StaticString, _ value: some BinaryInteger) {
+        self.name(name)
+        integer(value)
+    }
+
+    /// Writes a member with a moment.
+    package mutating func member(_ name: StaticString, _ value: Timestamp) {
+        self.name(name)
+        time(value)
+    }
+
+    /// Writes a member with a digest.
+    package mutating func member(_ name: StaticString, _ value: Digest128) {
+        self.name(name)
+        uuid(value)
+    }
+
+    /// Writes a member whose value is JSON already; nil is written as null.
+    package mutating func member(_ name: StaticString, json value: [UInt8]?) {
+        self.name(name)
+        if let value { json(value) } else { null() }
+    }
+}
