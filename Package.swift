@@ -85,7 +85,7 @@ let package = Package(
         module(
             "Replaying",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP",
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "XMLWire", "XMPP",
                 "XMPPSession",
                 "Postgres",
                 "MessageStore", "Querying", "Pipeline", nio, nioPosix, logging,
