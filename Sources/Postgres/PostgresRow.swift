@@ -81,6 +81,9 @@ package struct PostgresRow {
         return try value(column)
     }
 
+    /// Leaves the columns that follow unread: a caller reads their bytes from the result.
+    package mutating func skipRest() { column = PQnfields(result.pointer) }
+
     private func value<Value: SQLDecodable>(_ column: Int32) throws(PostgresError) -> Value {
         let pointer = result.pointer
         let isNull = PQgetisnull(pointer, row, column) == 1
@@ -168,7 +171,10 @@ extension PostgresResult {
         try only { row throws(PostgresError) in try row.next() }
     }
 
-    private func read<Value>(
+    /// Reads the row of this number, from 0.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
+    package func read<Value>(
         _ index: Int,
         _ decode: (inout PostgresRow) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {

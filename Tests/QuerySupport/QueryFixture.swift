@@ -4,6 +4,7 @@ package import LocalDatabase
 package import Postgres
 package import Querying
 import UpstreamKit
+package import Vocabulary
 
 /// One cluster for the whole suite, a database of its own for each test.
 package enum SharedCluster {
@@ -55,7 +56,7 @@ package struct Seed: Sendable {
 /// A migrated database with messages, and a read-only connection to look into it.
 package struct QueryFixture {
     /// 2026-03-01T12:00:00Z.
-    package static let start: Int64 = 1_772_366_400_000_000
+    package static let start = Timestamp(microseconds: 1_772_366_400_000_000)
 
     /// The database's URL.
     package let url: String
@@ -85,7 +86,9 @@ package struct QueryFixture {
 
     /// The first value of a query.
     package func text(_ sql: String) async throws -> String? {
-        try await admin.run { connection throws(PostgresError) in try connection.query(sql).text(0, 0) }
+        try await admin.run { connection throws(PostgresError) in
+            try connection.query(sql).first { row throws(PostgresError) in try row.next(String?.self) } ?? nil
+        }
     }
 
     /// Stores messages as a worker would, with keys and fingerprints that PostgreSQL computes by the words of
@@ -96,19 +99,15 @@ package struct QueryFixture {
         into table: String = "messages"
     ) async throws {
         for seed in seeds {
-            var values = SQLValues()
-            func optional(_ text: String?) -> String { text.map { values.bind($0) } ?? "NULL" }
-            let row = [
-                values.bind(seed.sender), values.bind(seed.id), values.bind(seed.token), values.bind(seed.category),
-                optional(seed.data), optional(seed.raw), optional(seed.extra), optional(seed.type), optional(seed.from),
-                values.bind(time: QueryFixture.start + seed.at),
-            ]
-            let columns = ["sender", "id", "token", "category", "data", "raw", "extra", "type", "stanza", "at"]
-            let list = zip(row, columns).map { "\($0)\($1 == "at" ? "" : "::text") AS \($1)" }.joined(separator: ", ")
-            func part(_ name: String) -> String {
-                "coalesce(int8send(octet_length(\(name))) || convert_to(\(name), 'UTF8'), int8send(-1))"
+            let row: SQL = """
+                \(seed.sender) AS sender, \(seed.id) AS id, \(seed.token) AS token, \(seed.category) AS category,
+                \(seed.data) AS data, \(seed.raw) AS raw, \(seed.extra) AS extra, \(seed.type) AS type,
+                \(seed.from) AS stanza, \(QueryFixture.start + .microseconds(seed.at)) AS at
+                """
+            func part(_ name: String) -> SQL {
+                "\(raw: "coalesce(int8send(octet_length(\(name))) || convert_to(\(name), 'UTF8'), int8send(-1))")"
             }
-            let made = """
+            let made: SQL = """
                 made AS (
                     SELECT *, encode(substring(
                         sha256(convert_to(sender, 'UTF8') || '\\x00'::bytea || convert_to(id, 'UTF8')), 1, 16
@@ -116,25 +115,23 @@ package struct QueryFixture {
                         \(part("token")) || \(part("category")) || \(part("type")) || \(part("coalesce(raw, data)"))
                     ), 1, 16), 'hex')::uuid AS print,
                     encode(substring(sha256(convert_to(token, 'UTF8')), 1, 16), 'hex')::uuid AS device
-                    FROM (SELECT \(list)) AS input
+                    FROM (SELECT \(row)) AS input
                 )
                 """
-            let body = """
-                INSERT INTO upstream.\(table) (
+            let isMessage = table == "messages"
+            let body: SQL = """
+                INSERT INTO upstream.\(raw: table) (
                     message_key, sender_id, message_id, registration_token, device_key, category, data, data_raw, extra,
-                    message_type, stanza_from, received_at\(table == "messages" ? "" : ", fingerprint, times_seen, last_seen_at")
+                    message_type, stanza_from, received_at\(raw: isMessage ? "" : ", fingerprint, times_seen, last_seen_at")
                 ) SELECT key, sender, id, token, device, category, data::json, raw, extra, type, stanza, at
-                    \(table == "messages" ? "" : ", print, 2, at + interval '1 hour'") FROM made
+                    \(raw: isMessage ? "" : ", print, 2, at + interval '1 hour'") FROM made
                 """
-            let sql =
-                table == "messages"
+            let sql: SQL =
+                isMessage
                 ? """
                 WITH \(made), ledger AS (INSERT INTO upstream.message_ids SELECT key, print, at FROM made) \(body)
                 """ : "WITH \(made) \(body)"
-            let (statement, parameters) = (sql, values)
-            _ = try await (connection ?? admin).run { connection throws(PostgresError) in
-                try connection.query(statement, parameters)
-            }
+            _ = try await (connection ?? admin).run { connection throws(PostgresError) in try connection.run(sql) }
         }
     }
 

@@ -4,6 +4,7 @@ import QuerySupport
 import Querying
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("what filters let through, on a real server", .timeLimit(.minutes(3)))
 struct FilterQueryTests {
@@ -34,12 +35,12 @@ struct FilterQueryTests {
         #expect(try await ids { $0.messageID = "a" } == ["a", "a"])
         #expect(try await ids { $0.messageID = "' OR 1=1 --" } == ["' OR 1=1 --"])
         #expect(try await ids { $0.deviceKey = DeviceKey(of: RegistrationToken("token-SECRET-d")) } == ["d"])
-        #expect(try await ids { $0.since = QueryFixture.start + Self.hour } == Array(all[1...]))
-        #expect(try await ids { $0.until = QueryFixture.start + Self.hour } == ["a"])
+        #expect(try await ids { $0.since = QueryFixture.start + .microseconds(Self.hour) } == Array(all[1...]))
+        #expect(try await ids { $0.until = QueryFixture.start + .microseconds(Self.hour) } == ["a"])
         #expect(
             try await ids {
-                $0.since = QueryFixture.start + Self.hour
-                $0.until = QueryFixture.start + 3 * Self.hour
+                $0.since = QueryFixture.start + .microseconds(Self.hour)
+                $0.until = QueryFixture.start + .microseconds(3 * Self.hour)
             } == ["b", "c"]
         )
         let key = try await fixture.page().cursor(3)?.messageKey
@@ -161,7 +162,7 @@ struct FilterQueryTests {
         let fixture = try await QueryFixture((0..<20).map { Seed(id: "m\($0)", data: #"{"v":\#($0)}"#, at: Int64($0)) })
         var filter = MessageFilter()
         filter.categories = ["com.example.orders"]
-        filter.since = QueryFixture.start + 5
+        filter.since = QueryFixture.start + .microseconds(5)
         filter.clauses = [try WhereClause(parsing: "data.v<9")]
         let again = try JSONDecoder().decode(MessageFilter.self, from: JSONEncoder().encode(filter))
         #expect(try await fixture.ids(again) == ["m5", "m6", "m7", "m8"])
@@ -175,12 +176,12 @@ struct FilterQueryTests {
             [-1, 0, 1].map { Seed(id: "m\($0)", at: midnight + $0) }
         )
         var filter = MessageFilter()
-        filter.since = try TimeExpression.parse("2026-03-02", now: 0)
+        filter.since = try TimeExpression.parse("2026-03-02", now: Timestamp(microseconds: 0))
         #expect(try await fixture.ids(filter) == ["m0", "m1"])
-        filter.since = try TimeExpression.parse("2026-03-02T01:00+01:00", now: 0)
+        filter.since = try TimeExpression.parse("2026-03-02T01:00+01:00", now: Timestamp(microseconds: 0))
         #expect(try await fixture.ids(filter) == ["m0", "m1"])
         filter.since = nil
-        filter.until = try TimeExpression.parse("yesterday", now: QueryFixture.start + 2 * 24 * Self.hour)
+        filter.until = try TimeExpression.parse("yesterday", now: QueryFixture.start + .seconds(48 * 3_600))
         #expect(try await fixture.ids(filter) == ["m-1"])
     }
 
@@ -216,7 +217,7 @@ struct FilterQueryTests {
         filter.categories = ["c1"]
         #expect(try await ScanEstimate.rowsToRead(filter, fixture.reader) == nil)
         filter.categories = []
-        filter.since = try TimeExpression.parse("2026-03-02", now: 0)
+        filter.since = try TimeExpression.parse("2026-03-02", now: Timestamp(microseconds: 0))
         #expect(try await ScanEstimate.rowsToRead(filter, fixture.reader) == nil)
     }
 }

@@ -40,7 +40,7 @@ struct FormatTests {
             #expect(object["stanza_from"] as? String == seed.from)
             #expect(object["data_raw"] as? String == seed.raw)
             #expect(
-                try TimeExpression.moment(object["received_at"] as? String ?? "") == QueryFixture.start + seed.at
+                try TimeExpression.moment(object["received_at"] as? String ?? "") == QueryFixture.start + .microseconds(seed.at)
             )
             for (name, value) in [("data", seed.data), ("extra", seed.extra)] {
                 // In the line as it came, or, where it has line ends, beside it as a string.
@@ -66,7 +66,7 @@ struct FormatTests {
             #expect(device == DeviceKey(of: RegistrationToken(seed.token)).description)
         }
         #expect(
-            page.messages.map(\.fingerprint.description)
+            try page.messages.map(\.fingerprint.description)
                 == lines.dropLast().map { line in
                     (try? JSONSerialization.jsonObject(with: Data(line)) as? [String: Any])?["fingerprint"] as? String
                         ?? ""

@@ -43,11 +43,11 @@ struct LookupTests {
         #expect(detail.deliveries.map(\.handler) == ["h1"] && detail.deliveries.map(\.attempts) == [3])
         #expect(detail.deadLetters.map(\.handler) == ["h2"] && detail.deadLetters.map(\.errorGroup) == ["timeout"])
         #expect(detail.conflicts.count == 2 && detail.conflicts.allSatisfy { $0.timesSeen == 2 })
-        let stored = try #require(detail.row.flatMap { detail.page.message($0) })
+        let stored = try #require(detail.stored)
         #expect(detail.ledger?.fingerprint == stored.fingerprint)
         let byKey = try await lookup.find(detail.messageKey.description)
         #expect(byKey.map(\.messageKey) == [detail.messageKey] && byKey.first?.conflicts.count == 2)
-        #expect(try await lookup.find(Self.uuidLike).map { $0.page.message(0)?.message.messageID } == [Self.uuidLike])
+        #expect(try await lookup.find(Self.uuidLike).map(\.stored?.message.messageID) == [Self.uuidLike])
         #expect(try await lookup.find("' OR 1=1 --").isEmpty)
         #expect(try await lookup.find("00000000-0000-0000-0000-000000000000").isEmpty)
     }
@@ -61,7 +61,7 @@ struct LookupTests {
             )
         )
         let detail = try #require(try await MessageLookup(fixture.reader).find(key).first)
-        #expect(detail.row == nil && detail.ledger != nil)
+        #expect(detail.stored == nil && detail.ledger != nil)
         let object = try #require(
             try JSONSerialization.jsonObject(with: Data(detail.json(tokens: true, isForTerminal: false)))
                 as? [String: Any]
@@ -84,8 +84,8 @@ struct LookupTests {
         #expect(try await lookup.find("a").count == 2)
         try await fixture.script("DELETE FROM upstream.messages WHERE message_key = '\(key)'")
         let byKey = try #require(try await lookup.find(key).first)
-        #expect(byKey.row == 0 && byKey.page.message(0)?.message.messageID == "a" && byKey.deadLetters.count == 1)
-        #expect(try await lookup.find("a").contains { $0.messageKey == byKey.messageKey && $0.row == 0 })
+        #expect(byKey.stored?.message.messageID == "a" && byKey.deadLetters.count == 1)
+        #expect(try await lookup.find("a").contains { $0.messageKey == byKey.messageKey && $0.stored != nil })
     }
 
     @Test("as JSON it holds all of it, and a token only where it was asked for")
@@ -117,7 +117,7 @@ struct LookupTests {
         try await fixture.script("UPDATE upstream.conflicts SET released_at = now(), released_by = 'somebody'")
         let detail = try #require(try await lookup.find(conflict.releaseKey.description).first)
         #expect(detail.conflictsWith == conflict.copy.message.messageKey)
-        let stored = try #require(detail.row.flatMap { detail.page.message($0) })
+        let stored = try #require(detail.stored)
         #expect(stored.message.messageKey == conflict.releaseKey && stored.message.data == conflict.copy.message.data)
     }
 
@@ -198,8 +198,8 @@ struct QuarantineTests {
         #expect(try await ids { $0.senderID = "s0" }.count == 10)
         #expect(try await ids { $0.messageID = "m7" } == [7])
         #expect(try await ids { $0.messageID = "' OR 1=1 --" } == [])
-        #expect(try await ids { $0.since = 1_772_323_200_000_000 + 18 * 3_600_000_000 } == [20, 19, 18])
-        #expect(try await ids { $0.until = 1_772_323_200_000_000 + 3 * 3_600_000_000 } == [2, 1])
+        #expect(try await ids { $0.since = Timestamp(microseconds: 1_772_323_200_000_000) + .seconds(18 * 3_600) } == [20, 19, 18])
+        #expect(try await ids { $0.until = Timestamp(microseconds: 1_772_323_200_000_000) + .seconds(3 * 3_600) } == [2, 1])
         var query = QuarantineQuery()
         query.limit = 7
         var found: [Int64] = []

@@ -29,7 +29,7 @@ struct PagingTests {
         var ids: [String] = []
         for number in 0..<1_000 {
             let page = try await pager.next(fixture.reader)
-            ids += page.messages.map(\.message.messageID)
+            ids += try page.messages.map(\.message.messageID)
             if !page.isFull { return ids }
             try await meanwhile(number)
         }
@@ -101,10 +101,10 @@ struct PagingTests {
     func pruning() async throws {
         let fixture = try await QueryFixture(Self.seeds(4))
         let cursor = MessageCursor(receivedAt: QueryFixture.start, messageKey: MessageKey(Digest128(high: 0, low: 0)))
-        let (sql, values) = MessagePager(MessageFilter(), .oldestFirst, limit: 10, after: cursor).statement
+        let sql = MessagePager(MessageFilter(), .oldestFirst, limit: 10, after: cursor).statement
         let plan = try await fixture.reader.run { connection throws(PostgresError) in
-            let result = try connection.query("EXPLAIN " + sql, values)
-            return (0..<result.count).compactMap { result.text($0, 0) }.joined(separator: "\n")
+            let lines = try connection.run("EXPLAIN \(sql)").map { row throws(PostgresError) in try row.next(String.self) }
+            return lines.joined(separator: "\n")
         }
         #expect(!plan.contains("messages_20260228") && plan.contains("messages_20260301"), "\(plan)")
     }

@@ -7,43 +7,44 @@ import Vocabulary
 
 @Suite("following: nothing is missed and nothing is shown twice", .timeLimit(.minutes(2)))
 struct TailTests {
-    static let second: Int64 = 1_000_000
+    /// So many seconds after the epoch.
+    private static func at(_ seconds: Double) -> Timestamp { Timestamp(microseconds: Int64(seconds * 1e6)) }
 
-    static func place(_ time: Int64, _ key: UInt64) -> MessageCursor {
+    private static func place(_ time: Timestamp, _ key: UInt64) -> MessageCursor {
         MessageCursor(receivedAt: time, messageKey: MessageKey(Digest128(high: 0, low: key)))
     }
 
-    /// Where a poll that succeeds begins.
-    private func floor(_ window: inout TailWindow, _ now: Int64) -> Int64 {
+    /// Where a successful poll begins.
+    private func floor(_ window: inout TailWindow, _ now: Timestamp) -> Timestamp {
         defer { window.succeeded() }
         return window.poll(now: now)
     }
 
     @Test("polls look back a little each time, and by the whole overlap at intervals")
     func floors() {
-        var window = TailWindow(now: 1_000 * Self.second, overlap: 60 * Self.second)
-        #expect(window.start == 940 * Self.second)
-        #expect(floor(&window, 1_001 * Self.second) == 998 * Self.second)
-        #expect(floor(&window, 1_002 * Self.second) == 999 * Self.second)
-        #expect(floor(&window, 1_005 * Self.second) == 940 * Self.second)
-        #expect(floor(&window, 1_006 * Self.second) == 1_003 * Self.second)
-        #expect(floor(&window, 1_010 * Self.second) == 945 * Self.second)
+        var window = TailWindow(now: Self.at(1_000), overlap: .seconds(60))
+        #expect(window.start == Self.at(940))
+        #expect(floor(&window, Self.at(1_001)) == Self.at(998))
+        #expect(floor(&window, Self.at(1_002)) == Self.at(999))
+        #expect(floor(&window, Self.at(1_005)) == Self.at(940))
+        #expect(floor(&window, Self.at(1_006)) == Self.at(1_003))
+        #expect(floor(&window, Self.at(1_010)) == Self.at(945))
     }
 
     @Test("whatever a message's delay within the overlap, the first long poll after its commit begins before it")
     func coverage() {
-        let overlap = 60 * Self.second
-        // A message is received at t and commits after a delay; polls come at odd times.
-        for delay in stride(from: Int64(0), through: overlap, by: 7_000_000) {
-            for offset in stride(from: Int64(0), to: 12_000_000, by: 1_300_000) {
-                var window = TailWindow(now: 0, overlap: overlap)
-                let received = 100 * Self.second + offset
-                let commit = received + delay
-                var now: Int64 = 0
+        let overlap = Duration.seconds(60)
+        // A message is received and commits after a delay; polls come at odd times.
+        for delay in stride(from: 0, through: 60, by: 7) {
+            for offset in stride(from: 0, to: 12_000, by: 1_300) {
+                var window = TailWindow(now: Self.at(0), overlap: overlap)
+                let received = Self.at(100) + .milliseconds(offset)
+                let commit = received + .seconds(delay)
+                var now = Self.at(0)
                 var shown = 0
-                var seenAfter: Int64?
-                while now < 300 * Self.second {
-                    now += 1_100_000
+                var seenAfter: Duration?
+                while now < Self.at(300) {
+                    now = now + .milliseconds(1_100)
                     let floor = window.poll(now: now)
                     if now >= commit, received >= floor, window.isNew(Self.place(received, 1)) {
                         shown += 1
@@ -52,39 +53,39 @@ struct TailTests {
                     window.succeeded()
                 }
                 #expect(shown == 1, "delay \(delay), offset \(offset)")
-                #expect((seenAfter ?? .max) <= 7 * Self.second)
+                #expect(seenAfter.map { $0 <= .seconds(7) } == true)
             }
         }
     }
 
     @Test("a clock that is set back opens no gap")
     func clockSetBack() {
-        var window = TailWindow(now: 100 * Self.second, overlap: 10 * Self.second)
-        _ = floor(&window, 101 * Self.second)
-        #expect(floor(&window, 50 * Self.second) <= 99 * Self.second)
-        #expect(floor(&window, 51 * Self.second) <= 48 * Self.second)
+        var window = TailWindow(now: Self.at(100), overlap: .seconds(10))
+        _ = floor(&window, Self.at(101))
+        #expect(floor(&window, Self.at(50)) <= Self.at(99))
+        #expect(floor(&window, Self.at(51)) <= Self.at(48))
     }
 
     @Test("memory is bounded: with more keys than it may hold the overlap shrinks, and it says so")
     func bounded() {
-        var window = TailWindow(now: 0, overlap: 1_000 * Self.second, seenLimit: 100)
+        var window = TailWindow(now: Self.at(0), overlap: .seconds(1_000), seenLimit: 100)
         for number in 1...1_000 {
-            let isNew = window.isNew(Self.place(Int64(number), UInt64(number)))
+            let isNew = window.isNew(Self.place(Timestamp(microseconds: Int64(number)), UInt64(number)))
             #expect(isNew)
             #expect(window.seenCount <= 100)
         }
         #expect(window.isShortened)
         // What was forgotten is not shown again either.
-        let again = [window.isNew(Self.place(1, 1)), window.isNew(Self.place(1_000, 1_000))]
+        let places = [1, 1_000].map { Self.place(Timestamp(microseconds: $0), UInt64($0)) }
+        let again = places.map { window.isNew($0) }
         #expect(again == [false, false])
     }
 
     @Test("keys are forgotten once no poll looks at them again")
     func forgets() {
-        var window = TailWindow(now: 0, overlap: 10 * Self.second)
-        var now: Int64 = 0
+        var window = TailWindow(now: Self.at(0), overlap: .seconds(10))
         for number in 1...200 {
-            now += Self.second
+            let now = Self.at(Double(number))
             _ = window.poll(now: now)
             _ = window.isNew(Self.place(now, UInt64(number)))
             window.succeeded()
@@ -101,12 +102,8 @@ struct TailTests {
         _ fixture: QueryFixture,
         by connection: PostgresConnection? = nil
     ) async throws {
-        let now = try #require(
-            try await fixture.admin.run { connection throws(PostgresError) in
-                try connection.query("SELECT clock_timestamp()").timestamp(0, 0)
-            }
-        )
-        let seed = Seed(id: id, category: category, at: now - QueryFixture.start - Int64(secondsAgo) * Self.second)
+        let received = try await MessageTail.now(fixture.admin) - .seconds(secondsAgo)
+        let seed = Seed(id: id, category: category, at: (received - QueryFixture.start).microseconds)
         try await fixture.add([seed], by: connection)
     }
 
@@ -118,11 +115,11 @@ struct TailTests {
         // Every poll is a long one: how often they come is the business of the tests above.
         var filter = MessageFilter()
         filter.categories = ["com.example.orders"]
-        var tail = try await MessageTail(filter, overlap: 60 * Self.second, longInterval: 0, fixture.reader)
+        var tail = try await MessageTail(filter, overlap: .seconds(60), longInterval: .zero, fixture.reader)
         func poll() async throws -> [String] {
             var ids: [String] = []
             _ = try await tail.poll(fixture.reader) { page, row in
-                ids.append(page.message(row)?.message.messageID ?? "?")
+                ids.append(try page.message(row).message.messageID)
             }
             return ids
         }
@@ -147,19 +144,15 @@ struct TailTests {
 
     @Test("a follower that was stopped for longer than the overlap goes on from its last look")
     func stopped() {
-        let (second, overlap) = (Self.second, 60 * Self.second)
-        for pause in [30, 61, 600, 36_000].map({ Int64($0) * second }) {
-            for received in stride(from: 95 * second, through: 100 * second + pause, by: Int(pause / 37 + 1)) {
-                for delay in [0, 59 * second] {
-                    var window = TailWindow(now: 90 * second, overlap: overlap)
+        for pause in [30.0, 61, 600, 36_000] {
+            for received in stride(from: 95, through: 100 + pause, by: pause / 37) {
+                for delay in [0.0, 59] {
+                    var window = TailWindow(now: Self.at(90), overlap: .seconds(60))
                     var shown = 0
-                    for now in [91, 95, 100].map({ $0 * second }) + [100 * second + pause, 107 * second + pause]
-                        + [200 * second + pause]
-                    {
-                        let floor = window.poll(now: now)
-                        if now >= received + delay, received >= floor, window.isNew(Self.place(received, 1)) {
-                            shown += 1
-                        }
+                    for now in [91, 95, 100, 100 + pause, 107 + pause, 200 + pause] {
+                        let floor = window.poll(now: Self.at(now))
+                        let place = Self.place(Self.at(received), 1)
+                        if now >= received + delay, place.receivedAt >= floor, window.isNew(place) { shown += 1 }
                         window.succeeded()
                     }
                     #expect(shown == 1, "pause \(pause), received \(received), delay \(delay)")
@@ -170,21 +163,21 @@ struct TailTests {
 
     @Test("a poll that fails does not count: the next one begins where it began, and shows nothing twice")
     func failedPoll() {
-        var window = TailWindow(now: 1_000 * Self.second, overlap: 60 * Self.second)
-        let first = window.poll(now: 1_010 * Self.second)
-        let isNew = window.isNew(Self.place(950 * Self.second, 1))
-        let again = window.poll(now: 5_000 * Self.second)
-        #expect(first == 940 * Self.second && again == first)
-        let isShownAgain = window.isNew(Self.place(950 * Self.second, 1))
+        var window = TailWindow(now: Self.at(1_000), overlap: .seconds(60))
+        let first = window.poll(now: Self.at(1_010))
+        let isNew = window.isNew(Self.place(Self.at(950), 1))
+        let again = window.poll(now: Self.at(5_000))
+        #expect(first == Self.at(940) && again == first)
+        let isShownAgain = window.isNew(Self.place(Self.at(950), 1))
         #expect(isNew && !isShownAgain)
     }
 
     @Test("catching up with more than memory holds loses nothing and says nothing of late commits")
     func catchesUp() {
-        var window = TailWindow(now: 0, overlap: 10 * Self.second, seenLimit: 100)
-        _ = window.poll(now: 10_000 * Self.second)
+        var window = TailWindow(now: Self.at(0), overlap: .seconds(10), seenLimit: 100)
+        _ = window.poll(now: Self.at(10_000))
         var shown = 0
-        for number in 1...9_000 where window.isNew(Self.place(Int64(number) * Self.second, UInt64(number))) {
+        for number in 1...9_000 where window.isNew(Self.place(Self.at(Double(number)), UInt64(number))) {
             shown += 1
         }
         window.succeeded()
@@ -195,18 +188,18 @@ struct TailTests {
     func stoppedInDatabase() async throws {
         let fixture = try await QueryFixture()
         try await fixture.script("SELECT upstream.ensure_partitions(current_date - 4, current_date + 2)")
-        let overlap = 10 * Self.second
+        let overlap = Duration.seconds(10)
         var tail = try await MessageTail(MessageFilter(), overlap: overlap, fixture.reader)
         #expect(try await tail.poll(fixture.reader) { _, _ in } == nil)
         // The follower's last look, three days ago by the database's clock.
         let now = try await MessageTail.now(fixture.reader)
-        let last = now - 3 * 86_400 * Self.second
+        let last = now - .seconds(3 * 86_400)
         tail.window = TailWindow(now: last, overlap: overlap)
         let seconds = [250_000, 200_000, 100_000, 3_600, 100, 2]
         for ago in seconds { try await add("m\(ago)", secondsAgo: ago, fixture) }
         var before = tail
         var ids: [String] = []
-        let gap = try await tail.poll(fixture.reader) { ids.append($0.message($1)?.message.messageID ?? "?") }
+        let gap = try await tail.poll(fixture.reader) { ids.append(try $0.message($1).message.messageID) }
         #expect(ids == seconds.map { "m\($0)" } && gap == nil)
         #expect(try await tail.poll(fixture.reader) { _, _ in Issue.record("shown twice") } == nil)
 
@@ -225,7 +218,7 @@ struct TailTests {
             """
         )
         let dropped = try await before.poll(fixture.reader) { _, _ in }
-        let today = now / (86_400 * Self.second) * 86_400 * Self.second
-        #expect(dropped == .dropped((last - overlap)..<(today - 86_400 * Self.second)))
+        let today = Timestamp(microseconds: now.microseconds / 86_400_000_000 * 86_400_000_000)
+        #expect(dropped == .dropped((last - overlap)..<(today - .seconds(86_400))))
     }
 }

@@ -39,7 +39,7 @@ struct ConflictsShow: ProgramCommand {
         if json {
             return try console.show(conflicts, tokens: reveal) { $0.json(tokens: reveal, isForTerminal: $1) }
         }
-        if let detail, let row = detail.row, let stored = detail.page.message(row) {
+        if let stored = detail?.stored {
             show("stored", stored, [("fingerprint", stored.fingerprint.description)], console)
         } else {
             MessageText.show("stored", "its body is past retention.messages", console)

@@ -16,7 +16,7 @@ struct MessageText {
     func show() {
         var facts = Self.facts()
         facts.add("message_key", detail.messageKey.description)
-        let stored = detail.row.flatMap { detail.page.message($0) }
+        let stored = detail.stored
         if let stored {
             Self.add(stored, to: &facts, tokens: tokens)
             facts.add("stanza_from", stored.stanzaFrom ?? "-")

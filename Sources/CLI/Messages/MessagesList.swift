@@ -73,7 +73,7 @@ struct MessagesList: ProgramCommand {
     ) async throws -> MessageCursor? {
         var table = TextTable(MessageRow.columns(tokens: output.reveal))
         let end = try await each(&pager, connection) { page, row in
-            guard let message = page.message(row) else { return }
+            let message = try page.message(row)
             table.append(MessageRow.cells(message, tokens: output.reveal))
         }
         console.table(table)

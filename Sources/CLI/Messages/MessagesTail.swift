@@ -80,7 +80,7 @@ struct MessagesTail: ProgramCommand {
                 try await withReader(context) { connection in
                     if tail == nil {
                         // Before the first messages are shown, so that none is missed between the two.
-                        let started = try await MessageTail(filter, overlap: overlap.microseconds, connection)
+                        let started = try await MessageTail(filter, overlap: .microseconds(overlap.microseconds), connection)
                         try await begin(filter, screen, connection)
                         tail = started
                     }
@@ -123,7 +123,7 @@ struct MessagesTail: ProgramCommand {
         }
     }
 
-    private static func text(_ span: Range<Int64>) -> String {
+    private static func text(_ span: Range<Timestamp>) -> String {
         "from \(ShownTime.full(span.lowerBound)) to \(ShownTime.full(span.upperBound))"
     }
 }
@@ -142,7 +142,7 @@ final class TailScreen {
 
     func show(_ page: MessagePage, _ row: Int) throws {
         guard format == .table else { return try rows.append(page, row) }
-        guard let message = page.message(row) else { return }
+        let message = try page.message(row)
         var cells = MessageRow.cells(message, tokens: tokens).map { TerminalText.escape($0) }
         // Widths of later rows are unknown, so the line is just cut; the device would leave no room for data.
         cells.remove(at: 4)

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Postgres
 import Querying
-import Telemetry
 import UpstreamKit
 import Vocabulary
 import Worker
@@ -58,7 +57,7 @@ struct FilterOptions: ParsableArguments {
         return filter
     }
 
-    private func times(now: Int64) throws -> (since: Int64?, until: Int64?) {
+    private func times(now: Timestamp) throws -> (since: Timestamp?, until: Timestamp?) {
         let times = (
             since: try since.map { try TimeExpression.parse($0, now: now) },
             until: try until.map { try TimeExpression.parse($0, now: now) }
@@ -77,7 +76,7 @@ struct FilterOptions: ParsableArguments {
         filter.categories = category
         filter.senderID = sender
         filter.messageID = messageID
-        (filter.since, filter.until) = try times(now: Timestamp.now.microseconds)
+        (filter.since, filter.until) = try times(now: .now)
         filter.clauses = try clauses.map { try WhereClause(parsing: $0) }
         if let device {
             guard fromTokenFile == nil else {

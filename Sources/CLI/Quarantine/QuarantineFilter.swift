@@ -33,7 +33,7 @@ struct QuarantineFilter: ParsableArguments {
     /// The query.
     ///
     /// - Throws: ``CommandFailure`` and `FilterError`
-    func make(now: Int64 = Timestamp.now.microseconds) throws -> QuarantineQuery {
+    func make(now: Timestamp = .now) throws -> QuarantineQuery {
         var query = QuarantineQuery()
         query.senderID = sender
         query.messageID = messageID

@@ -1,4 +1,6 @@
+package import Postgres
 package import UpstreamKit
+package import Vocabulary
 
 /// Which messages a command is about; what is left empty does not narrow.
 ///
@@ -14,10 +16,10 @@ package struct MessageFilter: Sendable, Equatable {
     package var messageID: String?
     /// One message by its key.
     package var messageKey: MessageKey?
-    /// Received at or after: microseconds since 1970-01-01 UTC.
-    package var since: Int64?
-    /// Received before: microseconds since 1970-01-01 UTC.
-    package var until: Int64?
+    /// Received at or after.
+    package var since: Timestamp?
+    /// Received before.
+    package var until: Timestamp?
     /// Conditions on `data`, all of which hold.
     package var clauses: [WhereClause] = []
 
@@ -50,38 +52,33 @@ package struct MessageFilter: Sendable, Equatable {
     /// The filter as a condition on the rows of a table.
     ///
     /// - Parameters:
-    ///   - values: Takes the parameters.
     ///   - table: The table.
     ///   - alias: The table's alias in the statement.
-    /// - Returns: SQL without any value in it; `true` where nothing narrows.
-    package func condition(
-        _ values: inout SQLValues,
-        on table: Table = .messages,
-        alias: String = "m"
-    ) -> String {
-        var parts: [String] = []
-        if let since { parts.append("\(alias).received_at >= \(values.bind(time: since))") }
-        if let until { parts.append("\(alias).received_at < \(values.bind(time: until))") }
-        if let messageKey {
-            let key = values.bind(messageKey.digest)
-            parts.append("\(alias).message_key = \(key)")
+    /// - Returns: A part of a statement; `true` where nothing narrows.
+    package func condition(on table: Table = .messages, alias: String = "m") -> SQL {
+        let row: SQL = "\(raw: alias)"
+        var parts: [SQL] = []
+        if let since { parts.append("\(row).received_at >= \(since)") }
+        if let until { parts.append("\(row).received_at < \(until)") }
+        if let key = messageKey?.digest {
+            parts.append("\(row).message_key = \(key)")
             if table == .messages {
                 // The ledger knows the day, and so the one partition.
                 parts.append(
-                    "\(alias).received_at = (SELECT received_at FROM upstream.message_ids WHERE message_key = \(key))"
+                    "\(row).received_at = (SELECT received_at FROM upstream.message_ids WHERE message_key = \(key))"
                 )
             }
         }
-        if let messageID { parts.append("\(alias).message_id = \(values.bind(messageID))") }
-        if let deviceKey { parts.append("\(alias).device_key = \(values.bind(deviceKey.digest))") }
+        if let messageID { parts.append("\(row).message_id = \(messageID)") }
+        if let deviceKey { parts.append("\(row).device_key = \(deviceKey.digest)") }
         if categories.count == 1 {
-            parts.append("\(alias).category = \(values.bind(categories[0]))")
+            parts.append("\(row).category = \(categories[0])")
         } else if !categories.isEmpty {
-            parts.append("\(alias).category = ANY (\(values.bind(categories)))")
+            parts.append("\(row).category = ANY (\(categories))")
         }
-        if let senderID { parts.append("\(alias).sender_id = \(values.bind(senderID))") }
-        for clause in clauses { parts.append(clause.condition(&values, alias: alias)) }
-        return parts.isEmpty ? "true" : parts.joined(separator: " AND ")
+        if let senderID { parts.append("\(row).sender_id = \(senderID)") }
+        for clause in clauses { parts.append(clause.condition(alias: alias)) }
+        return parts.isEmpty ? "true" : .joined(parts, separator: " AND ")
     }
 }
 
@@ -102,7 +99,7 @@ extension MessageFilter: Codable {
         func failure(_ key: CodingKeys, _ text: String) -> DecodingError {
             .dataCorruptedError(forKey: key, in: members, debugDescription: text)
         }
-        func time(_ key: CodingKeys) throws -> Int64? {
+        func time(_ key: CodingKeys) throws -> Timestamp? {
             guard let text = try members.decodeIfPresent(String.self, forKey: key) else { return nil }
             do throws(FilterError) {
                 return try TimeExpression.moment(text)
@@ -139,8 +136,8 @@ extension MessageFilter: Codable {
         try members.encodeIfPresent(deviceKey?.description, forKey: .device)
         try members.encodeIfPresent(messageID, forKey: .messageID)
         try members.encodeIfPresent(messageKey?.description, forKey: .messageKey)
-        try members.encodeIfPresent(since.map(TimeText.rfc3339), forKey: .since)
-        try members.encodeIfPresent(until.map(TimeText.rfc3339), forKey: .until)
+        try members.encodeIfPresent(since.map(\.rfc3339), forKey: .since)
+        try members.encodeIfPresent(until.map(\.rfc3339), forKey: .until)
         if !clauses.isEmpty { try members.encode(clauses.map(\.text), forKey: .clauses) }
     }
 }

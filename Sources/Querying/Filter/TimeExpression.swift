@@ -1,57 +1,44 @@
-import Vocabulary
+package import Vocabulary
 
-/// Reads the times that people write.
+/// Parses the times that people write.
 ///
-/// Before now: `90s`, `15m`, `2h`, `30d`, `4w`. Days: `today`, `yesterday` and `2026-01-31`, each at its midnight. Moments:
-/// RFC 3339, where the seconds may be left out, and a space may stand for the `T`. Where no offset stands, UTC is
-/// meant: it is what the partitions go by and what every column shows.
+/// An age: `90s`, `15m`, `2h`, `30d`, `4w`. A day, which means its midnight: `today`, `yesterday`, `2026-01-31`. A moment:
+/// RFC 3339, with optional seconds, and a space allowed for the `T`. Without an offset it is UTC, as partitions and output
+/// are.
 package enum TimeExpression {
-    /// Reads one.
+    /// Parses an age, a day or a moment.
     ///
     /// - Parameters:
-    ///   - text: What somebody wrote.
-    ///   - now: The present, in microseconds since 1970-01-01 UTC.
-    /// - Returns: Microseconds since 1970-01-01 UTC.
-    /// - Throws: ``FilterError`` with the place of the mistake.
-    package static func parse(_ text: String, now: Int64) throws(FilterError) -> Int64 {
-        let midnight = now - floorRemainder(now, day)
+    ///   - text: The text as written.
+    ///   - now: The time that ages count back from.
+    /// - Returns: The moment.
+    /// - Throws: ``FilterError`` with the position of the mistake.
+    package static func parse(_ text: String, now: Timestamp) throws(FilterError) -> Timestamp {
+        let midnight = now.microseconds - now.microsecondsOfDay
         switch text {
         case "now": return now
-        case "today": return midnight
-        case "yesterday": return midnight - day
+        case "today": return Timestamp(microseconds: midnight)
+        case "yesterday": return Timestamp(microseconds: midnight - Timestamp.day)
         default: break
         }
-        if let length = length(text) {
-            let (time, overflow) = now.subtractingReportingOverflow(length)
-            guard !overflow, time >= earliest else { throw FilterError("this is too long ago", in: text, at: 0) }
-            return time
-        }
-        return try moment(text)
+        guard let age = DurationText(text), age.unit != nil else { return try moment(text) }
+        // Beyond what a duration can hold is too long ago as well.
+        let (time, overflow) = now.microseconds.subtractingReportingOverflow(age.duration?.microseconds ?? .max)
+        guard !overflow, time >= earliest else { throw FilterError("too long ago", in: text, at: 0) }
+        return Timestamp(microseconds: time)
     }
 
-    /// Reads a date or a moment, which mean the same at any time.
+    /// Parses a date or a moment, which mean the same whenever they are read.
     ///
-    /// - Throws: ``FilterError`` with the place of the mistake.
-    package static func moment(_ text: String) throws(FilterError) -> Int64 {
+    /// - Throws: ``FilterError`` with the position of the mistake.
+    package static func moment(_ text: String) throws(FilterError) -> Timestamp {
         do {
-            return try Timestamp(parsing: text).microseconds
+            return try Timestamp(parsing: text)
         } catch {
             throw FilterError(error.message, in: text, at: error.position)
         }
     }
 
-    static let day: Int64 = 86_400_000_000
-    /// The year 1, which PostgreSQL can hold as well.
-    static let earliest: Int64 = -62_135_596_800_000_000
-
-    /// The length of a time such as `2h`; the greatest number where it fits none.
-    private static func length(_ text: String) -> Int64? {
-        guard let length = DurationText(text), length.unit != nil else { return nil }
-        return length.duration?.microseconds ?? .max
-    }
-
-    static func floorRemainder(_ value: Int64, _ divisor: Int64) -> Int64 {
-        let remainder = value % divisor
-        return remainder < 0 ? remainder + divisor : remainder
-    }
+    /// The start of the year 1, which PostgreSQL's type holds too.
+    private static let earliest: Int64 = -62_135_596_800_000_000
 }

@@ -1,3 +1,5 @@
+import Postgres
+
 /// A condition on a message's `data`, as `--where` takes it: `data.order.id=42`.
 ///
 /// | form | holds where |
@@ -84,44 +86,43 @@ extension WhereClause {
     /// The clause as a condition on the row that `alias` names.
     ///
     /// `data::jsonb` never fails: what jsonb refuses is in `data_raw`, and such rows match no clause.
-    func condition(_ values: inout SQLValues, alias: String) -> String {
-        let data = "\(alias).data::jsonb"
+    func condition(alias: String) -> SQL {
+        let data: SQL = "\(raw: alias).data::jsonb"
         switch test {
-        case .exists: return "(\(data) #> \(values.bind(path))) IS NOT NULL"
+        case .exists: return "(\(data) #> \(path)) IS NOT NULL"
         case .compares(let comparison, let operand):
             switch comparison {
-            case .matches: return "(\(data) #>> \(values.bind(path))) ~ \(values.bind(operand.text))"
-            case .equal: return equality(&values, data, operand)
-            case .notEqual: return "(\(equality(&values, data, operand))) IS NOT TRUE"
+            case .matches: return "(\(data) #>> \(path)) ~ \(operand.text)"
+            case .equal: return equality(data, operand)
+            case .notEqual: return "(\(equality(data, operand))) IS NOT TRUE"
             case .less, .lessOrEqual, .greater, .greaterOrEqual:
                 // A jsonpath compares numbers with numbers and strings with strings, and looks the value up once.
                 return """
-                    jsonb_path_exists(\(data) #> \(values.bind(path)), 'strict $ ? (@ \(comparison.rawValue) $x)', \
-                    jsonb_build_object('x', \(Self.jsonb(&values, operand))))
+                    jsonb_path_exists(\(data) #> \(path), 'strict $ ? (@ \(raw: comparison.rawValue) $x)', \
+                    jsonb_build_object('x', \(Self.jsonb(operand))))
                     """
             }
         }
     }
 
-    private func equality(_ values: inout SQLValues, _ data: String, _ operand: Operand) -> String {
-        let value = "\(data) #> \(values.bind(path))"
-        var choices = [Self.jsonb(&values, operand)]
+    private func equality(_ data: SQL, _ operand: Operand) -> SQL {
+        var choices = [Self.jsonb(operand)]
         switch operand {
         case .string: break
-        case .number(let text): choices.append(Self.jsonb(&values, .string(text)))
+        case .number(let text): choices.append(Self.jsonb(.string(text)))
         // These three are fixed words, not what somebody wrote.
         case .word("true"): choices.append("'true'::jsonb")
         case .word("false"): choices.append("'false'::jsonb")
         case .word("null"): choices.append("'null'::jsonb")
         case .word: break
         }
-        return "(\(value)) = ANY (ARRAY[\(choices.joined(separator: ", "))])"
+        return "(\(data) #> \(path)) = ANY (ARRAY[\(SQL.joined(choices, separator: ", "))])"
     }
 
-    private static func jsonb(_ values: inout SQLValues, _ operand: Operand) -> String {
+    private static func jsonb(_ operand: Operand) -> SQL {
         switch operand {
-        case .number(let text): "to_jsonb(\(values.bind(text))::text::numeric)"
-        case .string(let text), .word(let text): "to_jsonb(\(values.bind(text))::text)"
+        case .number(let text): "to_jsonb(\(text)::text::numeric)"
+        case .string(let text), .word(let text): "to_jsonb(\(text)::text)"
         }
     }
 }

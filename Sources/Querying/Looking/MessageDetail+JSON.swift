@@ -25,7 +25,7 @@ extension MessageDetail {
         let known = try encoder.encode(
             Known(
                 ledger: ledger.map {
-                    Known.Ledger(fingerprint: $0.fingerprint.description, receivedAt: TimeText.rfc3339($0.receivedAt))
+                    Known.Ledger(fingerprint: $0.fingerprint.description, receivedAt: $0.receivedAt.rfc3339)
                 },
                 deliveries: deliveries.map(Known.Delivery.init),
                 deadLetters: deadLetters.map(Known.Delivery.init),
@@ -69,13 +69,13 @@ extension MessageDetail {
             init(_ row: DeliveryRow) {
                 handler = row.handler
                 attempts = row.attempts
-                nextAttemptAt = TimeText.rfc3339(row.nextAttemptAt)
+                nextAttemptAt = row.nextAttemptAt.rfc3339
                 leaseOwner = row.leaseOwner
-                leaseUntil = row.leaseUntil.map(TimeText.rfc3339)
+                leaseUntil = row.leaseUntil.map(\.rfc3339)
                 lastError = row.lastError
-                replayId = row.replayID
+                replayId = row.replayID?.description
                 errorGroup = row.errorGroup
-                diedAt = row.diedAt.map(TimeText.rfc3339)
+                diedAt = row.diedAt.map(\.rfc3339)
             }
         }
 

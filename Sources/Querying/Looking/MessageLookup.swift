@@ -2,106 +2,93 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// One message with everything the tables know about it.
+/// One message with everything that the tables hold about it.
 package struct MessageDetail: Sendable {
     /// The key.
     package var messageKey: MessageKey
-    /// The row of `messages`, or of `dead_messages`, if it is still there.
-    package var page: MessagePage
-    /// The row's number in ``page``; nil where the body is past its retention.
-    package var row: Int?
-    /// The ledger's row.
+    /// The page that holds its row of `messages` or `dead_messages`.
+    let page: MessagePage
+    /// The number of the row in ``page``; nil if retention has deleted the body.
+    let row: Int?
+    /// The message itself; nil if retention has deleted the body.
+    package var stored: StoredMessage?
+    /// Its row of the ledger.
     package var ledger: LedgerRow?
-    /// What is still to be handled.
+    /// Its pending deliveries.
     package var deliveries: [DeliveryRow]
-    /// What was given up.
+    /// Its dead letters.
     package var deadLetters: [DeliveryRow]
     /// Copies with other content.
     package var conflicts: [ConflictRow]
-    /// Where the key is the release key of a conflict: the key of the message that it conflicts with.
+    /// The key of the message it conflicts with, if the key is the release key of a conflict.
     package var conflictsWith: MessageKey?
 
     /// A row of `message_ids`.
     package struct LedgerRow: Sendable {
         /// The fingerprint of the accepted copy.
         package var fingerprint: Digest128
-        /// Microseconds since 1970-01-01 UTC.
-        package var receivedAt: Int64
+        /// When the accepted copy was received.
+        package var receivedAt: Timestamp
     }
 
     /// A row of `deliveries` or `dead_letters`.
     package struct DeliveryRow: Sendable {
         /// The handler.
         package var handler: String
-        /// Attempts that failed and count.
+        /// Failed attempts that count.
         package var attempts: Int
-        /// When it may be claimed next.
-        package var nextAttemptAt: Int64
-        /// The worker that holds it, or made the last attempt.
+        /// When the next attempt is due.
+        package var nextAttemptAt: Timestamp
+        /// The worker that holds the lease, or made the last attempt.
         package var leaseOwner: String?
         /// When its lease ends.
-        package var leaseUntil: Int64?
-        /// What the latest attempt failed with.
+        package var leaseUntil: Timestamp?
+        /// The error of the latest attempt.
         package var lastError: String?
-        /// The replay that asked for it.
-        package var replayID: String?
-        /// The failure's group, of a dead letter.
+        /// The replay that queued it.
+        package var replayID: Digest128?
+        /// The error group of a dead letter.
         package var errorGroup: String?
-        /// When it was given up, of a dead letter.
-        package var diedAt: Int64?
+        /// When a dead letter was given up.
+        package var diedAt: Timestamp?
     }
 }
 
-/// Finds messages by what people have in hand: a key from a log, or an id from an app.
+/// Finds messages by what people have at hand: a key from a log, or an id from an app.
 package struct MessageLookup: Sendable {
     private let connection: PostgresConnection
 
-    /// A look-up in the database that the connection leads to.
+    /// A lookup in the database that the connection leads to.
     package init(_ connection: PostgresConnection) {
         self.connection = connection
     }
 
     /// Everything about the messages that a reference may mean.
     ///
-    /// A UUID is taken for a `message_key` first, and where no message has it, for a `message_id`: apps like to use UUIDs.
+    /// A UUID is taken for a `message_key` first, then for a `message_id`: apps use UUIDs as ids.
     ///
     /// - Throws: ``PostgresError``
-    /// - Returns: One message for a key; for an id as many as senders (or devices) have used it.
+    /// - Returns: One message for a key; for an id one per sender (or device) that used it.
     package func find(_ reference: String) async throws(PostgresError) -> [MessageDetail] {
         if let key = MessageKey(reference), let detail = try await detail(key) { return [detail] }
         var filter = MessageFilter()
         filter.messageID = reference
         var pager = MessagePager(filter, .newestFirst, limit: 100)
-        let page = try await pager.next(connection)
+        let stored = try await pager.next(connection)
+        let kept = try await page(MessageStatements.kept(where: "m.message_id = \(reference)"))
         var found: [MessageDetail] = []
-        for row in 0..<page.count {
-            guard let key = page.cursor(row)?.messageKey else { continue }
-            found.append(try await detail(key, page, row))
-        }
-        var values = SQLValues()
-        let id = values.bind(reference)
-        let kept = try await kept("m.message_id = \(id)", values)
-        for row in 0..<kept.count {
-            guard let key = kept.cursor(row)?.messageKey else { continue }
-            if found.contains(where: { $0.messageKey == key }) { continue }
-            found.append(try await detail(key, kept, row))
+        for page in [stored, kept] {
+            for row in 0..<page.count {
+                guard let key = page.cursor(row)?.messageKey, !found.contains(where: { $0.messageKey == key }) else {
+                    continue
+                }
+                found.append(try await detail(key, page, row))
+            }
         }
         return found
     }
 
-    /// What is kept for its dead letters, as its day has been dropped.
-    private func kept(_ condition: String, _ values: SQLValues) async throws(PostgresError) -> MessagePage {
-        let sql = """
-            SELECT \(MessagePage.columns()) FROM upstream.dead_messages AS m
-            WHERE \(condition) ORDER BY m.received_at DESC, m.message_key DESC LIMIT 100
-            """
-        let result = try await connection.run { connection throws(PostgresError) in try connection.query(sql, values) }
-        return MessagePage(result: result, isFull: false)
-    }
-
-    /// Everything about the message of a key, or of the release key of a conflict; nil where there is none.
-    ///
-    /// The ledger's `received_at` leads to the one partition.
+    /// Everything about the message of a key, or of the release key of a conflict; nil if there is none.
     ///
     /// - Throws: ``PostgresError``
     package func detail(_ key: MessageKey) async throws(PostgresError) -> MessageDetail? {
@@ -110,33 +97,28 @@ package struct MessageLookup: Sendable {
         var pager = MessagePager(filter, .newestFirst, limit: 1)
         var page = try await pager.next(connection)
         if page.count == 0 {
-            var values = SQLValues()
-            let place = values.bind(key.digest)
-            page = try await kept("m.message_key = \(place)", values)
+            page = try await self.page(MessageStatements.kept(where: "m.message_key = \(key.digest)"))
         }
         let detail = try await detail(key, page, page.count > 0 ? 0 : nil)
-        return detail.row == nil && detail.ledger == nil ? try await released(key) : detail
+        return detail.stored == nil && detail.ledger == nil ? try await released(key) : detail
     }
 
-    /// What handlers and their dead letters know by a release key.
+    private func page(_ sql: SQL) async throws(PostgresError) -> MessagePage {
+        try await connection.run { connection throws(PostgresError) in try MessagePage(try connection.run(sql)) }
+    }
+
+    /// The released conflict with this release key, under which handlers and dead letters know it.
     private func released(_ key: MessageKey) async throws(PostgresError) -> MessageDetail? {
-        var values = SQLValues()
-        let place = values.bind(key.digest)
-        let (sql, parameters) = (
-            """
-            SELECT \(MessagePage.columns()), c.message_key
-            FROM upstream.conflicts AS c, upstream.message_of(\(place), 'epoch') AS m
-            WHERE upstream.release_key(c.message_key, c.fingerprint) = \(place) AND c.released_at IS NOT NULL
-            """, values
-        )
-        let result = try await connection.run { connection throws(PostgresError) in
-            try connection.query(sql, parameters)
+        let found = try await connection.run { connection throws(PostgresError) in
+            let result = try connection.run(MessageStatements.released(key))
+            let other = try result.first { row throws(PostgresError) in
+                MessageKey(try row.value("conflicts_with", as: Digest128.self))
+            }
+            return (page: try MessagePage(result), conflictsWith: other)
         }
-        guard let other = result.count > 0 ? result.digest(0, MessagePage.Column.allCases.count) : nil else {
-            return nil
-        }
-        var detail = try await detail(key, MessagePage(result: result, isFull: false), 0)
-        detail.conflictsWith = MessageKey(other)
+        guard let conflictsWith = found.conflictsWith else { return nil }
+        var detail = try await detail(key, found.page, 0)
+        detail.conflictsWith = conflictsWith
         return detail
     }
 
@@ -146,67 +128,37 @@ package struct MessageLookup: Sendable {
         _ row: Int?
     ) async throws(PostgresError) -> MessageDetail {
         try await connection.run { connection throws(PostgresError) in
-            MessageDetail(
+            var filter = MessageFilter()
+            filter.messageKey = key
+            return MessageDetail(
                 messageKey: key,
                 page: page,
                 row: row,
-                ledger: try connection.ledgerRow(key),
-                deliveries: try connection.deliveries(key, from: "deliveries", "NULL::text, NULL::timestamptz"),
-                deadLetters: try connection.deliveries(key, from: "dead_letters", "error_group, died_at"),
-                conflicts: try connection.conflicts(key)
+                stored: try row.map { row throws(PostgresError) in try page.message(row) },
+                ledger: try connection.run(MessageStatements.ledger(key)).first { row throws(PostgresError) in
+                    MessageDetail.LedgerRow(fingerprint: try row.next(), receivedAt: try row.next())
+                },
+                deliveries: try connection.run(MessageStatements.deliveries(key)).map(MessageDetail.DeliveryRow.init),
+                deadLetters: try connection.run(MessageStatements.deadLetters(key)).map(MessageDetail.DeliveryRow.init),
+                conflicts: try ConflictRow.rows(
+                    of: try connection.run(ConflictQuery(filter: filter, limit: 100).statement)
+                )
             )
         }
     }
 }
 
-extension PostgresConnection {
-    fileprivate func ledgerRow(_ key: MessageKey) throws(PostgresError) -> MessageDetail.LedgerRow? {
-        var values = SQLValues()
-        let place = values.bind(key.digest)
-        let result = try query(
-            "SELECT fingerprint, received_at FROM upstream.message_ids WHERE message_key = \(place)",
-            values
-        )
-        guard result.count > 0, let fingerprint = result.digest(0, 0), let time = result.timestamp(0, 1) else {
-            return nil
-        }
-        return MessageDetail.LedgerRow(fingerprint: fingerprint, receivedAt: time)
-    }
-
-    fileprivate func deliveries(
-        _ key: MessageKey,
-        from table: StaticString,
-        _ more: StaticString
-    ) throws(PostgresError) -> [MessageDetail.DeliveryRow] {
-        var values = SQLValues()
-        let place = values.bind(key.digest)
-        let result = try query(
-            """
-            SELECT
-                handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id::text, \(more)
-            FROM upstream.\(table) WHERE message_key = \(place) ORDER BY handler
-            """,
-            values
-        )
-        return (0..<result.count).map { row in
-            MessageDetail.DeliveryRow(
-                handler: result.text(row, 0) ?? "",
-                attempts: Int(result.integer(row, 1) ?? 0),
-                nextAttemptAt: result.timestamp(row, 2) ?? 0,
-                leaseOwner: result.text(row, 3),
-                leaseUntil: result.timestamp(row, 4),
-                lastError: result.text(row, 5),
-                replayID: result.text(row, 6),
-                errorGroup: result.text(row, 7),
-                diedAt: result.timestamp(row, 8)
-            )
-        }
-    }
-
-    fileprivate func conflicts(_ key: MessageKey) throws(PostgresError) -> [ConflictRow] {
-        var filter = MessageFilter()
-        filter.messageKey = key
-        let (sql, values) = ConflictQuery(filter: filter, limit: 100).statement
-        return ConflictRow.rows(of: try query(sql, values))
+extension MessageDetail.DeliveryRow {
+    /// Reads a row of ``MessageStatements/deliveries(_:)``.
+    fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
+        handler = try row.next()
+        attempts = try row.next()
+        nextAttemptAt = try row.next()
+        leaseOwner = try row.next()
+        leaseUntil = try row.next()
+        lastError = try row.next()
+        replayID = try row.next()
+        errorGroup = try row.next()
+        diedAt = try row.next()
     }
 }

@@ -1,24 +1,25 @@
 package import Postgres
+package import Vocabulary
 
-/// Follows messages as they are committed; see ``TailWindow`` for how none is missed.
+/// Follows messages as they are committed; ``TailWindow`` describes how none is missed.
 package struct MessageTail: Sendable {
-    /// What has to be shown, and whether the follower keeps up.
+    /// Which rows still have to be shown, and whether the follower keeps up.
     package var window: TailWindow
 
     private let filter: MessageFilter
 
-    /// Starts to follow: what is committed by now counts as known.
+    /// Starts to follow: what has committed by now counts as shown.
     ///
     /// - Parameters:
     ///   - filter: Which messages.
-    ///   - overlap: How late a commit may be, in microseconds.
-    ///   - longInterval: How often the whole overlap is read, in microseconds.
+    ///   - overlap: How late a commit may be.
+    ///   - longInterval: How often the whole overlap is read.
     ///   - connection: The database.
     /// - Throws: ``PostgresError``
     package init(
         _ filter: MessageFilter,
-        overlap: Int64,
-        longInterval: Int64 = 5_000_000,
+        overlap: Duration,
+        longInterval: Duration = .seconds(5),
         _ connection: PostgresConnection
     ) async throws {
         self.filter = filter
@@ -28,18 +29,18 @@ package struct MessageTail: Sendable {
 
     /// Messages that a follower can't show, or can't be sure of.
     package enum Gap: Sendable, Equatable {
-        /// What was received in this span was dropped by retention before it could be read.
-        case dropped(Range<Int64>)
-        /// Too much arrived to remember it all: of what was received in this span, commits that came late are missing.
-        case unproven(Range<Int64>)
+        /// Retention dropped what was received in this span before it was read.
+        case dropped(Range<Timestamp>)
+        /// Too many messages arrived to remember them all: late commits among those received in this span are missing.
+        case unproven(Range<Timestamp>)
     }
 
-    /// Shows what has been committed since the last poll that succeeded, in the order of arrival.
+    /// Shows what has committed since the last successful poll, in order of arrival.
     ///
     /// - Parameters:
     ///   - connection: The database.
-    ///   - show: Takes a page and the number of a row that is new.
-    /// - Throws: ``PostgresError``, and what `show` throws; what was shown is not shown again by the next poll.
+    ///   - show: Takes a page and the number of a new row.
+    /// - Throws: ``PostgresError``, and what `show` throws; the next poll does not repeat what was shown.
     /// - Returns: What is missing, if anything.
     package mutating func poll(
         _ connection: PostgresConnection,
@@ -59,21 +60,15 @@ package struct MessageTail: Sendable {
         return gap
     }
 
-    /// The begin of the oldest day that is kept.
-    private static func oldest(_ connection: PostgresConnection) async throws(PostgresError) -> Int64? {
+    /// The start of the oldest day that retention has kept; nil if there is none.
+    private static func oldest(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp? {
         try await connection.run { connection throws(PostgresError) in
-            try connection.query(
-                """
-                SELECT (extract(epoch FROM to_date(right(min(relname), 8), 'YYYYMMDD')) * 1e6)::bigint
-                FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-                WHERE inhparent = 'upstream.messages'::regclass AND relname ~ '^messages_[0-9]{8}$'
-                """
-            ).integer(0, 0)
+            try connection.run(MessageStatements.oldestDay).value(Timestamp?.self)
         }
     }
 
     private mutating func read(
-        from floor: Int64,
+        from floor: Timestamp,
         _ connection: PostgresConnection,
         _ show: (MessagePage, Int) throws -> Void
     ) async throws {
@@ -91,10 +86,10 @@ package struct MessageTail: Sendable {
         }
     }
 
-    /// The database's time, which is what spans of time are counted back from.
-    package static func now(_ connection: PostgresConnection) async throws(PostgresError) -> Int64 {
+    /// The database's time, from which ages are counted back.
+    package static func now(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp {
         try await connection.run { connection throws(PostgresError) in
-            try connection.query("SELECT clock_timestamp()").timestamp(0, 0) ?? 0
+            try connection.run(MessageStatements.now).value()
         }
     }
 }

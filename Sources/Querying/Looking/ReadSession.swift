@@ -1,9 +1,9 @@
 package import Postgres
 
 extension PostgresConnection {
-    /// Makes every further transaction of the session read-only, so that no mistake of a looking command changes anything.
+    /// Makes every further transaction of the session read-only, so that no mistake in a reading command changes data.
     ///
-    /// Behind a pooler no state of the session can be kept; there the commands' own care has to do.
+    /// Does nothing behind a pooler, where a session keeps no state.
     ///
     /// - Throws: ``PostgresError``
     package func becomeReadOnly() throws(PostgresError) {

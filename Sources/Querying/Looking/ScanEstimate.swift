@@ -1,40 +1,36 @@
 import Foundation
 package import Postgres
 
-/// What the planner expects of a query, without running it.
+/// What the planner expects of a query that is not run.
 package enum ScanEstimate {
-    /// How many rows of a table the filter lets through, by the planner's statistics.
+    /// The planner's estimate of how many messages a filter selects.
     ///
     /// - Parameters:
-    ///   - filter: Which rows.
-    ///   - cursor: Only rows behind this place, oldest first; nil for all.
+    ///   - filter: Which messages.
+    ///   - cursor: Only messages after this position, oldest first; nil for all.
     ///   - connection: The database.
     /// - Throws: ``PostgresError``
-    /// - Returns: The number of rows; nil where the plan does not say.
+    /// - Returns: The number of messages; nil if the plan does not say.
     package static func rows(
         _ filter: MessageFilter,
         after cursor: MessageCursor? = nil,
         _ connection: PostgresConnection
     ) async throws(PostgresError) -> Int64? {
-        var values = SQLValues()
-        var condition = filter.condition(&values)
-        if let cursor { condition += " AND m.received_at >= \(values.bind(time: cursor.receivedAt))" }
-        let sql = "EXPLAIN (FORMAT JSON) SELECT FROM upstream.messages AS m WHERE \(condition)"
-        let (statement, parameters) = (sql, values)
+        let sql = MessageStatements.estimate(filter, from: cursor?.receivedAt)
         let text = try await connection.run { connection throws(PostgresError) in
-            try connection.query(statement, parameters).bytes(0, 0) ?? []
+            try connection.run(sql).value(JSONColumn.self).utf8
         }
         let plans = try? JSONSerialization.jsonObject(with: Data(text)) as? [[String: Any]]
         let plan = plans?.first?["Plan"] as? [String: Any]
         return (plan?["Plan Rows"] as? NSNumber)?.int64Value
     }
 
-    /// How many rows a query may have to read one by one, because no index answers all of its filter.
+    /// How many rows a query may have to read one by one, because no index serves its whole filter.
     ///
-    /// Asks nothing of the database where indexes answer it.
+    /// Queries the database only if no index serves the filter.
     ///
     /// - Throws: ``PostgresError``
-    /// - Returns: nil where the number is too small to mention.
+    /// - Returns: The number of rows; nil below ``threshold``.
     package static func rowsToRead(
         _ filter: MessageFilter,
         _ connection: PostgresConnection
@@ -45,6 +41,6 @@ package enum ScanEstimate {
         return rows
     }
 
-    /// From here on a number of rows is worth a word.
+    /// From this number of rows on, commands print a warning.
     package static let threshold: Int64 = 100_000
 }

@@ -1,67 +1,75 @@
 import UpstreamKit
+package import Vocabulary
 
 /// Decides where each poll of a follower begins, and which of the rows it finds are new.
 ///
-/// `received_at` is when a message was parsed; its row is seen only once its transaction has committed, which may be much
-/// later, and later than that of messages parsed after it. So a follower can't just go on from the last row it has
-/// seen. Each poll looks back from the last one that succeeded, however long ago that was: a little every time, and by the
-/// whole overlap every few seconds. A row that commits within the overlap is found by the next such poll. Keys that were
-/// shown are remembered for as long as a poll may look at them again. At high rates that would be very many: beyond
-/// ``seenLimit`` the overlap shrinks instead of memory growing, and ``unproven`` says for which span.
+/// `received_at` is when a message was parsed, but its row is visible only after its transaction has committed: maybe much
+/// later, and after messages that were parsed later. So a follower can't continue from the last row it has seen.
+/// Each poll looks back from the last successful one: a little every time, and by the whole overlap every few
+/// seconds, so that a row that commits within the overlap is found by the next such poll. Keys already shown are
+/// remembered for as long as a poll may find them again. At high rates, beyond ``seenLimit`` keys, the overlap shrinks
+/// instead of memory growing, and ``unproven`` says for which span.
 package struct TailWindow: Sendable {
-    /// How long after its `received_at` a message may commit and still be shown, in microseconds.
-    package let overlap: Int64
+    /// How long after its `received_at` a message may commit and still be shown.
+    package let overlap: Duration
     /// How far every poll looks back.
-    package let shortOverlap: Int64
+    package let shortOverlap: Duration
     /// How long after a poll over the whole overlap the next one is due.
-    package let longInterval: Int64
-    /// The greatest number of keys that are remembered.
+    package let longInterval: Duration
+    /// The maximum number of remembered keys.
     package let seenLimit: Int
 
-    /// So much arrived that a poll could not look back as far as it should have: what was received in this span and
-    /// committed late may not have been shown.
-    package private(set) var unproven: Range<Int64>?
-    /// The number of keys that are remembered.
+    /// The span that a poll should have looked back over but could not, because too many messages arrived: late commits
+    /// among those received in it may not have been shown.
+    package private(set) var unproven: Range<Timestamp>?
+    /// The number of remembered keys.
     package var seenCount: Int { seen.count }
 
-    /// Whether so much arrives that the overlap had to shrink.
+    /// Whether the overlap had to shrink because too many messages arrived.
     package private(set) var isShortened = false
-    private var seen: [MessageKey: Int64] = [:]
-    private var lastPoll: Int64
-    private var lastLongPoll: Int64
-    private var lowest = Int64.min
-    /// The poll that has begun: its time, and whether it reads the whole overlap.
-    private var current: (now: Int64, isLong: Bool)
+    private var seen: [MessageKey: Timestamp] = [:]
+    private var lastPoll: Timestamp
+    private var lastLongPoll: Timestamp
+    private var lowest = Timestamp(microseconds: .min)
+    /// The time of the present poll, and whether it reads the whole overlap.
+    private var current: (now: Timestamp, isLong: Bool)
 
     /// A follower that starts now.
     ///
     /// - Parameters:
-    ///   - now: The database's time, in microseconds since 1970-01-01 UTC.
-    ///   - overlap: How late a commit may be, in microseconds.
-    ///   - longInterval: How often the whole overlap is read, in microseconds.
-    ///   - seenLimit: The greatest number of keys to remember.
-    package init(now: Int64, overlap: Int64, longInterval: Int64 = 5_000_000, seenLimit: Int = 200_000) {
+    ///   - now: The database's time.
+    ///   - overlap: How late a commit may be.
+    ///   - longInterval: How often the whole overlap is read.
+    ///   - seenLimit: The maximum number of keys to remember.
+    package init(
+        now: Timestamp,
+        overlap: Duration,
+        longInterval: Duration = .seconds(5),
+        seenLimit: Int = 200_000
+    ) {
         self.overlap = overlap
         self.seenLimit = seenLimit
-        shortOverlap = min(overlap, 2_000_000)
+        shortOverlap = min(overlap, .seconds(2))
         self.longInterval = longInterval
         lastPoll = now
         lastLongPoll = now
         current = (now, false)
     }
 
-    /// Where the first look begins, whose rows are taken for known.
-    package var start: Int64 { lastLongPoll - overlap }
+    /// Where the first read begins; its rows count as already shown.
+    package var start: Timestamp { lastLongPoll - overlap }
 
-    /// The time of the last poll that succeeded.
-    package var lastSuccess: Int64 { lastPoll }
+    /// The time of the last successful poll.
+    package var lastSuccess: Timestamp { lastPoll }
 
-    /// Begins a poll; it counts once ``succeeded()`` says so, and until then the next one begins where this one did.
+    /// Begins a poll.
+    ///
+    /// Until ``succeeded()`` is called, the next poll begins where this one did.
     ///
     /// - Parameter now: The database's time.
     /// - Returns: The `received_at` to read from.
-    package mutating func poll(now: Int64) -> Int64 {
-        // A clock that was set back must not open a gap, if need be at the price of showing something again.
+    package mutating func poll(now: Timestamp) -> Timestamp {
+        // A clock that was set back must not open a gap, even if something is shown twice.
         if now < lastPoll { lowest = min(lowest, now) }
         lastPoll = min(now, lastPoll)
         lastLongPoll = min(now, lastLongPoll)
@@ -71,14 +79,15 @@ package struct TailWindow: Sendable {
         return max(floor, lowest)
     }
 
-    /// The poll has read all there was.
+    /// The poll has read all rows.
     package mutating func succeeded() {
         lastPoll = current.now
         guard current.isLong else { return }
         lastLongPoll = current.now
         // The next long poll begins here.
-        forget(before: current.now - overlap)
-        if lowest <= current.now - overlap { isShortened = false }
+        let floor = current.now - overlap
+        forget(before: floor)
+        if lowest <= floor { isShortened = false }
     }
 
     /// Whether a row has not been shown before; remembers it.
@@ -90,9 +99,9 @@ package struct TailWindow: Sendable {
         return true
     }
 
-    /// Makes room: first what no later poll looks at, which after a long pause is most of it.
+    /// Makes room: first by forgetting what no later poll reads, which after a long pause is most of it.
     ///
-    /// Should this poll fail, it is shown again, and not lost.
+    /// If this poll fails, those rows are shown again rather than lost.
     private mutating func shorten() {
         let horizon = current.now - overlap
         if current.isLong { seen = seen.filter { $0.value >= horizon } }
@@ -102,7 +111,7 @@ package struct TailWindow: Sendable {
         forget(before: times[times.count / 2])
     }
 
-    private mutating func forget(before time: Int64) {
+    private mutating func forget(before time: Timestamp) {
         lowest = max(lowest, time)
         let oldest = lowest
         seen = seen.filter { $0.value >= oldest }

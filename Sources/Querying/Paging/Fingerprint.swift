@@ -4,15 +4,15 @@ package import Vocabulary
 
 /// The fingerprint of docs/protocol.md (What identifies a message), from a row's columns.
 package enum Fingerprint {
-    /// The first 16 bytes of SHA-256 over the parts, each as 8 bytes of length and the bytes; an absent one is the length
+    /// The first 16 bytes of SHA-256 over the parts, each as 8 bytes of length and its bytes; an absent part is the length
     /// 2^64-1 alone.
     ///
     /// - Parameters:
     ///   - token: The registration token.
     ///   - category: The category.
-    ///   - messageType: The type; nil where the message has none.
-    ///   - data: The verbatim text of `data`; nil where the message has none.
-    /// - Returns: What the ledger holds for a message of this content.
+    ///   - messageType: The type; nil if the message has none.
+    ///   - data: The verbatim text of `data`; nil if the message has none.
+    /// - Returns: What the ledger holds for a message with this content.
     package static func compute(
         token: [UInt8],
         category: [UInt8],
@@ -30,7 +30,7 @@ package enum Fingerprint {
         return hash.finish128()
     }
 
-    /// Continues over one part that is there.
+    /// Adds a part that is present.
     static func add(_ part: UnsafeRawBufferPointer, to hash: inout SHA256) {
         hash.update(bigEndian: UInt64(part.count))
         hash.update(part)

@@ -1,20 +1,21 @@
 package import UpstreamKit
+package import Vocabulary
 
-/// A place in the order of messages: the primary key of `upstream.messages`.
+/// A position in the order of messages: the primary key of `upstream.messages`.
 ///
 /// Its text form is `2026-01-31T23:59:59.123456Z/7d1c0a52-0000-4000-8000-000000000001`.
 package struct MessageCursor: Sendable, Equatable, Comparable, CustomStringConvertible {
-    /// Microseconds since 1970-01-01 UTC.
-    package var receivedAt: Int64
-    /// Tells messages of one microsecond apart.
+    /// When the message was received.
+    package var receivedAt: Timestamp
+    /// Distinguishes messages of the same microsecond.
     package var messageKey: MessageKey
 
-    package init(receivedAt: Int64, messageKey: MessageKey) {
+    package init(receivedAt: Timestamp, messageKey: MessageKey) {
         self.receivedAt = receivedAt
         self.messageKey = messageKey
     }
 
-    /// Reads the text form; nil for another text.
+    /// Parses the text form; nil if it is not one.
     package init?(_ text: String) {
         guard let slash = text.lastIndex(of: "/"), let key = MessageKey(String(text[text.index(after: slash)...])),
             let time = try? TimeExpression.moment(String(text[..<slash]))
@@ -22,17 +23,17 @@ package struct MessageCursor: Sendable, Equatable, Comparable, CustomStringConve
         self.init(receivedAt: time, messageKey: key)
     }
 
-    package var description: String { "\(TimeText.rfc3339(receivedAt))/\(messageKey)" }
+    package var description: String { "\(receivedAt.rfc3339)/\(messageKey)" }
 
     package static func < (lhs: MessageCursor, rhs: MessageCursor) -> Bool {
         (lhs.receivedAt, lhs.messageKey) < (rhs.receivedAt, rhs.messageKey)
     }
 }
 
-/// In which direction pages go.
+/// The direction of pages.
 package enum PageOrder: Sendable {
-    /// The latest first.
+    /// The newest message first.
     case newestFirst
-    /// In the order of arrival.
+    /// The oldest message first.
     case oldestFirst
 }

@@ -1,27 +1,46 @@
 package import Postgres
 import UpstreamKit
+import Vocabulary
 
-/// Rows of messages as the server sent them.
+/// A result whose first columns are those of a message, read row by row.
+///
+/// Exports copy columns as the server sent them, without making a ``StoredMessage`` of each row.
 package struct MessagePage: Sendable {
     /// The rows; see ``Column``.
-    package let result: PostgresResult
-    /// Whether there may be more behind it; false for the last page.
+    let result: PostgresResult
+    /// Whether another page may follow.
     package let isFull: Bool
+    private let keys: [Keys?]
 
-    /// Rows of a query that selected ``columns(alias:)`` first.
-    package init(result: PostgresResult, isFull: Bool) {
-        self.result = result
-        self.isFull = isFull
+    /// The columns of a row that are read in any case.
+    struct Keys: Sendable {
+        var cursor: MessageCursor
+        var deviceKey: DeviceKey
     }
 
-    /// The columns of every query for messages, in their order.
+    /// The rows of a query that selected ``columns(alias:)`` first.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package init(_ result: PostgresResult, isFull: Bool = false) throws(PostgresError) {
+        self.result = result
+        self.isFull = isFull
+        keys = try result.map { row throws(PostgresError) in
+            defer { row.skipRest() }
+            // Null where an outer join found no message.
+            guard let key = try row.next(Digest128?.self) else { return nil }
+            let cursor = MessageCursor(receivedAt: try row.next(), messageKey: MessageKey(key))
+            return Keys(cursor: cursor, deviceKey: DeviceKey(try row.next(Digest128.self)))
+        }
+    }
+
+    /// The first columns of every query for messages, in order.
     package enum Column: Int, CaseIterable, Sendable {
         case messageKey
         case receivedAt
+        case deviceKey
         case senderID
         case messageID
         case registrationToken
-        case deviceKey
         case category
         case data
         case dataRaw
@@ -29,14 +48,15 @@ package struct MessagePage: Sendable {
         case messageType
         case stanzaFrom
 
+        /// The name in the table.
         var name: String {
             switch self {
             case .messageKey: "message_key"
             case .receivedAt: "received_at"
+            case .deviceKey: "device_key"
             case .senderID: "sender_id"
             case .messageID: "message_id"
             case .registrationToken: "registration_token"
-            case .deviceKey: "device_key"
             case .category: "category"
             case .data: "data"
             case .dataRaw: "data_raw"
@@ -48,50 +68,50 @@ package struct MessagePage: Sendable {
     }
 
     /// The select list of ``Column`` for the row that `alias` names.
-    package static func columns(alias: String = "m") -> String {
-        Column.allCases.map { "\(alias).\($0.name)" }.joined(separator: ", ")
+    package static func columns(alias: String = "m") -> SQL {
+        "\(raw: Column.allCases.map { "\(alias).\($0.name)" }.joined(separator: ", "))"
     }
 
     /// The number of rows.
     package var count: Int { result.count }
 
-    /// The place of the last row; nil for a page without rows.
-    package var end: MessageCursor? { count > 0 ? cursor(count - 1) : nil }
+    /// The position of the last message; nil for a page without rows.
+    package var end: MessageCursor? { keys.last.flatMap { $0?.cursor } }
 
-    /// The place of a row.
-    package func cursor(_ row: Int) -> MessageCursor? {
-        guard let key = result.digest(row, Column.messageKey.rawValue),
-            let time = result.timestamp(row, Column.receivedAt.rawValue)
-        else { return nil }
-        return MessageCursor(receivedAt: time, messageKey: MessageKey(key))
-    }
+    /// The position of a row's message; nil where an outer join found none.
+    package func cursor(_ row: Int) -> MessageCursor? { keys[row]?.cursor }
 
-    /// A row as a value; nil only where the server sent another shape than the table has.
-    package func message(_ row: Int) -> StoredMessage? {
-        func text(_ column: Column) -> String? { result.text(row, column.rawValue) }
-        guard let place = cursor(row), let sender = text(.senderID), let id = text(.messageID),
-            let token = text(.registrationToken), let category = text(.category),
-            let device = result.digest(row, Column.deviceKey.rawValue)
-        else { return nil }
-        let raw = result.bytes(row, Column.dataRaw.rawValue)
-        return StoredMessage(
-            message: UpstreamMessage(
-                messageKey: place.messageKey,
-                messageID: id,
-                senderID: sender,
-                category: category,
-                registrationToken: RegistrationToken(token),
-                deviceKey: DeviceKey(device),
-                data: raw ?? result.bytes(row, Column.data.rawValue),
-                extra: result.bytes(row, Column.extra.rawValue),
-                messageType: text(.messageType),
-                receivedAtMicroseconds: place.receivedAt
-            ),
-            isDataRaw: raw != nil,
-            stanzaFrom: text(.stanzaFrom)
-        )
+    /// A row as a value.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`, also where an outer join found no message.
+    package func message(_ row: Int) throws(PostgresError) -> StoredMessage {
+        try result.read(row) { row throws(PostgresError) in
+            defer { row.skipRest() }
+            return try StoredMessage(&row)
+        }
     }
 
     /// All rows as values.
-    package var messages: [StoredMessage] { (0..<count).compactMap { message($0) } }
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package var messages: [StoredMessage] {
+        get throws(PostgresError) {
+            var messages: [StoredMessage] = []
+            for row in 0..<count { messages.append(try message(row)) }
+            return messages
+        }
+    }
+
+    // MARK: Columns as the server sent them
+
+    /// The keys of a row's message; nil where an outer join found none.
+    func keys(_ row: Int) -> Keys? { keys[row] }
+
+    /// Whether the value is null.
+    func isNull(_ row: Int, _ column: Column) -> Bool { result.isNull(row, column.rawValue) }
+
+    /// Lends the bytes of a value; empty for null.
+    func withBytes<T>(_ row: Int, _ column: Column, _ body: (UnsafeRawBufferPointer) -> T) -> T {
+        result.withBytes(row, column.rawValue, body)
+    }
 }

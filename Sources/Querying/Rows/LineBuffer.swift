@@ -33,7 +33,7 @@ struct LineBuffer {
     mutating func append(uuid: Digest128) { bytes.append(uuid: uuid) }
 
     /// Appends RFC 3339 in UTC with microseconds.
-    mutating func append(time: Int64) { bytes.append(rfc3339: Timestamp(microseconds: time)) }
+    mutating func append(time: Timestamp) { bytes.append(rfc3339: time) }
 }
 
 extension UnsafeRawBufferPointer {

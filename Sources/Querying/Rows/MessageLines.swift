@@ -1,5 +1,4 @@
 import Digests
-import Postgres
 import UpstreamKit
 import Vocabulary
 
@@ -78,17 +77,17 @@ package struct MessageLines {
 
     /// Appends a row as a JSON object without a line's end.
     mutating func appendObject(_ page: MessagePage, _ row: Int) {
-        let fields = RowFields(page: page, row: row)
+        guard let fields = RowFields(page, row) else { return }
         buffer.append("{\"message_key\":\"")
-        buffer.append(uuid: fields.uuid(.messageKey))
+        buffer.append(uuid: fields.keys.cursor.messageKey.digest)
         buffer.append("\",\"received_at\":\"")
-        buffer.append(time: fields.time)
+        buffer.append(time: fields.keys.cursor.receivedAt)
         buffer.append("\"")
         member(",\"sender_id\":\"", fields, .senderID)
         member(",\"message_id\":\"", fields, .messageID)
         member(",\"category\":\"", fields, .category)
         buffer.append(",\"device_key\":\"")
-        buffer.append(uuid: fields.uuid(.deviceKey))
+        buffer.append(uuid: fields.keys.deviceKey.digest)
         buffer.append("\"")
         if hasTokens { member(",\"registration_token\":\"", fields, .registrationToken) }
         member(",\"message_type\":\"", fields, .messageType)
@@ -133,13 +132,13 @@ package struct MessageLines {
     // MARK: CSV
 
     private mutating func appendRecord(_ page: MessagePage, _ row: Int) {
-        let fields = RowFields(page: page, row: row)
-        buffer.append(uuid: fields.uuid(.messageKey))
+        guard let fields = RowFields(page, row) else { return }
+        buffer.append(uuid: fields.keys.cursor.messageKey.digest)
         buffer.append(",")
-        buffer.append(time: fields.time)
+        buffer.append(time: fields.keys.cursor.receivedAt)
         for column in [MessagePage.Column.senderID, .messageID, .category] { field(fields, column) }
         buffer.append(",")
-        buffer.append(uuid: fields.uuid(.deviceKey))
+        buffer.append(uuid: fields.keys.deviceKey.digest)
         if hasTokens { field(fields, .registrationToken) }
         for column in [MessagePage.Column.messageType, .stanzaFrom, .data, .dataRaw, .extra] { field(fields, column) }
         buffer.append(",")
@@ -171,20 +170,21 @@ package struct MessageLines {
 
 /// The values of one row, by column.
 struct RowFields {
-    let page: MessagePage
-    let row: Int
+    let keys: MessagePage.Keys
+    private let page: MessagePage
+    private let row: Int
 
-    func isNull(_ column: MessagePage.Column) -> Bool { page.result.isNull(row, column.rawValue) }
+    /// The values of a row; nil where an outer join found no message.
+    init?(_ page: MessagePage, _ row: Int) {
+        guard let keys = page.keys(row) else { return nil }
+        (self.keys, self.page, self.row) = (keys, page, row)
+    }
+
+    func isNull(_ column: MessagePage.Column) -> Bool { page.isNull(row, column) }
 
     func withBytes(_ column: MessagePage.Column, _ body: (UnsafeRawBufferPointer) -> Void) {
-        page.result.withBytes(row, column.rawValue, body)
+        page.withBytes(row, column, body)
     }
-
-    func uuid(_ column: MessagePage.Column) -> Digest128 {
-        page.result.digest(row, column.rawValue) ?? Digest128(high: 0, low: 0)
-    }
-
-    var time: Int64 { page.result.timestamp(row, MessagePage.Column.receivedAt.rawValue) ?? 0 }
 
     /// Computed from the row: the ledger holds the same, and reading it there would cost a look-up in another large table.
     var fingerprint: Digest128 {

@@ -51,7 +51,7 @@ actor EndpointSink: ReplaySink {
                 unsent = []
                 try await waitForChange()
             }
-            guard let message = item.page.message(item.row)?.message else {
+            guard let message = try item.message() else {
                 window.skip()
                 continue
             }

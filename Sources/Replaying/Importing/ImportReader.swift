@@ -39,7 +39,7 @@ struct ImportReader {
         var receivedAt = now
         if let text = try fields.text("received_at") {
             do throws(FilterError) {
-                receivedAt = try TimeExpression.moment(text)
+                receivedAt = try TimeExpression.moment(text).microseconds
             } catch {
                 throw Refusal("received_at is no time")
             }

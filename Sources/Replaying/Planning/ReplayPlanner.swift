@@ -121,21 +121,18 @@ private struct Planning {
             ) ON COMMIT DROP
             """
         )
-        var values = SQLValues()
-        guard case .handlers(let names, _) = target else {
-            let condition = request.filter.condition(&values, alias: "m")
-            _ = try connection.query(
+        let condition = request.filter.condition()
+        guard case .handlers(let list, _) = target else {
+            try connection.run(
                 """
                 INSERT INTO replay_selection
                 SELECT received_at, message_key, category, NULL, 'm' FROM upstream.messages AS m WHERE \(condition)
-                """,
-                values
+                """
             )
             return
         }
-        let list = values.bind(names)
         let isNamed = if case .handlers(let wanted, _) = request.target { !wanted.isEmpty } else { false }
-        let match =
+        let match: SQL =
             isNamed
             ? "true"
             : """
@@ -144,9 +141,8 @@ private struct Planning {
                 WHERE s.handler = h.name AND (s.category = m.category OR s.category = '*')
             )
             """
-        let condition = request.filter.condition(&values, alias: "m")
         // A dead letter keeps its message when the day goes.
-        _ = try connection.query(
+        try connection.run(
             """
             INSERT INTO replay_selection
             SELECT
@@ -159,11 +155,10 @@ private struct Planning {
             WHERE \(condition) AND NOT EXISTS (
                 SELECT FROM upstream.messages AS day
                 WHERE day.received_at = m.received_at AND day.message_key = m.message_key)
-            """,
-            values
+            """
         )
         // p: waits already, x: dead letter, n: from before the handler, h: it has had it.
-        _ = try connection.query(
+        try connection.run(
             """
             INSERT INTO replay_selection
             SELECT
@@ -180,8 +175,7 @@ private struct Planning {
             LEFT JOIN upstream.deliveries AS d ON d.message_key = m.message_key AND d.handler = h.name
             LEFT JOIN upstream.dead_letters AS x ON x.message_key = m.message_key AND x.handler = h.name
             WHERE \(condition)
-            """,
-            values
+            """
         )
     }
 
@@ -258,14 +252,14 @@ private struct Planning {
     }
 
     private func sample(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoredMessage] {
-        let result = try connection.query(
+        let result = try connection.run(
             """
             SELECT \(MessagePage.columns())
             FROM (
-                (SELECT DISTINCT received_at, message_key FROM replay_selection WHERE \(wanted)
+                (SELECT DISTINCT received_at, message_key FROM replay_selection WHERE \(raw: wanted)
                 ORDER BY received_at, message_key LIMIT 3)
                 UNION
-                (SELECT received_at, message_key FROM replay_selection WHERE \(wanted)
+                (SELECT received_at, message_key FROM replay_selection WHERE \(raw: wanted)
                 ORDER BY received_at DESC, message_key DESC LIMIT 1)
             ) AS edge
             CROSS JOIN LATERAL (
@@ -274,7 +268,7 @@ private struct Planning {
             ORDER BY edge.received_at, edge.message_key
             """
         )
-        return MessagePage(result: result, isFull: false).messages
+        return try MessagePage(result).messages
     }
 
     /// How long it will take: by the wished pace, and by what replays of this kind came to before.

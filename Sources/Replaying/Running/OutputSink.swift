@@ -56,7 +56,7 @@ actor OutputSink: ReplaySink {
                 lines.append(item.page, item.row)
                 if lines.count >= 1 << 16 { buffer += lines.take() }
             case .stanzas:
-                guard let message = item.page.message(item.row)?.message else { continue }
+                guard let message = try item.message() else { continue }
                 buffer += ReplayStanza.stanza(message, to: nil)
                 buffer.append(UInt8(ascii: "\n"))
             }

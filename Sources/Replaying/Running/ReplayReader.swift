@@ -1,5 +1,6 @@
 import Postgres
 import Querying
+import UpstreamKit
 
 /// One message of a replay's selection, on its way to a target.
 struct ReplayItem: Sendable {
@@ -13,7 +14,21 @@ struct ReplayItem: Sendable {
     var row: Int
 
     /// Whether its body is gone: retention or `forget` has taken it since the replay was planned.
-    var isGone: Bool { page.result.isNull(row, MessagePage.Column.messageKey.rawValue) }
+    var isGone: Bool { page.cursor(row) == nil }
+}
+
+extension ReplayItem {
+    /// The message; nil if its body is gone.
+    ///
+    /// - Throws: ``ReplayError`` if the row is not that of a message.
+    func message() throws(ReplayError) -> UpstreamMessage? {
+        guard !isGone else { return nil }
+        do throws(PostgresError) {
+            return try page.message(row).message
+        } catch {
+            throw ReplayError(.invalid, "can't read a message of the replay: \(error)")
+        }
+    }
 }
 
 /// Reads selections with their messages.
@@ -33,7 +48,7 @@ enum ReplayReader {
 
     private static let items = PostgresStatement(
         """
-        SELECT \(MessagePage.columns()), chosen.received_at, chosen.place
+        SELECT \(MessagePage.columns().text), chosen.received_at, chosen.place
         FROM (
             SELECT r.chunk::int8 * $4 + t.number - 1 AS place, t.received_at, t.message_key
             FROM upstream.replay_messages AS r
@@ -55,7 +70,7 @@ enum ReplayReader {
         limit: Int64
     ) throws(PostgresError) -> [ReplayItem] {
         let result = try connection.execute(items, parameters(replay, position, limit))
-        let page = MessagePage(result: result, isFull: false)
+        let page = try MessagePage(result)
         let columns = MessagePage.Column.allCases.count
         return (0..<result.count).map { row in
             ReplayItem(

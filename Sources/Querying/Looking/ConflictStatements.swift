@@ -1,0 +1,26 @@
+import Postgres
+import UpstreamKit
+import Vocabulary
+
+/// The statements that read conflicts.
+enum ConflictStatements {
+    /// A page of conflicts, the newest first.
+    static func page(_ query: ConflictQuery) -> SQL {
+        var condition = query.filter.condition(on: .conflicts)
+        if let fingerprint = query.fingerprint { condition = "\(condition) AND m.fingerprint = \(fingerprint)" }
+        if let cursor = query.cursor {
+            let (message, fingerprint) = (cursor.message, cursor.fingerprint)
+            condition = """
+                \(condition) AND (m.received_at, m.message_key, m.fingerprint)
+                    < (\(message.receivedAt), \(message.messageKey.digest), \(fingerprint))
+                """
+        }
+        return """
+            SELECT
+                \(MessagePage.columns()), m.fingerprint, m.times_seen, m.last_seen_at, m.released_at, m.released_by,
+                upstream.release_key(m.message_key, m.fingerprint)
+            FROM upstream.conflicts AS m WHERE \(condition)
+            ORDER BY m.received_at DESC, m.message_key DESC, m.fingerprint DESC LIMIT \(query.limit)
+            """
+    }
+}

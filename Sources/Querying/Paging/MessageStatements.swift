@@ -1,0 +1,103 @@
+import Postgres
+import UpstreamKit
+import Vocabulary
+
+/// The statements that read messages and what belongs to them.
+enum MessageStatements {
+    /// A page of messages along the primary key.
+    ///
+    /// A comparison of rows finds the position in the index but prunes no partition; the plain bound on `received_at` does.
+    static func page(_ pager: MessagePager) -> SQL {
+        let isBackwards = pager.order == .newestFirst
+        var condition = pager.filter.condition()
+        if let cursor = pager.cursor {
+            let sign: SQL = isBackwards ? "<" : ">"
+            let (time, key) = (cursor.receivedAt, cursor.messageKey.digest)
+            condition = """
+                \(condition) AND m.received_at \(sign)= \(time) AND (m.received_at, m.message_key) \(sign) (\(time), \(key))
+                """
+        }
+        let order: SQL =
+            isBackwards ? "m.received_at DESC, m.message_key DESC" : "m.received_at ASC, m.message_key ASC"
+        guard let byteLimit = pager.byteLimit else {
+            return """
+                SELECT \(MessagePage.columns()) FROM upstream.messages AS m
+                WHERE \(condition) ORDER BY \(order) LIMIT \(pager.limit)
+                """
+        }
+        // pg_column_size reads no value that is stored out of line.
+        return """
+            SELECT \(MessagePage.columns()), m.bytes_through FROM (
+                SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through
+                FROM (
+                    SELECT *,
+                        pg_column_size(message_id) + pg_column_size(registration_token)
+                            + coalesce(pg_column_size(data), pg_column_size(data_raw), 0)
+                            + coalesce(pg_column_size(extra), 0) AS bytes
+                    FROM upstream.messages AS m WHERE \(condition) ORDER BY \(order) LIMIT \(pager.limit)
+                ) AS m
+            ) AS m
+            WHERE m.bytes_through - m.bytes < \(byteLimit) ORDER BY \(order)
+            """
+    }
+
+    /// Messages of dropped days that are kept for their dead letters.
+    ///
+    /// - Parameter condition: On the row `m`.
+    static func kept(where condition: SQL) -> SQL {
+        """
+        SELECT \(MessagePage.columns()) FROM upstream.dead_messages AS m
+        WHERE \(condition) ORDER BY m.received_at DESC, m.message_key DESC LIMIT 100
+        """
+    }
+
+    /// The content of a released conflict, by its release key, and the key of the message it conflicts with.
+    static func released(_ key: MessageKey) -> SQL {
+        """
+        SELECT \(MessagePage.columns()), c.message_key AS conflicts_with
+        FROM upstream.conflicts AS c, upstream.message_of(\(key.digest), 'epoch') AS m
+        WHERE upstream.release_key(c.message_key, c.fingerprint) = \(key.digest) AND c.released_at IS NOT NULL
+        """
+    }
+
+    /// What the ledger knows of a message.
+    static func ledger(_ key: MessageKey) -> SQL {
+        "SELECT fingerprint, received_at FROM upstream.message_ids WHERE message_key = \(key.digest)"
+    }
+
+    /// The pending deliveries of a message.
+    static func deliveries(_ key: MessageKey) -> SQL {
+        """
+        SELECT
+            handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id, NULL::text,
+            NULL::timestamptz
+        FROM upstream.deliveries WHERE message_key = \(key.digest) ORDER BY handler
+        """
+    }
+
+    /// The dead letters of a message, with the columns of ``deliveries(_:)``.
+    static func deadLetters(_ key: MessageKey) -> SQL {
+        """
+        SELECT
+            handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id, error_group, died_at
+        FROM upstream.dead_letters WHERE message_key = \(key.digest) ORDER BY handler
+        """
+    }
+
+    /// The database's time.
+    static let now: SQL = "SELECT clock_timestamp()"
+
+    /// The start of the oldest day that has a partition.
+    static let oldestDay: SQL = """
+        SELECT to_date(right(min(relname), 8), 'YYYYMMDD')::timestamp AT TIME ZONE 'UTC'
+        FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+        WHERE inhparent = 'upstream.messages'::regclass AND relname ~ '^messages_[0-9]{8}$'
+        """
+
+    /// The plan for reading the rows that a filter selects, from a time on.
+    static func estimate(_ filter: MessageFilter, from start: Timestamp?) -> SQL {
+        var condition = filter.condition()
+        if let start { condition = "\(condition) AND m.received_at >= \(start)" }
+        return "EXPLAIN (FORMAT JSON) SELECT FROM upstream.messages AS m WHERE \(condition)"
+    }
+}
