@@ -18,11 +18,20 @@ package struct StatementSample: Sendable {
     /// The object ids of the parameters' types, in the order of their numbers.
     package let types: [UInt32]
 
+    /// What has to be run before it in its transaction, for example to create its temporary table.
+    package private(set) var preceding: String?
+
     /// A statement that is sent once.
-    package init(_ name: String, _ sql: SQL) {
+    ///
+    /// - Parameters:
+    ///   - name: The declaration's name.
+    ///   - sql: The statement.
+    ///   - preceding: What has to be run before it in its transaction; without parameters.
+    package init(_ name: String, _ sql: SQL, after preceding: SQL? = nil) {
         self.name = name
         text = sql.text
         types = sql.types
+        self.preceding = preceding?.text
     }
 
     /// A statement that is prepared, with typed parameters.

@@ -4,6 +4,12 @@ package import Postgres
 package enum ReplayingCatalogs {
     /// Each of them.
     package static var all: [any StatementCatalog.Type] {
-        []
+        [
+            ReplayStatements.self,
+            PlanStatements.self,
+            LeaseStatements.self,
+            FeedStatements.self,
+            SelectionStatements.self,
+        ]
     }
 }

@@ -82,8 +82,6 @@ struct StatementTests {
             "MessageStore/Retention/",
             "MessageStore/Statistics/",
             "MessageStore/StoreHealth.swift",
-            "Querying/",
-            "Replaying/",
         ]
 
         static func area(of path: String) -> String? { areas.first { path.hasPrefix($0) } }
@@ -95,6 +93,7 @@ struct StatementTests {
             try await connection.run { connection throws(PostgresError) in
                 try connection.script("BEGIN")
                 do throws(PostgresError) {
+                    if let preceding = sample.preceding { try connection.script(preceding) }
                     try connection.script(try preparation(of: sample, connection))
                     try connection.script("ROLLBACK; DEALLOCATE ALL")
                 } catch {

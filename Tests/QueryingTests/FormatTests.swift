@@ -40,7 +40,8 @@ struct FormatTests {
             #expect(object["stanza_from"] as? String == seed.from)
             #expect(object["data_raw"] as? String == seed.raw)
             #expect(
-                try TimeExpression.moment(object["received_at"] as? String ?? "") == QueryFixture.start + .microseconds(seed.at)
+                try TimeExpression.moment(object["received_at"] as? String ?? "") == QueryFixture.start
+                    + .microseconds(seed.at)
             )
             for (name, value) in [("data", seed.data), ("extra", seed.extra)] {
                 // In the line as it came, or, where it has line ends, beside it as a string.

@@ -198,8 +198,14 @@ struct QuarantineTests {
         #expect(try await ids { $0.senderID = "s0" }.count == 10)
         #expect(try await ids { $0.messageID = "m7" } == [7])
         #expect(try await ids { $0.messageID = "' OR 1=1 --" } == [])
-        #expect(try await ids { $0.since = Timestamp(microseconds: 1_772_323_200_000_000) + .seconds(18 * 3_600) } == [20, 19, 18])
-        #expect(try await ids { $0.until = Timestamp(microseconds: 1_772_323_200_000_000) + .seconds(3 * 3_600) } == [2, 1])
+        #expect(
+            try await ids { $0.since = Timestamp(microseconds: 1_772_323_200_000_000) + .seconds(18 * 3_600) } == [
+                20, 19, 18,
+            ]
+        )
+        #expect(
+            try await ids { $0.until = Timestamp(microseconds: 1_772_323_200_000_000) + .seconds(3 * 3_600) } == [2, 1]
+        )
         var query = QuarantineQuery()
         query.limit = 7
         var found: [Int64] = []

@@ -103,7 +103,9 @@ struct PagingTests {
         let cursor = MessageCursor(receivedAt: QueryFixture.start, messageKey: MessageKey(Digest128(high: 0, low: 0)))
         let sql = MessagePager(MessageFilter(), .oldestFirst, limit: 10, after: cursor).statement
         let plan = try await fixture.reader.run { connection throws(PostgresError) in
-            let lines = try connection.run("EXPLAIN \(sql)").map { row throws(PostgresError) in try row.next(String.self) }
+            let lines = try connection.run("EXPLAIN \(sql)").map { row throws(PostgresError) in
+                try row.next(String.self)
+            }
             return lines.joined(separator: "\n")
         }
         #expect(!plan.contains("messages_20260228") && plan.contains("messages_20260301"), "\(plan)")

@@ -117,7 +117,7 @@ struct ReplayedMessageTests {
     func lines(_ payload: String, _ scope: IDScope) throws {
         let before = try Self.original(payload, scope)
         let stored = try Self.stored(before)
-        var reader = ImportReader(now: 0)
+        var reader = ImportReader(now: Timestamp(microseconds: 0))
         let again = try Self.line(stored, before).withUnsafeBufferPointer { try reader.read($0) }
         #expect(again.messageKey == before.messageKey && again.fingerprint == before.fingerprint)
         #expect(again.receivedAt == 1_769_860_800_000_007)
@@ -146,7 +146,7 @@ struct ReplayedMessageTests {
         ]
     )
     func refusals(_ line: String) {
-        var reader = ImportReader(now: 0)
+        var reader = ImportReader(now: Timestamp(microseconds: 0))
         #expect {
             _ = try Array(line.utf8).withUnsafeBufferPointer { try reader.read($0) }
         } throws: { error in
@@ -162,7 +162,7 @@ struct ReplayedMessageTests {
         ]
     )
     func years(_ time: String) throws {
-        var reader = ImportReader(now: 0)
+        var reader = ImportReader(now: Timestamp(microseconds: 0))
         func line(_ time: String) -> [UInt8] {
             Array(
                 #"{"sender_id":"1","message_id":"m","registration_token":"t","category":"c","received_at":"\#(time)"}"#

@@ -5,7 +5,7 @@ import Testing
 @testable import Replaying
 
 extension ReplayDatabaseTests {
-    @Test("a plan is frozen: what is stored later never joins in")
+    @Test("a plan is frozen: messages stored later do not join it")
     func frozen() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(2_500)
@@ -27,11 +27,11 @@ extension ReplayDatabaseTests {
         #expect(isOrdered == 0)
     }
 
-    @Test("what a handler has had, lacks, gave up on and waits for is told apart")
+    @Test("a plan counts what each handler has handled, has pending, gave up on, and never got")
     func standings() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(300)
-        // 10 dead letters and 5 that wait, at a handler that has been there for long.
+        // 10 dead letters and 5 pending deliveries, at a handler that was registered long before.
         try await fixture.script(
             """
             INSERT INTO upstream.dead_letters (
@@ -67,7 +67,7 @@ extension ReplayDatabaseTests {
         #expect(named.planned == 300, "a named handler gets what is selected, whatever it is subscribed to")
     }
 
-    @Test("a dry run leaves nothing, a name is taken once, strangers are refused")
+    @Test("a dry run keeps nothing, a name can be used once at a time, and unknown handlers are rejected")
     func refusals() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(10)
@@ -88,7 +88,7 @@ extension ReplayDatabaseTests {
         try await fixture.plan(fixture.request())
     }
 
-    @Test("one replay at a time to a target, also where two share one handler only")
+    @Test("only one replay at a time may send to a target, even if two share just one handler")
     func targets() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(10)

@@ -8,7 +8,7 @@ import Testing
 struct RemovedHandlerTests {
     private let left = "SELECT count(*) FROM upstream.deliveries WHERE handler = 'audit'"
 
-    @Test("what has been queued goes with the handler, and what would follow is passed over")
+    @Test("removing a handler deletes what was queued for it, and later steps skip it")
     func betweenSteps() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(30)
@@ -22,13 +22,13 @@ struct RemovedHandlerTests {
         let others = try await fixture.integer("SELECT count(*) FROM upstream.deliveries")
         let planned = try await fixture.replay().planned
         let step = try await fixture.step(lease, from: 10, count: planned - 10)
-        #expect(step.standing == .held && step.done == planned && step.skipped > 0)
+        #expect(step.status == .held && step.done == planned && step.skipped > 0)
         #expect(try await fixture.integer(left) == 0)
         let queued = try await fixture.integer("SELECT count(*) FROM upstream.deliveries") - others
         #expect(Int64(queued) + step.skipped == planned - 10)
     }
 
-    @Test("a removal waits for the step that is under way, and takes what it has queued")
+    @Test("a removal waits for the step in progress, and deletes what it queued")
     func duringStep() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(30)
@@ -74,11 +74,11 @@ struct RemovedHandlerTests {
 }
 
 extension ReplayFixture {
-    /// Waits until so many sessions of the database wait for a lock.
+    /// Waits until this many sessions of the database wait for a lock.
     fileprivate func waitForBlocked(_ count: Int) async throws {
         let blocked = """
             SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
             """
-        while try await integer(blocked) < count { await Task.yield() }
+        try await wait { try await integer(blocked) >= count }
     }
 }

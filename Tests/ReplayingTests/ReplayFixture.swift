@@ -9,12 +9,12 @@ import Testing
 
 @testable import Replaying
 
-/// One cluster for the whole suite, a database of its own for each test.
+/// One cluster for the whole suite; each test has a database of its own.
 enum SharedCluster {
     static let cluster = LocalCluster.forTests("replay")
 }
 
-/// A database with messages and handlers, and shorthands for what the tests do to it.
+/// A database with messages and handlers, and shorthands for what the tests do with it.
 struct ReplayFixture {
     let database: TestDatabase
     var settings: PostgresSettings { database.settings }
@@ -32,7 +32,7 @@ struct ReplayFixture {
         )
     }
 
-    /// Stores so many messages, one a second up to now; every third one is an order.
+    /// Stores messages, one per second up to now; every third is an order.
     func seed(_ count: Int, startingAt first: Int = 1) async throws {
         try await script(
             """
@@ -59,7 +59,7 @@ struct ReplayFixture {
 
     func request(
         _ name: String = "r",
-        _ target: ReplayRequest.Wish = .handlers([], .all),
+        _ target: ReplayRequest.Target = .handlers([], .all),
         _ change: (inout ReplayRequest) -> Void = { _ in }
     ) -> ReplayRequest {
         var request = ReplayRequest(name: name, filter: MessageFilter(), target: target, who: "tester@test")
@@ -97,15 +97,15 @@ struct ReplayFixture {
 
     func take(_ name: String = "r", owner: String, length: Duration = .seconds(15)) async throws -> ReplayLease {
         let id = try await replay(name).id
-        let taking = try await admin.run { connection throws(PostgresError) in
+        let acquisition = try await admin.run { connection throws(PostgresError) in
             try ReplayLease.take(connection, id, owner: owner, length: length)
         }
-        guard case .taken(let lease, _) = taking else { throw NotTaken(taking: "\(taking)") }
+        guard case .taken(let lease, _) = acquisition else { throw NotTaken(found: "\(acquisition)") }
         return lease
     }
 
     struct NotTaken: Error {
-        var taking: String
+        var found: String
     }
 
     func step(_ lease: ReplayLease, from position: Int64, count: Int64) async throws -> HandlerFeed.Step {
@@ -114,7 +114,12 @@ struct ReplayFixture {
         }
     }
 
-    /// Writes down every delivery that is ever queued, whatever becomes of it.
+    /// Waits until a condition holds; the suite's time limit bounds it.
+    func wait(until condition: () async throws -> Bool) async throws {
+        while try await !condition() { await Task.yield() }
+    }
+
+    /// Records every delivery that is ever queued, even if it is deleted.
     func logDeliveries() async throws {
         try await script(
             """

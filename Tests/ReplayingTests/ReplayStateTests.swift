@@ -30,7 +30,7 @@ struct ReplayStateTests {
         (.failed, ["running", "restart", "refuse", "running", "cancelled", "refuse", "refuse"]),
     ]
 
-    @Test("every state with every event")
+    @Test("every state answers every event as the table says")
     func transitions() {
         #expect(Self.table.map(\.0) == ReplayState.allCases)
         for (state, row) in Self.table {
@@ -41,7 +41,7 @@ struct ReplayStateTests {
         }
     }
 
-    @Test("nothing is sent twice unless somebody says so, and nothing runs after its end")
+    @Test("nothing is sent twice unless requested, and nothing runs after its end")
     func endings() {
         #expect(ReplayState.finished.transition(on: .start) == .stay)
         for state in ReplayState.allCases where state != .running {

@@ -9,7 +9,7 @@ import Testing
 struct ReplayDatabaseTests {
     // MARK: Steps to handlers
 
-    @Test("a step moves the position and queues the deliveries together; handlers see the replay")
+    @Test("a step moves the position and queues the deliveries in one transaction, and names the replay in them")
     func step() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(30)
@@ -17,18 +17,18 @@ struct ReplayDatabaseTests {
         try await fixture.apply(.start)
         let lease = try await fixture.take(owner: "a")
         let step = try await fixture.step(lease, from: 0, count: 25)
-        #expect(step == HandlerFeed.Step(standing: .held, done: 25, skipped: 0))
+        #expect(step == HandlerFeed.Step(status: .held, done: 25, skipped: 0))
         let id = try await fixture.replay().id
         #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries WHERE replay_id = '\(id)'") == 25)
-        // By device where the handler goes by device.
+        // With a device for the ordered handler only.
         let marked = "SELECT count(*) FROM upstream.deliveries WHERE (device_key IS NOT NULL) <> (handler = 'audit')"
         #expect(try await fixture.integer(marked) == 0)
-        // The same step again, as after a lost reply: done is done.
+        // The same step again, as after a lost reply, changes nothing.
         #expect(try await fixture.step(lease, from: 0, count: 25) == step)
         #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries") == 25)
     }
 
-    @Test("a runner whose lease another has taken changes nothing, wherever it stopped")
+    @Test("a runner whose lease another has taken changes nothing, wherever it had stopped")
     func fencing() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(30)
@@ -39,12 +39,12 @@ struct ReplayDatabaseTests {
         _ = try await fixture.step(old, from: 0, count: 10)
         try await fixture.script("UPDATE upstream.replays SET lease_until = now() - interval '1 s'")
         let new = try await fixture.take(owner: "new")
-        // The old one wakes up at the very place where the new one is; handlers have been quick meanwhile.
+        // The old runner wakes up at the position of the new one, after handlers have finished their deliveries.
         try await fixture.script("DELETE FROM upstream.deliveries")
-        #expect(try await fixture.step(old, from: 10, count: 10).standing == .lost)
+        #expect(try await fixture.step(old, from: 10, count: 10).status == .lost)
         #expect(try await fixture.step(new, from: 10, count: 10).done == 20)
         try await fixture.script("DELETE FROM upstream.deliveries")
-        #expect(try await fixture.step(old, from: 20, count: 10).standing == .lost)
+        #expect(try await fixture.step(old, from: 20, count: 10).status == .lost)
         let renewed = try await fixture.admin.run { connection throws(PostgresError) in
             try old.renew(connection, .init(done: 30, skipped: 0, bytes: 0))
         }
@@ -60,7 +60,7 @@ struct ReplayDatabaseTests {
         #expect(try await fixture.integer(doubled) == 0)
     }
 
-    @Test("a dead letter whose day has gone is planned and handed over; without its dead letter it is passed over")
+    @Test("a dead letter whose day was dropped is planned and queued; once discarded it is skipped")
     func deadMessages() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(3)
@@ -89,7 +89,7 @@ struct ReplayDatabaseTests {
         #expect(try await fixture.integer("SELECT count(*) FROM upstream.dead_letters") == 0)
     }
 
-    @Test("a step that fails moves nothing: the position and the deliveries are one")
+    @Test("a step that fails moves neither the position nor deliveries")
     func atomicity() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(30)
@@ -109,7 +109,7 @@ struct ReplayDatabaseTests {
         #expect(try await fixture.step(lease, from: 0, count: 10).done == 10)
     }
 
-    @Test("dead letters come back to life, what waits is left alone, what is gone is passed over")
+    @Test("dead letters are queued again, pending deliveries stay as they are, deleted messages are skipped")
     func conflicts() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(30)
@@ -133,7 +133,7 @@ struct ReplayDatabaseTests {
         #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries WHERE replay_id IS NULL") == 5)
     }
 
-    @Test("only failed: a dead letter that somebody has retried since is passed over")
+    @Test("a replay of failed deliveries skips a dead letter that was retried since")
     func onlyFailed() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(10)
@@ -156,7 +156,7 @@ struct ReplayDatabaseTests {
 
     // MARK: Runs
 
-    @Test("a finished replay sends nothing again unless told to, and then all of it")
+    @Test("a finished replay sends nothing again unless told to, and then everything")
     func again() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(1_200)
@@ -174,7 +174,7 @@ struct ReplayDatabaseTests {
         #expect(events == ["planned", "started", "taken", "finished", "restarted", "taken", "finished"])
     }
 
-    @Test("two runners, and a lease that is torn from one to the other all the time, double nothing and skip nothing")
+    @Test("three runners that keep losing the lease to each other queue every delivery exactly once")
     func rivals() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(3_000)
@@ -189,14 +189,25 @@ struct ReplayDatabaseTests {
                     while true {
                         let ending = try await runner.run(replay)
                         if ending == .finished || ending == .stopped(.finished) { return }
-                        try await Task.sleep(for: .milliseconds(5))
+                        try await fixture.wait {
+                            let replay = try await fixture.replay()
+                            return !replay.isHeld || replay.state != .running
+                        }
                     }
                 }
             }
-            // Handlers that are quick, and a thief.
+            // Handlers that are quick, and a thief of leases.
             group.addTask {
                 var round = 0
-                while try await fixture.replay().state == .running {
+                var done: Int64 = 0
+                while true {
+                    // A step later, at the earliest.
+                    try await fixture.wait {
+                        let replay = try await fixture.replay()
+                        defer { done = replay.done }
+                        return replay.done > done || replay.state != .running
+                    }
+                    guard try await fixture.replay().state == .running else { return }
                     round += 1
                     try await fixture.script("DELETE FROM upstream.deliveries")
                     if round % 4 == 0 {
@@ -204,7 +215,6 @@ struct ReplayDatabaseTests {
                             "UPDATE upstream.replays SET lease_until = now() - interval '1 s' WHERE lease_until IS NOT NULL"
                         )
                     }
-                    try await Task.sleep(for: .milliseconds(20))
                 }
             }
             try await group.waitForAll()
@@ -214,7 +224,7 @@ struct ReplayDatabaseTests {
         #expect(try await fixture.integer("SELECT count(*) FROM upstream.replay_events WHERE event = 'taken'") > 5)
     }
 
-    @Test("deliveries that wait hold the replay up: no more of them than --concurrency")
+    @Test("never more deliveries are pending than the concurrency allows")
     func backPressure() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(500)
@@ -234,14 +244,14 @@ struct ReplayDatabaseTests {
         #expect(most <= 40 && most > 0)
     }
 
-    @Test("pause stops a run, resume goes on where it was, cancel ends it")
+    @Test("pause stops a run, resume continues it where it was, cancel ends it")
     func pauses() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(1_000)
         try await fixture.plan(fixture.request("r", .handlers(["audit"], .all)) { $0.pace.rate = 200 })
         try await fixture.apply(.start)
         async let first = fixture.runner().run(fixture.replay())
-        while try await fixture.replay().done < 20 { try await Task.sleep(for: .milliseconds(5)) }
+        try await fixture.wait { try await fixture.replay().done >= 20 }
         try await fixture.apply(.pause)
         #expect(try await first == .stopped(.paused))
         let paused = try await fixture.replay()
@@ -249,7 +259,7 @@ struct ReplayDatabaseTests {
         #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries") == Int(paused.done))
         try await fixture.apply(.resume)
         async let second = fixture.runner("b").run(fixture.replay())
-        while try await fixture.replay().done <= paused.done { try await Task.sleep(for: .milliseconds(5)) }
+        try await fixture.wait { try await fixture.replay().done > paused.done }
         try await fixture.apply(.cancel)
         #expect(try await second == .stopped(.cancelled))
         let cancelled = try await fixture.replay()
@@ -270,9 +280,9 @@ struct ReplayDatabaseTests {
         )
         try await fixture.apply(.start)
         let replay = try await fixture.replay()
-        // A run that stops somewhere and, as after a kill, leaves more in the file than it has told the database.
+        // A run that stops and, as after a kill, leaves more in the file than it has stored in the database.
         let task = Task { try await fixture.runner(lease: .milliseconds(50)).run(replay) }
-        while try await fixture.replay().done < 300 { try await Task.sleep(for: .milliseconds(2)) }
+        try await fixture.wait { try await fixture.replay().done >= 300 }
         task.cancel()
         _ = try await task.value
         let position = try await fixture.replay()
@@ -287,7 +297,7 @@ struct ReplayDatabaseTests {
         #expect(lines.count == 2_000 && Set(lines).count == 2_000)
         let keys = try await fixture.texts("SELECT message_key::text FROM upstream.messages ORDER BY received_at")
         #expect(lines.map { String($0.dropFirst(16).prefix(36)) } == keys)
-        // A file that is there already is nobody's to overwrite.
+        // Another replay does not overwrite an existing file.
         try await fixture.plan(fixture.request("s", .other(.output(path: path, format: .ndjson))))
         try await fixture.apply(.start, "s")
         guard case .failed = try await fixture.runner().run(fixture.replay("s")) else {
@@ -298,7 +308,7 @@ struct ReplayDatabaseTests {
 
     // MARK: Import
 
-    @Test("an export goes into another database once, however often it is loaded")
+    @Test("an export is stored once in another database, however often it is imported")
     func importing() async throws {
         let source = try await ReplayFixture()
         try await source.seed(1_500)
@@ -309,7 +319,6 @@ struct ReplayDatabaseTests {
         #expect(try await source.runner().run(source.replay()) == .finished)
 
         let target = try await ReplayFixture()
-        // From long ago as well: the partition is made.
         let text = try String(contentsOfFile: path, encoding: .utf8)
         let year = text.prefix(4_000).firstRange(of: #""received_at":"2"#)
         #expect(year != nil)

@@ -80,7 +80,11 @@ struct MessagesTail: ProgramCommand {
                 try await withReader(context) { connection in
                     if tail == nil {
                         // Before the first messages are shown, so that none is missed between the two.
-                        let started = try await MessageTail(filter, overlap: .microseconds(overlap.microseconds), connection)
+                        let started = try await MessageTail(
+                            filter,
+                            overlap: .microseconds(overlap.microseconds),
+                            connection
+                        )
                         try await begin(filter, screen, connection)
                         tail = started
                     }

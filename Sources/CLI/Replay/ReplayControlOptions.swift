@@ -1,6 +1,7 @@
 import ArgumentParser
 import Postgres
 import Replaying
+import Vocabulary
 import Worker
 
 /// The options of the commands that change a replay's state.
@@ -42,7 +43,7 @@ extension ReplayCommand {
         do {
             return try await ReplayTable.apply(
                 event,
-                to: replay.id,
+                to: replay.id.description,
                 who: who,
                 reason: reason,
                 pace: pace.flatMap { $0.isEmpty ? nil : $0.make(over: replay.pace) },

@@ -45,7 +45,12 @@ struct ReplayForeground {
             group.addTask {
                 await context.interruption()
                 guard !Task.isCancelled else { return nil }
-                _ = try await ReplayTable.apply(.pause, to: replay.id, who: ReplayCommand.who, over: connection)
+                _ = try await ReplayTable.apply(
+                    .pause,
+                    to: replay.id.description,
+                    who: ReplayCommand.who,
+                    over: connection
+                )
                 return nil
             }
             defer { group.cancelAll() }

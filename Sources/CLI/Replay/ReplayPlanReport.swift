@@ -1,6 +1,7 @@
 import Querying
 import Replaying
 import UpstreamKit
+import Vocabulary
 
 /// A plan as programs and people read it.
 struct ReplayPlanReport: Encodable {
@@ -43,7 +44,7 @@ struct ReplayPlanReport: Encodable {
 
     init(_ plan: ReplayPlan) {
         name = plan.name
-        replayId = plan.id
+        replayId = plan.id?.description
         target = plan.target.description
         selected = plan.selected
         planned = plan.planned
@@ -120,7 +121,7 @@ struct ReplayPlanReport: Encodable {
         facts.add("selected", "\(Amount.count(plan.selected)) messages")
         facts.add("to send", "\(Amount.count(plan.planned)) \(isToHandlers ? "deliveries" : "messages")")
         if let span = plan.span {
-            let length = Amount.time(Double(span.upperBound - span.lowerBound) / 1e6)
+            let length = Amount.time((span.upperBound - span.lowerBound) / .seconds(1))
             facts.add(
                 "received",
                 "\(ShownTime.full(span.lowerBound)) to \(ShownTime.full(span.upperBound)) (\(length))"

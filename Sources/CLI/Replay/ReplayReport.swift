@@ -1,4 +1,5 @@
 import Replaying
+import Vocabulary
 
 /// A replay as programs and people read it.
 struct ReplayReport: Encodable {
@@ -39,7 +40,7 @@ struct ReplayReport: Encodable {
         history: [ReplayTable.HistoryEntry]? = nil,
         deliveries: (waiting: Int64, dead: Int64)? = nil
     ) {
-        replayId = replay.id
+        replayId = replay.id.description
         name = replay.name
         state = replay.state.rawValue
         target = replay.target.description
@@ -124,8 +125,8 @@ struct ReplayReport: Encodable {
 
     /// How long it may still take, by what this run came to so far.
     private static func rest(_ replay: Replay) -> String? {
-        guard replay.state == .running, replay.done > 0, let length = replay.elapsed, length > 0 else { return nil }
-        let elapsed = Double(length) / 1e6
+        guard replay.state == .running, replay.done > 0, let length = replay.elapsed, length > .zero else { return nil }
+        let elapsed = length / .seconds(1)
         return "about " + Amount.time(elapsed / Double(replay.done) * Double(replay.planned - replay.done))
     }
 }

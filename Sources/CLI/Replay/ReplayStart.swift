@@ -1,6 +1,7 @@
 import ArgumentParser
 import Postgres
 import Replaying
+import Vocabulary
 import Worker
 
 /// `replay start`.
@@ -71,13 +72,13 @@ struct ReplayStart: ProgramCommand {
             context: context
         )
         let ending = try await run.run(controlling: connection)
-        let last = try await ReplayCommand.find(replay.id, connection)
+        let last = try await ReplayCommand.find(replay.id.description, connection)
         await connection.close()
         if json { try console.json(ReplayReport(last)) }
         try Self.conclude(ending, last, context)
     }
 
-    private static func when(_ time: Int64?) -> String { time.map { "at \(ShownTime.full($0))" } ?? "before" }
+    private static func when(_ time: Timestamp?) -> String { time.map { "at \(ShownTime.full($0))" } ?? "before" }
 
     private static func conclude(_ ending: ReplayRunner.Ending, _ replay: Replay, _ context: CommandContext) throws {
         let resume = context.suggestion("replay start \(replay.name)")

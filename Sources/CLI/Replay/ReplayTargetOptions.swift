@@ -25,7 +25,7 @@ struct ReplayTargetOptions: ParsableArguments {
     /// The target.
     ///
     /// - Throws: ``CommandFailure``: no target, several, or options that do not fit it.
-    func make() throws -> ReplayRequest.Wish {
+    func make() throws -> ReplayRequest.Target {
         let isToHandlers = toHandlers || !handlers.isEmpty
         guard [isToHandlers, to != nil, output != nil].filter({ $0 }).count == 1 else {
             throw CommandFailure(
@@ -52,7 +52,7 @@ struct ReplayTargetOptions: ParsableArguments {
         return try endpoint()
     }
 
-    private func endpoint() throws -> ReplayRequest.Wish {
+    private func endpoint() throws -> ReplayRequest.Target {
         let endpoint = to ?? ""
         guard let colon = endpoint.lastIndex(of: ":"), let port = Int(endpoint[endpoint.index(after: colon)...]),
             (1...65_535).contains(port), colon != endpoint.startIndex

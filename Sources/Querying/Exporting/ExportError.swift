@@ -1,18 +1,18 @@
-/// Why an export can't be written.
+/// Why an export failed.
 package struct ExportError: Error, Sendable, CustomStringConvertible {
-    /// What kind of failure.
+    /// The kind of failure.
     package enum Kind: Sendable {
-        /// There is a file already, or one that can't be made.
+        /// The file exists, or can't be created.
         case refused
-        /// The file is not what this export would have written.
+        /// The file is not from this export.
         case mismatch
-        /// The system could not write: disk full, for example.
+        /// Writing failed, for example because the disk is full.
         case output
-        /// Whoever read the output has gone, as `head` does.
+        /// The reader of the output has closed it, as `head` does.
         case readerGone
     }
 
-    /// What kind of failure.
+    /// The kind of failure.
     package var kind: Kind
     /// What failed and what to do about it.
     package var description: String

@@ -8,12 +8,12 @@ package final class ExportFile: @unchecked Sendable {
     // Used by one task at a time.
     private let descriptor: Int32
     private let path: String?
-    // Anything but a file has no end to go on from and nothing to sync: a device, a named pipe.
+    // A device or a named pipe has no end to continue at and nothing to sync.
     private let isFile: Bool
 
-    /// Where the file ended when it was opened, after a torn last line was cut; 0 for a new one.
+    /// The size of the file when it was opened, without an incomplete last line; 0 for a new one.
     package private(set) var size: Int = 0
-    /// Where it ended as it was found.
+    /// Its size as found.
     private(set) var length: Int = 0
 
     /// A stream that is open already and stays open, such as stdout.
@@ -29,47 +29,47 @@ package final class ExportFile: @unchecked Sendable {
 
     deinit { if path != nil { close(descriptor) } }
 
-    /// Makes a file, or opens one to go on with it.
+    /// Creates a file, or opens one to continue it.
     ///
-    /// One that is there is gone on with only where it is a file of ours that nobody else can write to; no link to a file
-    /// is followed. Devices and named pipes are written to as they are.
+    /// An existing file is continued only if it is ours and nobody else can write to it; links to files are not followed.
+    /// Devices and named pipes are written to as they are.
     ///
     /// - Parameters:
     ///   - path: Where.
-    ///   - isResumed: Whether a file that is there is continued; else it must not be there.
+    ///   - isResumed: Whether to continue an existing file; otherwise it must not exist.
     /// - Throws: ``ExportError``
-    /// - Returns: The file, empty or as it was found.
+    /// - Returns: The file, empty or as found.
     package static func open(_ path: String, isResumed: Bool) throws(ExportError) -> ExportFile {
         var descriptor = Glibc.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         if descriptor < 0, errno == EEXIST { descriptor = try existing(path, isResumed: isResumed) }
         guard descriptor >= 0 else { throw ExportError(.refused, "can't write \(path): \(describe(errno))") }
         let file = ExportFile(descriptor: descriptor, path: path)
-        // Two exports that write the same file would mix their lines.
+        // Two exports to one file would mix their lines.
         guard !file.isFile || flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             throw ExportError(.refused, "another export is writing \(path)")
         }
         return file
     }
 
-    /// Opens what is there; a negative number with `errno` where it can't be had.
+    /// Opens an existing file; a negative number with `errno` if that fails.
     private static func existing(_ path: String, isResumed: Bool) throws(ExportError) -> Int32 {
         var status = upstream_file()
         guard upstream_stat(path, &status) == 0 else {
             throw ExportError(.refused, "can't write \(path): \(describe(errno))")
         }
         guard status.mode & S_IFMT == S_IFREG else {
-            // /dev/stdout is a link, so these are followed; what was opened is looked at again.
+            // /dev/stdout is a link, so these are followed; the opened file is checked again.
             let descriptor = Glibc.open(path, O_WRONLY | O_CLOEXEC)
             if descriptor >= 0, upstream_fstat(descriptor, &status) == 0, status.mode & S_IFMT == S_IFREG {
                 close(descriptor)
-                throw ExportError(.refused, "can't write \(path): it was replaced meanwhile")
+                throw ExportError(.refused, "can't write \(path): it was replaced in the meantime")
             }
             return descriptor
         }
         guard isResumed else {
             throw ExportError(
                 .refused,
-                "can't write \(path): \(describe(EEXIST)): --resume continues it, or remove it first"
+                "can't write \(path): \(describe(EEXIST)): continue it with --resume, or remove it first"
             )
         }
         let descriptor = Glibc.open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC)
@@ -86,11 +86,11 @@ package final class ExportFile: @unchecked Sendable {
         return descriptor
     }
 
-    /// Finds the last complete line; nothing is changed yet.
+    /// Finds the last complete line, and changes nothing.
     ///
-    /// - Parameter format: How lines end: in CSV a line's end inside quotes is part of a field.
+    /// - Parameter format: In CSV a line end inside quotes is part of a field.
     /// - Throws: ``ExportError``
-    /// - Returns: The last complete line without its end, and whether it is the file's first; nil where there is none.
+    /// - Returns: The line without line end, and whether it is the file's first; nil if there is none.
     package func lastLine(_ format: MessageLines.Format) throws(ExportError) -> (line: [UInt8], isFirst: Bool)? {
         guard isFile else { return nil }
         var scanner = LineScanner(hasQuotes: format == .csv)
@@ -111,7 +111,7 @@ package final class ExportFile: @unchecked Sendable {
         return (line, scanner.start == 0)
     }
 
-    /// Cuts what stands behind the last complete line, once ``lastLine(_:)`` has shown the file to be an export.
+    /// Truncates the file after the last complete line, once ``lastLine(_:)`` has shown it to be an export.
     ///
     /// - Throws: ``ExportError``
     package func cutTornLine() throws(ExportError) {
@@ -120,7 +120,7 @@ package final class ExportFile: @unchecked Sendable {
         guard lseek(descriptor, size, SEEK_SET) == size else { throw failure("position") }
     }
 
-    /// Bytes from a place of the file; fewer where it ends before.
+    /// Bytes from an offset on; fewer if the file ends before.
     ///
     /// - Throws: ``ExportError``
     func read(count: Int, at offset: Int) throws(ExportError) -> [UInt8] {
@@ -130,7 +130,7 @@ package final class ExportFile: @unchecked Sendable {
         return Array(bytes[..<found])
     }
 
-    /// Writes all of it.
+    /// Writes all bytes.
     ///
     /// - Throws: ``ExportError``
     package func write(_ bytes: [UInt8]) throws(ExportError) {
@@ -150,7 +150,7 @@ package final class ExportFile: @unchecked Sendable {
         }
     }
 
-    /// Waits until everything is on the disk, the file's name included; does nothing for stdout.
+    /// Waits until the file and its name are on disk; does nothing for stdout.
     ///
     /// - Throws: ``ExportError``
     package func sync() throws(ExportError) {
@@ -174,11 +174,11 @@ package final class ExportFile: @unchecked Sendable {
     private static func describe(_ number: Int32) -> String { String(cString: strerror(number)) }
 }
 
-/// Finds the last complete line of what it is shown, block after block.
+/// Finds the last complete line of a file, block by block.
 struct LineScanner {
-    /// Where the last complete line begins.
+    /// The offset of the last complete line.
     private(set) var start: Int = 0
-    /// Where it ends, its end included; 0 as long as there is none.
+    /// Its end, with the line end; 0 if there is none yet.
     private(set) var end: Int = 0
 
     private let hasQuotes: Bool

@@ -2,21 +2,21 @@ import Foundation
 package import Postgres
 import UpstreamKit
 
-/// Writes messages of any number to a file, oldest first, in constant memory.
+/// Writes any number of messages to a file, oldest first, in constant memory.
 ///
-/// Pages follow the primary key, and the next one is read while one is written. What is exported is what had committed
-/// when its page was read: a transaction that commits behind the export's place is not in it, so that an export of
-/// recent messages should end a little before now (`--until 5m`).
+/// Pages follow the primary key; one is read while the other is written. A message is exported if it had committed when
+/// its page was read. What commits later behind the export's position is missing, so an export of recent messages
+/// should end a little before now (`--until 5m`).
 package struct MessageExport: Sendable {
     /// Which messages.
     package var filter: MessageFilter
     /// How they are written.
     package var format: MessageLines.Format
-    /// Whether registration tokens are written.
+    /// Whether to write registration tokens.
     package var tokens: Bool
-    /// Whether characters that a terminal may act on are escaped in what devices sent.
+    /// Whether to escape control characters in what devices sent.
     package var isForTerminal = false
-    /// The largest number of rows in a page.
+    /// The maximum number of rows in a page.
     package var pageRows = 5_000
     /// About how many bytes a page may take.
     package var pageBytes = 4 << 20
@@ -25,7 +25,7 @@ package struct MessageExport: Sendable {
         (self.filter, self.format, self.tokens) = (filter, format, tokens)
     }
 
-    /// How far an export is.
+    /// The progress of an export.
     package struct Progress: Sendable {
         /// Messages written by this run.
         package var rows: Int64 = 0
@@ -35,13 +35,13 @@ package struct MessageExport: Sendable {
         package var cursor: MessageCursor?
     }
 
-    /// The place after the last complete line of a file that an export was cut off in; the rest of it is cut.
+    /// The position after the last complete line of an interrupted export; truncates the rest.
     ///
-    /// - Throws: ``ExportError``: the file holds something else, or an export with other columns.
-    /// - Returns: nil where the export starts anew.
+    /// - Throws: ``ExportError`` if the file is not an export with these columns.
+    /// - Returns: nil to start from the beginning.
     package func resume(_ file: ExportFile) throws(ExportError) -> MessageCursor? {
         let place = try place(in: file)
-        // Only now: what is no export stays as it is.
+        // Only now, so that a file that is not an export stays as it is.
         try file.cutTornLine()
         return place
     }
@@ -51,7 +51,7 @@ package struct MessageExport: Sendable {
         lines.appendHead()
         let head = lines.take()
         guard let (line, isFirst) = try file.lastLine(format) else {
-            // Cut off within its first line, or something else.
+            // Interrupted within its first line, or something else.
             let beginning: [UInt8] = format == .csv ? head : [UInt8(ascii: "{"), UInt8(ascii: "\"")]
             let count = min(file.length, beginning.count)
             guard try file.begins(with: Array(beginning.prefix(count))) else { throw mismatch }
@@ -69,9 +69,9 @@ package struct MessageExport: Sendable {
     ///
     /// - Parameters:
     ///   - file: Where to.
-    ///   - start: The place after which to begin.
+    ///   - start: The position after which to begin.
     ///   - connection: The database.
-    ///   - report: Told after each page.
+    ///   - report: Called after each page.
     /// - Throws: ``PostgresError``, ``ExportError``, and `CancellationError`.
     /// - Returns: What was written.
     package func run(
@@ -104,7 +104,7 @@ package struct MessageExport: Sendable {
         return progress
     }
 
-    /// The next page; nil where there is none to read.
+    /// The next page; nil without a pager.
     private static func read(
         _ pager: MessagePager?,
         _ connection: PostgresConnection
@@ -117,7 +117,7 @@ package struct MessageExport: Sendable {
     private var mismatch: ExportError {
         ExportError(
             .mismatch,
-            "the file is no export of messages in this format and with these columns: leave --resume out and write another"
+            "the file is not an export of messages in this format and with these columns: write another without --resume"
         )
     }
 

@@ -1,10 +1,10 @@
-/// What is wrong with a filter that a person wrote, and where.
+/// A mistake in a filter that a person wrote, and its position.
 package struct FilterError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to correct it.
     package var message: String
-    /// The text as it was written.
+    /// The text as written.
     package var text: String
-    /// The place of the mistake: characters before it.
+    /// The position of the mistake: the number of characters before it.
     package var position: Int
 
     package init(_ message: String, in text: String, at position: Int) {
@@ -13,7 +13,7 @@ package struct FilterError: Error, Sendable, Equatable, CustomStringConvertible 
         self.position = position
     }
 
-    /// The message, and the text with a mark under the place.
+    /// The message, and the text with a mark under the position.
     package var description: String {
         let shown = text.map { $0.isASCII && $0 >= " " && $0 != "\u{7F}" || !$0.isASCII && !$0.isNewline ? $0 : "?" }
         return """

@@ -2,17 +2,17 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// Which messages a command is about; what is left empty does not narrow.
+/// Which messages a command selects; an empty member selects all.
 ///
-/// Its JSON form (`Codable`) is what a replay keeps as its frozen selection.
+/// Replays store its JSON form (`Codable`) with their frozen selection.
 package struct MessageFilter: Sendable, Equatable {
     /// Any of these categories.
     package var categories: [String] = []
-    /// The sender they were addressed to.
+    /// The sender that they were addressed to.
     package var senderID: String?
     /// The device that sent them.
     package var deviceKey: DeviceKey?
-    /// The id that the device gave; compared as bytes.
+    /// The id from the device, compared as bytes.
     package var messageID: String?
     /// One message by its key.
     package var messageKey: MessageKey?
@@ -20,20 +20,20 @@ package struct MessageFilter: Sendable, Equatable {
     package var since: Timestamp?
     /// Received before.
     package var until: Timestamp?
-    /// Conditions on `data`, all of which hold.
+    /// Conditions on `data`; all must hold.
     package var clauses: [WhereClause] = []
 
     package init() {}
 
-    /// Whether an index, or the pruning of partitions from below, keeps a query from reading every message.
+    /// Whether an index, or the pruning of old partitions, keeps a query from reading every message.
     package var isNarrow: Bool {
         !categories.isEmpty || deviceKey != nil || messageID != nil || messageKey != nil || since != nil
     }
 
-    /// Whether something is asked of each row that no index answers.
+    /// Whether some condition must be checked row by row, because no index serves it.
     package var hasResidue: Bool { !clauses.isEmpty || senderID != nil }
 
-    /// The filter without what no index answers: the rows that have to be looked at.
+    /// The filter without the conditions that no index serves: it selects the rows that have to be read.
     package var withoutResidue: MessageFilter {
         var filter = self
         filter.clauses = []
@@ -41,7 +41,7 @@ package struct MessageFilter: Sendable, Equatable {
         return filter
     }
 
-    /// The tables whose rows a filter can be asked about.
+    /// The tables that a filter can select from.
     package enum Table: String, Sendable {
         /// The stored messages.
         case messages = "upstream.messages"
@@ -54,7 +54,7 @@ package struct MessageFilter: Sendable, Equatable {
     /// - Parameters:
     ///   - table: The table.
     ///   - alias: The table's alias in the statement.
-    /// - Returns: A part of a statement; `true` where nothing narrows.
+    /// - Returns: A part of a statement; `true` if nothing narrows.
     package func condition(on table: Table = .messages, alias: String = "m") -> SQL {
         let row: SQL = "\(raw: alias)"
         var parts: [SQL] = []
@@ -79,6 +79,25 @@ package struct MessageFilter: Sendable, Equatable {
         if let senderID { parts.append("\(row).sender_id = \(senderID)") }
         for clause in clauses { parts.append(clause.condition(alias: alias)) }
         return parts.isEmpty ? "true" : .joined(parts, separator: " AND ")
+    }
+}
+
+extension MessageFilter {
+    /// A filter with every condition, for statement samples.
+    package static var sample: MessageFilter {
+        var filter = MessageFilter()
+        let key = Digest128(high: 0, low: 0)
+        filter.categories = ["a", "b"]
+        (filter.senderID, filter.messageID) = ("", "")
+        (filter.deviceKey, filter.messageKey) = (DeviceKey(key), MessageKey(key))
+        (filter.since, filter.until) = (Timestamp(microseconds: 0), Timestamp(microseconds: 0))
+        filter.clauses = WhereClause.Comparison.allCases.flatMap { comparison in
+            [WhereClause.Operand.string("x"), .number("1"), .word("true")].map {
+                WhereClause(path: ["a"], test: .compares(comparison, $0))
+            }
+        }
+        filter.clauses.append(WhereClause(path: ["a"], test: .exists))
+        return filter
     }
 }
 
@@ -113,11 +132,11 @@ extension MessageFilter: Codable {
         since = try time(.since)
         until = try time(.until)
         if let text = try members.decodeIfPresent(String.self, forKey: .device) {
-            guard let key = DeviceKey(text) else { throw failure(.device, "no device key") }
+            guard let key = DeviceKey(text) else { throw failure(.device, "not a device key") }
             deviceKey = key
         }
         if let text = try members.decodeIfPresent(String.self, forKey: .messageKey) {
-            guard let key = MessageKey(text) else { throw failure(.messageKey, "no message key") }
+            guard let key = MessageKey(text) else { throw failure(.messageKey, "not a message key") }
             messageKey = key
         }
         for text in try members.decodeIfPresent([String].self, forKey: .clauses) ?? [] {

@@ -5,40 +5,40 @@ import Postgres
 /// | form | holds where |
 /// |---|---|
 /// | `data.a=x`, `data.a="x"` | the value is the string `x` |
-/// | `data.a=5` | the value is the number 5, however it is written, or the string `5`; quoted it is a string only |
+/// | `data.a=5` | the value is the number 5, in any notation, or the string `5`; quoted only the string |
 /// | `data.a=true` (`false`, `null`) | the value is that literal, or that string |
-/// | `data.a!=x` | `data.a=x` does not hold, also where there is no such value |
+/// | `data.a!=x` | `data.a=x` does not hold, or there is no such value |
 /// | `data.a<5` (`<=`, `>`, `>=`) | the value is a number, and less; other types never match |
 /// | `data.a<x` | the value is a string that comes before it by Unicode code point |
-/// | `data.a~x` | the POSIX regular expression matches the value's text, which for objects and arrays is their JSON |
+/// | `data.a~x` | the POSIX regular expression matches the value's text; of an object or array, its JSON |
 /// | `data.a exists` | there is such a value, null included |
 ///
 /// A path steps into objects by name and into arrays by index: `data.items[0].sku`, from the end with `[-1]`. A name
-/// with other characters than letters, digits, `_` and `-` is quoted: `data."a.b"`.
+/// with characters other than letters, digits, `_` and `-` is quoted: `data."a.b"`.
 package struct WhereClause: Sendable, Equatable {
     /// How a value is compared.
     package enum Comparison: String, Sendable, CaseIterable {
-        /// The same.
+        /// Equal.
         case equal = "="
-        /// Not the same, or not there.
+        /// Not equal, or absent.
         case notEqual = "!="
         /// Less.
         case less = "<"
-        /// Less, or the same.
+        /// Less or equal.
         case lessOrEqual = "<="
         /// Greater.
         case greater = ">"
-        /// Greater, or the same.
+        /// Greater or equal.
         case greaterOrEqual = ">="
-        /// Matched by a regular expression.
+        /// Matches a regular expression.
         case matches = "~"
     }
 
     /// What a value is compared with.
     package enum Operand: Sendable, Equatable {
-        /// Written in quotes: a string and nothing else.
+        /// Written in quotes: only a string.
         case string(String)
-        /// Written like a JSON number, in just this form.
+        /// Written as a JSON number, in this notation.
         case number(String)
         /// Anything else: a string, or one of the words `true`, `false` and `null`.
         case word(String)
@@ -51,33 +51,38 @@ package struct WhereClause: Sendable, Equatable {
         }
     }
 
-    /// What is asked of the value.
+    /// The condition on the value.
     package enum Test: Sendable, Equatable {
-        /// To be there.
+        /// It exists.
         case exists
-        /// To compare like this.
+        /// It compares like this.
         case compares(Comparison, Operand)
     }
 
-    /// The clause as it was written.
+    /// The clause as written.
     package let text: String
     /// Names and indexes from the root of `data` to the value; empty for the root itself.
     package let path: [String]
-    /// What is asked of the value there.
+    /// The condition on the value there.
     package let test: Test
 
-    /// Reads a clause.
+    /// Parses a clause.
     ///
-    /// - Parameter text: The form that the table above describes.
-    /// - Throws: ``FilterError`` with the place of the mistake.
+    /// - Parameter text: One of the forms in the table above.
+    /// - Throws: ``FilterError`` with the position of the mistake.
     package init(parsing text: String) throws(FilterError) {
         var parser = WhereParser(text)
         self.text = text
         (path, test) = try parser.parse()
     }
 
+    /// A clause without a text, for statement samples.
+    init(path: [String], test: Test) {
+        (text, self.path, self.test) = ("", path, test)
+    }
+
     package static func == (lhs: WhereClause, rhs: WhereClause) -> Bool {
-        // Two texts that only look alike are two clauses.
+        // Texts that differ only in Unicode normalization are different clauses.
         lhs.text.utf8.elementsEqual(rhs.text.utf8)
     }
 }
@@ -85,7 +90,7 @@ package struct WhereClause: Sendable, Equatable {
 extension WhereClause {
     /// The clause as a condition on the row that `alias` names.
     ///
-    /// `data::jsonb` never fails: what jsonb refuses is in `data_raw`, and such rows match no clause.
+    /// `data::jsonb` never fails: what jsonb rejects is in `data_raw`, and such rows match no clause.
     func condition(alias: String) -> SQL {
         let data: SQL = "\(raw: alias).data::jsonb"
         switch test {
@@ -96,7 +101,7 @@ extension WhereClause {
             case .equal: return equality(data, operand)
             case .notEqual: return "(\(equality(data, operand))) IS NOT TRUE"
             case .less, .lessOrEqual, .greater, .greaterOrEqual:
-                // A jsonpath compares numbers with numbers and strings with strings, and looks the value up once.
+                // A jsonpath compares numbers with numbers and strings with strings, and evaluates the path once.
                 return """
                     jsonb_path_exists(\(data) #> \(path), 'strict $ ? (@ \(raw: comparison.rawValue) $x)', \
                     jsonb_build_object('x', \(Self.jsonb(operand))))
@@ -110,7 +115,7 @@ extension WhereClause {
         switch operand {
         case .string: break
         case .number(let text): choices.append(Self.jsonb(.string(text)))
-        // These three are fixed words, not what somebody wrote.
+        // Fixed text, not user input.
         case .word("true"): choices.append("'true'::jsonb")
         case .word("false"): choices.append("'false'::jsonb")
         case .word("null"): choices.append("'null'::jsonb")

@@ -1,10 +1,10 @@
-/// Reads the text of a ``WhereClause``.
+/// Parses the text of a ``WhereClause``.
 struct WhereParser {
     private let text: String
     private let characters: [Character]
     private var position = 0
 
-    /// More digits, or a larger exponent, than any number a device sends; within what `numeric` holds.
+    /// More digits, or a larger exponent, than any real number has; within the range of `numeric`.
     private static let longestNumber = 200
     private static let largestExponent = 1_000
 
@@ -75,13 +75,13 @@ struct WhereParser {
     // MARK: Comparison
 
     private mutating func parseComparison() throws(FilterError) -> WhereClause.Comparison {
-        // The longer ones first.
+        // The longest first.
         for comparison in WhereClause.Comparison.allCases.sorted(by: { $0.rawValue.count > $1.rawValue.count })
         where isAt(comparison.rawValue) {
             position += comparison.rawValue.count
             if comparison == .equal, let next = peek, "=<>~".contains(next) {
                 throw error(
-                    "'=\(next)' is no comparison: = != < <= > >= ~ are; a value that begins so is put in quotes"
+                    "'=\(next)' is not a comparison: use = != < <= > >= ~; quote a value that begins like this"
                 )
             }
             return comparison
@@ -141,7 +141,7 @@ struct WhereParser {
 
     // MARK: Strings
 
-    /// Reads a string in quotes, with the escapes of JSON.
+    /// Parses a quoted string, with the escapes of JSON.
     private mutating func parseQuoted() throws(FilterError) -> String {
         let start = position
         position += 1
@@ -155,14 +155,14 @@ struct WhereParser {
             }
         }
         position = start
-        throw error("this quote is not closed")
+        throw error("the quote is not closed")
     }
 
     private mutating func parseEscape() throws(FilterError) -> Unicode.Scalar {
         let escapes: [Character: Unicode.Scalar] = [
             "\"": "\"", "\\": "\\", "/": "/", "b": "\u{8}", "f": "\u{C}", "n": "\n", "r": "\r", "t": "\t",
         ]
-        guard let mark = peek else { throw error("an escape is cut off") }
+        guard let mark = peek else { throw error("incomplete escape") }
         if let plain = escapes[mark] {
             position += 1
             return plain
@@ -172,12 +172,12 @@ struct WhereParser {
         }
         if UTF16.isLeadSurrogate(first) {
             guard isAt("\\u", at: position + 5), let second = hexUnit(at: position + 7), UTF16.isTrailSurrogate(second)
-            else { throw error("half of a surrogate pair: no string that can be stored holds it") }
+            else { throw error("half of a surrogate pair, which no stored string contains") }
             position += 11
             return UTF16.decode(UTF16.EncodedScalar([first, second]))
         }
         guard let scalar = Unicode.Scalar(first), first != 0 else {
-            throw error("no string that can be stored holds this character")
+            throw error("no stored string contains this character")
         }
         position += 5
         return scalar
@@ -202,7 +202,7 @@ struct WhereParser {
         characters.dropFirst(start ?? position).starts(with: word)
     }
 
-    /// Whether this word, and not a longer one, stands here.
+    /// Whether this word comes next, and not a longer one.
     private func isAtWord(_ word: String) -> Bool {
         guard isAt(word) else { return false }
         guard let next = characters.dropFirst(position + word.count).first else { return true }

@@ -3,7 +3,7 @@ import UpstreamKit
 import Vocabulary
 
 /// The statements that read conflicts.
-enum ConflictStatements {
+enum ConflictStatements: StatementCatalog {
     /// A page of conflicts, the newest first.
     static func page(_ query: ConflictQuery) -> SQL {
         var condition = query.filter.condition(on: .conflicts)
@@ -22,5 +22,13 @@ enum ConflictStatements {
             FROM upstream.conflicts AS m WHERE \(condition)
             ORDER BY m.received_at DESC, m.message_key DESC, m.fingerprint DESC LIMIT \(query.limit)
             """
+    }
+
+    static var samples: [StatementSample] {
+        let fingerprint = Digest128(high: 0, low: 0)
+        let message = MessageCursor(receivedAt: Timestamp(microseconds: 0), messageKey: MessageKey(fingerprint))
+        let cursor = ConflictCursor(message: message, fingerprint: fingerprint)
+        let query = ConflictQuery(filter: .sample, fingerprint: fingerprint, after: cursor, limit: 1)
+        return [StatementSample("page", page(query))]
     }
 }

@@ -8,6 +8,6 @@ extension PostgresConnection {
     /// - Throws: ``PostgresError``
     package func becomeReadOnly() throws(PostgresError) {
         guard !isPooled else { return }
-        try script("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+        try run(MessageStatements.readOnly)
     }
 }

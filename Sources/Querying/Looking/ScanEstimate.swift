@@ -16,7 +16,7 @@ package enum ScanEstimate {
         after cursor: MessageCursor? = nil,
         _ connection: PostgresConnection
     ) async throws(PostgresError) -> Int64? {
-        let sql = MessageStatements.estimate(filter, from: cursor?.receivedAt)
+        let sql: SQL = "EXPLAIN (FORMAT JSON) \(MessageStatements.selected(filter, from: cursor?.receivedAt))"
         let text = try await connection.run { connection throws(PostgresError) in
             try connection.run(sql).value(JSONColumn.self).utf8
         }

@@ -3,7 +3,7 @@ import UpstreamKit
 import Vocabulary
 
 /// The statements that read messages and what belongs to them.
-enum MessageStatements {
+enum MessageStatements: StatementCatalog {
     /// A page of messages along the primary key.
     ///
     /// A comparison of rows finds the position in the index but prunes no partition; the plain bound on `received_at` does.
@@ -44,6 +44,7 @@ enum MessageStatements {
     /// Messages of dropped days that are kept for their dead letters.
     ///
     /// - Parameter condition: On the row `m`.
+    /// - Returns: The statement.
     static func kept(where condition: SQL) -> SQL {
         """
         SELECT \(MessagePage.columns()) FROM upstream.dead_messages AS m
@@ -94,10 +95,35 @@ enum MessageStatements {
         WHERE inhparent = 'upstream.messages'::regclass AND relname ~ '^messages_[0-9]{8}$'
         """
 
-    /// The plan for reading the rows that a filter selects, from a time on.
-    static func estimate(_ filter: MessageFilter, from start: Timestamp?) -> SQL {
+    /// The rows that a filter selects, from a time on; to be explained, not run.
+    static func selected(_ filter: MessageFilter, from start: Timestamp?) -> SQL {
         var condition = filter.condition()
         if let start { condition = "\(condition) AND m.received_at >= \(start)" }
-        return "EXPLAIN (FORMAT JSON) SELECT FROM upstream.messages AS m WHERE \(condition)"
+        return "SELECT FROM upstream.messages AS m WHERE \(condition)"
+    }
+
+    /// Makes the further transactions of the session read-only.
+    static let readOnly: SQL = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
+
+    static var samples: [StatementSample] {
+        let key = MessageKey(Digest128(high: 0, low: 0))
+        let cursor = MessageCursor(receivedAt: Timestamp(microseconds: 0), messageKey: key)
+        let filter = MessageFilter.sample
+        var bounded = MessagePager(filter, .oldestFirst, limit: 1, after: cursor)
+        bounded.byteLimit = 1
+        return [
+            StatementSample("page", page(MessagePager(filter, .newestFirst, limit: 1))),
+            StatementSample("page, after a cursor", page(MessagePager(filter, .newestFirst, limit: 1, after: cursor))),
+            StatementSample("page, with a byte limit", page(bounded)),
+            StatementSample("kept", kept(where: "m.message_key = \(key.digest)")),
+            StatementSample("released", released(key)),
+            StatementSample("ledger", ledger(key)),
+            StatementSample("deliveries", deliveries(key)),
+            StatementSample("deadLetters", deadLetters(key)),
+            StatementSample("now", now),
+            StatementSample("oldestDay", oldestDay),
+            StatementSample("selected", selected(filter, from: cursor.receivedAt)),
+            StatementSample("readOnly", readOnly),
+        ]
     }
 }

@@ -5,54 +5,54 @@ import Vocabulary
 import XMLWire
 import XMPP
 
-/// Makes messages of the lines that `messages export --with-tokens` writes.
+/// Turns the lines that `messages export --with-tokens` writes into messages.
 ///
 /// A line becomes the payload that the device sent, and goes through the codec of the receive path: key, fingerprint and
-/// every rule about odd content are the same as if the message came over a connection.
+/// the rules for invalid content are those of a received message.
 struct ImportReader {
-    /// Why a line can't be taken.
+    /// Why a line is rejected.
     struct Refusal: Error {
-        /// What is wrong; never content of the message.
+        /// The reason, without content of the message.
         var message: String
 
         init(_ message: String) { self.message = message }
     }
 
-    /// The senders that have occurred, in the order of ``IncomingMessage/sender``.
+    /// The senders so far, in the order of ``IncomingMessage/sender``.
     private(set) var senders: [String] = []
     private var codecs: [(sender: UpstreamCodec, device: UpstreamCodec)] = []
     private var indices: [String: Int] = [:]
     private var scanner = JSONScanner()
     private var stanza = Stanza()
-    private let now: Int64
+    private let now: Timestamp
 
-    /// A reader that gives lines without a time this one: microseconds since 1970-01-01 UTC.
-    init(now: Int64) { self.now = now }
+    /// A reader that uses this time for lines without one.
+    init(now: Timestamp) { self.now = now }
 
-    /// Reads a line, without its end.
+    /// Reads a line without line end.
     mutating func read(_ line: UnsafeBufferPointer<UInt8>) throws(Refusal) -> IncomingMessage {
         let fields = try Fields(line, &scanner)
         guard fields.members["registration_token"] != nil else {
-            throw Refusal("no registration_token: export with --with-tokens")
+            throw Refusal("registration_token is missing: export with --with-tokens")
         }
-        guard let sender = try fields.text("sender_id"), !sender.isEmpty else { throw Refusal("no sender_id") }
+        guard let sender = try fields.text("sender_id"), !sender.isEmpty else { throw Refusal("sender_id is missing") }
         var receivedAt = now
         if let text = try fields.text("received_at") {
             do throws(FilterError) {
-                receivedAt = try TimeExpression.moment(text).microseconds
+                receivedAt = try TimeExpression.moment(text)
             } catch {
-                throw Refusal("received_at is no time")
+                throw Refusal("received_at is not a time")
             }
-            guard Partitions.days.contains(UTCDay(microseconds: receivedAt)) else {
-                throw Refusal("received_at is not within the years 2000 to 2100")
+            guard Partitions.days.contains(UTCDay(microseconds: receivedAt.microseconds)) else {
+                throw Refusal("received_at is not between the years 2000 and 2100")
             }
         }
         wrap(try fields.payload())
         var message = try decode(sender, key: try fields.digest("message_key"))
         if let fingerprint = try fields.digest("fingerprint"), fingerprint != message.fingerprint {
-            throw Refusal("the content is not what its fingerprint says: it was changed, or damaged")
+            throw Refusal("the content does not match its fingerprint: it was changed or damaged")
         }
-        message.receivedAt = receivedAt
+        message.receivedAt = receivedAt.microseconds
         if let from = try fields.text("stanza_from") {
             message.stanzaFrom = ByteSpan(start: message.bytes.count, count: from.utf8.count)
             message.bytes += from.utf8
@@ -60,7 +60,7 @@ struct ImportReader {
         return message
     }
 
-    /// Puts the payload into the stanza that would have carried it.
+    /// Puts the payload into a stanza like the one that carried it.
     private mutating func wrap(_ payload: [UInt8]) {
         stanza.reset()
         func add(_ text: some Collection<UInt8>) -> Range<Int> {
@@ -81,7 +81,7 @@ struct ImportReader {
         let index = try index(of: sender)
         let message = try decode(&codecs[index].sender)
         guard let key, message.messageKey != key else { return message }
-        // The other database may take ids for unique per device.
+        // The other database may use ids that are unique per device only.
         let other = try decode(&codecs[index].device)
         guard other.messageKey == key else {
             throw Refusal("message_key is not that of this sender_id and message_id")
@@ -110,7 +110,7 @@ struct ImportReader {
 
     private func decode(_ codec: inout UpstreamCodec) throws(Refusal) -> IncomingMessage {
         guard case .message(let message) = codec.decode(stanza, receivedAt: 0, parsedAt: 0) else {
-            throw Refusal("no message: message_type is that of an ack, a nack or a control message")
+            throw Refusal("not a message: message_type is that of an ack, a nack or a control message")
         }
         if let reason = message.quarantine { throw Refusal("\(reason.rawValue): \(message.quarantineDetail)") }
         return message
@@ -130,7 +130,7 @@ struct ImportReader {
             }
             for member in scanner.members {
                 let name = String(decoding: JSONScanner.text(of: member.key, in: line), as: UTF8.self)
-                guard members.updateValue(member, forKey: name) == nil else { throw Refusal("a member stands twice") }
+                guard members.updateValue(member, forKey: name) == nil else { throw Refusal("a member appears twice") }
             }
         }
 
@@ -142,7 +142,7 @@ struct ImportReader {
 
         func digest(_ name: String) throws(Refusal) -> Digest128? {
             guard let text = try text(name) else { return nil }
-            guard let key = MessageKey(text) else { throw Refusal("\(name) is no UUID") }
+            guard let key = MessageKey(text) else { throw Refusal("\(name) is not a UUID") }
             return key.digest
         }
 
@@ -161,7 +161,7 @@ struct ImportReader {
             for (name, source) in literals {
                 if let member = members[source], member.kind != .null { append(name, line[member.value.range]) }
             }
-            // A string where a line can't hold the exact text, or jsonb would refuse it.
+            // A string if a line can't hold the exact text, or jsonb would reject it.
             if let member = members["data_verbatim"] ?? members["data_raw"], member.kind == .string {
                 append("data", JSONScanner.text(of: member.body, in: line))
             } else if let member = members["data"] {

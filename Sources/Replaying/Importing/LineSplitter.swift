@@ -1,10 +1,10 @@
-/// Cuts what is read into lines.
+/// Splits input into lines.
 struct LineSplitter {
-    /// One line without its end.
+    /// One line without line end.
     struct Line: Equatable {
         /// Its bytes.
         var bytes: [UInt8]
-        /// Whether it was over the limit and was dropped.
+        /// Whether it was over the limit and dropped.
         var isTooLong = false
     }
 
@@ -12,10 +12,10 @@ struct LineSplitter {
     private var rest: [UInt8] = []
     private var isDropping = false
 
-    /// A splitter that drops lines over a number of bytes.
+    /// A splitter that drops lines longer than this many bytes.
     init(limit: Int) { self.limit = limit }
 
-    /// The lines that end in what has been read now.
+    /// The lines that end in these bytes.
     mutating func add(_ bytes: ArraySlice<UInt8>) -> [Line] {
         var lines: [Line] = []
         var start = bytes.startIndex
@@ -27,7 +27,7 @@ struct LineSplitter {
         return lines
     }
 
-    /// What follows the last line's end, as a line.
+    /// The rest after the last line end, as a line.
     mutating func finish() -> [Line] {
         rest.isEmpty && !isDropping ? [] : [line([])]
     }

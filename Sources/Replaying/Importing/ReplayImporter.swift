@@ -5,30 +5,30 @@ package import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// Why a line of an import can't be taken.
+/// Why a line of an import is rejected.
 package struct ImportProblem: Error, Sendable, Equatable {
     /// The line, from 1.
     package var line: Int
-    /// What is wrong with it; never content of the message.
+    /// The reason, without content of the message.
     package var message: String
 }
 
-/// Loads what `messages export --with-tokens` wrote into a database, by the rules that received messages are stored by.
+/// Loads what `messages export --with-tokens` wrote into a database, by the same rules as received messages.
 ///
-/// Idempotent: what is there already is counted as a duplicate, so a file may be loaded again, or to its end after it was
-/// cut off.
+/// Idempotent: what is already stored counts as a duplicate, so a file may be loaded again, for example after an
+/// interruption.
 package struct ReplayImporter: Sendable {
-    /// What has come of a file so far.
+    /// The result so far.
     package struct Report: Sendable, Equatable {
         /// Lines read; empty ones are not counted.
         package var lines = 0
         /// Messages that were new.
         package var stored = 0
-        /// Messages that were there, with the same content.
+        /// Messages that were already stored with the same content.
         package var duplicates = 0
-        /// Messages that were there with other content; they are in `conflicts`.
+        /// Messages that were already stored with other content; they go to `conflicts`.
         package var conflicts = 0
-        /// Lines that could not be taken.
+        /// Rejected lines.
         package var refused = 0
         /// Bytes read.
         package var bytes: Int64 = 0
@@ -43,16 +43,16 @@ package struct ReplayImporter: Sendable {
 
     private static let batchLimit = 500
     private static let batchBytes = 4 << 20
-    /// A stanza has 8 MiB at most, and a line that holds it as a string a few times as much.
+    /// A stanza has 8 MiB at most; a line that holds it as a string is a few times as long.
     private static let lineLimit = 24 << 20
 
     /// An importer into a database.
     ///
     /// - Parameters:
     ///   - settings: The database.
-    ///   - isDelivered: Whether subscribed handlers get what is new.
-    ///   - isStrict: Whether the first bad line ends it.
-    ///   - isDryRun: Whether to judge the lines only; each good one counts as stored.
+    ///   - isDelivered: Whether subscribed handlers get new messages.
+    ///   - isStrict: Whether to stop at the first rejected line.
+    ///   - isDryRun: Whether only to check the lines; each valid one counts as stored.
     package init(_ settings: PostgresSettings, isDelivered: Bool, isStrict: Bool, isDryRun: Bool = false) {
         self.settings = settings
         self.isDelivered = isDelivered
@@ -63,18 +63,18 @@ package struct ReplayImporter: Sendable {
     /// Reads and stores to the end.
     ///
     /// - Parameters:
-    ///   - descriptor: Where the lines come from; it stays open.
-    ///   - onProblem: Is told each line that can't be taken.
-    ///   - onProgress: Is told now and then how far it is.
-    /// - Throws: ``ImportProblem`` for the first bad line where that ends it; `StoreError` where the database can't be had;
-    ///   ``ReplayError`` where the file can't be read.
-    /// - Returns: What has come of the whole file.
+    ///   - descriptor: The source of the lines; it stays open.
+    ///   - onProblem: Called for each rejected line.
+    ///   - onProgress: Called from time to time with the result so far.
+    /// - Throws: ``ImportProblem`` for the first rejected line if that stops the import; `StoreError` if the database is
+    ///   unavailable; ``ReplayError`` if the file can't be read.
+    /// - Returns: The result for the whole file.
     package func run(
         from descriptor: Int32,
         onProblem: (ImportProblem) -> Void = { _ in },
         onProgress: (Report) -> Void = { _ in }
     ) async throws -> Report {
-        var state = State(now: Int64(time(nil)) * 1_000_000)
+        var state = State(now: .now)
         var lines = LineSplitter(limit: Self.lineLimit)
         var buffer = [UInt8](repeating: 0, count: 1 << 18)
         var isAtEnd = false
@@ -110,7 +110,7 @@ package struct ReplayImporter: Sendable {
         /// How many senders the store knows.
         var senders = 0
 
-        init(now: Int64) { reader = ImportReader(now: now) }
+        init(now: Timestamp) { reader = ImportReader(now: now) }
     }
 
     private func take(
@@ -157,7 +157,7 @@ package struct ReplayImporter: Sendable {
         state.places.removeAll(keepingCapacity: true)
         state.size = 0
         guard !isDryRun else { return count(batch.map { _ in .stored }, &state) }
-        // A writer knows its senders from the beginning.
+        // A store takes its senders when it is made.
         if state.senders != state.reader.senders.count {
             await state.store?.close()
             state.store = nil
@@ -169,7 +169,7 @@ package struct ReplayImporter: Sendable {
             count(try await store.load(batch, isDelivered: isDelivered), &state)
         } catch {
             guard error.kind == .refused else { throw error }
-            // PostgreSQL refuses one of them: it is found by itself, and costs no other.
+            // PostgreSQL rejects one of them: each is stored on its own, so that the others are not lost.
             for (message, place) in zip(batch, places) {
                 do throws(StoreError) {
                     count(try await store.load([message], isDelivered: isDelivered), &state)

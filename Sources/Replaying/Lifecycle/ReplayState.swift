@@ -1,30 +1,30 @@
-/// Where a replay stands: the column `state`.
+/// The state of a replay: the column `state`.
 package enum ReplayState: String, CaseIterable, Sendable, Codable {
     /// Its selection is frozen; nothing has been sent.
     case planned
-    /// Whoever holds its lease sends.
+    /// The holder of its lease sends.
     case running
-    /// Nobody sends until it is resumed.
+    /// Nothing is sent until it is resumed.
     case paused
     /// Everything has been sent.
     case finished
-    /// Given up by a person; for good.
+    /// Cancelled by a person, for good.
     case cancelled
-    /// Given up by whoever ran it, because the target can't be had; may be started again where it stopped.
+    /// Given up by its runner, because the target failed; may be started again where it stopped.
     case failed
 }
 
-/// What happens to a replay.
+/// An event in the life of a replay.
 package enum ReplayEvent: String, CaseIterable, Sendable {
-    /// A person wants it to run, or to go on.
+    /// A person starts or continues it.
     case start
-    /// A person wants it to run from its first message, whatever has been sent.
+    /// A person starts it from its first message, whatever has been sent.
     case startAgain
-    /// A person wants it to stop for now.
+    /// A person pauses it.
     case pause
-    /// A person wants it to go on.
+    /// A person resumes it.
     case resume
-    /// A person wants it to stop for good.
+    /// A person cancels it.
     case cancel
     /// Its runner has sent everything.
     case finish
@@ -32,23 +32,23 @@ package enum ReplayEvent: String, CaseIterable, Sendable {
     case fail
 }
 
-/// What an event makes of a replay.
+/// The effect of an event on a replay.
 package enum ReplayTransition: Sendable, Equatable {
-    /// It is in that state from now on.
+    /// It changes to that state.
     case become(ReplayState)
-    /// It runs from now on, from its first message.
+    /// It runs, from its first message.
     case restart
-    /// It stays as it is, as was wanted.
+    /// It already is as requested.
     case stay
-    /// It stays as it is, and this is why and what to do instead.
+    /// It stays as it is; the text says why and what to do instead.
     case refuse(String)
 }
 
 extension ReplayState {
-    /// Whether a replay of this name, or to this target, is in the way of another one.
+    /// Whether it blocks other replays to the same target.
     package var isActive: Bool { self == .running || self == .paused }
 
-    /// What an event makes of a replay in this state.
+    /// The effect of an event on a replay in this state.
     package func transition(on event: ReplayEvent) -> ReplayTransition {
         switch (self, event) {
         case (.planned, .start), (.planned, .startAgain), (.failed, .start), (.failed, .resume): .become(.running)
@@ -56,19 +56,19 @@ extension ReplayState {
         case (.running, .start), (.running, .resume), (.finished, .start): .stay
         case (.finished, .startAgain), (.failed, .startAgain): .restart
         case (.running, .startAgain), (.paused, .startAgain):
-            .refuse("it has not ended: cancel it, or let it come to its end, before it is sent again")
+            .refuse("cancel it, or wait until it ends, before sending it again")
         case (.running, .pause): .become(.paused)
         case (.paused, .pause): .stay
-        case (.planned, .pause), (.failed, .pause): .refuse("it is not running")
-        case (.planned, .resume): .refuse("it has never run: start it")
+        case (.planned, .pause), (.failed, .pause): .refuse("only a running replay can be paused")
+        case (.planned, .resume): .refuse("it has never run; start it")
         case (.planned, .cancel), (.running, .cancel), (.paused, .cancel), (.failed, .cancel): .become(.cancelled)
         case (.cancelled, .cancel): .stay
         case (.running, .finish): .become(.finished)
         case (.running, .fail): .become(.failed)
-        case (_, .finish), (_, .fail): .refuse("it does not run any more")
-        case (.finished, .pause), (.finished, .resume), (.finished, .cancel): .refuse("it has finished")
+        case (_, .finish), (_, .fail): .refuse("it is no longer running")
+        case (.finished, .pause), (.finished, .resume), (.finished, .cancel): .refuse("already finished")
         case (.cancelled, .start), (.cancelled, .startAgain), (.cancelled, .pause), (.cancelled, .resume):
-            .refuse("it was cancelled, and its selection is gone: plan another one")
+            .refuse("its selection is deleted; plan another replay")
         }
     }
 }

@@ -1,13 +1,14 @@
 package import Querying
+package import Vocabulary
 
-/// What somebody wants to have sent again.
+/// A request to send messages again.
 package struct ReplayRequest: Sendable {
-    /// The name that people will call it by.
+    /// The replay's name for people.
     package var name: String
     /// Which messages.
     package var filter: MessageFilter
     /// Where to.
-    package var target: Wish
+    package var target: Target
     /// How fast.
     package var pace = ReplayPace()
     /// Why.
@@ -15,37 +16,42 @@ package struct ReplayRequest: Sendable {
     /// Who: user and host.
     package var who: String
 
-    /// A target before it is known which handlers there are.
-    package enum Wish: Sendable {
-        /// These handlers, whatever they are subscribed to; where there are none, those subscribed.
-        case handlers([String], Standing)
+    /// A target before the registered handlers are known.
+    package enum Target: Sendable {
+        /// These handlers, whatever they are subscribed to; if empty, those that are subscribed.
+        case handlers([String], Scope)
         /// Another target.
         case other(ReplayTarget)
     }
 
     /// Which deliveries a replay to handlers holds, by what has become of the message at the handler.
-    package enum Standing: Sendable {
-        /// Dead letters alone.
+    package enum Scope: Sendable {
+        /// Only dead letters.
         case onlyFailed
-        /// Dead letters, and messages from before the handler was registered.
+        /// Dead letters, and messages received before the handler was registered.
         case notHandled
-        /// Those that the handler has had as well.
+        /// Those and the ones that the handler has already handled.
         case all
     }
 
-    package init(name: String, filter: MessageFilter, target: Wish, who: String) {
+    package init(name: String, filter: MessageFilter, target: Target, who: String) {
         self.name = name
         self.filter = filter
         self.target = target
         self.who = who
     }
+
+    /// The scope; nil for a target without handlers.
+    var scope: Scope? {
+        if case .handlers(_, let scope) = target { scope } else { nil }
+    }
 }
 
 /// What a plan holds, and what it leaves out.
 package struct ReplayPlan: Sendable {
-    /// How many of something.
+    /// A count with its name.
     package struct Count: Sendable, Equatable {
-        /// Of what.
+        /// What was counted.
         package var name: String
         /// How many.
         package var count: Int64
@@ -55,40 +61,47 @@ package struct ReplayPlan: Sendable {
     package struct HandlerCounts: Sendable, Equatable {
         /// The handler.
         package var handler: String
-        /// It gave up on them.
+        /// Its dead letters.
         package var dead: Int64 = 0
-        /// They are from before it was registered.
+        /// Received before it was registered.
         package var new: Int64 = 0
-        /// They wait for it now, and come by themselves.
+        /// Pending: it will get them without a replay.
         package var pending: Int64 = 0
-        /// It has had them: received while it was registered, and neither pending nor dead.
+        /// Handled: received since it was registered, and neither pending nor dead.
         package var handled: Int64 = 0
         /// How many deliveries the plan holds.
         package var planned: Int64 = 0
     }
 
-    /// The replay's id; nil for a dry run, which leaves nothing.
-    package var id: String?
+    /// The replay's id; nil for a dry run, which keeps nothing.
+    package var id: Digest128?
     /// Its name.
     package var name: String
     /// Where it sends to.
     package var target: ReplayTarget
-    /// How it sends.
+    /// How fast it sends.
     package var pace: ReplayPace
     /// How many messages the filter selects.
-    package var selected: Int64
-    /// How many deliveries, or messages, will be sent.
-    package var planned: Int64
-    /// The span of their `received_at`, in microseconds since 1970-01-01 UTC.
-    package var span: ClosedRange<Int64>?
-    /// The categories, the largest first; the rest in one.
-    package var categories: [Count]
+    package var selected: Int64 = 0
+    /// How many deliveries or messages will be sent.
+    package var planned: Int64 = 0
+    /// The span of their `received_at`.
+    package var span: ClosedRange<Timestamp>?
+    /// By category, the largest first; the rest in one.
+    package var categories: [Count] = []
     /// By handler.
-    package var handlers: [HandlerCounts]
-    /// The first ones and the last one.
-    package var sample: [StoredMessage]
+    package var handlers: [HandlerCounts] = []
+    /// The first messages and the last.
+    package var sample: [StoredMessage] = []
     /// How long it may take, in seconds.
-    package var estimate: Double
-    /// Whether the estimate rests on what was measured before, rather than on a guess.
-    package var isMeasured: Bool
+    package var estimate: Double = 0
+    /// Whether the estimate comes from earlier replays, rather than from a guess.
+    package var isMeasured = false
+
+    /// A plan that holds nothing yet.
+    init(_ request: ReplayRequest, target: ReplayTarget) {
+        name = request.name
+        pace = request.pace
+        self.target = target
+    }
 }

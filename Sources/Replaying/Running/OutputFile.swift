@@ -1,7 +1,7 @@
 import CGlibc
 import Glibc
 
-/// Names a file whatever its path: device and inode.
+/// Identifies a file whatever its path: device and inode.
 struct FileIdentity: Sendable, Equatable {
     var device: UInt64
     var inode: UInt64
@@ -17,7 +17,7 @@ struct FileIdentity: Sendable, Equatable {
         (device, inode) = (parts[0], parts[1])
     }
 
-    /// The file at a path itself, no link followed; nil where there is none.
+    /// The file at a path, without following links; nil if there is none.
     init?(at path: String) {
         var status = upstream_file()
         guard upstream_lstat(path, &status) == 0 else { return nil }
@@ -27,11 +27,11 @@ struct FileIdentity: Sendable, Equatable {
     var text: String { "\(device):\(inode)" }
 }
 
-/// Which files are a replay's own: the column `replays.file`.
+/// The files that belong to a replay: the column `replays.file`.
 struct OutputMark: Sendable, Equatable {
-    /// What it writes, or has written.
+    /// The file that it writes, or has written.
     var current: FileIdentity?
-    /// What an earlier run of it has finished, and this one replaces.
+    /// The file of an earlier run, which this one replaces.
     var earlier: FileIdentity?
 
     init(current: FileIdentity? = nil, earlier: FileIdentity? = nil) {
@@ -47,35 +47,35 @@ struct OutputMark: Sendable, Equatable {
     var text: String { "\(current?.text ?? "") \(earlier?.text ?? "")" }
 }
 
-/// The file of a replay: `FILE.partial` until it is whole, then `FILE`.
+/// The file of a replay: `FILE.partial` until it is complete, then `FILE`.
 ///
-/// What this replay has not written is neither changed nor replaced: a file is made where there was none, no link is
-/// followed, and one that is there is gone on with only where it is the very file that the database names, belongs to us
-/// and can be written by nobody else.
+/// Files that this replay has not written are neither changed nor replaced: the file is created exclusively, links are not
+/// followed, and an existing file is continued only if it is the one that the database names, is ours, and nobody
+/// else can write to it.
 struct OutputFile: Sendable {
     let descriptor: Int32
-    /// To be written down before anything is written to the file.
+    /// To be stored before anything is written to the file.
     let mark: OutputMark
     private let path: String
 
     private var partial: String { path + ".partial" }
 
-    /// Opens the file, cut where the run goes on.
+    /// Opens the file, truncated to where the run continues.
     ///
-    /// - Throws: ``ReplayError`` where it can't be had, another process writes to it, or it is not this replay's.
+    /// - Throws: ``ReplayError`` if it can't be opened, another process writes to it, or it does not belong to this replay.
     init(_ path: String, from bytes: Int64, _ known: OutputMark) throws(ReplayError) {
         self.path = path
         var mark = known
         let partial = path + ".partial"
         if let whole = FileIdentity(at: path), whole != mark.earlier || mark.earlier == nil {
             guard whole == mark.current, FileIdentity(at: partial) == nil else {
-                throw ReplayError(.refused, "\(path) is there already: choose another name, or remove it")
+                throw ReplayError(.refused, "\(path) exists already: choose another name, or remove it")
             }
             if bytes > 0 {
-                // Killed between giving the file its name and saying so.
+                // Killed after the rename, before the replay was stored as finished.
                 try Self.move(path, to: partial)
             } else {
-                // Sent again: replaced when this run is done.
+                // Sent again: replaced at the end of this run.
                 mark = OutputMark(current: nil, earlier: whole)
             }
         }
@@ -101,12 +101,12 @@ struct OutputFile: Sendable {
             mark.current = FileIdentity(status)
             return fresh
         }
-        guard !isNew || errno == EEXIST else { throw failure("can't make \(path)") }
+        guard !isNew || errno == EEXIST else { throw failure("can't create \(path)") }
         let descriptor = Glibc.open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
         guard descriptor >= 0 else {
             guard errno != ELOOP else { throw ReplayError(.refused, "\(path) is a link: remove it") }
             guard errno != ENOENT else {
-                throw ReplayError(.invalid, "\(path) is gone: put it back, or send everything again with --again")
+                throw ReplayError(.invalid, "\(path) is missing: put it back, or send everything again with --again")
             }
             throw failure("can't open \(path)")
         }
@@ -115,7 +115,7 @@ struct OutputFile: Sendable {
         let identity = FileIdentity(status)
         let isPlain = status.mode & S_IFMT == S_IFREG && status.links == 1
         let isOurs = status.owner == geteuid() && status.mode & 0o022 == 0
-        // An empty one is what is left of a run that was killed before it could write down what it made.
+        // An empty file is left by a run that was killed before it could store what it had created.
         guard isPlain, isOurs, identity == mark.current || isNew && status.size == 0 else {
             Glibc.close(descriptor)
             throw ReplayError(
@@ -128,7 +128,7 @@ struct OutputFile: Sendable {
     }
 
     private static func cut(_ descriptor: Int32, _ path: String, _ bytes: Int64) throws(ReplayError) {
-        // Held as long as the descriptor is open, also by a process that is stopped.
+        // Held as long as the descriptor is open, even by a stopped process.
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             throw ReplayError(.refused, "another process writes to \(path)")
         }
@@ -136,21 +136,21 @@ struct OutputFile: Sendable {
         guard size >= bytes else {
             throw ReplayError(
                 .invalid,
-                "\(path) holds \(size) bytes, and this replay has written \(bytes): send everything again with --again"
+                "\(path) has \(size) bytes, but this replay has written \(bytes): send everything again with --again"
             )
         }
         guard ftruncate(descriptor, off_t(bytes)) == 0, lseek(descriptor, off_t(bytes), SEEK_SET) >= 0 else {
-            throw failure("can't cut \(path) to its first \(bytes) bytes")
+            throw failure("can't truncate \(path) to \(bytes) bytes")
         }
     }
 
-    /// Gives the whole file its name, in the place of what an earlier run of this replay has made, and of nothing else.
+    /// Gives the complete file its name; replaces the file of an earlier run of this replay, and nothing else.
     func finish() throws(ReplayError) {
         guard FileIdentity(at: partial) == mark.current else {
             throw ReplayError(.refused, "\(partial) was replaced while this replay wrote it")
         }
         guard let earlier = mark.earlier, FileIdentity(at: path) != nil else { return try Self.move(partial, to: path) }
-        // Out of the way first, and looked at there: nothing can be put in its place between look and replacement.
+        // Moved away first, and checked there: nothing can take its place between check and replacement.
         let old = "\(path).replaced-\(earlier.inode)"
         try Self.move(path, to: old)
         guard FileIdentity(at: old) == earlier else {
@@ -161,7 +161,7 @@ struct OutputFile: Sendable {
         unlink(old)
     }
 
-    /// Renames a file where the new name is free; a rename by itself would replace what has it.
+    /// Renames a file if the new name is free; a plain rename would replace a file of that name.
     private static func move(_ path: String, to other: String) throws(ReplayError) {
         if link(path, other) == 0 {
             unlink(path)
@@ -169,13 +169,13 @@ struct OutputFile: Sendable {
         }
         let cause = errno
         guard cause != EEXIST else {
-            throw ReplayError(.refused, "\(other) is there already: choose another name, or remove it")
+            throw ReplayError(.refused, "\(other) exists already: choose another name, or remove it")
         }
-        // File systems without hard links.
+        // On file systems without hard links.
         guard [EPERM, ENOTSUP, EMLINK, ENOSYS].contains(cause), FileIdentity(at: other) == nil else {
-            throw ReplayError(.unavailable, "can't give \(path) the name \(other): \(String(cString: strerror(cause)))")
+            throw ReplayError(.unavailable, "can't rename \(path) to \(other): \(String(cString: strerror(cause)))")
         }
-        guard rename(path, other) == 0 else { throw failure("can't give \(path) the name \(other)") }
+        guard rename(path, other) == 0 else { throw failure("can't rename \(path) to \(other)") }
     }
 
     static func failure(_ what: String) -> ReplayError {

@@ -4,31 +4,30 @@ import Querying
 
 /// A file, or stdout, as a target.
 ///
-/// The file has `.partial` at the end of its name until it is whole. What stands in it behind the position that the
-/// database holds is taken away when a run goes on, so that it holds each message once however often its writer was
-/// killed. What has gone to stdout is gone: there, a run that goes on repeats what was written after the last position,
-/// half a second of it at most.
+/// The file name ends in `.partial` until the file is complete. A run that continues truncates it to the position in the
+/// database, so that it holds each message once however often its writer was killed. On stdout, a run that
+/// continues repeats what was written after the last stored position, at most half a second of it.
 actor OutputSink: ReplaySink {
     private let descriptor: Int32
     private let file: OutputFile?
     private let format: ReplayFormat
     private var buffer: [UInt8] = []
-    /// With the tokens: what is written is to be sent, or imported, again.
+    /// With tokens, because the output is to be sent or imported again.
     private var lines = MessageLines(.ndjson, tokens: true)
     private var current: ReplayLease.Position
     private var isClosed = false
 
     private static let bufferSize = 1 << 18
 
-    /// Opens the output and takes away what a killed run left over.
+    /// Opens the output and truncates what a killed run left.
     ///
     /// - Parameters:
     ///   - path: The file; nil for stdout.
-    ///   - format: What stands in it.
-    ///   - start: Where the run goes on.
-    ///   - mark: Which files are this replay's, as the database knows it.
-    /// - Throws: ``ReplayError`` where the file can't be had, another process writes to it, or it is not what this replay
-    ///   has written.
+    ///   - format: The format.
+    ///   - start: Where the run continues.
+    ///   - mark: The files that belong to this replay, according to the database.
+    /// - Throws: ``ReplayError`` if the file can't be opened, another process writes to it, or this replay has not written
+    ///   it.
     init(
         path: String?,
         format: ReplayFormat,
@@ -41,7 +40,7 @@ actor OutputSink: ReplaySink {
         descriptor = file?.descriptor ?? STDOUT_FILENO
     }
 
-    /// Which files are this replay's now; nil for stdout.
+    /// The files that belong to this replay now; nil for stdout.
     nonisolated var mark: OutputMark? { file?.mark }
 
     func send(_ items: [ReplayItem]) throws(ReplayError) {

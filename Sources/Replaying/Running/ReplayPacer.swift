@@ -1,71 +1,73 @@
-/// When the next messages of a replay may go, as a pure value.
+import Vocabulary
+
+/// Decides when the next messages of a replay may go, as a pure value.
 ///
-/// A rate is a bucket that fills as time goes by: what a slow target has kept waiting for up to a second may be caught
-/// up with, so that the rate holds on average, and no more, so that a long stop is not followed by a flood. Original
-/// pacing counts from the first message that this run sends, so that a run that goes on does not race to catch up.
-package struct ReplayPacer: Sendable {
+/// A rate is a token bucket that holds up to a second's worth: a slow target is caught up with, so that the rate holds on
+/// average, but a long stop is not followed by a flood. Original pacing counts from the first message that this run sends,
+/// so that a resumed run does not race to catch up.
+struct ReplayPacer: Sendable {
     /// What may go now.
-    package enum Allowance: Sendable, Equatable {
-        /// So many of the messages that were offered.
+    enum Allowance: Sendable, Equatable {
+        /// This many of the offered messages.
         case send(Int)
-        /// None, for so many nanoseconds.
-        case wait(UInt64)
+        /// None for this long.
+        case wait(Duration)
     }
 
     private let rate: Double?
     private let speed: Double?
     private var credit = 0.0
-    private var filledAt: UInt64
-    private var origin: (time: UInt64, receivedAt: Int64)?
+    private var filledAt = 0.0
+    /// When the first message went, and when it had been received.
+    private var origin: (time: Double, receivedAt: Timestamp)?
 
-    /// The most that goes at once under a rate, as a part of a second.
+    /// The most that goes at once under a rate, in seconds' worth.
     private static let quantum = 0.05
-    /// How much of a delay is caught up with, in seconds.
+    /// The most that the bucket holds, in seconds' worth.
     private static let memory = 1.0
+    private static let shortestWait = 0.001
+    private static let longestWait = 1e9
 
-    /// A pace from this moment on.
-    ///
-    /// - Parameters:
-    ///   - pace: The limits.
-    ///   - now: Nanoseconds of a monotonic clock, here as everywhere.
-    package init(_ pace: ReplayPace, now: UInt64) {
+    /// A pacer for a run that begins now.
+    init(_ pace: ReplayPace) {
         rate = pace.rate
         speed = pace.speed
-        filledAt = now
     }
 
-    /// Whether `received_at` has a say.
-    package var needsTimes: Bool { speed != nil }
+    /// Whether ``allowance(of:times:now:)`` needs to know when messages were received.
+    var needsTimes: Bool { speed != nil }
 
     /// How many of the next messages may go.
     ///
     /// - Parameters:
     ///   - count: How many there are to send; above 0.
-    ///   - times: Their `received_at` in microseconds, where ``needsTimes`` says so; `count` of them.
-    ///   - now: The present.
-    /// - Returns: How many, or how long there are none.
-    package mutating func allowance(of count: Int, times: [Int64], now: UInt64) -> Allowance {
+    ///   - times: When each of them was received, if ``needsTimes``.
+    ///   - now: How long ago the run began.
+    /// - Returns: How many, or how long to wait.
+    mutating func allowance(of count: Int, times: [Timestamp], now: Duration) -> Allowance {
+        let now = now / .seconds(1)
         var allowed = count
         if let speed, let first = times.first {
             let origin = origin ?? (now, first)
             self.origin = origin
-            let reached = origin.receivedAt + Int64(Double(now - origin.time) / 1_000 * speed)
-            allowed = min(allowed, times.prefix { $0 <= reached }.count)
-            if allowed == 0 {
-                let ahead = Double(first - reached) / speed * 1_000
-                return .wait(UInt64(min(max(ahead, 1_000_000), 1e18)))
-            }
+            func due(_ time: Timestamp) -> Double { origin.time + (time - origin.receivedAt) / .seconds(1) / speed }
+            allowed = min(allowed, times.prefix { due($0) <= now }.count)
+            if allowed == 0 { return .wait(Self.pause(due(first) - now)) }
         }
         guard let rate else { return .send(allowed) }
-        credit = min(credit + Double(now - filledAt) / 1e9 * rate, max(rate * Self.memory, 1))
+        credit = min(credit + (now - filledAt) * rate, max(rate * Self.memory, 1))
         filledAt = now
         let batch = min(max(1, (rate * Self.quantum).rounded(.down)), Double(allowed))
-        guard credit >= batch else { return .wait(UInt64(max((batch - credit) / rate * 1e9, 1_000_000))) }
+        guard credit >= batch else { return .wait(Self.pause((batch - credit) / rate)) }
         return .send(min(allowed, Int(credit)))
     }
 
-    /// So many have been sent.
-    package mutating func sent(_ count: Int) {
+    /// This many have been sent.
+    mutating func sent(_ count: Int) {
         if rate != nil { credit -= Double(count) }
+    }
+
+    private static func pause(_ seconds: Double) -> Duration {
+        .seconds(min(max(seconds, shortestWait), longestWait))
     }
 }

@@ -1,14 +1,14 @@
 import Synchronization
 
-/// How far a run is, for whoever shows it.
+/// The progress of a run, for display.
 package final class ReplayProgress: Sendable {
-    /// A look at it.
+    /// A snapshot.
     package struct View: Sendable, Equatable {
-        /// How many there are.
+        /// How many messages there are.
         package var planned: Int64 = 0
         /// How many are done.
         package var done: Int64 = 0
-        /// How many of those were passed over.
+        /// How many of those were skipped.
         package var skipped: Int64 = 0
         /// Why it does not send, as progress shows it; nil while it sends.
         package var waiting: String?
@@ -18,7 +18,7 @@ package final class ReplayProgress: Sendable {
 
     package init() {}
 
-    /// How far it is now.
+    /// The present progress.
     package var view: View { state.withLock { $0 } }
 
     /// Says why the run does not send.

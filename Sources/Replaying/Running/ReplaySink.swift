@@ -1,20 +1,20 @@
-/// A target that takes messages with their bodies: a file, stdout, an XMPP endpoint.
+/// A target that receives messages with their bodies: a file, stdout, an XMPP endpoint.
 protocol ReplaySink: Sendable {
-    /// Takes messages, in order; waits where the target wants it.
+    /// Sends messages, in order; waits while the target is busy.
     ///
-    /// - Throws: ``ReplayError`` where the target can't be had; `CancellationError`.
+    /// - Throws: ``ReplayError`` if the target fails; `CancellationError`.
     func send(_ items: [ReplayItem]) async throws
 
-    /// Returns when all that was sent is done.
+    /// Returns when everything that was sent is done.
     func finish() async throws
 
-    /// How far the target has got for good: what is before this place never has to be sent again.
+    /// How far the target is for good: what is before this position never has to be sent again.
     func position() async throws -> ReplayLease.Position
 
-    /// Does what goes on beside ``send(_:)``, until cancelled.
+    /// Runs beside ``send(_:)``, until cancelled.
     func run() async
 
-    /// Lets go of the target.
+    /// Closes the target.
     func close() async
 }
 

@@ -4,6 +4,7 @@ import Postgres
 import Replaying
 import ServiceLifecycle
 import Telemetry
+import Vocabulary
 
 /// Runs replays to handlers, beside the handlers themselves: one worker runs each replay.
 struct ReplayService: Service {
@@ -74,18 +75,23 @@ struct ReplayService: Service {
         } catch {
             ended = .string("\(error)")
         }
-        logger.event(.info, .replayEnded, "replay run ended", [.replay: .string(replay.id), .state: ended])
+        logger.event(
+            .info,
+            .replayEnded,
+            "replay run ended",
+            [.replay: .string(replay.id.description), .state: ended]
+        )
         await client.close()
     }
 }
 
 /// The replays that this worker runs.
 private actor RunningReplays {
-    private var ids: Set<String> = []
+    private var ids: Set<Digest128> = []
 
-    func begin(_ id: String, limit: Int) -> Bool {
+    func begin(_ id: Digest128, limit: Int) -> Bool {
         ids.count < limit && ids.insert(id).inserted
     }
 
-    func end(_ id: String) { ids.remove(id) }
+    func end(_ id: Digest128) { ids.remove(id) }
 }

@@ -1,0 +1,107 @@
+import Foundation
+import Postgres
+import Vocabulary
+
+extension Replay {
+    /// Reads a row of ``ReplayStatements``.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    /// - Returns: nil for a state or options that only another version knows.
+    static func read(_ row: inout PostgresRow) throws(PostgresError) -> Replay? {
+        let (id, name) = (try row.next(Digest128.self), try row.next(String.self))
+        let (kind, handlers) = (try row.next(String.self), try row.next([String].self))
+        let onlyFailed = try row.next(Bool.self)
+        let options = ReplayOptions(try row.next(JSONColumn.self))
+        let state = ReplayState(rawValue: try row.next())
+        let (selection, reason) = (try row.next(String.self), try row.next(String?.self))
+        let (createdBy, createdAt) = (try row.next(String.self), try row.next(Timestamp.self))
+        let (startedAt, finishedAt) = (try row.next(Timestamp?.self), try row.next(Timestamp?.self))
+        let planned = try row.next(Int64.self)
+        let (first, last) = (try row.next(Timestamp?.self), try row.next(Timestamp?.self))
+        defer { row.skipRest() }
+        guard let options, let state,
+            let target = options.target(kind: kind, handlers: handlers, onlyFailed: onlyFailed)
+        else { return nil }
+        return Replay(
+            id: id,
+            name: name,
+            target: target,
+            pace: options.pace,
+            state: state,
+            selection: selection,
+            reason: reason,
+            createdBy: createdBy,
+            createdAt: createdAt,
+            startedAt: startedAt,
+            finishedAt: finishedAt,
+            planned: planned,
+            span: first.flatMap { first in last.map { min(first, $0)...max(first, $0) } },
+            done: try row.next(),
+            skipped: try row.next(),
+            bytes: try row.next(),
+            runs: try row.next(),
+            owner: try row.next(),
+            leaseUntil: try row.next(),
+            isHeld: try row.next(),
+            elapsed: try row.next(Int64?.self).map { .microseconds($0) },
+            lastError: try row.next()
+        )
+    }
+}
+
+/// The column `options`.
+struct ReplayOptions: Codable {
+    var pace: ReplayPace
+    var path: String?
+    var format: ReplayFormat?
+    var host: String?
+    var port: Int?
+    var account: String?
+
+    init(_ target: ReplayTarget, _ pace: ReplayPace) {
+        self.pace = pace
+        switch target {
+        case .handlers: break
+        case .output(let path, let format): (self.path, self.format) = (path, format)
+        case .endpoint(let host, let port, let account):
+            (self.host, self.port, self.account) = (host, port, account)
+        }
+    }
+
+    /// Reads the column; nil for options of another version.
+    init?(_ column: JSONColumn) {
+        guard let options = try? JSONDecoder().decode(ReplayOptions.self, from: Data(column.utf8)) else { return nil }
+        self = options
+    }
+
+    /// The target that the options and the row's other columns describe; nil for options of another version.
+    func target(kind: String, handlers: [String], onlyFailed: Bool) -> ReplayTarget? {
+        switch kind {
+        case "handlers": return .handlers(handlers, onlyFailed: onlyFailed)
+        case "output": return .output(path: path, format: format ?? .ndjson)
+        default:
+            guard let host, let port, let account else { return nil }
+            return .endpoint(host: host, port: port, account: account)
+        }
+    }
+
+    /// The column's value.
+    ///
+    /// - Throws: ``PostgresError`` for a number that JSON can't hold.
+    var column: JSONColumn {
+        get throws(PostgresError) { try JSONColumn(encoding: self, "the options of the replay") }
+    }
+}
+
+extension JSONColumn {
+    /// The JSON form of a value.
+    ///
+    /// - Throws: ``PostgresError`` for a number that JSON can't hold.
+    init(encoding value: some Encodable, _ name: String) throws(PostgresError) {
+        do {
+            self.init(utf8: [UInt8](try JSONEncoder().encode(value)))
+        } catch {
+            throw PostgresError(.other, "\(name) can't be written as JSON")
+        }
+    }
+}

@@ -1,0 +1,28 @@
+/// Why a replay can't be planned, or can't continue.
+package struct ReplayError: Error, Sendable, CustomStringConvertible {
+    /// The kind of failure.
+    package enum Kind: Sendable {
+        /// The replay does not exist.
+        case unknown
+        /// Its state, or another replay, forbids it.
+        case refused
+        /// The target can't be reached.
+        case unavailable
+        /// The target rejects us: credentials, permissions.
+        case denied
+        /// The file, or the request, is malformed.
+        case invalid
+    }
+
+    /// The kind of failure.
+    package var kind: Kind
+    /// The cause, and what to do about it.
+    package var message: String
+
+    package init(_ kind: Kind, _ message: String) {
+        self.kind = kind
+        self.message = message
+    }
+
+    package var description: String { message }
+}

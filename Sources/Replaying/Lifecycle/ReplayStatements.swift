@@ -1,0 +1,118 @@
+import Postgres
+import Vocabulary
+
+/// The statements over `replays` and `replay_events`: what people plan, decide and look at.
+enum ReplayStatements: StatementCatalog {
+    /// All replays, the newest first.
+    static func list(limit: Int) -> SQL { "\(select) ORDER BY created_at DESC LIMIT \(limit)" }
+
+    /// The replay with this name or id: the one that has not ended, else the newest.
+    static func find(_ nameOrID: String) -> SQL {
+        """
+        \(select) WHERE name = \(nameOrID) OR replay_id::text = \(nameOrID)
+        ORDER BY state IN ('planned', 'running', 'paused', 'failed') DESC, created_at DESC LIMIT 1
+        """
+    }
+
+    /// The replay with this id.
+    static func find(id: Digest128) -> SQL { "\(select) WHERE replay_id = \(id)" }
+
+    /// Running replays to handlers that no process holds.
+    static let abandoned: SQL = """
+        \(select) WHERE state = 'running' AND kind = 'handlers' AND (lease_until IS NULL OR lease_until <= now())
+        ORDER BY started_at
+        """
+
+    /// Waits for the other decisions to commit, so that no two replays get the same target.
+    static let lock: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.replays', 0))"
+
+    /// The names of other replays that run or pause on the way to one of these targets.
+    static func rivals(of id: Digest128, on targets: [String]) -> SQL {
+        """
+        SELECT name FROM upstream.replays
+        WHERE state IN ('running', 'paused') AND replay_id <> \(id) AND occupies && \(targets)
+        ORDER BY started_at LIMIT 1
+        """
+    }
+
+    /// Puts a replay into a state.
+    ///
+    /// A restart also fences off whoever still sends from an earlier run; other runners follow at their next step.
+    static func change(_ id: Digest128, to state: ReplayState, isRestart: Bool, _ options: JSONColumn) -> SQL {
+        let isRunning = state == .running
+        let isCancelled = state == .cancelled
+        return """
+            UPDATE upstream.replays SET
+                state = \(state.rawValue), options = \(options), last_error = NULL,
+                started_at = CASE
+                    WHEN \(isRestart) THEN now() ELSE coalesce(started_at, CASE WHEN \(isRunning) THEN now() END)
+                END,
+                finished_at = CASE WHEN \(isCancelled) THEN now() END,
+                done = CASE WHEN \(isRestart) THEN 0 ELSE done END,
+                skipped = CASE WHEN \(isRestart) THEN 0 ELSE skipped END,
+                bytes = CASE WHEN \(isRestart) THEN 0 ELSE bytes END,
+                runs = runs + CASE WHEN \(isRunning) AND (done = 0 OR \(isRestart)) THEN 1 ELSE 0 END,
+                lease_token = lease_token + CASE WHEN \(isRestart) THEN 1 ELSE 0 END,
+                lease_until = CASE WHEN \(isRestart) THEN NULL ELSE lease_until END
+            WHERE replay_id = \(id)
+            """
+    }
+
+    /// Deletes a replay's frozen selection.
+    static func deleteSelection(of id: Digest128) -> SQL {
+        "DELETE FROM upstream.replay_messages WHERE replay_id = \(id)"
+    }
+
+    /// Adds an entry to a replay's history.
+    static func note(_ id: Digest128, _ event: String, who: String, detail: String?) -> SQL {
+        """
+        INSERT INTO upstream.replay_events (replay_id, event, who, done, detail)
+        SELECT replay_id, \(event), \(who), done, \(detail) FROM upstream.replays WHERE replay_id = \(id)
+        """
+    }
+
+    /// A replay's history, the oldest first.
+    static func history(of id: Digest128) -> SQL {
+        "SELECT at, event, who, done, detail FROM upstream.replay_events WHERE replay_id = \(id) ORDER BY at LIMIT 1000"
+    }
+
+    /// How many deliveries of a replay are pending, and how many are dead letters; each count stops at 100,000.
+    static func deliveries(of id: Digest128, to handlers: [String]) -> SQL {
+        """
+        SELECT
+            (SELECT count(*) FROM (
+                SELECT FROM upstream.deliveries WHERE replay_id = \(id) LIMIT 100000
+            ) AS counted),
+            (SELECT count(*) FROM (
+                SELECT FROM upstream.dead_letters WHERE handler = ANY (\(handlers)) AND replay_id = \(id) LIMIT 100000
+            ) AS counted)
+        """
+    }
+
+    /// The columns that ``Replay/read(_:)`` takes.
+    private static let select: SQL = """
+        SELECT
+            replay_id, name, kind, handlers, only_failed, options, state, selection, reason, created_by, created_at,
+            started_at, finished_at, planned, first_received_at, last_received_at, done, skipped, bytes, runs,
+            lease_owner, lease_until, coalesce(lease_until > now(), false),
+            (extract(epoch FROM now() - started_at) * 1e6)::bigint, last_error
+        FROM upstream.replays
+        """
+
+    static var samples: [StatementSample] {
+        let id = Digest128(high: 0, low: 0)
+        return [
+            StatementSample("list", list(limit: 1)),
+            StatementSample("find", find("")),
+            StatementSample("find, by id", find(id: id)),
+            StatementSample("abandoned", abandoned),
+            StatementSample("lock", lock),
+            StatementSample("rivals", rivals(of: id, on: [])),
+            StatementSample("change", change(id, to: .running, isRestart: true, JSONColumn(utf8: []))),
+            StatementSample("deleteSelection", deleteSelection(of: id)),
+            StatementSample("note", note(id, "", who: "", detail: nil)),
+            StatementSample("history", history(of: id)),
+            StatementSample("deliveries", deliveries(of: id, to: [])),
+        ]
+    }
+}

@@ -1,0 +1,214 @@
+import Postgres
+import Querying
+import Vocabulary
+
+/// The statements that plan a replay, in one transaction: `replay_selection` is its temporary table.
+enum PlanStatements: StatementCatalog {
+    /// The id of the replay of this name that has not ended.
+    static func unfinished(_ name: String) -> SQL {
+        """
+        SELECT replay_id FROM upstream.replays
+        WHERE name = \(name) AND state IN ('planned', 'running', 'paused', 'failed') LIMIT 1
+        """
+    }
+
+    /// All registered handlers.
+    static let handlers: SQL = "SELECT name FROM upstream.handlers ORDER BY name"
+
+    // MARK: Selection
+
+    /// Makes the table of what the filter selects.
+    ///
+    /// Its `standing` is what has become of the message at the handler: `p` pending, `x` dead letter, `n` received before
+    /// the handler was registered, `h` handled; `m` for a target without handlers.
+    static let makeSelection: SQL = """
+        CREATE TEMPORARY TABLE replay_selection (
+            received_at timestamptz, message_key uuid, category text, handler smallint, standing "char"
+        ) ON COMMIT DROP
+        """
+
+    /// Selects messages for a target without handlers.
+    static func selectMessages(_ filter: MessageFilter) -> SQL {
+        """
+        INSERT INTO replay_selection
+        SELECT received_at, message_key, category, NULL, 'm' FROM upstream.messages AS m WHERE \(filter.condition())
+        """
+    }
+
+    /// Selects deliveries of messages whose day was dropped, and which are kept for their dead letters.
+    static func selectKept(_ filter: MessageFilter, for handlers: [String], isSubscribed: Bool) -> SQL {
+        """
+        INSERT INTO replay_selection
+        SELECT
+            m.received_at, m.message_key, m.category, array_position(\(handlers), x.handler)::smallint,
+            CASE WHEN d.message_key IS NOT NULL THEN 'p' ELSE 'x' END
+        FROM upstream.dead_messages AS m
+        JOIN upstream.dead_letters AS x ON x.message_key = m.message_key AND x.handler = ANY (\(handlers))
+        JOIN upstream.handlers AS h ON h.name = x.handler AND \(isSubscribed ? subscribed : "true")
+        LEFT JOIN upstream.deliveries AS d ON d.message_key = m.message_key AND d.handler = x.handler
+        WHERE \(filter.condition()) AND NOT EXISTS (
+            SELECT FROM upstream.messages AS day
+            WHERE day.received_at = m.received_at AND day.message_key = m.message_key)
+        """
+    }
+
+    /// Selects deliveries of messages.
+    static func selectDeliveries(_ filter: MessageFilter, for handlers: [String], isSubscribed: Bool) -> SQL {
+        """
+        INSERT INTO replay_selection
+        SELECT
+            m.received_at, m.message_key, m.category, h.place,
+            CASE
+                WHEN d.message_key IS NOT NULL THEN 'p' WHEN x.message_key IS NOT NULL THEN 'x'
+                WHEN m.received_at < h.registered_at THEN 'n' ELSE 'h'
+            END
+        FROM upstream.messages AS m
+        JOIN (
+            SELECT name, registered_at, array_position(\(handlers), name)::smallint AS place
+            FROM upstream.handlers WHERE name = ANY (\(handlers))
+        ) AS h ON \(isSubscribed ? subscribed : "true")
+        LEFT JOIN upstream.deliveries AS d ON d.message_key = m.message_key AND d.handler = h.name
+        LEFT JOIN upstream.dead_letters AS x ON x.message_key = m.message_key AND x.handler = h.name
+        WHERE \(filter.condition())
+        """
+    }
+
+    private static let subscribed: SQL = """
+        EXISTS (
+            SELECT FROM upstream.subscriptions AS s
+            WHERE s.handler = h.name AND (s.category = m.category OR s.category = '*')
+        )
+        """
+
+    // MARK: Counts
+
+    /// Which selected rows a plan holds.
+    private static func wanted(_ scope: ReplayRequest.Scope?) -> SQL {
+        switch scope {
+        case nil: "standing = 'm'"
+        case .onlyFailed: "standing = 'x'"
+        case .notHandled: "standing IN ('x', 'n')"
+        case .all: "standing IN ('x', 'n', 'h')"
+        }
+    }
+
+    /// By handler and standing: how many were selected, and how many of them the plan holds.
+    static func standings(_ scope: ReplayRequest.Scope?) -> SQL {
+        """
+        SELECT handler::int8, standing::text, count(*), sum((\(wanted(scope)))::int)::int8
+        FROM replay_selection GROUP BY 1, 2
+        """
+    }
+
+    /// By category, the largest first: how many deliveries or messages the plan holds.
+    static func categories(_ scope: ReplayRequest.Scope?) -> SQL {
+        "SELECT category, count(*) FROM replay_selection WHERE \(wanted(scope)) GROUP BY 1 ORDER BY 2 DESC, 1"
+    }
+
+    /// The span of what the plan holds, and how many messages the filter selected.
+    static func span(_ scope: ReplayRequest.Scope?, hasSeveralHandlers: Bool) -> SQL {
+        let selected: SQL =
+            hasSeveralHandlers
+            ? "(SELECT count(*) FROM (SELECT DISTINCT received_at, message_key FROM replay_selection) AS one)"
+            : "(SELECT count(*) FROM replay_selection)"
+        return "SELECT min(received_at), max(received_at), \(selected) FROM replay_selection WHERE \(wanted(scope))"
+    }
+
+    /// The first three messages of the plan, and the last.
+    static func sample(_ scope: ReplayRequest.Scope?) -> SQL {
+        """
+        SELECT \(MessagePage.columns())
+        FROM (
+            (SELECT DISTINCT received_at, message_key FROM replay_selection WHERE \(wanted(scope))
+            ORDER BY received_at, message_key LIMIT 3)
+            UNION
+            (SELECT received_at, message_key FROM replay_selection WHERE \(wanted(scope))
+            ORDER BY received_at DESC, message_key DESC LIMIT 1)
+        ) AS edge
+        CROSS JOIN LATERAL (
+            SELECT * FROM upstream.message_of(edge.message_key, edge.received_at) OFFSET 0
+        ) AS m
+        ORDER BY edge.received_at, edge.message_key
+        """
+    }
+
+    /// How many messages per second earlier replays to targets of this kind sent, if their pace was not limited.
+    static func measuredRate(_ kind: String) -> SQL {
+        """
+        SELECT (sum(done) / sum(extract(epoch FROM finished_at - started_at)))::float8 FROM (
+            SELECT done, started_at, finished_at FROM upstream.replays
+            WHERE state = 'finished' AND kind = \(kind) AND done >= 1000 AND finished_at > started_at
+                AND json_extract_path_text(options, 'pace', 'rate') IS NULL
+                AND json_extract_path_text(options, 'pace', 'speed') IS NULL
+            ORDER BY finished_at DESC LIMIT 10
+        ) AS recent
+        """
+    }
+
+    // MARK: Freezing
+
+    /// Adds the replay.
+    static func insert(
+        _ request: ReplayRequest,
+        _ plan: ReplayPlan,
+        selection: JSONColumn,
+        options: JSONColumn
+    ) -> SQL {
+        let target = plan.target
+        let onlyFailed = if case .handlers(_, let onlyFailed) = target { onlyFailed } else { false }
+        return """
+            INSERT INTO upstream.replays (
+                name, kind, target, occupies, handlers, only_failed, selection, options, reason, created_by, planned,
+                first_received_at, last_received_at
+            ) VALUES (
+                \(request.name), \(target.kind), \(target.description), \(target.occupies), \(target.handlers),
+                \(onlyFailed), \(selection), \(options), \(request.reason), \(request.who), \(plan.planned),
+                \(plan.span?.lowerBound), \(plan.span?.upperBound)
+            )
+            RETURNING replay_id
+            """
+    }
+
+    /// Copies what the plan holds into the replay's frozen selection.
+    static func freeze(_ id: Digest128, _ scope: ReplayRequest.Scope?) -> SQL {
+        """
+        INSERT INTO upstream.replay_messages (replay_id, chunk, received_at, message_key, handler)
+        SELECT
+            \(id), (place - 1) / \(ReplayPlanner.chunkSize), array_agg(received_at ORDER BY place),
+            array_agg(message_key ORDER BY place),
+            CASE WHEN count(handler) > 0 THEN array_agg(handler ORDER BY place) END
+        FROM (
+            SELECT received_at, message_key, handler,
+                row_number() OVER (ORDER BY received_at, message_key, handler) AS place
+            FROM replay_selection WHERE \(wanted(scope))
+        ) AS chosen
+        GROUP BY 2
+        """
+    }
+
+    static var samples: [StatementSample] {
+        let filter = MessageFilter.sample
+        let request = ReplayRequest(name: "", filter: filter, target: .handlers([], .all), who: "")
+        let plan = ReplayPlan(request, target: .output(path: nil, format: .ndjson))
+        let json = JSONColumn(utf8: [])
+        return [
+            StatementSample("unfinished", unfinished("")),
+            StatementSample("handlers", handlers),
+            StatementSample("makeSelection", makeSelection),
+            StatementSample("selectMessages", selectMessages(filter), after: makeSelection),
+            StatementSample("selectKept", selectKept(filter, for: [], isSubscribed: true), after: makeSelection),
+            StatementSample(
+                "selectDeliveries",
+                selectDeliveries(filter, for: [], isSubscribed: true),
+                after: makeSelection
+            ),
+            StatementSample("standings", standings(.all), after: makeSelection),
+            StatementSample("categories", categories(.all), after: makeSelection),
+            StatementSample("span", span(.all, hasSeveralHandlers: true), after: makeSelection),
+            StatementSample("sample", sample(.all), after: makeSelection),
+            StatementSample("measuredRate", measuredRate("")),
+            StatementSample("insert", insert(request, plan, selection: json, options: json)),
+            StatementSample("freeze", freeze(Digest128(high: 0, low: 0), .all), after: makeSelection),
+        ]
+    }
+}

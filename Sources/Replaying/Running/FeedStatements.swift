@@ -1,0 +1,117 @@
+import Postgres
+import Vocabulary
+
+/// The statements of steps that put deliveries into the queues of handlers.
+enum FeedStatements: StatementCatalog {
+    /// How many deliveries a replay has pending, up to a limit.
+    static let pending: PreparedStatement<PendingCount> = """
+        SELECT count(*) FROM (
+            SELECT FROM upstream.deliveries WHERE replay_id = \(\.replay) LIMIT \(\.limit)
+        ) AS counted
+        """
+
+    /// The parameters of ``pending``.
+    struct PendingCount: Sendable {
+        var replay: Digest128
+        var limit: Int64
+    }
+
+    /// The parameters of a step.
+    struct Step: Sendable {
+        var lease: ReplayLease
+        var position: Int64
+        var count: Int64
+        /// The position after the step.
+        var end: Int64 { position + count }
+    }
+
+    /// Moves the replay's position.
+    static let advance: PreparedStatement<Step> = """
+        UPDATE upstream.replays
+        SET done = done + \(\.count), lease_until = now() + \(\.lease.length.microseconds) * interval '1 microsecond'
+        WHERE replay_id = \(\.lease.replay) AND lease_token = \(\.lease.token) AND state = 'running'
+            AND done = \(\.position) AND done + \(\.count) <= planned
+        RETURNING done, skipped
+        """
+
+    /// Counts messages of the step as skipped.
+    static func skip(_ count: Int64, _ lease: ReplayLease) -> SQL {
+        """
+        UPDATE upstream.replays SET skipped = skipped + \(count)
+        WHERE replay_id = \(lease.replay) AND lease_token = \(lease.token)
+        """
+    }
+
+    /// Queues the deliveries of the step, and returns how many.
+    ///
+    /// A dead letter is deleted with the insertion of its delivery. A message whose day was dropped exists as long as it
+    /// has a dead letter; retention deletes it with the last one, but sees the delivery in its place because one
+    /// statement does both.
+    ///
+    /// A delivery that is already pending stays as it is. Skipped are messages whose body is gone, and those for a handler
+    /// that was removed since; the handlers' rows are locked, so that a removal waits for this step and
+    /// deletes what it has queued.
+    static let queue: PreparedStatement<Step> = """
+        WITH picked AS MATERIALIZED (
+            SELECT p.replay_id, p.only_failed, p.handlers[t.handler] AS handler, t.received_at, t.message_key
+            FROM upstream.replays AS p
+            JOIN upstream.replay_messages AS r
+                ON r.replay_id = p.replay_id
+                AND r.chunk BETWEEN \(\.position) / \(raw: chunk) AND (\(\.end) - 1) / \(raw: chunk)
+            CROSS JOIN LATERAL unnest(r.received_at, r.message_key, r.handler)
+                WITH ORDINALITY AS t (received_at, message_key, handler, number)
+            WHERE p.replay_id = \(\.lease.replay)
+                AND r.chunk::int8 * \(raw: chunk) + t.number - 1 >= \(\.position)
+                AND r.chunk::int8 * \(raw: chunk) + t.number - 1 < \(\.end)
+        ), known AS MATERIALIZED (
+            SELECT name FROM upstream.handlers WHERE name IN (SELECT handler FROM picked) FOR KEY SHARE
+        ), revived AS (
+            DELETE FROM upstream.dead_letters AS dead USING picked
+            WHERE dead.message_key = picked.message_key AND dead.handler = picked.handler
+                AND picked.handler IN (SELECT name FROM known)
+            RETURNING dead.message_key, dead.handler
+        ), queued AS (
+            INSERT INTO upstream.deliveries (
+                handler, message_key, received_at, next_attempt_at, device_key, replay_id
+            )
+            SELECT
+                picked.handler, picked.message_key, picked.received_at, now(),
+                CASE WHEN s.by_device THEN m.device_key END, picked.replay_id
+            FROM picked
+            LEFT JOIN (
+                SELECT handler, bool_or(by_device) AS by_device FROM upstream.subscriptions GROUP BY handler
+            ) AS s ON s.handler = picked.handler
+            CROSS JOIN LATERAL (
+                SELECT device_key FROM upstream.messages AS m
+                WHERE m.received_at = picked.received_at AND m.message_key = picked.message_key
+                UNION ALL
+                SELECT device_key FROM upstream.dead_messages AS m
+                WHERE m.received_at = picked.received_at AND m.message_key = picked.message_key
+                    AND (picked.message_key, picked.handler) IN (SELECT message_key, handler FROM revived)
+                LIMIT 1
+            ) AS m
+            WHERE picked.handler IN (SELECT name FROM known) AND (
+                NOT picked.only_failed
+                OR (picked.message_key, picked.handler) IN (SELECT message_key, handler FROM revived)
+            )
+            ORDER BY picked.message_key, picked.handler
+            ON CONFLICT (message_key, handler) DO NOTHING
+            RETURNING 1
+        )
+        SELECT
+            (SELECT count(*) FROM queued),
+            (SELECT count(pg_notify('upstream_deliveries', '')) FROM (SELECT FROM queued LIMIT 1) AS one)
+        """
+
+    private static let chunk = String(ReplayPlanner.chunkSize)
+
+    static var samples: [StatementSample] {
+        let lease = ReplayLease(replay: Digest128(high: 0, low: 0), owner: "", token: 1, length: .seconds(1))
+        return [
+            StatementSample("pending", pending),
+            StatementSample("advance", advance),
+            StatementSample("skip", skip(1, lease)),
+            StatementSample("queue", queue),
+        ]
+    }
+}

@@ -1,0 +1,84 @@
+import Postgres
+import Vocabulary
+
+/// A run that feeds handlers: queues deliveries as fast as the pace and the handlers allow.
+struct HandlerRun: Sendable {
+    let replay: Replay
+    let lease: ReplayLease
+    let database: RetryingDatabase
+    /// How many deliveries may be pending.
+    let limit: Int64
+    /// How often the lease is renewed while nothing can be queued.
+    let checkpoint: Duration
+
+    /// How long it waits for handlers to finish deliveries.
+    private static let handlerPause = Duration.milliseconds(20)
+    /// The longest pause, so that a change of the replay's state is noticed.
+    private static let longestPause = Duration.milliseconds(200)
+
+    private var progress: ReplayProgress { database.progress }
+
+    /// Runs until everything is queued, or the lease says to stop.
+    func run(from start: ReplayLease.Position) async throws -> ReplayRunner.Ending {
+        var pacer = ReplayPacer(replay.pace)
+        let begin = ContinuousClock.now
+        var renewed = begin
+        var done = start.done
+        while done < replay.planned {
+            try Task.checkCancellation()
+            switch try await allowance(&pacer, from: done, now: ContinuousClock.now - begin) {
+            case .send(let count):
+                let step = try await queue(Int64(count), from: done)
+                if let ending = step.status.ending { return ending }
+                pacer.sent(Int(step.done - done))
+                done = step.done
+            case .wait(let pause):
+                try await Task.sleep(for: min(pause, Self.longestPause))
+                guard ContinuousClock.now - renewed >= checkpoint else { continue }
+                let status = try await database.run { connection throws(PostgresError) in
+                    try lease.renew(connection, nil)
+                }
+                if let ending = status.ending { return ending }
+            }
+            renewed = .now
+        }
+        return .finished
+    }
+
+    /// How many deliveries may be queued now.
+    private func allowance(
+        _ pacer: inout ReplayPacer,
+        from position: Int64,
+        now: Duration
+    ) async throws -> ReplayPacer.Allowance {
+        let count = min(ReplayPlanner.chunkSize, replay.planned - position, limit)
+        let pending = try await database.run { connection throws(PostgresError) in
+            try HandlerFeed.pending(connection, replay.id, limit: limit)
+        }
+        // Wait until there is room for enough to be worth a transaction.
+        guard limit - pending >= max(1, min(limit / 4, count)) else {
+            progress.set { $0.waiting = "waiting for the handlers" }
+            return .wait(Self.handlerPause)
+        }
+        let room = min(count, limit - pending)
+        guard pacer.needsTimes else { return pacer.allowance(of: Int(room), times: [], now: now) }
+        let span = SelectionStatements.Span(replay: replay.id, start: position, limit: room)
+        let times = try await database.run { connection throws(PostgresError) in
+            try ReplayReader.times(connection, span)
+        }
+        return pacer.allowance(of: times.isEmpty ? Int(room) : times.count, times: times, now: now)
+    }
+
+    private func queue(_ count: Int64, from position: Int64) async throws -> HandlerFeed.Step {
+        let step = try await database.run { connection throws(PostgresError) in
+            try HandlerFeed.step(connection, lease, from: position, count: count)
+        }
+        guard step.status == .held else { return step }
+        progress.set {
+            $0.done = step.done
+            $0.skipped = step.skipped
+            $0.waiting = nil
+        }
+        return step
+    }
+}

@@ -1,0 +1,102 @@
+import Postgres
+import Vocabulary
+
+/// The statements that take and renew the lease of a replay, and those that only its holder may run.
+enum LeaseStatements: StatementCatalog {
+    /// Takes the lease of a running replay that no process holds.
+    static func take(_ replay: Digest128, owner: String, length: Duration) -> SQL {
+        """
+        UPDATE upstream.replays
+        SET lease_owner = \(owner), lease_token = lease_token + 1, lease_until = \(end(of: length))
+        WHERE replay_id = \(replay) AND state = 'running' AND (lease_until IS NULL OR lease_until <= now())
+        RETURNING lease_token, done, skipped, bytes
+        """
+    }
+
+    /// Who holds the lease of a replay.
+    static func holder(of replay: Digest128) -> SQL {
+        "SELECT state, lease_owner, lease_until FROM upstream.replays WHERE replay_id = \(replay)"
+    }
+
+    /// The state and the token of a replay.
+    static func token(of replay: Digest128) -> SQL {
+        "SELECT state, lease_token FROM upstream.replays WHERE replay_id = \(replay)"
+    }
+
+    /// Renews the lease.
+    static func renew(_ lease: ReplayLease) -> SQL { renew(lease, also: "") }
+
+    /// Renews the lease and stores the position.
+    static func renew(_ lease: ReplayLease, _ position: ReplayLease.Position) -> SQL {
+        renew(
+            lease,
+            also: """
+                , done = greatest(done, \(position.done)), skipped = greatest(skipped, \(position.skipped)),
+                    bytes = \(position.bytes)
+                """
+        )
+    }
+
+    private static func renew(_ lease: ReplayLease, also more: SQL) -> SQL {
+        """
+        UPDATE upstream.replays SET lease_until = \(end(of: lease.length))\(more)
+        WHERE \(holds(lease)) AND state IN ('running', 'paused')
+        RETURNING state
+        """
+    }
+
+    /// The files that belong to the replay.
+    static func files(_ lease: ReplayLease) -> SQL { "SELECT file FROM upstream.replays WHERE \(holds(lease))" }
+
+    /// Stores which files belong to the replay.
+    static func setFiles(_ lease: ReplayLease, _ files: String) -> SQL {
+        "UPDATE upstream.replays SET file = \(files) WHERE \(holds(lease))"
+    }
+
+    /// Gives the lease back.
+    static func release(_ lease: ReplayLease) -> SQL {
+        "UPDATE upstream.replays SET lease_owner = NULL, lease_until = NULL WHERE \(holds(lease))"
+    }
+
+    /// Ends the run: as finished if everything is done, or as failed with an error.
+    static func end(_ lease: ReplayLease, error: String?) -> SQL {
+        """
+        UPDATE upstream.replays
+        SET state = CASE WHEN \(error) IS NULL THEN 'finished' ELSE 'failed' END, finished_at = now(),
+            last_error = \(error), lease_owner = NULL, lease_until = NULL
+        WHERE \(holds(lease)) AND state = 'running' AND (\(error) IS NOT NULL OR done = planned)
+        RETURNING replay_id
+        """
+    }
+
+    /// The progress of a running replay.
+    static func progress(_ lease: ReplayLease) -> SQL {
+        "SELECT done, skipped FROM upstream.replays WHERE \(holds(lease)) AND state = 'running'"
+    }
+
+    /// Fences off runners that no longer hold the lease.
+    private static func holds(_ lease: ReplayLease) -> SQL {
+        "replay_id = \(lease.replay) AND lease_token = \(lease.token)"
+    }
+
+    private static func end(of length: Duration) -> SQL {
+        "now() + \(length.microseconds) * interval '1 microsecond'"
+    }
+
+    static var samples: [StatementSample] {
+        let id = Digest128(high: 0, low: 0)
+        let lease = ReplayLease(replay: id, owner: "", token: 1, length: .seconds(1))
+        return [
+            StatementSample("take", take(id, owner: "", length: .seconds(1))),
+            StatementSample("holder", holder(of: id)),
+            StatementSample("token", token(of: id)),
+            StatementSample("renew", renew(lease)),
+            StatementSample("renew, with a position", renew(lease, .init(done: 0, skipped: 0, bytes: 0))),
+            StatementSample("files", files(lease)),
+            StatementSample("setFiles", setFiles(lease, "")),
+            StatementSample("release", release(lease)),
+            StatementSample("end", end(lease, error: nil)),
+            StatementSample("progress", progress(lease)),
+        ]
+    }
+}

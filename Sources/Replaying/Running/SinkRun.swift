@@ -1,0 +1,114 @@
+import Postgres
+
+/// A run that reads messages and sends them to a file, stdout or an XMPP endpoint.
+struct SinkRun<Sink: ReplaySink>: Sendable {
+    let replay: Replay
+    let lease: ReplayLease
+    let database: RetryingDatabase
+    let sink: Sink
+    /// How often the position is stored and the replay's state checked.
+    let checkpoint: Duration
+
+    /// How many messages are read at once.
+    private static var pageSize: Int64 { 250 }
+
+    private var progress: ReplayProgress { database.progress }
+
+    /// Runs until everything is sent, the lease says to stop, or the target fails; then closes the sink.
+    func run(from start: ReplayLease.Position) async throws -> ReplayRunner.Ending {
+        let result = await firstResult(from: start)
+        // Not cancelled with this task: whatever the ending, what is done by now is stored.
+        let ending = try await Task {
+            guard let position = try? await sink.position() else { return result }
+            let status = try await database.client.run { connection throws(PostgresError) in
+                try lease.renew(connection, position)
+            }
+            show(position)
+            return status.ending.map { .success($0) } ?? result
+        }.value
+        await sink.close()
+        return try ending.get()
+    }
+
+    /// The result of whichever ends first: sending, or the watch over the replay's state.
+    private func firstResult(
+        from start: ReplayLease.Position
+    ) async -> Result<ReplayRunner.Ending, any Error> {
+        await withTaskGroup(of: Result<ReplayRunner.Ending?, any Error>.self) { group in
+            group.addTask { await Self.result { try await sendAll(from: start) } }
+            group.addTask { await Self.result { try await watch() } }
+            group.addTask {
+                await sink.run()
+                return .success(nil)
+            }
+            defer { group.cancelAll() }
+            while let result = await group.next() {
+                switch result {
+                case .success(let ending?): return .success(ending)
+                case .success(nil): continue
+                case .failure(let error): return .failure(error)
+                }
+            }
+            return .failure(CancellationError())
+        }
+    }
+
+    private static func result(
+        _ body: () async throws -> ReplayRunner.Ending
+    ) async -> Result<ReplayRunner.Ending?, any Error> {
+        do {
+            return .success(try await body())
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    /// Reads the selection and sends it at the pace of the replay.
+    private func sendAll(from start: ReplayLease.Position) async throws -> ReplayRunner.Ending {
+        var pacer = ReplayPacer(replay.pace)
+        let begin = ContinuousClock.now
+        var next = start.done
+        while next < replay.planned {
+            let span = SelectionStatements.Span(replay: replay.id, start: next, limit: Self.pageSize)
+            let items = try await database.run { connection throws(PostgresError) in
+                try ReplayReader.read(connection, span)
+            }
+            guard !items.isEmpty else { throw ReplayError(.invalid, "the replay's selection is incomplete") }
+            next += Int64(items.count)
+            var rest = items[...]
+            while !rest.isEmpty {
+                try Task.checkCancellation()
+                let times = pacer.needsTimes ? rest.map(\.receivedAt) : []
+                switch pacer.allowance(of: rest.count, times: times, now: ContinuousClock.now - begin) {
+                case .wait(let pause): try await Task.sleep(for: min(pause, .seconds(3_600)))
+                case .send(let count):
+                    try await sink.send(Array(rest.prefix(count)))
+                    pacer.sent(count)
+                    rest = rest.dropFirst(count)
+                }
+            }
+        }
+        try await sink.finish()
+        return .finished
+    }
+
+    /// Stores how far the sink is, until the lease says to stop.
+    private func watch() async throws -> ReplayRunner.Ending {
+        while true {
+            try await Task.sleep(for: checkpoint)
+            let position = try await sink.position()
+            show(position)
+            let status = try await database.run { connection throws(PostgresError) in
+                try lease.renew(connection, position)
+            }
+            if let ending = status.ending { return ending }
+        }
+    }
+
+    private func show(_ position: ReplayLease.Position) {
+        progress.set {
+            $0.done = position.done
+            $0.skipped = position.skipped
+        }
+    }
+}
