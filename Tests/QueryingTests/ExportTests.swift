@@ -70,7 +70,7 @@ struct ExportTests {
         }
     }
 
-    @Test("stopped by its own task between pages, it goes on where it was")
+    @Test("an export that was cancelled between pages continues where it was")
     func cancelled() async throws {
         let fixture = try await QueryFixture(Self.seeds)
         let folder = try Folder()
@@ -94,7 +94,7 @@ struct ExportTests {
         #expect(ids == (try await fixture.page().messages.map(\.message.messageID)))
     }
 
-    @Test("a file that is there is not overwritten, and one that holds something else is not continued")
+    @Test("an existing file is not overwritten, and one that is not an export is not continued")
     func refusals() async throws {
         let fixture = try await QueryFixture(Self.seeds)
         let folder = try Folder()
@@ -133,7 +133,7 @@ struct ExportTests {
         withExtendedLifetime(held) {}
     }
 
-    @Test("an empty result is an empty file, or a head alone")
+    @Test("an empty result is an empty file, or only a header row")
     func empty() async throws {
         let fixture = try await QueryFixture()
         let folder = try Folder()
@@ -150,7 +150,7 @@ struct ExportTests {
         }
     }
 
-    @Test("a file that can't take more says so")
+    @Test("a full disk is an error that names the file")
     func full() async throws {
         let fixture = try await QueryFixture(Self.seeds)
         let error = await #expect(throws: ExportError.self) {

@@ -6,11 +6,11 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("what filters let through, on a real server", .timeLimit(.minutes(3)))
+@Suite("what filters select, on a real server", .timeLimit(.minutes(3)))
 struct FilterQueryTests {
     static let hour: Int64 = 3_600_000_000
 
-    @Test("each filter lets through what it names and nothing else")
+    @Test("each filter selects what it names and nothing else")
     func columns() async throws {
         let fixture = try await QueryFixture([
             Seed(id: "a", at: 0),
@@ -130,7 +130,7 @@ struct FilterQueryTests {
         ("data.v={}", []),
     ]
 
-    @Test("every comparison, on every type of value")
+    @Test("every comparison selects the right values among all types")
     func comparisons() async throws {
         let fixture = try await QueryFixture(
             Self.documents.enumerated().map { Seed(id: $1.id, data: $1.data, at: Int64($0)) }
@@ -157,7 +157,7 @@ struct FilterQueryTests {
         }
     }
 
-    @Test("a filter that was stored as JSON lets the same messages through")
+    @Test("a filter that was stored as JSON selects the same messages")
     func stored() async throws {
         let fixture = try await QueryFixture((0..<20).map { Seed(id: "m\($0)", data: #"{"v":\#($0)}"#, at: Int64($0)) })
         var filter = MessageFilter()
@@ -168,7 +168,7 @@ struct FilterQueryTests {
         #expect(try await fixture.ids(again) == ["m5", "m6", "m7", "m8"])
     }
 
-    @Test("days are UTC's, in the filter and in the partitions")
+    @Test("filters and partitions use days in UTC")
     func dayBorder() async throws {
         // 23:59:59.999999 of 1 March, the midnight, and one microsecond later.
         let midnight = 12 * Self.hour
@@ -185,7 +185,7 @@ struct FilterQueryTests {
         #expect(try await fixture.ids(filter) == ["m-1"])
     }
 
-    @Test("a session for looking can't change anything")
+    @Test("a read-only session can't change anything")
     func readOnly() async throws {
         let fixture = try await QueryFixture([Seed(id: "a")])
         for sql in ["DELETE FROM upstream.messages", "DELETE FROM upstream.quarantine", "CREATE TABLE x ()"] {
@@ -196,7 +196,7 @@ struct FilterQueryTests {
         }
     }
 
-    @Test("what no index answers is counted by the planner's estimate, and only that")
+    @Test("only conditions that no index serves are estimated as rows to read")
     func estimate() async throws {
         let fixture = try await QueryFixture()
         try await fixture.script(

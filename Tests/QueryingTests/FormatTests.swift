@@ -20,7 +20,7 @@ struct FormatTests {
         return lines.take()
     }
 
-    @Test("NDJSON: one object a line, every value as it is in the table, the fingerprint that of the ledger")
+    @Test("NDJSON has one object per line, with every value as stored and the ledger's fingerprint")
     func ndjson() async throws {
         let fixture = try await QueryFixture(Awkward.seeds)
         let page = try await fixture.page()
@@ -75,7 +75,7 @@ struct FormatTests {
         )
     }
 
-    @Test("CSV: a strict reader gets every value back, and tells null from the empty string")
+    @Test("a strict CSV reader gets every value back, and tells null from the empty string")
     func csv() async throws {
         let fixture = try await QueryFixture(Awkward.seeds + [Seed(id: "empty", from: "", at: 20)])
         let seeds = Awkward.seeds + [Seed(id: "empty", from: "", at: 20)]
@@ -99,7 +99,7 @@ struct FormatTests {
         }
     }
 
-    @Test("a token is in no format unless it was asked for")
+    @Test("no format contains a token unless it was requested")
     func masks() async throws {
         let fixture = try await QueryFixture([Seed(id: "a", token: "token-SECRET-a")])
         let page = try await fixture.page()
@@ -109,7 +109,7 @@ struct FormatTests {
         }
     }
 
-    @Test("on a terminal nothing that devices send can act on it, and JSON stays the same value")
+    @Test("for a terminal control characters are escaped, and the JSON value stays the same")
     func terminal() async throws {
         let fixture = try await QueryFixture(Awkward.seeds)
         let page = try await fixture.page()

@@ -6,7 +6,7 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("one message with what is known of it", .timeLimit(.minutes(2)))
+@Suite("one message with everything stored about it", .timeLimit(.minutes(2)))
 struct LookupTests {
     static let uuidLike = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
 
@@ -33,7 +33,7 @@ struct LookupTests {
         return fixture
     }
 
-    @Test("by key and by id, with deliveries, dead letters and conflicts; a UUID may be either")
+    @Test("a message is found by key and by id, with deliveries, dead letters and conflicts; a UUID may be either")
     func find() async throws {
         let fixture = try await fixture()
         let lookup = MessageLookup(fixture.reader)
@@ -52,7 +52,7 @@ struct LookupTests {
         #expect(try await lookup.find("00000000-0000-0000-0000-000000000000").isEmpty)
     }
 
-    @Test("a message whose day is gone is still known to the ledger")
+    @Test("the ledger still knows a message whose day was dropped")
     func bodyGone() async throws {
         let fixture = try await fixture()
         let key = try #require(
@@ -69,7 +69,7 @@ struct LookupTests {
         #expect(object["message_key"] as? String == key && object["message_id"] == nil && object["ledger"] != nil)
     }
 
-    @Test("a message that is kept for its dead letter is found by key and by id, once")
+    @Test("a message that is kept for its dead letter is found once, by key and by id")
     func kept() async throws {
         let fixture = try await fixture()
         let key = try #require(
@@ -88,7 +88,7 @@ struct LookupTests {
         #expect(try await lookup.find("a").contains { $0.messageKey == byKey.messageKey && $0.stored != nil })
     }
 
-    @Test("as JSON it holds all of it, and a token only where it was asked for")
+    @Test("its JSON holds everything, and a token only if requested")
     func json() async throws {
         let fixture = try await fixture()
         let detail = try #require(try await MessageLookup(fixture.reader).find("a").first { !$0.deliveries.isEmpty })
@@ -106,7 +106,7 @@ struct LookupTests {
         #expect(!String(decoding: masked, as: UTF8.self).contains("SECRET"))
     }
 
-    @Test("the release key of a conflict, which dead letters name, leads to the conflict's content")
+    @Test("the release key of a conflict, which dead letters name, finds the conflict's content")
     func releaseKey() async throws {
         let fixture = try await fixture()
         let conflict = try #require(
@@ -121,7 +121,7 @@ struct LookupTests {
         #expect(stored.message.messageKey == conflict.releaseKey && stored.message.data == conflict.copy.message.data)
     }
 
-    @Test("conflicts: filters and pages")
+    @Test("conflicts can be filtered, and pages repeat and lose none")
     func conflicts() async throws {
         let fixture = try await fixture()
         let seeds = (0..<9).map { Seed(id: "m", category: "c\($0 % 2)", data: "\($0)", at: 100 + Int64($0 / 3)) }
@@ -174,7 +174,7 @@ struct QuarantineTests {
         #expect(String(decoding: StanzaMask.mask(Array(stanza.utf8)), as: UTF8.self) == masked)
     }
 
-    @Test("filters, pages, and the stanza's bytes as they came")
+    @Test("stanzas can be filtered and paged, and come byte for byte as received")
     func rows() async throws {
         let fixture = try await QueryFixture()
         try await fixture.script(

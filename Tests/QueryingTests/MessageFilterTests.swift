@@ -4,7 +4,7 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("times as people write them")
+@Suite("times as people write them: --since and --until")
 struct TimeExpressionTests {
     /// 2026-03-01T12:34:56.000007Z, a day after the end of a February.
     static let now = Timestamp(microseconds: 1_772_368_496_000_007)
@@ -30,7 +30,7 @@ struct TimeExpressionTests {
         ]
     }()
 
-    @Test("Each form of a time is read", arguments: readings)
+    @Test("every accepted form gives its moment", arguments: readings)
     func reads(_ text: String, _ time: Int64) throws {
         #expect(try TimeExpression.parse(text, now: Self.now).microseconds == time)
     }
@@ -45,7 +45,7 @@ struct TimeExpressionTests {
         ("99999999999999999999d", 0), ("999999999d", 0),
     ]
 
-    @Test("Malformed times are refused with their place", arguments: refusals)
+    @Test("a mistake is rejected with its position", arguments: refusals)
     func refuses(_ text: String, _ position: Int) {
         let error = #expect(throws: FilterError.self) { try TimeExpression.parse(text, now: Self.now) }
         #expect(error?.position == position, "\(error?.description ?? "")")
@@ -67,7 +67,7 @@ struct MessageFilterTests {
         return filter
     }
 
-    @Test("its JSON form gives the same filter again")
+    @Test("a filter survives encoding to JSON and back")
     func coding() throws {
         for filter in [try Self.full(), MessageFilter()] {
             #expect(try JSONDecoder().decode(MessageFilter.self, from: JSONEncoder().encode(filter)) == filter)
@@ -85,7 +85,7 @@ struct MessageFilterTests {
     }
 
     @Test(
-        "Broken JSON is refused",
+        "JSON that is not a filter is rejected",
         arguments: [
             #"{"device":"x"}"#, #"{"message_key":"x"}"#, #"{"since":"2h"}"#, #"{"where":["a=b"]}"#,
             #"{"where":"data.a=b"}"#,
@@ -97,7 +97,7 @@ struct MessageFilterTests {
         }
     }
 
-    @Test("only what an index or pruning serves counts as narrow")
+    @Test("a filter is narrow only if an index or pruning serves it")
     func narrowness() throws {
         var filter = MessageFilter()
         #expect(!filter.isNarrow)
@@ -109,7 +109,7 @@ struct MessageFilterTests {
         #expect(filter.isNarrow)
     }
 
-    @Test("a cursor's text gives the same place again")
+    @Test("a cursor survives conversion to text and back")
     func cursor() throws {
         let cursor = MessageCursor(
             receivedAt: TimeExpressionTests.now,

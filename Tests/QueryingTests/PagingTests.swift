@@ -6,7 +6,7 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("pages", .timeLimit(.minutes(3)))
+@Suite("pages of messages", .timeLimit(.minutes(3)))
 struct PagingTests {
     /// Messages over three days, several in each microsecond.
     static func seeds(_ count: Int, from first: Int = 0) -> [Seed] {
@@ -38,7 +38,7 @@ struct PagingTests {
     }
 
     @Test(
-        "together they hold every message once, in order, whatever their size",
+        "pages of any size hold every message once, in order",
         arguments: [1, 3, 4, 5, 7, 96, 1_000]
     )
     func complete(_ limit: Int) async throws {
@@ -52,7 +52,7 @@ struct PagingTests {
         )
     }
 
-    @Test("pages that go back are the same while newer messages arrive")
+    @Test("pages going backwards do not change while newer messages arrive")
     func stableBackwards() async throws {
         let fixture = try await QueryFixture(Self.seeds(40))
         let before = try await Self.walk(MessagePager(MessageFilter(), .newestFirst, limit: 7), fixture)
@@ -65,7 +65,7 @@ struct PagingTests {
         #expect(next > 40)
     }
 
-    @Test("pages that go forward meet what arrives ahead of them, and repeat nothing")
+    @Test("pages going forwards include what arrives ahead of them, and repeat nothing")
     func stableForwards() async throws {
         let fixture = try await QueryFixture(Self.seeds(40))
         let during = try await Self.walk(MessagePager(MessageFilter(), .oldestFirst, limit: 7), fixture) { number in
@@ -74,7 +74,7 @@ struct PagingTests {
         #expect(during.count == 60 && Set(during).count == 60)
     }
 
-    @Test("a page ends early when it is large enough, and none is lost by that")
+    @Test("a byte limit ends pages early without losing messages")
     func byteLimit() async throws {
         let fixture = try await QueryFixture(Self.seeds(30))
         let whole = try await fixture.page().messages.map(\.message.messageID)
@@ -97,7 +97,7 @@ struct PagingTests {
         }
     }
 
-    @Test("the place in the order prunes the partitions on its far side")
+    @Test("a cursor prunes the partitions before it")
     func pruning() async throws {
         let fixture = try await QueryFixture(Self.seeds(4))
         let cursor = MessageCursor(receivedAt: QueryFixture.start, messageKey: MessageKey(Digest128(high: 0, low: 0)))

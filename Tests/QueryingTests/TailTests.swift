@@ -5,9 +5,9 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("following: nothing is missed and nothing is shown twice", .timeLimit(.minutes(2)))
+@Suite("following messages: none is missed and none is shown twice", .timeLimit(.minutes(2)))
 struct TailTests {
-    /// So many seconds after the epoch.
+    /// A moment in seconds after the epoch.
     private static func at(_ seconds: Double) -> Timestamp { Timestamp(microseconds: Int64(seconds * 1e6)) }
 
     private static func place(_ time: Timestamp, _ key: UInt64) -> MessageCursor {
@@ -66,7 +66,7 @@ struct TailTests {
         #expect(floor(&window, Self.at(51)) <= Self.at(48))
     }
 
-    @Test("memory is bounded: with more keys than it may hold the overlap shrinks, and it says so")
+    @Test("with more keys than the limit the overlap shrinks instead of memory growing, and the window says so")
     func bounded() {
         var window = TailWindow(now: Self.at(0), overlap: .seconds(1_000), seenLimit: 100)
         for number in 1...1_000 {
@@ -81,7 +81,7 @@ struct TailTests {
         #expect(again == [false, false])
     }
 
-    @Test("keys are forgotten once no poll looks at them again")
+    @Test("keys are forgotten once no poll reads them again")
     func forgets() {
         var window = TailWindow(now: Self.at(0), overlap: .seconds(10))
         for number in 1...200 {
@@ -107,12 +107,12 @@ struct TailTests {
         try await fixture.add([seed], by: connection)
     }
 
-    @Test("a message that commits late, behind others that were shown, is shown then; none twice")
+    @Test("a message that commits later than newer ones is shown when it commits, and none is shown twice")
     func lateCommit() async throws {
         let fixture = try await QueryFixture()
         try await fixture.script("SELECT upstream.ensure_partitions(current_date - 2, current_date + 2)")
         try await add("before", secondsAgo: 5, fixture)
-        // Every poll is a long one: how often they come is the business of the tests above.
+        // Every poll reads the whole overlap; the tests above check when it does.
         var filter = MessageFilter()
         filter.categories = ["com.example.orders"]
         var tail = try await MessageTail(filter, overlap: .seconds(60), longInterval: .zero, fixture.reader)
@@ -142,7 +142,7 @@ struct TailTests {
         await slow.close()
     }
 
-    @Test("a follower that was stopped for longer than the overlap goes on from its last look")
+    @Test("a follower that was stopped for longer than the overlap continues from its last poll")
     func stopped() {
         for pause in [30.0, 61, 600, 36_000] {
             for received in stride(from: 95, through: 100 + pause, by: pause / 37) {
@@ -161,7 +161,7 @@ struct TailTests {
         }
     }
 
-    @Test("a poll that fails does not count: the next one begins where it began, and shows nothing twice")
+    @Test("after a failed poll the next begins where it began, and shows nothing twice")
     func failedPoll() {
         var window = TailWindow(now: Self.at(1_000), overlap: .seconds(60))
         let first = window.poll(now: Self.at(1_010))
@@ -172,7 +172,7 @@ struct TailTests {
         #expect(isNew && !isShownAgain)
     }
 
-    @Test("catching up with more than memory holds loses nothing and says nothing of late commits")
+    @Test("catching up with more keys than the limit loses nothing and reports no gap")
     func catchesUp() {
         var window = TailWindow(now: Self.at(0), overlap: .seconds(10), seenLimit: 100)
         _ = window.poll(now: Self.at(10_000))
@@ -184,14 +184,14 @@ struct TailTests {
         #expect(shown == 9_000 && !window.isShortened && window.unproven == nil)
     }
 
-    @Test("what came while the follower was stopped is shown, and what retention dropped meanwhile is named")
+    @Test("a stopped follower shows what arrived meanwhile, and reports what retention dropped")
     func stoppedInDatabase() async throws {
         let fixture = try await QueryFixture()
         try await fixture.script("SELECT upstream.ensure_partitions(current_date - 4, current_date + 2)")
         let overlap = Duration.seconds(10)
         var tail = try await MessageTail(MessageFilter(), overlap: overlap, fixture.reader)
         #expect(try await tail.poll(fixture.reader) { _, _ in } == nil)
-        // The follower's last look, three days ago by the database's clock.
+        // The follower's last poll was three days ago by the database's clock.
         let now = try await MessageTail.now(fixture.reader)
         let last = now - .seconds(3 * 86_400)
         tail.window = TailWindow(now: last, overlap: overlap)

@@ -4,7 +4,7 @@ import Querying
 import Testing
 import UpstreamKit
 
-@Suite("--where: what is read, and what is refused with the place of the mistake")
+@Suite("--where clauses")
 struct WhereClauseTests {
     struct Reading: Sendable, CustomTestStringConvertible {
         var text: String
@@ -71,7 +71,7 @@ struct WhereClauseTests {
         Reading("data.a=$1", ["a"], .equal, .word("$1")),
     ].filter { $0.text != "data.a==x" }
 
-    @Test("Each clause is read with its path, operator and value", arguments: readings)
+    @Test("every accepted form gives its path and condition", arguments: readings)
     func reads(_ reading: Reading) throws {
         let clause = try WhereClause(parsing: reading.text)
         #expect(clause.path == reading.path)
@@ -118,20 +118,20 @@ struct WhereClauseTests {
         ("data.a=x\0y", 8, "U+0000"),
     ]
 
-    @Test("A malformed clause is refused with its place", arguments: refusals)
+    @Test("a mistake is rejected with its position and a hint", arguments: refusals)
     func refuses(_ text: String, _ position: Int, _ hint: String) {
         let error = #expect(throws: FilterError.self) { try WhereClause(parsing: text) }
         #expect(error?.position == position, "\(error?.description ?? "")")
         #expect(error?.message.contains(hint) == true, "\(error?.description ?? "")")
     }
 
-    @Test("a message shows the text with a mark under the place, and no control character of it")
+    @Test("an error shows the text with a mark under the position, and no control character")
     func description() {
         let error = FilterError("wrong", in: "data.\u{1B}[2J a", at: 5)
         #expect(error.description == "wrong (character 6)\n  data.?[2J a\n       ^")
     }
 
-    @Test("no value is ever part of the SQL")
+    @Test("no value becomes part of the SQL text")
     func hostileValues() throws {
         let hostile = ["' OR 1=1 --", "\"; DROP TABLE x; --", "$1", "'::jsonb", "\\", "%s", "${x}", "\u{202E}'"]
         for value in hostile {

@@ -179,7 +179,7 @@ struct ReplayedMessageTests {
         }
     }
 
-    @Test("lines are the same wherever the reads are torn")
+    @Test("lines are the same however the reads are split")
     func tearing() {
         let text = Array("one\r\n\ntwo\nthree".utf8)
         for first in 0...text.count {
@@ -194,7 +194,7 @@ struct ReplayedMessageTests {
         }
     }
 
-    @Test("a line over the limit is dropped, and the next one is whole")
+    @Test("a line over the limit is dropped, and the next one is complete")
     func longLines() {
         var splitter = LineSplitter(limit: 4)
         let lines = splitter.add(Array("123456789\nok\n".utf8)[...]) + splitter.finish()

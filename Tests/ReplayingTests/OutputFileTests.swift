@@ -45,7 +45,7 @@ struct OutputFileTests {
         return file.mark
     }
 
-    @Test("a run goes on with its own file, gives it its name, and replaces it when it sends everything again")
+    @Test("a run continues its own file, renames it when complete, and replaces it when everything is sent again")
     func own() throws {
         let folder = try Folder()
         var mark = try run(folder, write: "one two")
@@ -63,7 +63,7 @@ struct OutputFileTests {
         #expect(folder.names == ["f"] && folder.text("f") == "again")
     }
 
-    @Test("a file that is there is refused, however often it is tried and whatever it is")
+    @Test("an existing file of any kind is refused, however often it is tried")
     func foreign() throws {
         let folder = try Folder()
         try folder.put("theirs", in: "f")
@@ -79,7 +79,7 @@ struct OutputFileTests {
         #expect(folder.text("other") == "theirs")
     }
 
-    @Test("a .partial that is not ours is refused: another file, a link, one with two names, one that others may write")
+    @Test("a .partial is refused if it is another file, a link, has two names, or is writable by others")
     func foreignPartial() throws {
         let folder = try Folder()
         try folder.put("theirs", in: "f.partial")
@@ -120,7 +120,7 @@ struct OutputFileTests {
         #expect(folder.text("f") == "ours!")
     }
 
-    @Test("what a run that was killed at once has left, an empty file, is gone on with")
+    @Test("an empty file that a killed run left is continued")
     func empty() throws {
         let folder = try Folder()
         try folder.put("", in: "f.partial")
@@ -128,7 +128,7 @@ struct OutputFileTests {
         #expect(folder.names == ["f"])
     }
 
-    @Test("a file that appears while the run writes is not replaced, nor is one that was put in the place of ours")
+    @Test("a file that appears during the run, or replaces ours, is not replaced")
     func appears() throws {
         let folder = try Folder()
         let file = try OutputFile(folder["f"], from: 0, OutputMark(nil))
@@ -156,7 +156,7 @@ struct OutputFileTests {
         }
     }
 
-    @Test("a replay that was refused for a foreign file is refused again when it is started again")
+    @Test("a replay that was refused because of a foreign file is refused again when it is started again")
     func startedTwice() async throws {
         let fixture = try await ReplayFixture()
         try await fixture.seed(20)
