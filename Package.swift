@@ -97,7 +97,8 @@ let package = Package(
         module(
             "Handlers",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "Pipeline", "Processes", nio, nioPosix,
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "Pipeline", "Processes", "Postgres", nio,
+                nioPosix,
                 logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
@@ -189,6 +190,7 @@ let package = Package(
             "MessageStoreTests",
             [
                 "Vocabulary", "DatabaseSupport", "IntegrationSupport", "MessageStore", "Postgres", "LocalDatabase",
+                "Handlers",
                 "Pipeline", "UpstreamKit",
                 "Digests", "Telemetry", logging,
             ]
@@ -232,8 +234,8 @@ let package = Package(
             "IntegrationTests",
             [
                 "Vocabulary", "IntegrationSupport",
-                "DatabaseSupport", "CLI", "Worker", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore",
-                "Querying", "Replaying", "Pipeline", "XMPPSession", "XMPP", "TLSWire",
+                "DatabaseSupport", "CLI", "Worker", "CCSEmulator", "Postgres", "LocalDatabase", "Handlers",
+                "MessageStore", "Querying", "Replaying", "Pipeline", "XMPPSession", "XMPP", "TLSWire",
                 "Telemetry", "UpstreamKit", nio, nioPosix, logging,
             ]
         ),

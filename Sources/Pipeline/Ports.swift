@@ -41,14 +41,14 @@ package struct StoreError: Error, Sendable {
     package var kind: Kind
     /// The SQLSTATE, five characters, or nil where the server gave none.
     package var sqlState: String?
-    /// The failure's class, from the closed set of the label `class` of `upstream_database_errors_total`.
-    package var failureClass: String
+    /// The failure's class.
+    package var failureClass: DatabaseErrorClass
     /// What to log.
     ///
     /// Holds no row content.
     package var message: String
 
-    package init(kind: Kind, sqlState: String?, message: String, failureClass: String = "other") {
+    package init(kind: Kind, sqlState: String?, message: String, failureClass: DatabaseErrorClass) {
         self.kind = kind
         self.sqlState = sqlState
         self.message = message

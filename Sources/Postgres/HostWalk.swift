@@ -1,4 +1,5 @@
 import Synchronization
+import Vocabulary
 
 /// Opens a session on the first of several hosts that will have it.
 ///
@@ -54,7 +55,7 @@ final class HostWalk: Sendable {
             let isLast = next == order.count
             let isInTime = await wait(milliseconds: isLast && (isPatient || failure == nil) ? nil : Self.headStart)
             guard !Task.isCancelled else {
-                throw PostgresError(.timeout, "cancelled while connecting", sqlState: "57014")
+                throw PostgresError.cancelled("while connecting")
             }
             if isLast, !isInTime, let failure { throw failure }
         }

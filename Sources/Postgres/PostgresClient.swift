@@ -142,9 +142,5 @@ package actor PostgresClient {
         for follower in waiting { follower.fulfil(outcome) }
     }
 
-    private static let cancelled = PostgresError(
-        .timeout,
-        "cancelled while waiting to connect",
-        sqlState: "57014"
-    )
+    private static let cancelled = PostgresError.cancelled("while waiting to connect")
 }

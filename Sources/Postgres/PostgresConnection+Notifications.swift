@@ -1,5 +1,6 @@
 import CLibPQ
 import Glibc
+import Vocabulary
 
 extension PostgresConnection {
     /// Waits until a notification of a channel that the session listens to has come, or a minute has passed.

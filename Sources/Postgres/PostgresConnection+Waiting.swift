@@ -1,11 +1,12 @@
 import CLibPQ
 import Glibc
+import Vocabulary
 
 extension PostgresConnection {
     /// Hands a command to libpq; 0 from `send` is its failure.
     func submit(_ connection: ConnectionHandle, _ send: () -> Int32) throws(PostgresError) {
         guard !Task.isCancelled else {
-            throw PostgresError(.timeout, "cancelled before the statement was sent", sqlState: "57014")
+            throw PostgresError.cancelled("before the statement was sent")
         }
         connection.notices.reset()
         guard send() == 1 else {
@@ -38,7 +39,7 @@ extension PostgresConnection {
         }
         if wait.hasCancelled, !areCancelsDealtWith {
             close()
-            throw failure ?? PostgresError(.connection, "the server does not deal with a request to cancel")
+            throw failure ?? PostgresError(.deadline, "the server does not deal with a request to cancel")
         }
         if connection.isBad {
             let message = connection.errorMessage
@@ -48,13 +49,19 @@ extension PostgresConnection {
         if let failure { throw failure }
         if !isInTransaction {
             if wait.hasCancelled {
-                var error = PostgresError.unknownOutcome("the statement was cancelled, and may have committed")
+                var error = PostgresError.unknownOutcome(
+                    .deadline,
+                    "the statement was cancelled, and may have committed"
+                )
                 error.isTimeLimit = !Task.isCancelled
                 throw error
             }
             let notices = connection.notices
             if notices.hasUnconfirmedCommit || (settings.isWriter && notices.hasWarning) {
-                throw .unknownOutcome("the server warns that the commit may not have reached a standby")
+                throw .unknownOutcome(
+                    .connection,
+                    "the server warns that the commit may not have reached a standby"
+                )
             }
         }
         guard let last else { throw PostgresError(.connection, "the server gave no result") }
@@ -79,10 +86,10 @@ extension PostgresConnection {
 
     /// Waits until the server sends something.
     ///
-    /// - Throws: ``PostgresError`` of class `timeout` when the task is cancelled.
+    /// - Throws: ``PostgresError`` of class `cancelled` when the task is cancelled.
     func waitForInput(_ connection: ConnectionHandle, milliseconds: Int32) throws(PostgresError) {
         if !Task.isCancelled { pollOnce(connection, forWriting: false, milliseconds) }
-        guard !Task.isCancelled else { throw PostgresError(.timeout, "cancelled while waiting", sqlState: "57014") }
+        guard !Task.isCancelled else { throw PostgresError.cancelled("while waiting") }
     }
 
     /// Waits until the socket is ready, the task is cancelled, a look has ended, or patience ends.
@@ -106,6 +113,7 @@ extension PostgresConnection {
         case .giveUp:
             close()
             var error = PostgresError.unknownOutcome(
+                .deadline,
                 patience.hasCancelled
                     ? "the server answers neither the statement nor its cancellation"
                     : "the server does not answer, and nobody there works on the statement"

@@ -1,5 +1,6 @@
 import CLibPQ
 import Glibc
+import Vocabulary
 
 /// One session with the server, on a thread of its own.
 ///
@@ -40,7 +41,7 @@ package actor PostgresConnection {
     ///   - session: The session.
     ///   - thread: The thread to use it on.
     ///   - onStandbyWait: Is called when a statement is found waiting for a standby.
-    /// - Throws: ``PostgresError`` of class `resources`.
+    /// - Throws: ``PostgresError`` of class `local`.
     init(
         _ settings: PostgresSettings,
         _ session: OpenedSession,
@@ -48,7 +49,7 @@ package actor PostgresConnection {
         onStandbyWait: (@Sendable () -> Void)? = nil
     ) throws(PostgresError) {
         guard let waker = Waker() else {
-            throw PostgresError(.resources, "no file descriptor left for the database connection")
+            throw PostgresError(.local, "no file descriptor left for the database connection")
         }
         self.settings = settings
         self.waker = waker
@@ -167,7 +168,14 @@ package actor PostgresConnection {
     }
 
     /// Runs `body` in a transaction: committed when it returns, rolled back when it throws.
+    ///
+    /// - Parameters:
+    ///   - thenResetting: Whether the session goes back to its own role and parameters after the commit, for a body that calls
+    ///     code which is not ours; a rollback does so by itself.
+    ///   - body: Runs the statements.
+    /// - Throws: ``PostgresError``
     package func transaction<T>(
+        thenResetting: Bool = false,
         _ body: (isolated PostgresConnection) throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
         // Behind a pooler the parameters can't be set for the session, so they go with each transaction.
@@ -183,7 +191,8 @@ package actor PostgresConnection {
             throw error
         }
         do throws(PostgresError) {
-            try script("COMMIT")
+            // In one round trip. The commit comes first, under the parameters that the transaction set for itself.
+            try script(thenResetting ? "COMMIT; " + resetting : "COMMIT")
         } catch {
             // Not sent, as the task was cancelled: the server would hold the transaction's locks, and whoever is lent the
             // session next would commit it.
@@ -213,6 +222,11 @@ package actor PostgresConnection {
 
     // MARK: Inside
 
+    /// Takes back what a transaction set for the session; behind a pooler our own parameters come with each transaction.
+    private var resetting: String {
+        "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; " + (isPooled ? "" : settings.parameters("SET SESSION"))
+    }
+
     private func marked(_ sql: String) -> String { mark.comment.map { "\($0) \(sql)" } ?? sql }
 
     package var isInTransaction: Bool {
@@ -222,7 +236,7 @@ package actor PostgresConnection {
     }
 
     func live() throws(PostgresError) -> ConnectionHandle {
-        guard let handle else { throw PostgresError(.connection, "the database connection is closed") }
+        guard let handle else { throw PostgresError(.closed, "the database connection is closed") }
         return handle
     }
 

@@ -1,42 +1,11 @@
+package import Vocabulary
+
 /// Why PostgreSQL, or the way to it, failed.
 ///
 /// Holds what the server says in its primary message and nothing of DETAIL, CONTEXT or HINT, which may quote rows.
 package struct PostgresError: Error, Sendable, CustomStringConvertible {
-    /// The closed set of failure classes; the label `class` of `upstream_database_errors_total`.
-    package enum Class: String, CaseIterable, Sendable {
-        /// No connection, or it broke (08, or no SQLSTATE at all).
-        case connection
-        /// The server refused the role, the password or the database name (28, 3D).
-        case authentication
-        /// Disk full, out of memory, too many connections (53).
-        case resources
-        /// Shutdown, start-up, recovery, a terminated session (57 without a cancelled statement).
-        case intervention
-        /// A statement was cancelled or ran into a time limit (57014, 25P03, and our own deadline).
-        case timeout
-        /// An I/O error or a damaged file (58, XX).
-        case system
-        /// The server takes no writes: a standby, or read-only mode (25006).
-        case readOnly = "read_only"
-        /// Deadlock, or a serialization failure (40).
-        case rollback
-        /// A lock was not to be had in time (55).
-        case lock
-        /// No partition for the row's time (23514 without a constraint's name).
-        case missingPartition = "missing_partition"
-        /// A value was refused (22).
-        case data
-        /// A constraint was violated (23).
-        case constraint
-        /// A row was over a limit of the server (54).
-        case limit
-        /// The role may not do this (42501).
-        case permission
-        /// A table, a column or a function is not as we expect it (42, 3F, 26, 0A).
-        case schema
-        /// Anything else.
-        case other
-    }
+    /// The closed set of failure classes.
+    package typealias Class = DatabaseErrorClass
 
     /// The class.
     package var failureClass: Class
@@ -56,12 +25,20 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
 
     /// The transaction may have committed or not: it is to be looked up, or repeated where that does no harm.
     ///
-    /// - Parameter message: Why that is not known.
-    /// - Returns: An error of class `connection`, so that the session is given up too.
-    static func unknownOutcome(_ message: String) -> PostgresError {
+    /// - Parameters:
+    ///   - failureClass: `deadline`, or `connection` where the server warned; with both the session is given up too.
+    ///   - message: Why that is not known.
+    /// - Returns: An error with the SQLSTATE that the standard has for it.
+    static func unknownOutcome(_ failureClass: Class, _ message: String) -> PostgresError {
         // transaction_resolution_unknown
-        PostgresError(.connection, message, sqlState: "08007")
+        PostgresError(failureClass, message, sqlState: "08007")
     }
+
+    /// The task was cancelled: nothing is under way.
+    ///
+    /// - Parameter place: Where.
+    /// - Returns: An error of class `cancelled`.
+    package static func cancelled(_ place: String) -> PostgresError { PostgresError(.cancelled, "cancelled \(place)") }
 
     /// Whether the fault lies with the surroundings, so that the same statement may succeed later.
     ///
@@ -75,8 +52,10 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
 
     /// Whether the session should be given up, because another server, or another session, may do better.
     package var endsSession: Bool {
-        failureClass == .connection || failureClass == .readOnly || failureClass == .intervention
-            || severity == "FATAL" || severity == "PANIC"
+        switch failureClass {
+        case .connection, .readOnly, .intervention, .deadline, .closed: true
+        default: severity == "FATAL" || severity == "PANIC"
+        }
     }
 
     package var description: String {
@@ -84,7 +63,7 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         return "\(message) (SQLSTATE \(sqlState))"
     }
 
-    /// An error of our own side: no connection, or a deadline.
+    /// An error that no result of the server stands for.
     package init(_ failureClass: Class, _ message: String, sqlState: String? = nil) {
         self.failureClass = failureClass
         self.sqlState = sqlState
@@ -103,7 +82,12 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
             failureClass == .data ? PostgresError.withoutQuotedValue(message) : message
     }
 
-    /// The class of a SQLSTATE.
+    /// The class of what a server says.
+    ///
+    /// - Parameters:
+    ///   - sqlState: Its SQLSTATE.
+    ///   - hasConstraint: Whether it names a constraint: a row without a partition violates none that has a name.
+    /// - Returns: The class; never one of our own.
     package static func classify(_ sqlState: String, hasConstraint: Bool) -> Class {
         switch sqlState {
         case "25006": return .readOnly

@@ -1,4 +1,5 @@
 import CLibPQ
+import Vocabulary
 
 /// The rows that a statement returned, in binary form; the one owner of their `PGresult`.
 ///

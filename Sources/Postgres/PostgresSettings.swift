@@ -1,5 +1,6 @@
 import CLibPQ
 import Glibc
+import Vocabulary
 
 /// Where the database is and how patiently we wait for it.
 ///

@@ -1,5 +1,6 @@
 import CLibPQ
 import Glibc
+import Vocabulary
 
 /// One of the hosts that a URL names, as keywords and values that choose it alone; without any, libpq chooses.
 struct HostChoice: Sendable, Equatable {
@@ -114,7 +115,7 @@ struct SessionOpening: Sendable {
                 PQconnectdbParams(keywords, values, 1)
             }
         }
-        guard let pointer else { throw PostgresError(.resources, "out of memory for a database connection") }
+        guard let pointer else { throw PostgresError(.local, "out of memory for a database connection") }
         let connection = ConnectionHandle(owning: pointer)
         guard !connection.isBad else { throw PostgresError(.connection, connection.errorMessage) }
         guard PQsetnonblocking(pointer, 1) == 0 else { throw PostgresError(.connection, connection.errorMessage) }
@@ -134,7 +135,7 @@ extension ConnectionHandle {
                 let unsent = PQflush(pointer)
                 if unsent == -1 || (unsent == 0 && PQisBusy(pointer) == 0) { break }
                 let left = deadline - monotonicMilliseconds()
-                guard left > 0 else { throw PostgresError(.connection, "the server connects and does not answer") }
+                guard left > 0 else { throw PostgresError(.deadline, "the server connects and does not answer") }
                 let events = Int16(POLLIN) | (unsent == 1 ? Int16(POLLOUT) : 0)
                 var descriptor = pollfd(fd: PQsocket(pointer), events: events, revents: 0)
                 _ = poll(&descriptor, 1, Int32(clamping: left))

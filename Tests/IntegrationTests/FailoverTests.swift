@@ -6,6 +6,7 @@ import LocalDatabase
 import Postgres
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// The database moves to another server, or its disk is full (G5).

@@ -1,5 +1,6 @@
 import CLI
 import Foundation
+import Handlers
 import MessageStore
 import Postgres
 import Querying
@@ -8,7 +9,7 @@ import Testing
 
 /// The statement catalogs of every module.
 private var catalogs: [any StatementCatalog.Type] {
-    MessageStoreCatalogs.all + QueryingCatalogs.all + ReplayingCatalogs.all + CLICatalogs.all
+    MessageStoreCatalogs.all + HandlersCatalogs.all + QueryingCatalogs.all + ReplayingCatalogs.all + CLICatalogs.all
 }
 
 @Suite("statements: PostgreSQL accepts every text, and every text is where this is tested")
@@ -76,7 +77,6 @@ struct StatementTests {
     private enum NotYet {
         static let areas = [
             "MessageStore/AckWorth.swift",
-            "MessageStore/Functions/",
             "MessageStore/Migrat",
             "MessageStore/Partitions",
             "MessageStore/Retention/",

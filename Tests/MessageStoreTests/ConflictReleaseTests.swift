@@ -1,3 +1,4 @@
+import Handlers
 import MessageStore
 import Pipeline
 import Postgres

@@ -1,4 +1,5 @@
 import Foundation
+import Handlers
 import Pipeline
 import Postgres
 import Testing
@@ -187,6 +188,49 @@ import Vocabulary
         }
         #expect(failure.detail == "no such item" && failure.group == "no such item")
         #expect(!failure.logText.contains("such item"))
+    }
+
+    @Test("what a function sets for its session does not reach the next message's call", arguments: [false, true])
+    func sessionParameters(isPooled: Bool) async throws {
+        let (fixture, message) = try await fixture(item: "tea")
+        try await fixture.script(
+            """
+            CREATE TABLE app.seen (value text);
+            CREATE FUNCTION app.leaves(message upstream.messages) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+                INSERT INTO app.seen VALUES (current_setting('search_path') || coalesce(current_setting('app.x', true), ''));
+                PERFORM set_config('search_path', 'app', false), set_config('app.x', 'left behind', false);
+            END $$;
+            """
+        )
+        // With one connection to the server, so that each call meets the session of the last one.
+        let pooler = isPooled ? try Pgbouncer(before: SharedCluster.cluster) : nil
+        defer { pooler?.stop() }
+        let settings = try pooler?.settings(fixture) ?? fixture.settings
+        if let pooler { await (try await pooler.connect(settings)).close() }
+        let caller = FunctionCaller(settings)
+        let function = try #require(SQLFunction("app.leaves"))
+        for _ in 0..<2 {
+            let end = await caller.call(
+                function,
+                handler: "h",
+                message: message,
+                token: 7,
+                deadline: .now + .seconds(30)
+            )
+            guard case .settled = end else {
+                Issue.record("not settled")
+                break
+            }
+            try await fixture.script(
+                """
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, lease_token)
+                SELECT 'h', message_key, received_at, now(), 7 FROM upstream.messages
+                """
+            )
+        }
+        await caller.close()
+        #expect(try await fixture.integer("SELECT count(*) FROM app.seen") == 2)
+        #expect(try await fixture.text("SELECT string_agg(DISTINCT value, ' | ') FROM app.seen") == "\"$user\", public")
     }
 
     @Test("A missing function counts no attempt against the message")

@@ -1,3 +1,4 @@
+import Handlers
 import Logging
 import MessageStore
 import Pipeline

@@ -31,7 +31,7 @@ struct OutageTests {
         try await fixture.script("ALTER DATABASE \(database) SET default_transaction_read_only = on")
         await store.close()
         let error = await #expect(throws: StoreError.self) { try await store.commit([.make(2)]) }
-        #expect(error?.kind == .unavailable && error?.sqlState == "25006" && error?.failureClass == "read_only")
+        #expect(error?.kind == .unavailable && error?.sqlState == "25006" && error?.failureClass == .readOnly)
         try await fixture.script("ALTER DATABASE \(database) RESET default_transaction_read_only")
         // The session was given up, so the next commit sees a server that takes writes.
         #expect(try await store.commit([.make(2)]) == [.stored])
@@ -46,7 +46,7 @@ struct OutageTests {
         _ = try await store.commit([.make(1)])
         try await fixture.script("BEGIN; LOCK TABLE upstream.message_ids")
         let error = await #expect(throws: StoreError.self) { try await store.commit([.make(2)]) }
-        #expect(error?.kind == .unavailable && error?.sqlState == "55P03" && error?.failureClass == "lock")
+        #expect(error?.kind == .unavailable && error?.sqlState == "55P03" && error?.failureClass == .lock)
         try await fixture.script("ROLLBACK")
         #expect(try await store.commit([.make(2)]) == [.stored])
     }
@@ -72,7 +72,7 @@ struct OutageTests {
     func aMissingSchemaIsNotTheRowsFault() async throws {
         let fixture = try await StoreFixture(migrated: false)
         let error = await #expect(throws: StoreError.self) { try await fixture.store().commit([.make(1)]) }
-        #expect(error?.kind == .unavailable && error?.failureClass == "schema")
+        #expect(error?.kind == .unavailable && error?.failureClass == .schema)
     }
 
     /// The backend dies after it has committed and before the reply is out.
@@ -90,7 +90,7 @@ struct OutageTests {
         proxy.cutNextReply()
         let batch: [IncomingMessage] = [.make(2), .make(3)]
         let error = await #expect(throws: StoreError.self) { try await store.commit(batch) }
-        #expect(error?.kind == .unavailable && error?.failureClass == "connection")
+        #expect(error?.kind == .unavailable && error?.failureClass == .connection)
         try await fixture.waitUntil("SELECT count(*) = 3 FROM upstream.messages")
         #expect(try await store.commit(batch) == [.stored, .stored])
         #expect(try await fixture.count("messages") == 3)

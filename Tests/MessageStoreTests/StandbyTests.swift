@@ -183,7 +183,7 @@ struct StandbyTests {
         let copy = Task { try await other.commit([IncomingMessage.make(1).copy()]) }
         try await waitUntil { pair.status.waitingForStandby == 1 }
         let error = await #expect(throws: StoreError.self) { try await copy.value }
-        #expect(error?.failureClass == "lock" && pair.status.waitingForStandby == 1)
+        #expect(error?.failureClass == .lock && pair.status.waitingForStandby == 1)
         try pair.standby.restart()
         #expect(try await other.commit([IncomingMessage.make(1).copy()]) == [.duplicate])
         #expect(pair.status.waitingForStandby == 0)

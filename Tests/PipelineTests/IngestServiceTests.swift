@@ -47,14 +47,19 @@ private final class ScriptedWriter: MessageWriter {
             state.tokens.append(offer.token)
             state.retries.append(isRetry)
             if batch.count > largest {
-                return StoreError(kind: .timedOut, sqlState: "57014", message: "too slow")
+                return StoreError(kind: .timedOut, sqlState: "57014", message: "too slow", failureClass: .timeout)
             }
             if state.outages > 0 {
                 state.outages -= 1
-                return StoreError(kind: .unavailable, sqlState: "57P03", message: "starting up")
+                return StoreError(
+                    kind: .unavailable,
+                    sqlState: "57P03",
+                    message: "starting up",
+                    failureClass: .intervention
+                )
             }
             if batch.contains(where: { refused.contains($0.bytes[0]) && $0.quarantine == nil }) {
-                return StoreError(kind: .refused, sqlState: "22021", message: "refused")
+                return StoreError(kind: .refused, sqlState: "22021", message: "refused", failureClass: .data)
             }
             state.committed += batch.map { ($0.bytes[0], $0.quarantine) }
             return nil

@@ -3,6 +3,7 @@ import Glibc
 import LocalDatabase
 import Synchronization
 import Testing
+import Vocabulary
 
 @testable import Postgres
 

@@ -1,4 +1,5 @@
 import Testing
+import Vocabulary
 
 @testable import Postgres
 
@@ -26,6 +27,33 @@ import Testing
     func aCheckViolationWithoutAConstraintIsAMissingPartition() {
         #expect(PostgresError.classify("23514", hasConstraint: false) == .missingPartition)
         #expect(PostgresError.classify("23514", hasConstraint: true) == .constraint)
+    }
+
+    @Test("the label of each class stays what it is: alerts and dashboards name them")
+    func labels() {
+        let server = [
+            "connection", "authentication", "resources", "intervention", "timeout", "system", "read_only", "rollback",
+            "lock", "missing_partition", "data", "constraint", "limit", "permission", "schema", "other",
+        ]
+        #expect(PostgresError.Class.allCases.map(\.text) == server + ["deadline", "cancelled", "local", "closed"])
+        // What a server says never falls into a class of our own.
+        let own: Set<PostgresError.Class> = [.deadline, .cancelled, .local, .closed]
+        for first in "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ" {
+            for second in "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ" {
+                #expect(!own.contains(PostgresError.classify("\(first)\(second)000", hasConstraint: false)))
+            }
+        }
+    }
+
+    @Test("errors of our own side blame no row, and those that leave the session in doubt end it")
+    func ownErrors() {
+        let ends: [(PostgresError.Class, Bool)] = [
+            (.deadline, true), (.closed, true), (.cancelled, false), (.local, false),
+        ]
+        for (failureClass, endsSession) in ends {
+            let error = PostgresError(failureClass, "m")
+            #expect(error.isEnvironment && error.sqlState == nil && error.endsSession == endsSession)
+        }
     }
 
     @Test("Data errors do not repeat the value")

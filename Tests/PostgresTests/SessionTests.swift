@@ -1,5 +1,6 @@
 import DatabaseSupport
 import Foundation
+import Glibc
 import LocalDatabase
 import Postgres
 import Testing
@@ -138,6 +139,83 @@ enum SharedCluster {
         }
         #expect(error?.sqlState == "57014")
         #expect(await connection.isOpen)
+    }
+
+    @Test("a server that answers neither a statement nor its cancellation is given up at our own deadline")
+    func deadline() async throws {
+        let connection = try await SharedCluster.open {
+            $0.statementTimeout = 100
+            $0.cancelGrace = 100
+        }
+        let backend = try await connection.run { connection throws(PostgresError) in
+            try connection.run("SELECT pg_backend_pid()").value(Int.self)
+        }
+        kill(pid_t(backend), SIGSTOP)
+        defer { kill(pid_t(backend), SIGCONT) }
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.run { connection throws(PostgresError) in try connection.run("SELECT 1") }
+        }
+        #expect(error?.failureClass == .deadline && error?.sqlState == "08007" && error?.endsSession == true)
+        #expect(await !connection.isOpen)
+    }
+
+    @Test("a connection that we closed, and a task that is cancelled, are errors without a SQLSTATE")
+    func ownSide() async throws {
+        let connection = try await SharedCluster.open()
+        let cancelled = Task {
+            try await connection.run { connection throws(PostgresError) in
+                withUnsafeCurrentTask { $0?.cancel() }
+                try connection.run("SELECT 1")
+            }
+        }
+        let early = await #expect(throws: PostgresError.self) { try await cancelled.value }
+        #expect(early?.failureClass == .cancelled && early?.sqlState == nil)
+        // Nothing was sent, so that the session is as good as before.
+        #expect(await connection.isOpen)
+        await connection.close()
+        let late = await #expect(throws: PostgresError.self) {
+            try await connection.run { connection throws(PostgresError) in try connection.run("SELECT 1") }
+        }
+        #expect(late?.failureClass == .closed && late?.sqlState == nil)
+    }
+
+    @Test("a row without a partition is told from a row that violates a constraint, though the SQLSTATE is the same")
+    func missingPartition() async throws {
+        let connection = try await SharedCluster.open()
+        try await connection.run { connection throws(PostgresError) in
+            try connection.script(
+                """
+                CREATE TABLE days (day int CONSTRAINT not_nine CHECK (day <> 9)) PARTITION BY RANGE (day);
+                CREATE TABLE days_ones PARTITION OF days FOR VALUES FROM (0) TO (10)
+                """
+            )
+        }
+        for (day, expected) in [(10, PostgresError.Class.missingPartition), (9, .constraint)] {
+            let error = await #expect(throws: PostgresError.self) {
+                try await connection.run { connection throws(PostgresError) in
+                    try connection.run("INSERT INTO days VALUES (\(day))")
+                }
+            }
+            #expect(error?.failureClass == expected && error?.sqlState == "23514")
+        }
+    }
+
+    @Test("what foreign code sets for its session is gone after the commit, and our own parameters are back")
+    func resetting() async throws {
+        let connection = try await SharedCluster.open { $0.statementTimeout = 4_321 }
+        try await connection.run { connection throws(PostgresError) in
+            try connection.transaction(thenResetting: true) { connection throws(PostgresError) in
+                try connection.script("SET search_path = pg_temp; SET statement_timeout = 0; SET ROLE pg_monitor")
+            }
+            let settings = try connection.run(
+                "SELECT current_setting('search_path'), current_setting('statement_timeout'), current_user::text"
+            )
+            try settings.only { row throws(PostgresError) in
+                #expect(try row.next(String.self).contains("public"))
+                #expect(try row.next(String.self) == "4321ms")
+                #expect(try row.next(String.self) == "upstream")
+            }
+        }
     }
 
     @Test("A killed session is a connection error, and the client reconnects")

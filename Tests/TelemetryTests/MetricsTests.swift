@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import Vocabulary
 
 @testable import Telemetry
 
@@ -67,7 +68,7 @@ struct MetricsTests {
         metrics.stanzas[.control].increment()
         metrics.acks[.sent].increment(by: 7)
         metrics.acks[.sent].increment(by: -3)
-        metrics.databaseErrors[DatabaseErrorClass(sqlState: "53100")].increment()
+        metrics.databaseErrors[.resources].increment()
         metrics.reconnects[.draining].increment()
         metrics.handler(1).deliveries[.retry].increment()
         metrics.handler(1).oldestDeliveryAge.set(1.5)

@@ -2,6 +2,7 @@ import ArgumentParser
 import MessageStore
 import Postgres
 import UpstreamKit
+import Vocabulary
 import Worker
 
 /// `forget`: erases everything about one device.

@@ -93,7 +93,8 @@ struct MessagesTail: ProgramCommand {
                     try await poll(&tail, screen, connection)
                 }
             } catch let error as PostgresError
-                where tail != nil && [.connection, .intervention, .resources].contains(error.failureClass)
+                where tail != nil
+                && [.connection, .intervention, .resources, .deadline, .closed].contains(error.failureClass)
             {
                 if Task.isCancelled { return }
                 if !isDown { console.message("database: \(error); waiting until it answers") }

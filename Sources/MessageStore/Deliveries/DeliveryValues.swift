@@ -66,7 +66,7 @@ extension StoreError {
             kind: error.isTimeLimit ? .timedOut : error.isEnvironment ? .unavailable : .refused,
             sqlState: error.sqlState,
             message: error.description,
-            failureClass: error.failureClass.rawValue
+            failureClass: error.failureClass
         )
     }
 }

@@ -1,4 +1,5 @@
 package import Postgres
+import Vocabulary
 
 /// Retention over one connection: the policy, the plan, and the run.
 ///

@@ -165,7 +165,7 @@ package struct DispatchReport: Sendable {
     ///
     /// Only the first of an outage is logged.
     func storeFailed(_ error: StoreError, isFirst: Bool) {
-        metrics.databaseErrors[DatabaseErrorClass(sqlState: error.sqlState)].increment()
+        metrics.databaseErrors[error.failureClass].increment()
         guard isFirst else { return }
         logger.event(
             .error,

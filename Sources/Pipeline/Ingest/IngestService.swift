@@ -115,7 +115,7 @@ package struct IngestService: Sendable {
                 }
                 action = plan.committed()
             } catch {
-                metrics.databaseErrors[DatabaseErrorClass(sqlState: error.sqlState)].increment()
+                metrics.databaseErrors[error.failureClass].increment()
                 guard !Task.isCancelled else { return }
                 if error.kind == .refused {
                     logRefusal(error, count: range.count)

@@ -1,3 +1,5 @@
+package import Vocabulary
+
 /// Every metric of the worker, made once.
 ///
 /// What counts events here never blocks; ``render()`` writes the text that Prometheus scrapes. The names stand in

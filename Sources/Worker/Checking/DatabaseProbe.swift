@@ -1,12 +1,14 @@
 package import MessageStore
 package import Postgres
+import Vocabulary
 
 extension ExitStatus {
     /// What a database error means for a command.
     package init(_ error: PostgresError) {
         self =
             switch error.failureClass {
-            case .connection, .resources, .intervention, .timeout, .system: .unavailable
+            case .connection, .resources, .intervention, .timeout, .system, .deadline, .cancelled, .local, .closed:
+                .unavailable
             case .authentication, .permission: .refused
             case .readOnly, .rollback, .lock: .temporaryFailure
             case .schema: .configuration
@@ -103,7 +105,7 @@ private actor DatabaseSession {
     private func failed(_ error: PostgresError) -> Probe.Result {
         let fix =
             switch error.failureClass {
-            case .connection: "check that the server runs and that database.url names its host and port"
+            case .connection, .deadline: "check that the server runs and that database.url names its host and port"
             case .authentication: "check pg_hba.conf, the role, and the passfile that database.url names"
             case .readOnly: "name the primary in database.url, or all hosts: a worker connects to the writable one"
             case .permission: "grant the role its rights: deploy/roles.sql"

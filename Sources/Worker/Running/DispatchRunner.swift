@@ -1,4 +1,5 @@
 import Glibc
+import Handlers
 import MessageStore
 import Pipeline
 import Postgres

@@ -1,0 +1,125 @@
+import Pipeline
+import Postgres
+import UpstreamKit
+import Vocabulary
+
+/// One attempt: its parameters, and what its errors mean.
+struct FunctionCall: Sendable {
+    let function: SQLFunction
+    let handler: String
+    let message: FunctionStatements.Message
+    let token: Int64
+    /// The limit of the attempt's statements.
+    let milliseconds: Int64
+
+    init(
+        _ function: SQLFunction,
+        _ handler: String,
+        _ message: UpstreamMessage,
+        _ token: Int64,
+        _ deadline: ContinuousClock.Instant
+    ) {
+        (self.function, self.handler, self.token) = (function, handler, token)
+        self.message = FunctionStatements.Message(
+            key: message.messageKey.digest,
+            receivedAt: Timestamp(microseconds: message.receivedAtMicroseconds)
+        )
+        milliseconds = max(1, ContinuousClock.now.duration(to: deadline).milliseconds)
+    }
+
+    var sql: SQL { FunctionStatements.call(function, message) }
+
+    static func failure(of error: PostgresError) -> HandlerFailure {
+        HandlerFailure(group: "sql \(error.sqlState ?? "no SQLSTATE")", detail: error.description)
+    }
+
+    /// What an error that arose inside the call says about the message, whatever its SQLSTATE: functions raise what they
+    /// like, and a table that is missing for one message may be there for the next.
+    static func verdict(of error: PostgresError) -> HandlerVerdict {
+        let failure = failure(of: error)
+        // PL/pgSQL's own class: RAISE EXCEPTION is P0001 unless the function says otherwise.
+        let prefix = "reject:"
+        guard error.sqlState?.hasPrefix("P0") == true, error.message.hasPrefix(prefix) else {
+            return .retry(after: nil, failure)
+        }
+        return .reject(HandlerFailure(String(error.message.dropFirst(prefix.count).drop { $0 == " " })))
+    }
+}
+
+extension PostgresConnection {
+    /// Calls the function, deletes the delivery, commits.
+    func attempt(_ call: FunctionCall) throws(PostgresError) -> AttemptEnd {
+        var end = AttemptEnd.settled
+        var hasBegun = false
+        do throws(PostgresError) {
+            // What the function set for its session is not for the next message, nor for a pooler's other clients.
+            try transaction(thenResetting: true) { connection throws(PostgresError) in
+                try connection.limitStatements(milliseconds: Int(call.milliseconds), "SAVEPOINT handler")
+                hasBegun = true
+                if let verdict = try connection.callInSavepoint(call) {
+                    end = .verdict(verdict)
+                    return
+                }
+                let delivery = FunctionStatements.Delivery(
+                    key: call.message.key,
+                    handler: call.handler,
+                    token: call.token
+                )
+                guard try connection.run(FunctionStatements.complete, delivery).affectedRows == 1 else {
+                    end = .lost
+                    throw PostgresError(.other, "the lease has passed on")
+                }
+            }
+        } catch {
+            if case .lost = end { return .lost }
+            // On a server that takes no writes no call could succeed.
+            guard hasBegun, !Task.isCancelled, error.failureClass != .readOnly else { throw error }
+            // The completion or the commit failed, of what the function did to the session or left to the commit; or the
+            // session is gone. Should the commit have gone through though its reply was lost, then the delivery's row is
+            // gone, and what this verdict leads to finds nothing to change.
+            let failure = FunctionCall.failure(of: error)
+            return .verdict(isOpen ? .retry(after: nil, failure) : .interrupted(failure))
+        }
+        return end
+    }
+
+    /// Calls the function so that its failure leaves the transaction usable.
+    ///
+    /// - Returns: nil where it succeeded, constraints that were deferred to the commit included.
+    private func callInSavepoint(_ call: FunctionCall) throws(PostgresError) -> HandlerVerdict? {
+        do throws(PostgresError) {
+            let rows = try run(call.sql).count
+            // A function that returns a set may return an empty one.
+            if rows == 0, try !run(FunctionStatements.exists, call.message).value(Bool.self) {
+                return .reject(.missing)
+            }
+            try script("SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT handler")
+            return nil
+        } catch {
+            guard isOpen else { throw error }
+            try script("ROLLBACK TO SAVEPOINT handler")
+            if error.failureClass == .readOnly, try run(FunctionStatements.isReadOnly, ()).value(Bool.self) {
+                throw error
+            }
+            if let obstacle = try obstacle(to: call) {
+                return .unavailable(after: .seconds(30), FunctionCall.failure(of: obstacle))
+            }
+            return FunctionCall.verdict(of: error)
+        }
+    }
+
+    /// Why the call can't even begin: no such function, no right to it, or none to look the message up.
+    ///
+    /// EXPLAIN resolves the function and checks the right to call it as the call does, and calls nothing.
+    private func obstacle(to call: FunctionCall) throws(PostgresError) -> PostgresError? {
+        do throws(PostgresError) {
+            try run(FunctionStatements.exists, call.message)
+            try run(call.sql.explained)
+            return nil
+        } catch {
+            guard isOpen else { throw error }
+            try script("ROLLBACK TO SAVEPOINT handler")
+            return error
+        }
+    }
+}

@@ -1,0 +1,52 @@
+package import Pipeline
+package import Postgres
+import Synchronization
+package import UpstreamKit
+
+/// Handler kind `sql`: calls a database function with the message, in the transaction that completes the delivery.
+///
+/// The function's effects and the delivery's end commit together or not at all: exactly once inside PostgreSQL. The
+/// lease is checked last, by the delete itself, so that a worker that was stopped and lost its lease meanwhile loses the
+/// function's effects as well; and so that heartbeats don't wait for a lock on the delivery while the function runs.
+package final class FunctionCaller: Sendable {
+    private let settings: PostgresSettings
+    private let idle = Mutex<[PostgresClient]>([])
+
+    /// A caller with connections of its own, as many as calls run side by side.
+    package init(_ settings: PostgresSettings) {
+        self.settings = settings
+    }
+
+    /// Runs one attempt.
+    ///
+    /// - Parameters:
+    ///   - function: A function that takes one `upstream.messages`.
+    ///   - handler: The handler's name.
+    ///   - message: The message; the function is given its row.
+    ///   - token: The lease's fencing token.
+    ///   - deadline: When the server is to give the call up.
+    /// - Returns: How the attempt ended; `settled` where the delivery's row has been deleted.
+    package func call(
+        _ function: SQLFunction,
+        handler: String,
+        message: UpstreamMessage,
+        token: Int64,
+        deadline: ContinuousClock.Instant
+    ) async -> AttemptEnd {
+        let client = idle.withLock { $0.popLast() } ?? PostgresClient(settings)
+        defer { idle.withLock { $0.append(client) } }
+        do throws(PostgresError) {
+            return try await client.run { connection throws(PostgresError) in
+                try connection.attempt(FunctionCall(function, handler, message, token, deadline))
+            }
+        } catch {
+            if Task.isCancelled { return .verdict(.cancelled) }
+            return .verdict(.unavailable(after: nil, FunctionCall.failure(of: error)))
+        }
+    }
+
+    /// Ends the sessions.
+    package func close() async {
+        for client in idle.withLock({ $0 }) { await client.close() }
+    }
+}

@@ -1,0 +1,60 @@
+package import Postgres
+import UpstreamKit
+import Vocabulary
+
+/// The statement catalogs of this module.
+package enum HandlersCatalogs {
+    /// Every one.
+    package static var all: [any StatementCatalog.Type] { [FunctionStatements.self] }
+}
+
+/// The statements of the handler kind `sql`.
+enum FunctionStatements: StatementCatalog {
+    /// How a message's row is found.
+    struct Message: Sendable {
+        var key: Digest128
+        var receivedAt: Timestamp
+    }
+
+    /// A delivery under its lease.
+    struct Delivery: Sendable {
+        var key: Digest128
+        var handler: String
+        var token: Int64
+    }
+
+    /// Calls a function with a message; the name is quoted, and can't be a parameter.
+    ///
+    /// Not prepared: a function that its owners replace meanwhile may come with another result type, which a prepared
+    /// statement would stumble over for as long as the session lasts.
+    static func call(_ function: SQLFunction, _ message: Message) -> SQL {
+        """
+        SELECT \(raw: function.quoted)(message)
+        FROM upstream.message_of(\(message.key), \(message.receivedAt)) AS message
+        """
+    }
+
+    static let exists: PreparedStatement<Message> =
+        "SELECT EXISTS (SELECT FROM upstream.message_of(\(\.key), \(\.receivedAt)))"
+
+    static let complete: PreparedStatement<Delivery> = """
+        DELETE FROM upstream.deliveries
+        WHERE message_key = \(\.key) AND handler = \(\.handler) AND lease_token = \(\.token)
+        """
+
+    static let isReadOnly: PreparedStatement<Void> = "SELECT current_setting('transaction_read_only') = 'on'"
+
+    package static var samples: [StatementSample] {
+        let message = Message(key: Digest128(high: 0, low: 0), receivedAt: Timestamp(microseconds: 0))
+        let function = SQLFunction("pg_catalog.row_to_json")
+        return [
+            StatementSample("exists", exists), StatementSample("complete", complete),
+            StatementSample("isReadOnly", isReadOnly),
+        ] + [function].compactMap(\.self).map { StatementSample("call", call($0, message)) }
+    }
+}
+
+extension SQL {
+    /// How the server would run the statement.
+    var explained: SQL { "EXPLAIN \(self)" }
+}
