@@ -25,18 +25,14 @@ package struct AckWorth: Sendable, Equatable {
     /// - Throws: ``PostgresError``
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> AckWorth {
         try await connection.run { connection throws(PostgresError) in
-            let result = try connection.query(
-                """
-                SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
-                    current_setting('fsync')::bool, current_setting('full_page_writes')::bool
-                """
-            )
-            return AckWorth(
-                synchronousStandbys: result.text(0, 0) ?? "",
-                receivers: Int(result.integer(0, 1) ?? 0),
-                fsync: result.bool(0, 2) ?? false,
-                fullPageWrites: result.bool(0, 3) ?? false
-            )
+            try connection.run(HealthStatements.durability).only { row throws(PostgresError) in
+                AckWorth(
+                    synchronousStandbys: try row.next(),
+                    receivers: try row.next(),
+                    fsync: try row.next(),
+                    fullPageWrites: try row.next()
+                )
+            }
         }
     }
 

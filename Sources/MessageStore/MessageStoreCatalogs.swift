@@ -9,7 +9,13 @@ package enum MessageStoreCatalogs {
             ConflictReleaseStatements.self,
             DeadLetterStatements.self,
             DeliveryStatements.self,
+            ErasureStatements.self,
             HandlerStatements.self,
+            HealthStatements.self,
+            MigrationStatements.self,
+            PartitionStatements.self,
+            RetentionStatements.self,
+            StatisticsStatements.self,
             StoreStatements.self,
         ]
     }

@@ -1,4 +1,5 @@
 package import Postgres
+package import Vocabulary
 
 /// How the database's schema stands to the one this binary was built with.
 package enum SchemaState: Sendable, Equatable {
@@ -47,7 +48,7 @@ package enum MigrationError: Error, Sendable, CustomStringConvertible {
     }
 }
 
-/// Applies and takes back the steps of the schema, one transaction each, under one lock.
+/// Applies and rolls back the migrations of the schema, one transaction each, under one lock.
 package struct Migrator: Sendable {
     /// A step and whether the database has it.
     package struct Status: Sendable, Equatable {
@@ -55,14 +56,14 @@ package struct Migrator: Sendable {
         package var version: String
         /// The step's name; empty where this binary doesn't know it.
         package var name: String
-        /// When it was applied, in microseconds since 1970-01-01 UTC; nil where it was not.
-        package var appliedAt: Int64?
+        /// When it was applied; nil where it was not.
+        package var appliedAt: Timestamp?
     }
 
     private struct Applied: Sendable {
         var version: String
         var checksum: String
-        var appliedAt: Int64
+        var appliedAt: Timestamp
     }
 
     private let migrations: [Migration]
@@ -90,7 +91,7 @@ package struct Migrator: Sendable {
         return done
     }
 
-    /// Takes back the latest step, or every step, and returns the steps' versions.
+    /// Rolls back the latest migration, or every one, and returns their versions.
     package func down(_ connection: PostgresConnection, all: Bool = false) async throws(MigrationError) -> [String] {
         var done: [String] = []
         repeat {
@@ -173,7 +174,7 @@ package struct Migrator: Sendable {
             var running: String?
             do throws(PostgresError) {
                 return try connection.transaction { connection throws(PostgresError) -> Outcome in
-                    _ = try connection.query(MigrationStatements.lock)
+                    try connection.run(MigrationStatements.lock)
                     try connection.script(MigrationStatements.bootstrap)
                     let applied = try applied(connection)
                     let migration: Migration?
@@ -186,7 +187,7 @@ package struct Migrator: Sendable {
                     running = migration.version
                     switch direction {
                     case .up: try apply(migration, connection)
-                    case .down: try takeBack(migration, connection)
+                    case .down: try rollBack(migration, connection)
                     }
                     return .ran(migration)
                 }
@@ -206,26 +207,21 @@ package struct Migrator: Sendable {
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) {
         try connection.script(migration.up)
-        var parameters = PostgresParameters()
-        parameters.append(migration.version)
-        parameters.append(migration.checksum)
-        _ = try connection.query(MigrationStatements.record, parameters)
+        try connection.run(MigrationStatements.record(migration))
     }
 
-    private func takeBack(
+    private func rollBack(
         _ migration: Migration,
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) {
         try connection.script(migration.down)
-        var parameters = PostgresParameters()
-        parameters.append(migration.version)
-        _ = try connection.query(MigrationStatements.erase, parameters)
+        try connection.run(MigrationStatements.erase(migration))
     }
 
     private func read(_ connection: PostgresConnection) async throws(MigrationError) -> [Applied] {
         do throws(PostgresError) {
             return try await connection.run { connection throws(PostgresError) in
-                let exists = try connection.query(MigrationStatements.exists).bool(0, 0) ?? false
+                let exists: Bool = try connection.run(MigrationStatements.exists).value()
                 return exists ? try applied(connection) : []
             }
         } catch {
@@ -234,36 +230,8 @@ package struct Migrator: Sendable {
     }
 
     private func applied(_ connection: isolated PostgresConnection) throws(PostgresError) -> [Applied] {
-        let result = try connection.query(MigrationStatements.list)
-        return (0..<result.count).map { row in
-            Applied(
-                version: result.text(row, 0) ?? "",
-                checksum: result.text(row, 1) ?? "",
-                appliedAt: result.timestamp(row, 2) ?? 0
-            )
+        try connection.run(MigrationStatements.list).map { row throws(PostgresError) in
+            Applied(version: try row.next(), checksum: try row.next(), appliedAt: try row.next())
         }
     }
-}
-
-private enum MigrationStatements {
-    /// Held to the transaction's end, so it works behind a pooler too.
-    static let lock = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.schema_migrations', 0))"
-    static let bootstrap = """
-        CREATE SCHEMA IF NOT EXISTS upstream;
-        COMMENT ON SCHEMA upstream IS 'Upstream messages: what upstream-worker receives, and their way to the handlers.';
-        CREATE TABLE IF NOT EXISTS upstream.schema_migrations (
-            version text NOT NULL,
-            checksum text NOT NULL,
-            applied_at timestamptz NOT NULL DEFAULT now(),
-            CONSTRAINT schema_migrations_pkey PRIMARY KEY (version)
-        );
-        COMMENT ON TABLE upstream.schema_migrations IS 'The steps of the schema that are applied.';
-        COMMENT ON COLUMN upstream.schema_migrations.version IS 'The digits that the migration''s file name begins with.';
-        COMMENT ON COLUMN upstream.schema_migrations.checksum IS 'FNV-1a (64 bits) of the migration''s file.';
-        COMMENT ON COLUMN upstream.schema_migrations.applied_at IS 'When the step was applied.'
-        """
-    static let exists = "SELECT to_regclass('upstream.schema_migrations') IS NOT NULL"
-    static let list = "SELECT version, checksum, applied_at FROM upstream.schema_migrations ORDER BY version"
-    static let record = "INSERT INTO upstream.schema_migrations (version, checksum) VALUES ($1, $2)"
-    static let erase = "DELETE FROM upstream.schema_migrations WHERE version = $1"
 }

@@ -1,5 +1,5 @@
 package import Postgres
-import Vocabulary
+package import Vocabulary
 
 /// A day of UTC, counted from 1970-01-01.
 package struct UTCDay: Sendable, Hashable, Comparable {
@@ -9,13 +9,14 @@ package struct UTCDay: Sendable, Hashable, Comparable {
     /// The day so many days after 1970-01-01.
     package init(number: Int64) { self.number = number }
 
+    /// The day that holds a time.
+    package init(_ time: Timestamp) { number = time.daysSince1970 }
+
     /// The day that holds a time in microseconds since 1970-01-01 UTC.
-    package init(microseconds: Int64) {
-        number = Timestamp(microseconds: microseconds).daysSince1970
-    }
+    package init(microseconds: Int64) { self.init(Timestamp(microseconds: microseconds)) }
 
     /// The present day by the system's clock.
-    package static func today() -> UTCDay { UTCDay(number: Timestamp.now.daysSince1970) }
+    package static func today() -> UTCDay { UTCDay(.now) }
 
     package static func < (lhs: UTCDay, rhs: UTCDay) -> Bool { lhs.number < rhs.number }
 }
@@ -48,13 +49,6 @@ package enum Partitions {
         from first: UTCDay,
         to last: UTCDay
     ) throws(PostgresError) -> Int {
-        var parameters = PostgresParameters()
-        parameters.append(first.number)
-        parameters.append(last.number)
-        let result = try connection.query(statement, parameters)
-        return Int(result.integer(0, 0) ?? 0)
+        try connection.run(PartitionStatements.ensure(from: first, to: last)).value()
     }
-
-    private static let statement =
-        "SELECT upstream.ensure_partitions(date '1970-01-01' + $1::int8::int4, date '1970-01-01' + $2::int8::int4)"
 }

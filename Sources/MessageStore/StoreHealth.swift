@@ -17,8 +17,7 @@ package enum StoreHealth: Sendable, Equatable {
         guard state == .current else { return .schema(state) }
         do throws(PostgresError) {
             let isReadOnly = try await connection.run { connection throws(PostgresError) in
-                try connection.query("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool")
-                    .bool(0, 0) ?? true
+                try connection.run(HealthStatements.isReadOnly).value(Bool.self)
             }
             guard isReadOnly else { return .ready }
             // The next session looks for the server that takes writes; this one, through a pooler, might stay here for ever.

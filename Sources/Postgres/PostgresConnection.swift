@@ -174,6 +174,7 @@ package actor PostgresConnection {
     ///     code which is not ours; a rollback does so by itself.
     ///   - body: Runs the statements.
     /// - Throws: ``PostgresError``
+    /// - Returns: What `body` returned.
     package func transaction<T>(
         thenResetting: Bool = false,
         _ body: (isolated PostgresConnection) throws(PostgresError) -> T

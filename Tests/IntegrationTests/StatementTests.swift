@@ -36,7 +36,7 @@ struct StatementTests {
     @Test("every declaration in a file of statements is among its catalog's samples, and every catalog is tested")
     func everyDeclarationHasASample() throws {
         let known = Dictionary(uniqueKeysWithValues: catalogs.map { ("\($0)", Set($0.samples.map(\.declaration))) })
-        let files = try sourceFiles().filter { $0.isOfStatements && NotYet.area(of: $0.path) == nil }
+        let files = try sourceFiles().filter { $0.isOfStatements }
         var found: Set<String> = []
         for file in files {
             for (type, names) in file.declarations {
@@ -50,20 +50,16 @@ struct StatementTests {
 
     @Test("no file but those of statements holds SQL text")
     func statementsStandInTheirFiles() throws {
-        var areas = Set(NotYet.areas)
         var excused = Set(exceptions.keys)
         for file in try sourceFiles() where !file.isOfStatements {
             let lines = file.linesWithSQL
             guard !lines.isEmpty else { continue }
             if let exception = exceptions.keys.first(where: { file.path.hasPrefix($0) }) {
                 excused.remove(exception)
-            } else if let area = NotYet.area(of: file.path) {
-                areas.remove(area)
             } else {
                 Issue.record("\(file.path): SQL text in lines \(lines)")
             }
         }
-        #expect(areas.isEmpty, "converted; take them off the list")
         #expect(excused.isEmpty, "exceptions for nothing")
     }
 
@@ -72,20 +68,6 @@ struct StatementTests {
         "Postgres/": "the driver's own: sessions, transactions, and what a backend waits for; no table of ours",
         "LocalDatabase/": "runs PostgreSQL's programs, not statements",
     ]
-
-    /// Areas whose statements don't stand in their files yet; empty at the end.
-    private enum NotYet {
-        static let areas = [
-            "MessageStore/AckWorth.swift",
-            "MessageStore/Migrat",
-            "MessageStore/Partitions",
-            "MessageStore/Retention/",
-            "MessageStore/Statistics/",
-            "MessageStore/StoreHealth.swift",
-        ]
-
-        static func area(of path: String) -> String? { areas.first { path.hasPrefix($0) } }
-    }
 
     /// Why PostgreSQL refuses a statement; nil where it takes it.
     private func failure(_ sample: StatementSample, _ connection: PostgresConnection) async -> String? {

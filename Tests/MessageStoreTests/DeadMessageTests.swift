@@ -9,7 +9,7 @@ import Vocabulary
 struct DeadMessageTests {
     private static let day: Int64 = 86_400_000_000
     /// A midnight fifty days ago.
-    private static let midnight = UTCDay(number: UTCDay.today().number - 50).start
+    private static let midnight = UTCDay(number: UTCDay.today().number - 50).start.microseconds
     private static let drop = "SELECT outcome FROM upstream.drop_partition((now() AT TIME ZONE 'UTC')::date - 50)"
 
     /// A day fifty days ago with so many messages, of which the first ones have died; the others are done.

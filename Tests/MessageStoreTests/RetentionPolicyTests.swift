@@ -130,7 +130,7 @@ struct RetentionPolicyTests {
     func exact() async throws {
         let fixture = try await DeliveriesFixture()
         let store = fixture.store
-        let past = UTCDay(number: UTCDay.today().number - 60).start
+        let past = UTCDay(number: UTCDay.today().number - 60).start.microseconds
         let known = IncomingMessage.make(1, receivedAt: past)
         _ = try await fixture.writer.commit([
             known, known.copy(receivedAt: past, fingerprint: 9), .make(2, receivedAt: past, quarantine: .duplicateKey),
@@ -208,26 +208,35 @@ struct RetentionPolicyTests {
         _ = try await fixture.store().commit([.make(1, receivedAt: IncomingMessage.now() - 50 * Self.day)])
         try await Retention(fixture.admin).set(.usual)
         for ahead in [30 * Self.day, -30 * Self.day, 301_000_000, -302_000_000] {
-            let report = try await Retention(fixture.admin, pace: .brisk) { ClockDifference.own() + ahead }.run()
+            let report = try await Retention(fixture.admin, pace: .brisk) { .now + .microseconds(ahead) }.run()
             guard case .clock(let difference)? = report.refusal else {
                 Issue.record("\(ahead): \(report)")
                 continue
             }
-            #expect(abs(difference.ahead - ahead) < 1_000_000 && report.dropped.isEmpty && !report.isComplete)
+            #expect(abs(difference.ahead.microseconds - ahead) < 1_000_000)
+            #expect(report.dropped.isEmpty && !report.isComplete)
         }
         #expect(try await fixture.count("messages") == 1)
-        let report = try await Retention(fixture.admin, pace: .brisk) { ClockDifference.own() + 290_000_000 }.run()
+        let report = try await Retention(fixture.admin, pace: .brisk) { .now + .seconds(290) }.run()
         #expect(report.refusal == nil && report.dropped.count == 1)
+    }
+
+    private static func difference(_ asked: Int64, _ database: Int64, _ answered: Int64) -> ClockDifference {
+        ClockDifference(
+            asked: Timestamp(microseconds: asked),
+            database: Timestamp(microseconds: database),
+            answered: Timestamp(microseconds: answered)
+        )
     }
 
     @Test("a slow answer is not taken for a wrong clock")
     func slow() {
-        #expect(ClockDifference(asked: 0, database: 900_000_000, answered: 1_000_000_000).ahead == 0)
-        #expect(ClockDifference(asked: 400_000_000, database: 0, answered: 900_000_000).ahead == 400_000_000)
-        #expect(ClockDifference(asked: 0, database: 900_000_000, answered: 500_000_000).ahead == -400_000_000)
-        #expect(ClockDifference(asked: 300_000_000, database: 0, answered: 300_000_000).isTooLarge == false)
-        #expect(ClockDifference(asked: 300_000_001, database: 0, answered: 300_000_001).isTooLarge)
-        let words = ClockDifference(asked: 30 * Self.day, database: 0, answered: 30 * Self.day).description
+        #expect(Self.difference(0, 900_000_000, 1_000_000_000).ahead == .zero)
+        #expect(Self.difference(400_000_000, 0, 900_000_000).ahead == .seconds(400))
+        #expect(Self.difference(0, 900_000_000, 500_000_000).ahead == .seconds(-400))
+        #expect(Self.difference(300_000_000, 0, 300_000_000).isTooLarge == false)
+        #expect(Self.difference(300_000_001, 0, 300_000_001).isTooLarge)
+        let words = Self.difference(30 * Self.day, 0, 30 * Self.day).description
         #expect(words == "this machine's clock is 30 days ahead of the database's")
     }
 }

@@ -29,13 +29,13 @@ struct StatisticsTests {
         #expect(after.table("deliveries") != nil && after.databaseBytes > 0 && after.newest != nil)
         #expect(after.handlers.map(\.depth) == [400])
         let rates = try #require(StoreRates(from: before, to: after))
-        let seconds = Double(after.takenAt - before.takenAt) / 1e6
+        let seconds = (after.takenAt - before.takenAt).inSeconds
         #expect(abs(rates.stored * seconds - 400) < 0.01)
         #expect(StoreRates(from: after, to: after) == nil)
         // A dropped partition or reset counters are no negative rate.
         #expect(StoreRates(from: after, to: before) == nil)
         var reset = before
-        reset.takenAt = after.takenAt + 1_000_000
+        reset.takenAt = after.takenAt + .seconds(1)
         #expect(StoreRates(from: after, to: reset)?.stored == 0)
     }
 

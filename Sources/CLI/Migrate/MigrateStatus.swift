@@ -1,5 +1,6 @@
 import ArgumentParser
 import MessageStore
+import Vocabulary
 import Worker
 
 /// `migrate status`.
@@ -29,7 +30,7 @@ struct MigrateStatus: ProgramCommand {
             (try await Migrator().status(connection), try await Migrator().state(connection))
         }
         let rows = migrations.map {
-            Row(version: $0.version, name: $0.name, appliedAt: $0.appliedAt.map(ShownTime.full))
+            Row(version: $0.version, name: $0.name, appliedAt: $0.appliedAt?.rfc3339)
         }
         if json {
             try context.console.json(rows)

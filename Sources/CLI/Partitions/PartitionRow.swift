@@ -38,7 +38,7 @@ extension PartitionPlan {
     func fateInWords(_ policy: RetentionPolicy) -> String {
         switch fate {
         case .ahead: "ahead"
-        case .keep: "keep until \(ShownTime.date(UTCDay(microseconds: end + policy.messages.microseconds - 1)))"
+        case .keep: "keep until \(ShownTime.date(UTCDay(end + policy.messages - .microseconds(1))))"
         case .drop: "drop\(keptDeadLetters)"
         case .held: "held for \(neededBy)"
         }
@@ -47,5 +47,5 @@ extension PartitionPlan {
 
 extension ShownTime {
     /// A day as `YYYY-MM-DD`.
-    static func date(_ day: UTCDay) -> String { String(full(day.start).prefix(10)) }
+    static func date(_ day: UTCDay) -> String { day.start.date }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import MessageStore
 import Postgres
+import Vocabulary
 import Worker
 
 /// `partitions plan`.
@@ -60,7 +61,7 @@ struct PartitionsPlan: ProgramCommand {
         let inForce = try await retention.policy()?.policy
         let policy = inForce ?? configured
         let plan = try await retention.plan(under: policy)
-        let last = try await retention.lastRun().map(ShownTime.full)
+        let last = try await retention.lastRun().map(\.rfc3339)
         let difference = try await retention.clockDifference()
         if difference.isTooLarge {
             console.message("\(difference.description): `run` deletes nothing until the wrong clock is set")

@@ -51,10 +51,10 @@ struct StatsDocument: Encodable {
 
     /// The figures of one look, with the rates since the one before.
     init(_ look: StoreStatistics, _ rates: StoreRates?) {
-        time = ShownTime.full(look.takenAt)
+        time = look.takenAt.rfc3339
         databaseBytes = look.databaseBytes
-        newestMessage = look.newest.map(ShownTime.full)
-        newestMessageAgeSeconds = look.newest.map { max(0, Double(look.takenAt - $0) / 1e6) }
+        newestMessage = look.newest.map(\.rfc3339)
+        newestMessageAgeSeconds = look.newest.map { max(0, (look.takenAt - $0).inSeconds) }
         ratesPerSecond = rates.map {
             func rounded(_ rate: Double) -> Double { (rate * 100).rounded() / 100 }
             return Rates(

@@ -79,14 +79,15 @@ package struct Erasure: Sendable {
         var counts = ErasureCounts()
         let device = device
         counts = try await connection.run { connection throws(PostgresError) in
-            var parameters = PostgresParameters()
-            parameters.append(uuidHigh: device.high, low: device.low)
-            let result = try connection.query(ErasureStatements.count, parameters)
-            func number(_ column: Int) -> Int { Int(result.integer(0, column) ?? 0) }
-            var counts = ErasureCounts()
-            (counts.messages, counts.deadMessages, counts.conflicts) = (number(0), number(1), number(2))
-            (counts.deliveries, counts.deadLetters) = (number(3), number(4))
-            return counts
+            try connection.run(ErasureStatements.count(of: device)).only { row throws(PostgresError) in
+                var counts = ErasureCounts()
+                counts.messages = try row.next()
+                counts.deadMessages = try row.next()
+                counts.conflicts = try row.next()
+                counts.deliveries = try row.next()
+                counts.deadLetters = try row.next()
+                return counts
+            }
         }
         try await searchQuarantine { found throws(PostgresError) in
             counts.quarantine += found.count
@@ -108,7 +109,10 @@ package struct Erasure: Sendable {
     ) async throws(PostgresError) -> ErasureCounts {
         var counts = ErasureCounts()
         var touched: [String] = []
-        let partitions = try await names(ErasureStatements.partitions)
+        let partitions = try await connection.run { connection throws(PostgresError) in
+            try connection.run(ErasureStatements.partitions).map { row throws(PostgresError) -> String in try row.next()
+            }
+        }
         for (index, partition) in partitions.enumerated() {
             let before = counts.messages
             do throws(PostgresError) {
@@ -122,7 +126,7 @@ package struct Erasure: Sendable {
         // A day that retention drops just now has its bodies copied first. Whatever is on its way arrives before this goes
         // on, and no more of it follows: the days are empty.
         try await connection.run { connection throws(PostgresError) in
-            _ = try connection.query(ErasureStatements.awaitRetention)
+            _ = try connection.run(ErasureStatements.awaitRetention)
         }
         while try await eraseBatch(.deadMessages, \.deadMessages, &counts) { try await pause() }
         while try await eraseBatch(.conflicts, \.conflicts, &counts) { try await pause() }
@@ -150,26 +154,22 @@ package struct Erasure: Sendable {
         let gone = try await connection.run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) -> (bodies: Int, queued: ErasureCounts) in
                 var queued = ErasureCounts()
-                var chosen = PostgresParameters()
-                chosen.append(uuidHigh: device.high, low: device.low)
-                chosen.append(batch)
-                let rows = try connection.query(bodies.choose, chosen)
-                guard rows.count > 0 else { return (0, queued) }
-                var keys = PostgresParameters()
-                keys.append(uuids: (0..<rows.count).compactMap { rows.digest($0, 0) })
+                let chosen = try connection.run(ErasureStatements.choose(bodies, of: device, atMost: batch))
+                    .map { row throws(PostgresError) in
+                        (key: try row.next(Digest128.self), place: try row.next(String.self))
+                    }
+                guard !chosen.isEmpty else { return (0, queued) }
                 // A delivery may become a dead letter, or the other way round, while a statement runs; the next one sees
                 // it where it went.
                 while true {
-                    let queue = try connection.query(ErasureStatements.queues, keys)
-                    let (deliveries, dead) = (Int(queue.integer(0, 0) ?? 0), Int(queue.integer(0, 1) ?? 0))
-                    queued.deliveries += deliveries
-                    queued.deadLetters += dead
-                    if deliveries + dead == 0 { break }
+                    let gone = try connection.run(ErasureStatements.dequeue(chosen.map(\.key))).counts()
+                    queued.deliveries += gone.deliveries
+                    queued.deadLetters += gone.deadLetters
+                    if gone.isEmpty { break }
                 }
                 // The rows are locked, so they are where they were.
-                var places = PostgresParameters()
-                places.append(texts: (0..<rows.count).compactMap { rows.text($0, 1) })
-                return (try connection.query(bodies.delete, places).affectedRows, queued)
+                let delete = ErasureStatements.delete(bodies, at: chosen.map(\.place))
+                return (try connection.run(delete).affectedRows, queued)
             }
         }
         counts[keyPath: field] += gone.bodies
@@ -182,13 +182,10 @@ package struct Erasure: Sendable {
     private func eraseRest(_ counts: inout ErasureCounts) async throws(PostgresError) {
         let device = device
         let gone = try await connection.run { connection throws(PostgresError) in
-            var parameters = PostgresParameters()
-            parameters.append(uuidHigh: device.high, low: device.low)
-            let result = try connection.query(ErasureStatements.rest, parameters)
-            return (deliveries: Int(result.integer(0, 0) ?? 0), dead: Int(result.integer(0, 1) ?? 0))
+            try connection.run(ErasureStatements.rest(of: device)).counts()
         }
         counts.deliveries += gone.deliveries
-        counts.deadLetters += gone.dead
+        counts.deadLetters += gone.deadLetters
     }
 
     private func eraseQuarantine(
@@ -198,9 +195,7 @@ package struct Erasure: Sendable {
         try await searchQuarantine { found throws(PostgresError) in
             guard !found.isEmpty else { return }
             counts.quarantine += try await connection.run { connection throws(PostgresError) in
-                var parameters = PostgresParameters()
-                parameters.append(integers: found)
-                return try connection.query(ErasureStatements.quarantine, parameters).affectedRows
+                try connection.run(ErasureStatements.deleteQuarantined(found)).affectedRows
             }
             try await pause()
         } report: { id, last in
@@ -216,17 +211,19 @@ package struct Erasure: Sendable {
         let token = token
         var last: Int64 = 0
         let end = try await connection.run { connection throws(PostgresError) in
-            try connection.query(ErasureStatements.lastQuarantined).integer(0, 0) ?? 0
+            try connection.run(ErasureStatements.lastQuarantined).value(Int64?.self) ?? 0
         }
         while last < end {
             let start = last
             let part = try await connection.run { connection throws(PostgresError) in
-                var parameters = PostgresParameters()
-                parameters.append(start)
-                let rows = try connection.query(ErasureStatements.stanzas, parameters)
-                let ids = (0..<rows.count).compactMap { rows.integer($0, 0) }
-                let held = (0..<rows.count).filter { StanzaText.holds(token, rows.bytes($0, 1) ?? []) }
-                return (last: ids.last, held: held.compactMap { rows.integer($0, 0) })
+                let stanzas = try connection.run(ErasureStatements.stanzas(after: start))
+                let rows = try stanzas.map { row throws(PostgresError) in
+                    (
+                        id: try row.next(Int64.self),
+                        holdsToken: StanzaText.holds(token, try row.next(Bytea.self).bytes)
+                    )
+                }
+                return (last: rows.last?.id, held: rows.filter(\.holdsToken).map(\.id))
             }
             guard let next = part.last else { break }
             try await found(part.held)
@@ -239,118 +236,28 @@ package struct Erasure: Sendable {
     private func vacuum(_ table: String) async throws(PostgresError) {
         do throws(PostgresError) {
             try await connection.run { connection throws(PostgresError) in
-                try connection.script("VACUUM (ANALYZE) \(table)")
+                try connection.script(ErasureStatements.vacuum(table))
             }
         } catch  where error.sqlState == "42P01" {}
-    }
-
-    private func names(_ sql: String) async throws(PostgresError) -> [String] {
-        try await connection.run { connection throws(PostgresError) in
-            let result = try connection.query(sql)
-            return (0..<result.count).compactMap { result.text($0, 0) }
-        }
     }
 
     private func pause() async throws(PostgresError) {
         do {
             try await Task.sleep(for: rest)
         } catch {
-            throw PostgresError(.timeout, "cancelled between two steps", sqlState: "57014")
+            throw .cancelled("between two steps")
         }
     }
 }
 
-/// The statements of an erasure.
-private enum ErasureStatements {
-    /// Every partition, whatever it is called; they go into texts.
-    static let partitions = """
-        SELECT format('%I.%I', n.nspname, c.relname)
-        FROM upstream.partitions() AS p
-        JOIN pg_class AS c ON c.oid = p.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
-        ORDER BY p.since
-        """
-
-    /// Waits for the end of the transaction that retention is in, if it is in one.
-    static let awaitRetention = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))"
-
-    static let count = """
-        WITH body AS MATERIALIZED (
-            SELECT message_key AS key FROM upstream.messages WHERE device_key = $1
-        ), content AS MATERIALIZED (
-            SELECT upstream.release_key(message_key, fingerprint) AS key FROM upstream.conflicts WHERE device_key = $1
-        ), kept AS MATERIALIZED (
-            SELECT message_key AS key FROM upstream.dead_messages WHERE device_key = $1
-        ), known AS MATERIALIZED (
-            SELECT key FROM body UNION ALL SELECT key FROM content UNION ALL SELECT key FROM kept
-        )
-        SELECT
-            (SELECT count(*) FROM body),
-            (SELECT count(*) FROM kept),
-            (SELECT count(*) FROM content),
-            (SELECT count(*) FROM upstream.deliveries WHERE device_key = $1 OR message_key IN (SELECT key FROM known)),
-            (SELECT count(*) FROM upstream.dead_letters WHERE device_key = $1 OR message_key IN (SELECT key FROM known))
-        """
-
-    /// Where content is kept.
-    enum Bodies: Sendable {
-        /// A partition of `messages`.
-        case day(String)
-        /// `dead_messages`.
-        case deadMessages
-        /// `conflicts`; a released one has deliveries under a key of its own.
-        case conflicts
-
-        var choose: String {
-            switch self {
-            case .day, .deadMessages:
-                "SELECT message_key, ctid::text FROM \(table) WHERE device_key = $1 LIMIT $2 FOR UPDATE"
-            case .conflicts:
-                """
-                SELECT upstream.release_key(message_key, fingerprint), ctid::text FROM upstream.conflicts
-                WHERE device_key = $1 LIMIT $2 FOR UPDATE
-                """
-            }
-        }
-
-        var delete: String { "DELETE FROM \(table) WHERE ctid = ANY ($1::text[]::tid[])" }
-
-        private var table: String {
-            switch self {
-            case .day(let partition): partition
-            case .deadMessages: "upstream.dead_messages"
-            case .conflicts: "upstream.conflicts"
-            }
+extension PostgresResult {
+    /// The deliveries and the dead letters that a statement has deleted.
+    fileprivate func counts() throws(PostgresError) -> ErasureCounts {
+        try only { row throws(PostgresError) in
+            var counts = ErasureCounts()
+            counts.deliveries = try row.next()
+            counts.deadLetters = try row.next()
+            return counts
         }
     }
-
-    static let queues = """
-        WITH waiting AS (
-            DELETE FROM upstream.deliveries WHERE message_key = ANY ($1) RETURNING 1
-        ), dead AS (
-            DELETE FROM upstream.dead_letters WHERE message_key = ANY ($1) RETURNING 1
-        )
-        SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM dead)
-        """
-
-    static let rest = """
-        WITH waiting AS (
-            DELETE FROM upstream.deliveries WHERE device_key = $1 RETURNING 1
-        ), dead AS (
-            DELETE FROM upstream.dead_letters WHERE device_key = $1 RETURNING 1
-        )
-        SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM dead)
-        """
-
-    static let lastQuarantined = "SELECT max(id) FROM upstream.quarantine"
-
-    /// At most 500 rows, and 8 MiB but for the last of them.
-    static let stanzas = """
-        SELECT id, stanza FROM (
-            SELECT id, stanza, sum(octet_length(stanza)) OVER (ORDER BY id) - octet_length(stanza) AS before
-            FROM (SELECT id, stanza FROM upstream.quarantine WHERE id > $1 ORDER BY id LIMIT 500) AS next
-        ) AS part
-        WHERE before < 8 << 20 ORDER BY id
-        """
-
-    static let quarantine = "DELETE FROM upstream.quarantine WHERE id = ANY ($1)"
 }

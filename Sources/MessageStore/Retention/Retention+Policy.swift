@@ -7,20 +7,19 @@ extension Retention {
     /// - Throws: ``PostgresError``
     package func policy() async throws(PostgresError) -> RetentionPolicyInForce? {
         try await connection.run { connection throws(PostgresError) in
-            let result = try connection.query(RetentionStatements.policy)
-            guard result.count > 0 else { return nil }
-            func time(_ column: Int) -> Duration { .microseconds(result.integer(0, column) ?? 0) }
-            return RetentionPolicyInForce(
-                policy: RetentionPolicy(
-                    messages: time(0),
-                    dedupeWindow: time(1),
-                    deadLetters: time(2),
-                    attempts: time(3)
-                ),
-                setBy: result.text(0, 4) ?? "",
-                age: time(5),
-                setAt: result.timestamp(0, 6) ?? 0
-            )
+            try connection.run(RetentionStatements.policy).first { row throws(PostgresError) in
+                RetentionPolicyInForce(
+                    policy: RetentionPolicy(
+                        messages: .microseconds(try row.next(Int64.self)),
+                        dedupeWindow: .microseconds(try row.next(Int64.self)),
+                        deadLetters: .microseconds(try row.next(Int64.self)),
+                        attempts: .microseconds(try row.next(Int64.self))
+                    ),
+                    setBy: try row.next(),
+                    age: .microseconds(try row.next(Int64.self)),
+                    setAt: try row.next()
+                )
+            }
         }
     }
 
@@ -29,23 +28,17 @@ extension Retention {
     /// - Returns: Whether that changed something.
     /// - Throws: ``PostgresError``
     package func raise(to policy: RetentionPolicy) async throws(PostgresError) -> Bool {
-        try await change("raise_retention", policy)
+        try await change(RetentionStatements.raise(to: policy))
     }
 
     /// Sets the policy, to shorter times as well; only the tables' owner may.
     ///
     /// - Throws: ``PostgresError``
     package func set(_ policy: RetentionPolicy) async throws(PostgresError) {
-        _ = try await change("set_retention", policy)
+        _ = try await change(RetentionStatements.set(policy))
     }
 
-    private func change(_ function: String, _ policy: RetentionPolicy) async throws(PostgresError) -> Bool {
-        try await connection.run { connection throws(PostgresError) in
-            var parameters = PostgresParameters()
-            for time in [policy.messages, policy.dedupeWindow, policy.deadLetters, policy.attempts] {
-                parameters.append(time.microseconds)
-            }
-            return try connection.query(RetentionStatements.setting(function), parameters).integer(0, 0) ?? 0 > 0
-        }
+    private func change(_ sql: SQL) async throws(PostgresError) -> Bool {
+        try await connection.run { connection throws(PostgresError) in try connection.run(sql).value(Int.self) > 0 }
     }
 }

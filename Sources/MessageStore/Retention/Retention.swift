@@ -1,5 +1,5 @@
 package import Postgres
-import Vocabulary
+package import Vocabulary
 
 /// Retention over one connection: the policy, the plan, and the run.
 ///
@@ -26,18 +26,18 @@ package struct Retention: Sendable {
 
     let connection: PostgresConnection
     private let pace: Pace
-    private let clock: @Sendable () -> Int64
+    private let clock: @Sendable () -> Timestamp
 
     /// Retention of the database that the connection leads to.
     ///
     /// - Parameters:
     ///   - connection: The session.
     ///   - pace: How hard a run tries.
-    ///   - clock: This process's clock, which a run compares with the database's: microseconds since 1970-01-01 UTC.
+    ///   - clock: This process's clock, which a run compares with the database's.
     package init(
         _ connection: PostgresConnection,
         pace: Pace = Pace(),
-        clock: @escaping @Sendable () -> Int64 = ClockDifference.own
+        clock: @escaping @Sendable () -> Timestamp = { .now }
     ) {
         self.connection = connection
         self.pace = pace
@@ -55,26 +55,32 @@ package struct Retention: Sendable {
         try await connection.run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 try connection.script(RetentionStatements.begin)
-                let now = try connection.query(RetentionStatements.now).timestamp(0, 0) ?? 0
+                let now: Timestamp = try connection.run(RetentionStatements.now).value()
                 let partitions = try partitions(connection, policy, now: now)
-                let today = UTCDay(microseconds: now)
-                let ledger = try connection.query(RetentionStatements.ledger, Self.time(policy.ledgerEnd(now)))
-                var ends = Self.time(policy.bodiesEnd(now))
-                ends.append(timestamp: policy.deadLettersEnd(now))
-                let odd = try connection.query(RetentionStatements.odd, ends)
-                return RetentionPlan(
-                    now: now,
-                    policy: policy,
-                    partitions: partitions,
-                    missing: (today.number - 1...today.number + 7).map(UTCDay.init(number:)).filter { day in
-                        !partitions.contains { $0.day <= day && $0.end >= day.end }
-                    },
-                    ledgerRows: ledger.integer(0, 0),
-                    ledgerExpired: ledger.integer(0, 1),
-                    conflicts: odd.integer(0, 0) ?? 0,
-                    quarantine: odd.integer(0, 1) ?? 0,
-                    deadLetters: odd.integer(0, 2) ?? 0
+                let today = UTCDay(now)
+                let ledger = try connection.run(RetentionStatements.ledger(before: policy.ledgerEnd(now)))
+                    .only { row throws(PostgresError) in
+                        (rows: try row.next(Int64?.self), expired: try row.next(Int64?.self))
+                    }
+                let expired = RetentionStatements.expired(
+                    bodies: policy.bodiesEnd(now),
+                    deadLetters: policy.deadLettersEnd(now)
                 )
+                return try connection.run(expired).only { row throws(PostgresError) in
+                    RetentionPlan(
+                        now: now,
+                        policy: policy,
+                        partitions: partitions,
+                        missing: (today.number - 1...today.number + 7).map(UTCDay.init(number:)).filter { day in
+                            !partitions.contains { $0.day <= day && $0.end >= day.end }
+                        },
+                        ledgerRows: ledger.rows,
+                        ledgerExpired: ledger.expired,
+                        conflicts: try row.next(),
+                        quarantine: try row.next(),
+                        deadLetters: try row.next()
+                    )
+                }
             }
         }
     }
@@ -82,32 +88,28 @@ package struct Retention: Sendable {
     private func partitions(
         _ connection: isolated PostgresConnection,
         _ policy: RetentionPolicy,
-        now: Int64
+        now: Timestamp
     ) throws(PostgresError) -> [PartitionPlan] {
-        let result = try connection.query(RetentionStatements.partitions)
-        let found = (0..<result.count).compactMap { row -> (name: String, day: UTCDay, end: Int64, row: Int)? in
-            guard let name = result.text(row, 0), let since = result.timestamp(row, 3),
-                let end = result.timestamp(row, 4)
-            else { return nil }
-            return (name, UTCDay(microseconds: since), end, row)
+        let found = try connection.run(RetentionStatements.partitions).map { row throws(PostgresError) in
+            (
+                name: try row.next(String.self), rows: try row.next(Int64.self), bytes: try row.next(Int64.self),
+                day: UTCDay(try row.next(Timestamp.self)), end: try row.next(Timestamp.self)
+            )
         }
         var needs: [(day: UTCDay, waiting: Int64, deadLetters: Int64)] = []
         if let last = found.filter({ policy.fate(of: $0.day, until: $0.end, now) == .drop }).map(\.end).max() {
-            let result = try connection.query(RetentionStatements.needs, Self.time(last))
-            needs = (0..<result.count).compactMap { row in
-                result.integer(row, 0).map {
-                    (UTCDay(number: $0), result.integer(row, 1) ?? 0, result.integer(row, 2) ?? 0)
-                }
+            needs = try connection.run(RetentionStatements.needs(before: last)).map { row throws(PostgresError) in
+                (UTCDay(number: try row.next()), try row.next(Int64.self), try row.next(Int64.self))
             }
         }
-        return found.map { name, day, end, row in
-            let own = needs.filter { $0.day >= day && $0.day.start < end }
+        return found.map { partition in
+            let own = needs.filter { $0.day >= partition.day && $0.day.start < partition.end }
             return PartitionPlan(
-                name: name,
-                day: day,
-                end: end,
-                rows: result.integer(row, 1).flatMap { $0 < 0 ? nil : $0 },
-                bytes: result.integer(row, 2) ?? 0,
+                name: partition.name,
+                day: partition.day,
+                end: partition.end,
+                rows: partition.rows < 0 ? nil : partition.rows,
+                bytes: partition.bytes,
                 needs: (own.reduce(0) { $0 + $1.waiting }, own.reduce(0) { $0 + $1.deadLetters }),
                 policy: policy,
                 now: now
@@ -130,8 +132,7 @@ package struct Retention: Sendable {
     ) async throws(PostgresError) -> RetentionReport {
         var done = RetentionReport()
         done.created = try await connection.run { connection throws(PostgresError) in
-            let now = try connection.query(RetentionStatements.now).timestamp(0, 0) ?? 0
-            return try Partitions.ensure(connection, around: UTCDay(microseconds: now))
+            try Partitions.ensure(connection, around: UTCDay(try connection.run(RetentionStatements.now).value()))
         }
         let difference = try await clockDifference()
         guard !difference.isTooLarge else {
@@ -152,13 +153,13 @@ package struct Retention: Sendable {
             try await drop(partition, force: force, &done, report)
             if done.isBusy { return done }
         }
-        try await purge(RetentionStatements.purgeDeadLetters, \.deadLetters, &done, report)
-        try await purge("dead_messages", RetentionStatements.purgeDeadMessages, \.deadMessages, &done) { _, _, _ in }
-        try await purge("message_ids", RetentionStatements.purgeLedger, \.ledger, &done) { block, all, deleted in
+        try await purge(.deadLetters, \.deadLetters, &done, report)
+        try await purge(.deadMessages, \.deadMessages, &done) { _, _, _ in }
+        try await purge(.ledger, \.ledger, &done) { block, all, deleted in
             report(.ledger(block: block, of: all, deleted: deleted))
         }
-        try await purge(RetentionStatements.purgeConflicts, \.conflicts, &done, report)
-        try await purge(RetentionStatements.purgeQuarantine, \.quarantine, &done, report)
+        try await purge(.conflicts, \.conflicts, &done, report)
+        try await purge(.quarantine, \.quarantine, &done, report)
         if done.isComplete { try await record(done, plan.now) }
         return done
     }
@@ -170,7 +171,7 @@ package struct Retention: Sendable {
         let clock = clock
         return try await connection.run { connection throws(PostgresError) in
             let asked = clock()
-            let database = try connection.query(RetentionStatements.clock).timestamp(0, 0) ?? asked
+            let database: Timestamp = try connection.run(RetentionStatements.clock).value()
             return ClockDifference(asked: asked, database: database, answered: clock())
         }
     }
@@ -181,29 +182,22 @@ package struct Retention: Sendable {
     /// - Throws: ``PostgresError``
     package func isDue() async throws(PostgresError) -> Bool {
         try await connection.run { connection throws(PostgresError) in
-            try connection.query(RetentionStatements.isDue).bool(0, 0) ?? true
+            try connection.run(RetentionStatements.isDue).value()
         }
     }
 
-    /// When the last complete run began: microseconds since 1970-01-01 UTC; nil where there was none.
+    /// When the last complete run began; nil where there was none.
     ///
     /// - Throws: ``PostgresError``
-    package func lastRun() async throws(PostgresError) -> Int64? {
+    package func lastRun() async throws(PostgresError) -> Timestamp? {
         try await connection.run { connection throws(PostgresError) in
-            try connection.query(RetentionStatements.lastRun).timestamp(0, 0)
+            try connection.run(RetentionStatements.lastRun).value()
         }
     }
 
-    private func record(_ report: RetentionReport, _ now: Int64) async throws(PostgresError) {
+    private func record(_ report: RetentionReport, _ now: Timestamp) async throws(PostgresError) {
         try await connection.run { connection throws(PostgresError) in
-            var parameters = Self.time(now)
-            for count in [
-                report.dropped.count, report.held.count, report.ledger, report.conflicts, report.quarantine,
-                report.deadLetters,
-            ] {
-                parameters.append(Int64(count))
-            }
-            _ = try connection.query(RetentionStatements.record, parameters)
+            _ = try connection.run(RetentionStatements.record(report, now))
         }
     }
 
@@ -253,11 +247,7 @@ package struct Retention: Sendable {
         guard partition.deadLetters > 0 else { return }
         let rows = pace.rows
         while true {
-            let copied = try await integer(RetentionStatements.keep) { parameters in
-                parameters.append(partition.day.number)
-                parameters.append(rows)
-            }
-            guard let copied else {
+            guard let copied = try await integer(RetentionStatements.keep(partition.day, rows: rows)) else {
                 done.isBusy = true
                 return
             }
@@ -278,11 +268,10 @@ package struct Retention: Sendable {
             guard force else { return try Self.drop(connection, partition.day) }
             try connection.script("BEGIN")
             do throws(PostgresError) {
-                var parameters = Self.time(partition.day.start)
-                parameters.append(timestamp: partition.end)
-                let gone = try connection.query(RetentionStatements.discardNeeds, parameters)
+                let discard = RetentionStatements.discardNeeds(from: partition.day.start, to: partition.end)
+                let gone: Int = try connection.run(discard).value()
                 var drop = try Self.drop(connection, partition.day)
-                drop.discarded = Int(gone.integer(0, 0) ?? 0)
+                drop.discarded = gone
                 try connection.script(drop.outcome == .dropped ? "COMMIT" : "ROLLBACK")
                 return drop
             } catch {
@@ -296,13 +285,12 @@ package struct Retention: Sendable {
         _ connection: isolated PostgresConnection,
         _ day: UTCDay
     ) throws(PostgresError) -> Drop {
-        var parameters = PostgresParameters()
-        parameters.append(day.number)
-        let result = try connection.query(RetentionStatements.drop, parameters)
-        guard let outcome = result.text(0, 0).flatMap(RetentionOutcome.init(rawValue:)) else {
-            throw PostgresError(.schema, "upstream.drop_partition gave an outcome that this binary does not know")
+        try connection.run(RetentionStatements.drop(day)).only { row throws(PostgresError) in
+            guard let outcome = RetentionOutcome(rawValue: try row.next()) else {
+                throw PostgresError(.schema, "upstream.drop_partition returned an unknown outcome")
+            }
+            return Drop(outcome: outcome, needs: (try row.next(Int64?.self) ?? 0, try row.next(Int64?.self) ?? 0))
         }
-        return Drop(outcome: outcome, needs: (result.integer(0, 1) ?? 0, result.integer(0, 2) ?? 0))
     }
 
     // MARK: Rows
@@ -310,8 +298,7 @@ package struct Retention: Sendable {
     /// Goes through a table part by part; `progress` is told the block, the number of blocks, and how many rows were
     /// deleted.
     private func purge(
-        _ table: String,
-        _ statement: String,
+        _ table: RetentionStatements.Purge.Table,
         _ field: WritableKeyPath<RetentionReport, Int>,
         _ done: inout RetentionReport,
         _ progress: @Sendable (Int64, Int64, Int) -> Void
@@ -319,24 +306,21 @@ package struct Retention: Sendable {
         let all = try await integer(RetentionStatements.blocks(of: table)) ?? 0
         let blocks = pace.blocks
         for block in stride(from: 0, to: all, by: Int64.Stride(blocks)) where !done.isBusy {
-            let deleted = try await integer(statement) { parameters in
-                parameters.append(block)
-                parameters.append(blocks)
-            }
+            let deleted = try await integer(RetentionStatements.purge(table, from: block, blocks: blocks))
             guard try await count(deleted, field, &done) > 0 || block % (blocks * 64) == 0 else { continue }
             progress(min(block + blocks, all), all, done[keyPath: field])
         }
     }
 
     private func purge(
-        _ statement: String,
+        _ what: RetentionStatements.Purge.Rows,
         _ field: WritableKeyPath<RetentionReport, Int>,
         _ done: inout RetentionReport,
         _ report: @Sendable (RetentionProgress) -> Void
     ) async throws(PostgresError) {
         let rows = pace.rows
         while !done.isBusy {
-            let deleted = try await integer(statement) { $0.append(rows) }
+            let deleted = try await integer(RetentionStatements.purge(what, rows: rows))
             guard try await count(deleted, field, &done) > 0 else { return }
             report(.odd(deleted: done.conflicts + done.quarantine + done.deadLetters))
         }
@@ -357,28 +341,15 @@ package struct Retention: Sendable {
         return deleted
     }
 
-    private func integer(
-        _ sql: String,
-        _ fill: @Sendable (inout PostgresParameters) -> Void = { _ in }
-    ) async throws(PostgresError) -> Int64? {
-        try await connection.run { connection throws(PostgresError) in
-            var parameters = PostgresParameters()
-            fill(&parameters)
-            return try connection.query(sql, parameters).integer(0, 0)
-        }
+    private func integer(_ sql: SQL) async throws(PostgresError) -> Int64? {
+        try await connection.run { connection throws(PostgresError) in try connection.run(sql).value() }
     }
 
     private func rest(_ duration: Duration) async throws(PostgresError) {
         do {
             try await Task.sleep(for: duration)
         } catch {
-            throw PostgresError(.timeout, "cancelled between two steps", sqlState: "57014")
+            throw .cancelled("between two steps")
         }
-    }
-
-    private static func time(_ microseconds: Int64) -> PostgresParameters {
-        var parameters = PostgresParameters()
-        parameters.append(timestamp: microseconds)
-        return parameters
     }
 }

@@ -1,3 +1,5 @@
+package import Vocabulary
+
 /// One partition of `messages`, usually a day, and what retention does with it.
 package struct PartitionPlan: Sendable, Equatable {
     /// What happens to a partition.
@@ -14,8 +16,8 @@ package struct PartitionPlan: Sendable, Equatable {
 
     /// The UTC day, or the first of several.
     package var day: UTCDay
-    /// The end of the last one: microseconds since 1970-01-01 UTC.
-    package var end: Int64
+    /// The end of the last one.
+    package var end: Timestamp
     /// The table's name.
     package var name: String
     /// Rows, estimated from the catalog; nil where nothing is known yet.
@@ -33,12 +35,12 @@ package struct PartitionPlan: Sendable, Equatable {
     package init(
         name: String,
         day: UTCDay,
-        end: Int64,
+        end: Timestamp,
         rows: Int64?,
         bytes: Int64,
         needs: (waiting: Int64, deadLetters: Int64),
         policy: RetentionPolicy,
-        now: Int64
+        now: Timestamp
     ) {
         self.name = name
         self.day = day
@@ -54,8 +56,8 @@ package struct PartitionPlan: Sendable, Equatable {
 
 /// What retention would do now.
 package struct RetentionPlan: Sendable {
-    /// Now, by the database's clock: microseconds since 1970-01-01 UTC.
-    package var now: Int64
+    /// Now, by the database's clock.
+    package var now: Timestamp
     /// The policy that it was made by.
     package var policy: RetentionPolicy
     /// The partitions, oldest first.

@@ -1,4 +1,4 @@
-import Vocabulary
+package import Vocabulary
 
 /// How long what is kept is kept.
 package struct RetentionPolicy: Sendable, Equatable {
@@ -47,25 +47,25 @@ package struct RetentionPolicy: Sendable, Equatable {
         Self.configured.filter { self[keyPath: $0.path] > other[keyPath: $0.path] }
     }
 
-    /// Bodies from before this time are too old: microseconds since 1970-01-01 UTC.
-    package func bodiesEnd(_ now: Int64) -> Int64 { now - messages.microseconds }
+    /// Bodies from before this time are too old.
+    package func bodiesEnd(_ now: Timestamp) -> Timestamp { now - messages }
 
-    /// Ledger rows from before this time are too old: microseconds since 1970-01-01 UTC.
-    package func ledgerEnd(_ now: Int64) -> Int64 { now - dedupeWindow.microseconds }
+    /// Ledger rows from before this time are too old.
+    package func ledgerEnd(_ now: Timestamp) -> Timestamp { now - dedupeWindow }
 
-    /// Dead letters from before this time are too old: microseconds since 1970-01-01 UTC.
-    package func deadLettersEnd(_ now: Int64) -> Int64 { now - deadLetters.microseconds }
+    /// Dead letters from before this time are too old.
+    package func deadLettersEnd(_ now: Timestamp) -> Timestamp { now - deadLetters }
 
     /// What becomes of the bodies of a partition, as far as time alone decides: it goes once its last moment is too old.
     ///
     /// - Parameters:
     ///   - day: The partition's first day.
-    ///   - end: The end of its last one: microseconds since 1970-01-01 UTC.
-    ///   - now: Likewise.
+    ///   - end: The end of its last one.
+    ///   - now: The present time.
     /// - Returns: ``PartitionPlan/Fate/drop``, `ahead` or `keep`.
-    package func fate(of day: UTCDay, until end: Int64, _ now: Int64) -> PartitionPlan.Fate {
+    package func fate(of day: UTCDay, until end: Timestamp, _ now: Timestamp) -> PartitionPlan.Fate {
         if end <= bodiesEnd(now) { return .drop }
-        return day > UTCDay(microseconds: now) ? .ahead : .keep
+        return day > UTCDay(now) ? .ahead : .keep
     }
 }
 
@@ -77,16 +77,16 @@ package struct RetentionPolicyInForce: Sendable, Equatable {
     package var setBy: String
     /// How long ago that was, by the database's clock.
     package var age: Duration
-    /// When that was: microseconds since 1970-01-01 UTC.
-    package var setAt: Int64
+    /// When that was.
+    package var setAt: Timestamp
 }
 
 extension UTCDay {
     private static let length: Int64 = 86_400_000_000
 
-    /// The day's first moment: microseconds since 1970-01-01 UTC.
-    package var start: Int64 { number * Self.length }
+    /// The day's first moment.
+    package var start: Timestamp { Timestamp(microseconds: number * Self.length) }
 
-    /// The next day's first moment: microseconds since 1970-01-01 UTC.
-    package var end: Int64 { start + Self.length }
+    /// The next day's first moment.
+    package var end: Timestamp { Timestamp(microseconds: (number + 1) * Self.length) }
 }

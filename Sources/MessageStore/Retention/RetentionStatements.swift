@@ -1,5 +1,8 @@
+import Postgres
+import Vocabulary
+
 /// The statements of retention; what deletes is a function of `migrations/0009_retention_policy.sql`.
-enum RetentionStatements {
+enum RetentionStatements: StatementCatalog {
     /// The rows of a table of `pg_class`, estimated; -1 where nothing is known.
     ///
     /// What VACUUM and ANALYZE left, and the counters' word for a table that neither has seen with rows in it: by
@@ -9,67 +12,60 @@ enum RetentionStatements {
             + "ELSE greatest(\(table).reltuples::bigint, pg_stat_get_live_tuples(\(table).oid)) END)"
     }
 
+    // MARK: The plan
+
     /// The partitions that have a beginning and an end.
-    static let partitions = """
-        SELECT p.relname, \(rows(of: "pg_class")), pg_total_relation_size(pg_class.oid), p.since, p.until
+    static let partitions: SQL = """
+        SELECT p.relname, \(raw: rows(of: "pg_class")) AS rows, pg_total_relation_size(pg_class.oid) AS bytes, p.since,
+            p.until
         FROM upstream.partitions() AS p JOIN pg_class ON pg_class.oid = p.relation
         WHERE isfinite(p.since) AND isfinite(p.until)
         ORDER BY p.since
         """
 
-    /// What asks for the bodies of days from before $1, by day.
-    static let needs = """
+    /// What needs the bodies of days from before a time, by day.
+    static func needs(before end: Timestamp) -> SQL {
+        """
         SELECT (day - date '1970-01-01')::bigint, sum(waiting)::bigint, sum(dead)::bigint
         FROM (
             SELECT (received_at AT TIME ZONE 'UTC')::date AS day, 1 AS waiting, 0 AS dead
             FROM upstream.deliveries AS d
-            WHERE received_at < $1 AND NOT EXISTS (
+            WHERE received_at < \(end) AND NOT EXISTS (
                 SELECT FROM upstream.dead_messages AS k
                 WHERE k.message_key = d.message_key AND k.received_at = d.received_at)
             UNION ALL
             SELECT (received_at AT TIME ZONE 'UTC')::date, 0, 1
-            FROM upstream.dead_letters WHERE received_at < $1
+            FROM upstream.dead_letters WHERE received_at < \(end)
         ) AS needs
         GROUP BY day
         """
-
-    /// Now, in a session that writes times in a form which it reads again as the same times: the samples of ANALYZE can be
-    /// had as text only.
-    static let begin = "SET LOCAL datestyle = 'ISO, YMD'; SET LOCAL timezone = 'UTC'"
-    static let now = "SELECT now()"
-    static let clock = "SELECT clock_timestamp()"
-
-    private static func microseconds(_ column: String) -> String { "(extract(epoch FROM \(column)) * 1e6)::bigint" }
-
-    /// The policy in force.
-    static let policy = """
-        SELECT
-            \(["messages", "dedupe_window", "dead_letters", "attempts"].map(microseconds).joined(separator: ", ")),
-            set_by, \(microseconds("clock_timestamp() - set_at")), set_at
-        FROM upstream.retention_policy
-        """
-
-    /// Calls a function that takes the four times of a policy, and counts what it has changed.
-    static func setting(_ function: String) -> String {
-        let times = (1...4).map { "justify_hours($\($0) * interval '1 microsecond')" }.joined(separator: ", ")
-        return "SELECT count(*) FROM upstream.\(function)(\(times))"
     }
 
-    /// The ledger's rows, and those from before $1 by what ANALYZE sampled: the commonest times by their frequency, the
+    /// For a session that writes times in a form which it reads again as the same times: the samples of ANALYZE can be had as
+    /// text only.
+    static let begin = "SET LOCAL datestyle = 'ISO, YMD'; SET LOCAL timezone = 'UTC'"
+    static let now: SQL = "SELECT now()"
+    static let clock: SQL = "SELECT clock_timestamp()"
+
+    /// The ledger's rows, and those from before a time by what ANALYZE sampled: the commonest times by their frequency, the
     /// others by the share of the histogram that lies before.
-    static let ledger = """
-        SELECT nullif(\(rows(of: "pg_class")), -1), (greatest(reltuples, 0) * share)::bigint
+    static func ledger(before end: Timestamp) -> SQL {
+        """
+        SELECT nullif(\(raw: rows(of: "pg_class")), -1), (greatest(reltuples, 0) * share)::bigint
         FROM pg_class LEFT JOIN (
             SELECT common.share + (1 - common.whole) * coalesce(rest.share, 0) AS share
             FROM pg_stats
+            CROSS JOIN (SELECT \(end) AS moment) AS given
             CROSS JOIN LATERAL (
-                SELECT coalesce(sum(frequency) FILTER (WHERE value < $1), 0) AS share, coalesce(sum(frequency), 0) AS whole
+                SELECT coalesce(sum(frequency) FILTER (WHERE value < moment), 0) AS share,
+                    coalesce(sum(frequency), 0) AS whole
                 FROM unnest(most_common_vals::text::timestamptz[], most_common_freqs) AS common (value, frequency)
             ) AS common
             CROSS JOIN LATERAL (
                 SELECT CASE
-                    WHEN count(*) FILTER (WHERE bound < $1) IN (0, count(*)) THEN (count(*) FILTER (WHERE bound < $1) > 0)::int
-                    ELSE (count(*) FILTER (WHERE bound < $1) - 0.5) / (count(*) - 1)
+                    WHEN count(*) FILTER (WHERE bound < moment) IN (0, count(*))
+                        THEN (count(*) FILTER (WHERE bound < moment) > 0)::int
+                    ELSE (count(*) FILTER (WHERE bound < moment) - 0.5) / (count(*) - 1)
                 END AS share
                 FROM unnest(histogram_bounds::text::timestamptz[]) AS bound
             ) AS rest
@@ -77,56 +73,141 @@ enum RetentionStatements {
         ) AS sampled ON true
         WHERE oid = 'upstream.message_ids'::regclass
         """
-
-    /// Conflicts and quarantined stanzas from before $1, dead letters from before $2.
-    static let odd = """
-        SELECT
-            (SELECT count(*) FROM upstream.conflicts WHERE received_at < $1 AND last_seen_at < $1),
-            (SELECT count(*) FROM upstream.quarantine WHERE received_at < $1 AND last_seen_at < $1),
-            (SELECT count(*) FROM upstream.dead_letters WHERE died_at < $2)
-        """
-
-    /// The blocks of a table.
-    static func blocks(of table: String) -> String {
-        "SELECT pg_relation_size('upstream.\(table)') / current_setting('block_size')::bigint"
     }
 
-    private static let day = "date '1970-01-01' + $1::int8::int4"
-    static let keep = "SELECT upstream.keep_dead_messages(\(day), $2::int8::int4)"
-    static let drop = "SELECT * FROM upstream.drop_partition(\(day))"
+    /// Conflicts and quarantined stanzas whose bodies are too old, and dead letters that are.
+    static func expired(bodies: Timestamp, deadLetters: Timestamp) -> SQL {
+        """
+        SELECT
+            (SELECT count(*) FROM upstream.conflicts WHERE received_at < \(bodies) AND last_seen_at < \(bodies)),
+            (SELECT count(*) FROM upstream.quarantine WHERE received_at < \(bodies) AND last_seen_at < \(bodies)),
+            (SELECT count(*) FROM upstream.dead_letters WHERE died_at < \(deadLetters))
+        """
+    }
+
+    // MARK: The policy
+
+    private static func microseconds(_ column: String) -> String { "(extract(epoch FROM \(column)) * 1e6)::bigint" }
+
+    /// The policy in force.
+    static let policy: SQL = """
+        SELECT
+            \(raw: ["messages", "dedupe_window", "dead_letters", "attempts"].map(microseconds).joined(separator: ", ")),
+            set_by, \(raw: microseconds("clock_timestamp() - set_at")), set_at
+        FROM upstream.retention_policy
+        """
+
+    /// Makes the policy's times longer, and counts what that has changed.
+    static func raise(to policy: RetentionPolicy) -> SQL {
+        "SELECT count(*) FROM upstream.raise_retention(\(times(policy)))"
+    }
+
+    /// Sets the policy, and counts what that has changed.
+    static func set(_ policy: RetentionPolicy) -> SQL {
+        "SELECT count(*) FROM upstream.set_retention(\(times(policy)))"
+    }
+
+    private static func times(_ policy: RetentionPolicy) -> SQL {
+        let times = [policy.messages, policy.dedupeWindow, policy.deadLetters, policy.attempts].map { time -> SQL in
+            "justify_hours(\(time.microseconds) * interval '1 microsecond')"
+        }
+        return .joined(times, separator: ", ")
+    }
+
+    // MARK: The run
+
+    /// The number of a table's blocks.
+    static func blocks(of table: Purge.Table) -> SQL {
+        "SELECT pg_relation_size('upstream.\(raw: table.rawValue)') / current_setting('block_size')::bigint"
+    }
+
+    private static func date(_ day: UTCDay) -> SQL { "date '1970-01-01' + \(day.number)::int4" }
+
+    /// Copies what dead letters of a day need; null where another process is at it.
+    static func keep(_ day: UTCDay, rows: Int64) -> SQL {
+        "SELECT upstream.keep_dead_messages(\(date(day)), \(rows)::int4)"
+    }
+
+    static func drop(_ day: UTCDay) -> SQL { "SELECT * FROM upstream.drop_partition(\(date(day)))" }
 
     /// Gives up deliveries that still need a partition.
-    static let discardNeeds = """
+    static func discardNeeds(from start: Timestamp, to end: Timestamp) -> SQL {
+        """
         WITH waiting AS (
             DELETE FROM upstream.deliveries AS d
-            WHERE received_at >= $1 AND received_at < $2 AND NOT EXISTS (
+            WHERE received_at >= \(start) AND received_at < \(end) AND NOT EXISTS (
                 SELECT FROM upstream.dead_messages AS k
                 WHERE k.message_key = d.message_key AND k.received_at = d.received_at)
             RETURNING 1
         )
         SELECT count(*) FROM waiting
         """
+    }
 
     /// The last complete run; one that a wrong clock put into the future says nothing.
-    static let lastRun = "SELECT max(started_at) FROM upstream.retention_runs WHERE started_at <= now()"
-    static let isDue = """
+    static let lastRun: SQL = "SELECT max(started_at) FROM upstream.retention_runs WHERE started_at <= now()"
+    static let isDue: SQL = """
         SELECT NOT EXISTS (
             SELECT FROM upstream.retention_runs
             WHERE started_at <= now() AND (started_at AT TIME ZONE 'UTC')::date = (now() AT TIME ZONE 'UTC')::date
         )
         """
 
-    static let record = """
+    static func record(_ report: RetentionReport, _ start: Timestamp) -> SQL {
+        """
         INSERT INTO upstream.retention_runs (
             finished_at, started_at, partitions_dropped, partitions_held, ids_deleted, conflicts_deleted,
             quarantine_deleted, dead_letters_deleted
         )
-        VALUES (clock_timestamp(), $1, $2, $3, $4, $5, $6, $7)
+        VALUES (
+            clock_timestamp(), \(start), \(report.dropped.count), \(report.held.count), \(report.ledger),
+            \(report.conflicts), \(report.quarantine), \(report.deadLetters)
+        )
         """
+    }
 
-    static let purgeLedger = "SELECT upstream.purge_message_ids($1, $2::int8::int4)"
-    static let purgeDeadMessages = "SELECT upstream.purge_dead_messages($1, $2::int8::int4)"
-    static let purgeConflicts = "SELECT upstream.purge_conflicts($1::int8::int4)"
-    static let purgeQuarantine = "SELECT upstream.purge_quarantine($1::int8::int4)"
-    static let purgeDeadLetters = "SELECT upstream.purge_dead_letters($1::int8::int4)"
+    /// What deletes rows that are too old: some at once, or those of some blocks of a table.
+    enum Purge {
+        /// A table that is gone through block by block.
+        enum Table: String, CaseIterable, Sendable {
+            case ledger = "message_ids"
+            case deadMessages = "dead_messages"
+        }
+
+        /// A table that has an index to find them by.
+        enum Rows: String, CaseIterable, Sendable {
+            case conflicts = "purge_conflicts"
+            case quarantine = "purge_quarantine"
+            case deadLetters = "purge_dead_letters"
+        }
+    }
+
+    /// Deletes in some blocks of a table; null where another process is at it.
+    static func purge(_ table: Purge.Table, from block: Int64, blocks: Int64) -> SQL {
+        "SELECT upstream.purge_\(raw: table.rawValue)(\(block), \(blocks)::int4)"
+    }
+
+    /// Deletes some rows; null where another process is at it.
+    static func purge(_ what: Purge.Rows, rows: Int64) -> SQL {
+        "SELECT upstream.\(raw: what.rawValue)(\(rows)::int4)"
+    }
+
+    package static var samples: [StatementSample] {
+        let (time, day) = (Timestamp(microseconds: 0), UTCDay(number: 20_000))
+        let policy = RetentionPolicy(messages: .zero, dedupeWindow: .zero)
+        return [
+            StatementSample("partitions", partitions), StatementSample("needs", needs(before: time)),
+            StatementSample("begin", script: begin), StatementSample("now", now), StatementSample("clock", clock),
+            StatementSample("ledger", ledger(before: time)),
+            StatementSample("expired", expired(bodies: time, deadLetters: time)),
+            StatementSample("policy", self.policy), StatementSample("raise", raise(to: policy)),
+            StatementSample("set", set(policy)), StatementSample("keep", keep(day, rows: 1)),
+            StatementSample("drop", drop(day)), StatementSample("discardNeeds", discardNeeds(from: time, to: time)),
+            StatementSample("lastRun", lastRun), StatementSample("isDue", isDue),
+            StatementSample("record", record(RetentionReport(), time)),
+        ]
+            + Purge.Table.allCases.map { StatementSample("blocks, \($0)", blocks(of: $0)) }
+            + Purge.Table.allCases.map { StatementSample("purge, \($0)", purge($0, from: 0, blocks: 1)) }
+            + Purge.Rows.allCases.map { StatementSample("purge, \($0)", purge($0, rows: 1)) }
+    }
 }

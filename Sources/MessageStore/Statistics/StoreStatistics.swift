@@ -1,4 +1,5 @@
 package import Postgres
+package import Vocabulary
 
 /// The state of the store at one moment, from PostgreSQL's catalog and counters; no table of messages is read.
 package struct StoreStatistics: Sendable {
@@ -26,16 +27,16 @@ package struct StoreStatistics: Sendable {
         package var rows: Int64
     }
 
-    /// When it was taken, by the server's clock: microseconds since 1970-01-01 UTC.
-    package var takenAt: Int64
+    /// When it was taken, by the server's clock.
+    package var takenAt: Timestamp
     /// Bytes of the whole database.
     package var databaseBytes: Int64
     /// The tables, by name.
     package var tables: [Table]
     /// The partitions' days, oldest first.
     package var days: [UTCDay]
-    /// When the newest message was received: microseconds since 1970-01-01 UTC; nil where there is none.
-    package var newest: Int64?
+    /// When the newest message was received; nil where there is none.
+    package var newest: Timestamp?
     /// The most common categories, the commonest first.
     package var categories: [Category]
     /// The handlers with what waits for them.
@@ -45,7 +46,7 @@ package struct StoreStatistics: Sendable {
     package func table(_ name: String) -> Table? { tables.first { $0.name == name } }
 
     /// How many days from tomorrow on have a partition already.
-    package var daysAhead: Int { days.count { $0 > UTCDay(microseconds: takenAt) } }
+    package var daysAhead: Int { days.count { $0 > UTCDay(takenAt) } }
 
     /// Takes the figures.
     ///
@@ -60,33 +61,34 @@ package struct StoreStatistics: Sendable {
     ) async throws(PostgresError) -> StoreStatistics {
         let handlers = try await HandlerStates(connection).list()
         return try await connection.run { connection throws(PostgresError) in
-            let head = try connection.query(StatisticsStatements.head)
-            let tables = try connection.query(StatisticsStatements.tables)
-            let days = try connection.query(RetentionStatements.partitions)
-            var parameters = PostgresParameters()
-            parameters.append(Int64(categories))
-            let common = try connection.query(StatisticsStatements.categories, parameters)
-            return StoreStatistics(
-                takenAt: head.timestamp(0, 0) ?? 0,
-                databaseBytes: head.integer(0, 1) ?? 0,
-                tables: (0..<tables.count).map { row in
-                    func number(_ column: Int) -> Int64 { tables.integer(row, column) ?? 0 }
-                    return Table(
-                        name: tables.text(row, 0) ?? "",
-                        rows: tables.integer(row, 1),
-                        bytes: number(2),
-                        inserted: number(3),
-                        updated: number(4),
-                        deleted: number(5)
-                    )
-                },
-                days: (0..<days.count).compactMap { days.timestamp($0, 3).map(UTCDay.init(microseconds:)) },
-                newest: head.timestamp(0, 2),
-                categories: (0..<common.count).map { row in
-                    Category(name: common.text(row, 0) ?? "", rows: common.integer(row, 1) ?? 0)
-                },
-                handlers: handlers
-            )
+            let tables = try connection.run(StatisticsStatements.tables).map { row throws(PostgresError) in
+                Table(
+                    name: try row.next(),
+                    rows: try row.next(),
+                    bytes: try row.next(),
+                    inserted: try row.next(),
+                    updated: try row.next(),
+                    deleted: try row.next()
+                )
+            }
+            let days = try connection.run(RetentionStatements.partitions).map { row throws(PostgresError) in
+                UTCDay(try row.value("since", as: Timestamp.self))
+            }
+            let common = try connection.run(StatisticsStatements.categories(categories)).map {
+                row throws(PostgresError) in
+                Category(name: try row.next(), rows: try row.next())
+            }
+            return try connection.run(StatisticsStatements.head).only { row throws(PostgresError) in
+                StoreStatistics(
+                    takenAt: try row.next(),
+                    databaseBytes: try row.next(),
+                    tables: tables,
+                    days: days,
+                    newest: try row.next(),
+                    categories: common,
+                    handlers: handlers
+                )
+            }
         }
     }
 }
@@ -108,7 +110,7 @@ package struct StoreRates: Sendable, Equatable {
 
     /// The rates between two looks; nil where no time has passed.
     package init?(from first: StoreStatistics, to second: StoreStatistics) {
-        let seconds = Double(second.takenAt - first.takenAt) / 1e6
+        let seconds = (second.takenAt - first.takenAt).inSeconds
         guard seconds > 0 else { return nil }
         func rate(_ table: String, _ count: (StoreStatistics.Table) -> Int64) -> Double {
             let before = first.table(table).map(count) ?? 0
@@ -123,37 +125,4 @@ package struct StoreRates: Sendable, Equatable {
         settled = rate("deliveries", \.deleted)
         dead = rate("dead_letters", \.inserted)
     }
-}
-
-private enum StatisticsStatements {
-    /// The newest message is the last entry of an index, not a count.
-    static let head = """
-        SELECT clock_timestamp(), pg_database_size(current_database()), (SELECT max(received_at) FROM upstream.messages)
-        """
-
-    /// Partitions are added up under the name of their table.
-    static let tables = """
-        SELECT
-            coalesce(parent.relname, c.relname)::text,
-            sum(nullif(\(RetentionStatements.rows(of: "c")), -1))::bigint,
-            sum(pg_total_relation_size(c.oid))::bigint,
-            sum(pg_stat_get_tuples_inserted(c.oid))::bigint,
-            sum(pg_stat_get_tuples_updated(c.oid))::bigint,
-            sum(pg_stat_get_tuples_deleted(c.oid))::bigint
-        FROM pg_class AS c
-        LEFT JOIN pg_inherits ON inhrelid = c.oid
-        LEFT JOIN pg_class AS parent ON parent.oid = inhparent
-        WHERE c.relnamespace = 'upstream'::regnamespace AND c.relkind = 'r'
-        GROUP BY 1 ORDER BY 1
-        """
-
-    /// What ANALYZE found most often in each partition, weighted with the partition's rows.
-    static let categories = """
-        SELECT value, sum(frequency * greatest(c.reltuples, 0))::bigint AS rows
-        FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
-        JOIN pg_stats ON schemaname = 'upstream' AND tablename = c.relname AND attname = 'category'
-        CROSS JOIN unnest(most_common_vals::text::text[], most_common_freqs) AS common (value, frequency)
-        WHERE inhparent = 'upstream.messages'::regclass
-        GROUP BY value ORDER BY rows DESC, value LIMIT $1
-        """
 }

@@ -25,7 +25,7 @@ package struct RetentionSchedule: Sendable {
     /// When the next run begins, after one that ended now.
     package func next(after now: Timestamp, isComplete: Bool) -> Timestamp {
         guard isComplete else { return now + Self.retryDelay + spread / 4 }
-        let today = Timestamp(microseconds: UTCDay(microseconds: now.microseconds).start) + Self.offset + spread
+        let today = UTCDay(now).start + Self.offset + spread
         return today > now ? today : today + Self.day
     }
 }
@@ -130,7 +130,7 @@ package struct RetentionService: Service {
         let start = ContinuousClock.now
         do {
             let outcome = try await client.withConnection { connection -> Outcome in
-                let retention = Retention(connection, clock: { [now] in now().microseconds })
+                let retention = Retention(connection, clock: now)
                 let difference = try await retention.clockDifference()
                 guard !difference.isTooLarge else { return .refused(difference) }
                 guard try await retention.isDue() else { return .done(nil) }
@@ -188,7 +188,7 @@ package struct RetentionService: Service {
             .error,
             .clockDiffers,
             "this machine's clock and the database's differ too much: nothing is deleted",
-            [.durationSeconds: .seconds(.microseconds(difference.ahead)), .error: .string(difference.description)]
+            [.durationSeconds: .seconds(difference.ahead), .error: .string(difference.description)]
         )
     }
 

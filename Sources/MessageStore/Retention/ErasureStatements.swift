@@ -1,0 +1,128 @@
+import Postgres
+import Vocabulary
+
+/// The statements of an erasure.
+enum ErasureStatements: StatementCatalog {
+    /// Where content is kept.
+    enum Bodies: Sendable {
+        /// A partition of `messages`, by its quoted name.
+        case day(String)
+        /// `dead_messages`.
+        case deadMessages
+        /// `conflicts`; a released one has deliveries under a key of its own.
+        case conflicts
+
+        fileprivate var table: String {
+            switch self {
+            case .day(let partition): partition
+            case .deadMessages: "upstream.dead_messages"
+            case .conflicts: "upstream.conflicts"
+            }
+        }
+
+        fileprivate var key: String {
+            switch self {
+            case .day, .deadMessages: "message_key"
+            case .conflicts: "upstream.release_key(message_key, fingerprint)"
+            }
+        }
+    }
+
+    /// Every partition, whatever it is called, as `format` quotes names: they go into texts.
+    static let partitions: SQL = """
+        SELECT format('%I.%I', n.nspname, c.relname)
+        FROM upstream.partitions() AS p
+        JOIN pg_class AS c ON c.oid = p.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        ORDER BY p.since
+        """
+
+    /// Waits for the end of the transaction that retention is in, if it is in one.
+    static let awaitRetention: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))"
+
+    /// Counts what a device has in each table but the quarantine.
+    static func count(of device: Digest128) -> SQL {
+        """
+        WITH body AS MATERIALIZED (
+            SELECT message_key AS key FROM upstream.messages WHERE device_key = \(device)
+        ), content AS MATERIALIZED (
+            SELECT upstream.release_key(message_key, fingerprint) AS key
+            FROM upstream.conflicts WHERE device_key = \(device)
+        ), kept AS MATERIALIZED (
+            SELECT message_key AS key FROM upstream.dead_messages WHERE device_key = \(device)
+        ), known AS MATERIALIZED (
+            SELECT key FROM body UNION ALL SELECT key FROM content UNION ALL SELECT key FROM kept
+        )
+        SELECT
+            (SELECT count(*) FROM body),
+            (SELECT count(*) FROM kept),
+            (SELECT count(*) FROM content),
+            (SELECT count(*) FROM upstream.deliveries
+            WHERE device_key = \(device) OR message_key IN (SELECT key FROM known)),
+            (SELECT count(*) FROM upstream.dead_letters
+            WHERE device_key = \(device) OR message_key IN (SELECT key FROM known))
+        """
+    }
+
+    /// Locks some bodies of a device, and gives their deliveries' key and their place.
+    static func choose(_ bodies: Bodies, of device: Digest128, atMost rows: Int64) -> SQL {
+        """
+        SELECT \(raw: bodies.key), ctid::text FROM \(raw: bodies.table)
+        WHERE device_key = \(device) LIMIT \(rows) FOR UPDATE
+        """
+    }
+
+    /// Deletes locked bodies by their place.
+    static func delete(_ bodies: Bodies, at places: [String]) -> SQL {
+        "DELETE FROM \(raw: bodies.table) WHERE ctid = ANY (\(places)::tid[])"
+    }
+
+    /// Deletes the deliveries and the dead letters of some messages, and counts each.
+    static func dequeue(_ keys: [Digest128]) -> SQL { deleted("message_key = ANY (\(keys))") }
+
+    /// Deletes the deliveries and the dead letters that name a device, and counts each.
+    static func rest(of device: Digest128) -> SQL { deleted("device_key = \(device)") }
+
+    private static func deleted(_ condition: SQL) -> SQL {
+        """
+        WITH waiting AS (
+            DELETE FROM upstream.deliveries WHERE \(condition) RETURNING 1
+        ), dead AS (
+            DELETE FROM upstream.dead_letters WHERE \(condition) RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM dead)
+        """
+    }
+
+    static let lastQuarantined: SQL = "SELECT max(id) FROM upstream.quarantine"
+
+    /// At most 500 rows, and 8 MiB but for the last of them.
+    static func stanzas(after id: Int64) -> SQL {
+        """
+        SELECT id, stanza FROM (
+            SELECT id, stanza, sum(octet_length(stanza)) OVER (ORDER BY id) - octet_length(stanza) AS before
+            FROM (SELECT id, stanza FROM upstream.quarantine WHERE id > \(id) ORDER BY id LIMIT 500) AS next
+        ) AS part
+        WHERE before < 8 << 20 ORDER BY id
+        """
+    }
+
+    static func deleteQuarantined(_ ids: [Int64]) -> SQL { "DELETE FROM upstream.quarantine WHERE id = ANY (\(ids))" }
+
+    /// Takes dead rows out of a table's pages, and what they held out of the statistics.
+    static func vacuum(_ table: String) -> String { "VACUUM (ANALYZE) \(table)" }
+
+    package static var samples: [StatementSample] {
+        let device = Digest128(high: 0, low: 0)
+        let bodies = [Bodies.day("upstream.messages"), .deadMessages, .conflicts]
+        return [
+            StatementSample("partitions", partitions), StatementSample("awaitRetention", awaitRetention),
+            StatementSample("count", count(of: device)), StatementSample("dequeue", dequeue([device])),
+            StatementSample("rest", rest(of: device)), StatementSample("lastQuarantined", lastQuarantined),
+            StatementSample("stanzas", stanzas(after: 0)),
+            StatementSample("deleteQuarantined", deleteQuarantined([1])),
+            StatementSample("vacuum", script: vacuum("upstream.dead_messages")),
+        ]
+            + bodies.map { StatementSample("choose, \($0)", choose($0, of: device, atMost: 1)) }
+            + bodies.map { StatementSample("delete, \($0)", delete($0, at: ["(0,1)"])) }
+    }
+}

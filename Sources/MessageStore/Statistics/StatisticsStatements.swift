@@ -1,0 +1,44 @@
+import Postgres
+
+/// The statements of the statistics: the catalog and its counters.
+enum StatisticsStatements: StatementCatalog {
+    /// The newest message is the last entry of an index, not a count.
+    static let head: SQL = """
+        SELECT clock_timestamp(), pg_database_size(current_database()), (SELECT max(received_at) FROM upstream.messages)
+        """
+
+    /// Partitions are added up under the name of their table.
+    static let tables: SQL = """
+        SELECT
+            coalesce(parent.relname, c.relname)::text,
+            sum(nullif(\(raw: RetentionStatements.rows(of: "c")), -1))::bigint,
+            sum(pg_total_relation_size(c.oid))::bigint,
+            sum(pg_stat_get_tuples_inserted(c.oid))::bigint,
+            sum(pg_stat_get_tuples_updated(c.oid))::bigint,
+            sum(pg_stat_get_tuples_deleted(c.oid))::bigint
+        FROM pg_class AS c
+        LEFT JOIN pg_inherits ON inhrelid = c.oid
+        LEFT JOIN pg_class AS parent ON parent.oid = inhparent
+        WHERE c.relnamespace = 'upstream'::regnamespace AND c.relkind = 'r'
+        GROUP BY 1 ORDER BY 1
+        """
+
+    /// What ANALYZE found most often in each partition, weighted with the partition's rows.
+    static func categories(_ count: Int) -> SQL {
+        """
+        SELECT value, sum(frequency * greatest(c.reltuples, 0))::bigint AS rows
+        FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
+        JOIN pg_stats ON schemaname = 'upstream' AND tablename = c.relname AND attname = 'category'
+        CROSS JOIN unnest(most_common_vals::text::text[], most_common_freqs) AS common (value, frequency)
+        WHERE inhparent = 'upstream.messages'::regclass
+        GROUP BY value ORDER BY rows DESC, value LIMIT \(count)
+        """
+    }
+
+    package static var samples: [StatementSample] {
+        [
+            StatementSample("head", head), StatementSample("tables", tables),
+            StatementSample("categories", categories(1)),
+        ]
+    }
+}
