@@ -11,7 +11,7 @@ package actor PostgresClient {
 
     nonisolated private let thread = PostgresThread()
     private var connection: PostgresConnection?
-    private let walk: HostWalk
+    private let connector: HostConnector
     private let onStandbyWait: (@Sendable () -> Void)?
     private let backoff: Backoff
     // Since the last success.
@@ -19,7 +19,7 @@ package actor PostgresClient {
     private var notBefore = ContinuousClock.now
     /// Whether a call is connecting, and who waits for the same.
     private var isConnecting = false
-    private var followers: [OneShot<ConnectOutcome>] = []
+    private var followers: [Promise<ConnectOutcome>] = []
 
     /// How somebody else's attempt to connect ended.
     private enum ConnectOutcome: Sendable {
@@ -37,7 +37,7 @@ package actor PostgresClient {
     package init(_ settings: PostgresSettings, onStandbyWait: (@Sendable () -> Void)? = nil) {
         self.settings = settings
         self.onStandbyWait = onStandbyWait
-        walk = HostWalk(settings)
+        connector = HostConnector(settings)
         backoff = Backoff(initial: .milliseconds(250), maximum: .milliseconds(settings.reconnectMaximum))
     }
 
@@ -63,7 +63,7 @@ package actor PostgresClient {
             if error.endsSession {
                 await drop(connection)
                 // Another server takes the writes, or will.
-                walk.skip()
+                connector.skip()
             }
             throw error
         }
@@ -99,7 +99,7 @@ package actor PostgresClient {
             if let connection, await connection.isOpen { return connection }
             guard isConnecting else { return try await connect() }
             // One attempt serves all who wait for it.
-            let follower = OneShot<ConnectOutcome>()
+            let follower = Promise<ConnectOutcome>()
             followers.append(follower)
             switch await follower.value() {
             case .connected, .abandoned: continue
@@ -116,7 +116,7 @@ package actor PostgresClient {
             if wait > .zero {
                 do { try await Task.sleep(for: wait) } catch { throw Self.cancelled }
             }
-            let session = try await walk.open()
+            let session = try await connector.open()
             let opened = try PostgresConnection(settings, session, on: thread, onStandbyWait: onStandbyWait)
             failures = 0
             connection = opened

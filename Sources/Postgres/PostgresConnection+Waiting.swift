@@ -23,21 +23,21 @@ extension PostgresConnection {
     func finish(_ connection: ConnectionHandle) throws(PostgresError) -> PostgresResult {
         var last: PostgresResult?
         var failure: PostgresError?
-        let looks =
+        let probes =
             settings.isWriter
-            ? Patience.Looks(after: Int64(settings.lookAfter), limit: Int64(settings.lookLimit)) : nil
+            ? StatementDeadline.Probes(after: Int64(settings.probeAfter), limit: Int64(settings.probeLimit)) : nil
         let limit = statementLimit ?? settings.statementTimeout
         let begun = monotonicMilliseconds()
-        var wait = Patience(limit, grace: settings.cancelGrace, looks: looks)
-        var look: BackendLook?
-        while let result = try nextResult(connection, &wait, &look) {
+        var deadline = StatementDeadline(limit, grace: settings.cancelGrace, probes: probes)
+        var probe: BackendProbe?
+        while let result = try nextResult(connection, &deadline, &probe) {
             if let error = result.error, failure == nil { failure = error }
             last = result
         }
         if failure?.failureClass == .timeout, !Task.isCancelled, monotonicMilliseconds() - begun >= Int64(limit) {
             failure?.isTimeLimit = true
         }
-        if wait.hasCancelled, !areCancelsDealtWith {
+        if deadline.hasCancelled, !areCancelsDealtWith {
             close()
             throw failure ?? PostgresError(.deadline, "the server does not deal with a request to cancel")
         }
@@ -48,7 +48,7 @@ extension PostgresConnection {
         }
         if let failure { throw failure }
         if !isInTransaction {
-            if wait.hasCancelled {
+            if deadline.hasCancelled {
                 var error = PostgresError.unknownOutcome(
                     .deadline,
                     "the statement was cancelled, and may have committed"
@@ -71,13 +71,13 @@ extension PostgresConnection {
     /// Waits for the next result of the running command; nil after the last.
     func nextResult(
         _ connection: ConnectionHandle,
-        _ patience: inout Patience,
-        _ look: inout BackendLook?
+        _ deadline: inout StatementDeadline,
+        _ probe: inout BackendProbe?
     ) throws(PostgresError) -> PostgresResult? {
         while true {
             let unsent = PQflush(connection.pointer)
             if unsent == -1 || (unsent == 0 && PQisBusy(connection.pointer) == 0) { break }
-            try wait(connection, forWriting: unsent == 1, &patience, &look)
+            try wait(connection, forWriting: unsent == 1, &deadline, &probe)
             guard PQconsumeInput(connection.pointer) == 1 else { break }
         }
         // We own each result.
@@ -92,37 +92,37 @@ extension PostgresConnection {
         guard !Task.isCancelled else { throw PostgresError.cancelled("while waiting") }
     }
 
-    /// Waits until the socket is ready, the task is cancelled, a look has ended, or patience ends.
+    /// Waits until the socket is ready, the task is cancelled, a probe has ended, or the deadline is over.
     private func wait(
         _ connection: ConnectionHandle,
         forWriting: Bool,
-        _ patience: inout Patience,
-        _ look: inout BackendLook?
+        _ deadline: inout StatementDeadline,
+        _ probe: inout BackendProbe?
     ) throws(PostgresError) {
-        var step = patience.next(isCancelled: Task.isCancelled)
-        if step == .wait, let finding = look?.result {
-            look = nil
-            let waitedBefore = patience.waitsForStandby
-            step = patience.found(finding, isUnsent: forWriting || connection.isUnsent)
-            if patience.waitsForStandby, !waitedBefore { onStandbyWait?() }
+        var step = deadline.next(isCancelled: Task.isCancelled)
+        if step == .wait, let finding = probe?.result {
+            probe = nil
+            let waitedBefore = deadline.waitsForStandby
+            step = deadline.found(finding, isUnsent: forWriting || connection.isUnsent)
+            if deadline.waitsForStandby, !waitedBefore { onStandbyWait?() }
         }
         switch step {
         case .wait: break
-        case .look: look = BackendLook(settings, connection, mark, waker)
+        case .probe: probe = BackendProbe(settings, connection, mark, waker)
         case .cancel: cancelHandle?.requestCancel()
         case .giveUp:
             close()
             var error = PostgresError.unknownOutcome(
                 .deadline,
-                patience.hasCancelled
+                deadline.hasCancelled
                     ? "the server answers neither the statement nor its cancellation"
                     : "the server does not answer, and nobody there works on the statement"
             )
             // Idle: the answer was lost, or the statement is too large for what lies between us and the server.
-            error.isTimeLimit = (patience.isLate || patience.idle > 0) && !Task.isCancelled
+            error.isTimeLimit = (deadline.isLate || deadline.idle > 0) && !Task.isCancelled
             throw error
         }
-        pollOnce(connection, forWriting: forWriting, patience.milliseconds)
+        pollOnce(connection, forWriting: forWriting, deadline.milliseconds)
     }
 
     private func pollOnce(_ connection: ConnectionHandle, forWriting: Bool, _ milliseconds: Int32) {

@@ -31,7 +31,8 @@ package actor PostgresConnection {
     /// - Throws: ``PostgresError``: no server, refused, a server whose encoding is not UTF-8, or, for a writer, one that takes
     ///   no writes.
     package static func open(_ settings: PostgresSettings) async throws(PostgresError) -> PostgresConnection {
-        try PostgresConnection(settings, try await HostWalk(settings).open(isPatient: true), on: PostgresThread())
+        let session = try await HostConnector(settings).open(waitsForSilentHosts: true)
+        return try PostgresConnection(settings, session, on: PostgresThread())
     }
 
     /// Takes an opened session over, on a thread that this connection shares with its client.

@@ -2,7 +2,7 @@ import CLibPQ
 import Glibc
 import Vocabulary
 
-/// Where the database is and how patiently we wait for it.
+/// Where the database is and how long to wait for it.
 ///
 /// Its description never shows a password.
 package struct PostgresSettings: Sendable, CustomStringConvertible {
@@ -27,13 +27,13 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// Whether the session writes what others rely on.
     ///
     /// Then it is opened on a server that takes writes and on no other, several hosts are tried one by one, a statement
-    /// without an answer is looked into, and a wait for a standby is never broken off.
+    /// without an answer is probed, and a wait for a standby is never broken off.
     package var isWriter = false
-    /// How long a statement of a writer goes without an answer before another connection looks what became of it, in
+    /// How long a statement of a writer goes without an answer before another connection probes what became of it, in
     /// milliseconds.
-    package var lookAfter = 5_000
-    /// How long that look may take, in milliseconds.
-    package var lookLimit = 2_000
+    package var probeAfter = 5_000
+    /// How long that probe may take, in milliseconds.
+    package var probeLimit = 2_000
     /// The upper bound of the wait between two attempts to connect, in milliseconds.
     package var reconnectMaximum = 10_000
     /// What `pg_stat_activity` shows, unless the URL or `PGAPPNAME` names another.
@@ -106,7 +106,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         ]
         if findsRowsByIndex {
             values += ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }
-            // Plans whose limit is a parameter look dear over a large table, and compiling them takes longer than they do.
+            // A plan whose limit is a parameter seems expensive on a large table; compiling it takes longer than running it.
             values.append(("jit", "off"))
         }
         return values.map { "\(command) \($0) = \($1)" }.joined(separator: "; ")

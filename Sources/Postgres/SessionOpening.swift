@@ -49,12 +49,12 @@ struct SessionOpening: Sendable {
     /// Which of the URL's hosts; nothing for libpq's own choice.
     let host: HostChoice
     /// How long to wait for each answer of the server, in milliseconds.
-    let patience: Int
+    let answerLimit: Int
 
     init(_ settings: PostgresSettings, host: HostChoice) {
         self.settings = settings
         self.host = host
-        patience = settings.connectTimeout
+        answerLimit = settings.connectTimeout
     }
 
     func open() -> Result<OpenedSession, PostgresError> {
@@ -75,7 +75,7 @@ struct SessionOpening: Sendable {
                     + "create it with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
             )
         }
-        let result = try connection.ask(Self.greeting, milliseconds: patience)
+        let result = try connection.ask(Self.greeting, milliseconds: answerLimit)
         let backend = BackendIdentity(
             processID: SessionOpening.integer(result, 0) ?? 0,
             startedAt: SessionOpening.integer(result, 1) ?? 0
@@ -90,7 +90,7 @@ struct SessionOpening: Sendable {
             }
         }
         let isPooled = backend.processID != Int64(PQbackendPID(connection.pointer))
-        if !isPooled { _ = try connection.ask(settings.parameters("SET SESSION"), milliseconds: patience) }
+        if !isPooled { _ = try connection.ask(settings.parameters("SET SESSION"), milliseconds: answerLimit) }
         return OpenedSession(connection, isPooled: isPooled, backend: backend)
     }
 

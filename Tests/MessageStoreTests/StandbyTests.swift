@@ -56,7 +56,7 @@ struct StandbyTests {
 
         func store(_ change: (inout PostgresSettings) -> Void = { _ in }) -> MessageStore {
             var settings = fixture.settings
-            settings.lookAfter = 100
+            settings.probeAfter = 100
             change(&settings)
             return MessageStore(settings, senders: StoreFixture.senders, status: status)
         }
@@ -198,7 +198,7 @@ struct StandbyTests {
         var settings = try pooler.settings(pair.fixture)
         await (try await pooler.connect(settings)).close()
         settings.statementTimeout = 200
-        settings.lookAfter = 100
+        settings.probeAfter = 100
         let store = MessageStore(settings, senders: StoreFixture.senders, status: pair.status)
         #expect(try await store.commit([.make(1)]) == [.stored])
         pair.standby.stop()
@@ -218,7 +218,7 @@ struct StandbyTests {
         let name = pair.fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
         let hosts = "\(pair.primary.socketFolder.path),\(pair.standby.socketFolder.path)"
         var settings = try PostgresSettings(url: "postgresql:///\(name)?host=\(hosts)&user=upstream")
-        settings.lookAfter = 100
+        settings.probeAfter = 100
         let store = MessageStore(settings, senders: StoreFixture.senders, status: pair.status)
         #expect(try await store.commit([.make(1)]) == [.stored])
         pair.standby.stop()

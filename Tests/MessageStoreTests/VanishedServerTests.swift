@@ -15,7 +15,7 @@ struct VanishedServerTests {
     private func through(_ proxy: CuttingProxy, _ fixture: StoreFixture) throws -> MessageStore {
         let url = fixture.url.replacingOccurrences(of: SharedCluster.cluster.socketFolder.path, with: proxy.folder.path)
         var settings = try PostgresSettings(url: url)
-        (settings.lookAfter, settings.lookLimit) = (200, 1_000)
+        (settings.probeAfter, settings.probeLimit) = (200, 1_000)
         // Nothing else may end the wait.
         settings.statementTimeout = 3_600_000
         return MessageStore(settings, senders: StoreFixture.senders)
@@ -60,7 +60,7 @@ struct VanishedServerTests {
     func timeLimit() async throws {
         let fixture = try await StoreFixture()
         var settings = fixture.settings
-        (settings.statementTimeout, settings.lockTimeout, settings.lookAfter) = (300, 0, 100)
+        (settings.statementTimeout, settings.lockTimeout, settings.probeAfter) = (300, 0, 100)
         let store = MessageStore(settings, senders: StoreFixture.senders)
         #expect(try await store.commit([.make(1)]) == [.stored])
         try await fixture.script("BEGIN; LOCK TABLE upstream.message_ids")
@@ -78,7 +78,7 @@ struct VanishedServerTests {
         defer { pooler.stop() }
         var settings = try pooler.settings(fixture)
         await (try await pooler.connect(settings)).close()
-        (settings.statementTimeout, settings.lockTimeout, settings.lookAfter) = (300, 0, 100)
+        (settings.statementTimeout, settings.lockTimeout, settings.probeAfter) = (300, 0, 100)
         let store = MessageStore(settings, senders: StoreFixture.senders)
         #expect(try await store.commit([.make(1)]) == [.stored])
         try await fixture.script("BEGIN; LOCK TABLE upstream.message_ids")
@@ -98,7 +98,7 @@ struct VanishedServerTests {
         defer { pooler.stop() }
         var settings = try pooler.settings(fixture)
         await (try await pooler.connect(settings)).close()
-        (settings.lookAfter, settings.lookLimit, settings.statementTimeout) = (200, 300, 3_600_000)
+        (settings.probeAfter, settings.probeLimit, settings.statementTimeout) = (200, 300, 3_600_000)
         let store = MessageStore(settings, senders: StoreFixture.senders)
         #expect(try await store.commit([.make(1)]) == [.stored])
         let other = try await PostgresConnection.open(settings)
@@ -126,7 +126,7 @@ struct VanishedServerTests {
         let url = cluster.url.replacingOccurrences(of: cluster.socketFolder.path, with: pooler.folder.path)
         var settings = try PostgresSettings(url: url + "&port=6432")
         settings.isWriter = true
-        (settings.lookAfter, settings.lookLimit, settings.statementTimeout) = (200, 1_000, 3_600_000)
+        (settings.probeAfter, settings.probeLimit, settings.statementTimeout) = (200, 1_000, 3_600_000)
         let connection = try await pooler.connect(settings)
         cluster.kill()
         // Until then it might hand the statement to a connection that has died.

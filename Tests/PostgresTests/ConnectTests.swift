@@ -101,9 +101,9 @@ struct ConnectTests {
     func refusal() async throws {
         let server = try SilentServer()
         defer { server.close() }
-        let walk = HostWalk(try settings([server.folder.path, "/nowhere"]))
+        let connector = HostConnector(try settings([server.folder.path, "/nowhere"]))
         for _ in 0..<3 {
-            let error = await #expect(throws: PostgresError.self) { try await walk.open() }
+            let error = await #expect(throws: PostgresError.self) { try await connector.open() }
             #expect(error?.failureClass == .connection)
         }
         // The silent one has been asked once, and may still answer.

@@ -101,18 +101,18 @@ import Vocabulary
 
     /// Waiting, cancelling and cancelled, each before and after its deadline.
     @Test("A silent statement is cancelled once, then its connection is given up")
-    func patienceCancelsOnceAndThenGivesUp() {
+    func cancelsOnce() {
         let clock = Clock()
-        var patience = Patience(1_000, grace: 500) { clock.now }
-        #expect(patience.next(isCancelled: false) == .wait)
-        #expect(patience.milliseconds == 2_000)
+        var deadline = StatementDeadline(1_000, grace: 500) { clock.now }
+        #expect(deadline.next(isCancelled: false) == .wait)
+        #expect(deadline.milliseconds == 2_000)
         clock.now = 2_000
-        #expect(patience.next(isCancelled: false) == .cancel)
-        #expect(patience.next(isCancelled: true) == .wait)
-        #expect(patience.milliseconds == 500)
+        #expect(deadline.next(isCancelled: false) == .cancel)
+        #expect(deadline.next(isCancelled: true) == .wait)
+        #expect(deadline.milliseconds == 500)
         clock.now = 2_500
-        #expect(patience.next(isCancelled: false) == .giveUp)
-        var cancelled = Patience(1_000, grace: 500) { clock.now }
+        #expect(deadline.next(isCancelled: false) == .giveUp)
+        var cancelled = StatementDeadline(1_000, grace: 500) { clock.now }
         #expect(cancelled.next(isCancelled: true) == .cancel)
     }
 
@@ -120,91 +120,91 @@ import Vocabulary
     @Test(
         "The backend is looked up before a silent connection is given up",
         arguments: [
-            (BackendFinding.works, Patience.Step.wait), (.waitsForStandby, .wait), (.idle, .wait), (.unclear, .wait),
+            (BackendFinding.works, StatementDeadline.Step.wait), (.waitsForStandby, .wait), (.idle, .wait), (.unclear, .wait),
             (.silent, .wait), (.gone, .giveUp), (.unreachable, .giveUp),
         ]
     )
-    func patienceLooksBeforeItGivesUp(finding: BackendFinding, step: Patience.Step) {
+    func probesFirst(finding: BackendFinding, step: StatementDeadline.Step) {
         let clock = Clock()
-        var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
-        #expect(patience.next(isCancelled: false) == .wait && patience.milliseconds == 5_000)
+        var deadline = StatementDeadline(60_000, grace: 500, probes: .init(after: 5_000, limit: 2_000)) { clock.now }
+        #expect(deadline.next(isCancelled: false) == .wait && deadline.milliseconds == 5_000)
         clock.now = 5_000
-        #expect(patience.next(isCancelled: false) == .look)
-        #expect(patience.next(isCancelled: false) == .wait && patience.milliseconds == 2_000)
-        #expect(patience.found(finding, isUnsent: false) == step)
-        #expect(patience.waitsForStandby == (finding == .waitsForStandby))
+        #expect(deadline.next(isCancelled: false) == .probe)
+        #expect(deadline.next(isCancelled: false) == .wait && deadline.milliseconds == 2_000)
+        #expect(deadline.found(finding, isUnsent: false) == step)
+        #expect(deadline.waitsForStandby == (finding == .waitsForStandby))
         // A finding that comes twice, or too late, is none.
-        #expect(patience.found(.gone, isUnsent: false) == (step == .wait ? .wait : .giveUp))
+        #expect(deadline.found(.gone, isUnsent: false) == (step == .wait ? .wait : .giveUp))
     }
 
     /// A pooler that lets us in and has nothing behind it that answers.
     @Test("A second silence ends the wait")
-    func patienceEndsWithTheSecondSilence() {
+    func secondSilence() {
         let clock = Clock()
-        var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
+        var deadline = StatementDeadline(60_000, grace: 500, probes: .init(after: 5_000, limit: 2_000)) { clock.now }
         clock.now = 5_000
-        #expect(patience.next(isCancelled: false) == .look)
-        #expect(patience.found(.silent, isUnsent: false) == .wait && patience.milliseconds == 500)
+        #expect(deadline.next(isCancelled: false) == .probe)
+        #expect(deadline.found(.silent, isUnsent: false) == .wait && deadline.milliseconds == 500)
         clock.now = 5_500
-        #expect(patience.next(isCancelled: false) == .look)
-        #expect(patience.found(.works, isUnsent: false) == .wait)
-        for (time, step) in [(10_500, Patience.Step.wait), (11_000, .giveUp)] {
+        #expect(deadline.next(isCancelled: false) == .probe)
+        #expect(deadline.found(.works, isUnsent: false) == .wait)
+        for (time, step) in [(10_500, StatementDeadline.Step.wait), (11_000, .giveUp)] {
             clock.now = Int64(time)
-            #expect(patience.next(isCancelled: false) == .look)
-            #expect(patience.found(.silent, isUnsent: false) == step)
+            #expect(deadline.next(isCancelled: false) == .probe)
+            #expect(deadline.found(.silent, isUnsent: false) == step)
         }
     }
 
     @Test(
         "At the limit only a working backend is cancelled",
         arguments: [
-            (BackendFinding.works, Patience.Step.cancel), (.waitsForStandby, .wait), (.idle, .giveUp),
+            (BackendFinding.works, StatementDeadline.Step.cancel), (.waitsForStandby, .wait), (.idle, .giveUp),
             (.unclear, .giveUp),
             (.silent, .giveUp), (.gone, .giveUp), (.unreachable, .giveUp),
         ]
     )
-    func patienceAtItsLimitCancelsOnlyWhatWorks(finding: BackendFinding, step: Patience.Step) {
+    func cancelsOnlyWhatWorks(finding: BackendFinding, step: StatementDeadline.Step) {
         let clock = Clock()
-        var patience = Patience(1_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
+        var deadline = StatementDeadline(1_000, grace: 500, probes: .init(after: 5_000, limit: 2_000)) { clock.now }
         clock.now = 2_000
-        #expect(patience.next(isCancelled: false) == .look)
-        #expect(patience.found(finding, isUnsent: false) == step)
+        #expect(deadline.next(isCancelled: false) == .probe)
+        #expect(deadline.found(finding, isUnsent: false) == step)
         // A wait for a standby has no limit from then on.
         clock.now = 6_000
-        if step == .wait { #expect(patience.next(isCancelled: false) == .wait) }
+        if step == .wait { #expect(deadline.next(isCancelled: false) == .wait) }
         // Nor does the end of the task break it off.
-        var cancelled = Patience(1_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
-        #expect(cancelled.next(isCancelled: true) == .look)
+        var cancelled = StatementDeadline(1_000, grace: 500, probes: .init(after: 5_000, limit: 2_000)) { clock.now }
+        #expect(cancelled.next(isCancelled: true) == .probe)
         #expect(cancelled.found(finding, isUnsent: false) == (finding == .works ? .cancel : .giveUp))
     }
 
     @Test("A look at the backend that takes too long is an answer")
-    func aLookThatTakesTooLongIsAnAnswer() {
+    func slowProbe() {
         let clock = Clock()
-        var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
+        var deadline = StatementDeadline(60_000, grace: 500, probes: .init(after: 5_000, limit: 2_000)) { clock.now }
         clock.now = 5_000
-        #expect(patience.next(isCancelled: false) == .look)
+        #expect(deadline.next(isCancelled: false) == .probe)
         clock.now = 7_000
-        #expect(patience.next(isCancelled: false) == .giveUp)
+        #expect(deadline.next(isCancelled: false) == .giveUp)
     }
 
     @Test("An idle backend is looked at twice before the connection is given up")
-    func aServerWithNothingToDoIsAskedTwice() {
+    func idleTwice() {
         let clock = Clock()
-        var patience = Patience(60_000, grace: 500, looks: .init(after: 5_000, limit: 2_000)) { clock.now }
+        var deadline = StatementDeadline(60_000, grace: 500, probes: .init(after: 5_000, limit: 2_000)) { clock.now }
         clock.now = 5_000
-        #expect(patience.next(isCancelled: false) == .look)
+        #expect(deadline.next(isCancelled: false) == .probe)
         // What is still on its way can't be worked on.
-        #expect(patience.found(.idle, isUnsent: true) == .wait && patience.milliseconds == 5_000)
+        #expect(deadline.found(.idle, isUnsent: true) == .wait && deadline.milliseconds == 5_000)
         clock.now = 10_000
-        #expect(patience.next(isCancelled: false) == .look)
-        #expect(patience.found(.works, isUnsent: false) == .wait)
+        #expect(deadline.next(isCancelled: false) == .probe)
+        #expect(deadline.found(.works, isUnsent: false) == .wait)
         clock.now = 15_000
-        #expect(patience.next(isCancelled: false) == .look)
-        #expect(patience.found(.idle, isUnsent: false) == .wait && patience.milliseconds == 500)
+        #expect(deadline.next(isCancelled: false) == .probe)
+        #expect(deadline.found(.idle, isUnsent: false) == .wait && deadline.milliseconds == 500)
         clock.now = 15_500
-        #expect(patience.next(isCancelled: false) == .look)
-        #expect(patience.found(.idle, isUnsent: false) == .giveUp)
+        #expect(deadline.next(isCancelled: false) == .probe)
+        #expect(deadline.found(.idle, isUnsent: false) == .giveUp)
     }
 
     private final class Clock {

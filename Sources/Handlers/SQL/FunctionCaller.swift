@@ -2,6 +2,7 @@ package import Pipeline
 package import Postgres
 import Synchronization
 package import UpstreamKit
+package import Vocabulary
 
 /// Handler kind `sql`: calls a database function with the message, in the transaction that completes the delivery.
 ///

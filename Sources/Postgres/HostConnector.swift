@@ -5,7 +5,7 @@ import Vocabulary
 ///
 /// Each attempt runs on a thread of its own. A host that is silent does not hold up the next one, which gets its turn after
 /// a quarter of a second; nor are others' refusals held back for it, and it may still answer during the next round.
-final class HostWalk: Sendable {
+final class HostConnector: Sendable {
     /// How long a host has before the next one is tried beside it, in milliseconds.
     private static let headStart = 250
 
@@ -16,7 +16,7 @@ final class HostWalk: Sendable {
         var ended: [(host: Int, result: Result<OpenedSession, PostgresError>)] = []
         /// The host to begin with.
         var first = 0
-        var waiter: OneShot<Void>?
+        var waiter: Promise<Void>?
         /// Counts sessions: an attempt from before the last one is of no interest.
         var generation = 0
     }
@@ -35,10 +35,10 @@ final class HostWalk: Sendable {
 
     /// One round: every host is asked once, unless its attempt of the last round is still under way.
     ///
-    /// - Parameter isPatient: Whether silent hosts are waited for although others have refused: where no other round comes.
+    /// - Parameter waitsForSilentHosts: Whether silent hosts are waited for although others have refused: where no other round comes.
     /// - Returns: The first session that opens.
     /// - Throws: ``PostgresError``: what the last host to answer said; or the task was cancelled, at once.
-    func open(isPatient: Bool = false) async throws(PostgresError) -> OpenedSession {
+    func open(waitsForSilentHosts: Bool = false) async throws(PostgresError) -> OpenedSession {
         let order = state.withLock { state in (0..<hosts.count).map { (state.first + $0) % hosts.count } }
         var next = 0
         var failure: PostgresError?
@@ -53,7 +53,8 @@ final class HostWalk: Sendable {
                 throw failure ?? PostgresError(.connection, "no host answers")
             }
             let isLast = next == order.count
-            let isInTime = await wait(milliseconds: isLast && (isPatient || failure == nil) ? nil : Self.headStart)
+            let waitsForAny = isLast && (waitsForSilentHosts || failure == nil)
+            let isInTime = await wait(milliseconds: waitsForAny ? nil : Self.headStart)
             guard !Task.isCancelled else {
                 throw PostgresError.cancelled("while connecting")
             }
@@ -94,7 +95,7 @@ final class HostWalk: Sendable {
     }
 
     private func ended(_ host: Int, _ result: Result<OpenedSession, PostgresError>, of generation: Int) {
-        let waiter = state.withLock { state -> OneShot<Void>? in
+        let waiter = state.withLock { state -> Promise<Void>? in
             guard state.generation == generation else { return nil }
             state.pending.remove(host)
             state.ended.append((host, result))
@@ -106,7 +107,7 @@ final class HostWalk: Sendable {
 
     /// Waits until an attempt has ended; false when none has in time.
     private func wait(milliseconds: Int?) async -> Bool {
-        let waiter = OneShot<Void>()
+        let waiter = Promise<Void>()
         let isReady = state.withLock { state in
             guard state.ended.isEmpty else { return true }
             state.waiter = waiter

@@ -2,17 +2,17 @@ import CLibPQ
 import Glibc
 import Synchronization
 
-/// A look over another connection at what became of a statement that has had no answer.
+/// A probe over another connection at what became of a statement that has had no answer.
 ///
 /// It goes to the very server that the statement went to: behind the same name there may be another one by now. Runs on a
 /// thread of its own, which is abandoned when it takes too long.
-final class BackendLook: Sendable {
+final class BackendProbe: Sendable {
     private let finding = Mutex<BackendFinding?>(nil)
 
     /// What was found; nil while nothing is.
     var result: BackendFinding? { finding.withLock { $0 } }
 
-    /// Looks, then wakes whoever waits.
+    /// Probes, then wakes whoever waits.
     ///
     /// - Parameters:
     ///   - settings: What the session was opened with.
@@ -23,17 +23,17 @@ final class BackendLook: Sendable {
         let list =
             settings.connectionParameters + connection.address + [("connect_timeout", "2")]
             // Where the way to it is silent, the kernel need not wait longer than we do.
-            + [("tcp_user_timeout", "\(settings.lookLimit)"), ("application_name", "upstream-worker look")]
-        let (sql, limit) = (who.question, settings.lookLimit)
+            + [("tcp_user_timeout", "\(settings.probeLimit)"), ("application_name", "upstream-worker probe")]
+        let (sql, limit) = (who.question, settings.probeLimit)
         let isPooled = who.isPooled
-        startThread(name: "pg-look") { [self] in
-            let result = BackendLook.look(list, sql, limit, isPooled: isPooled)
+        startThread(name: "pg-probe") { [self] in
+            let result = BackendProbe.probe(list, sql, limit, isPooled: isPooled)
             finding.withLock { $0 = result }
             waker.wake()
         }
     }
 
-    private static func look(_ list: [(String, String)], _ sql: String, _ limit: Int, isPooled: Bool) -> BackendFinding
+    private static func probe(_ list: [(String, String)], _ sql: String, _ limit: Int, isPooled: Bool) -> BackendFinding
     {
         // An answer that comes too late is none.
         let deadline = monotonicMilliseconds() + Int64(limit - limit / 10)

@@ -18,55 +18,55 @@ enum BackendFinding: Equatable, Sendable {
     case silent
 }
 
-/// How long to wait for a statement, and what to do meanwhile.
+/// A statement's deadline, and what to do before and after it.
 ///
 /// The limit is enforced here as well as by the server's `statement_timeout`, which a vanished server can't enforce and
 /// which can't be set behind a pooler in transaction mode. At the limit, and when the task is cancelled, the server is
 /// asked to cancel, and then has a while to do so.
 ///
-/// A patience that looks finds out first what the server is doing, and whenever the statement has had no answer for a
+/// One with probes asks first what the server is doing, and whenever the statement has had no answer for a
 /// while: a wait for a standby has no limit and is never cancelled, and a session that is not there, or that nobody can
 /// reach, is given up. States and moves:
 ///
-/// - *waiting* → a look is due, the limit is reached or the task is cancelled: *looking*; without looks: *cancelled*.
-/// - *looking* → by the finding: *waiting* (with no limit for a standby), *cancelled*, or given up.
+/// - *waiting* → a probe is due, the limit is reached or the task is cancelled: *probing*; without probes: *cancelled*.
+/// - *probing* → by the finding: *waiting* (with no limit for a standby), *cancelled*, or given up.
 /// - *cancelled* → given up when the grace is over.
-struct Patience {
+struct StatementDeadline {
     enum Step: Equatable {
         /// Wait on.
         case wait
         /// Find out what the server does, then tell ``found(_:isUnsent:)``.
-        case look
+        case probe
         /// Ask the server to cancel, then wait on.
         case cancel
         /// The connection is of no use.
         case giveUp
     }
 
-    /// When to look.
-    struct Looks {
+    /// When to probe.
+    struct Probes {
         /// How long the statement goes without an answer before, in milliseconds.
         var after: Int64
-        /// How long a look may take, in milliseconds.
+        /// How long a probe may take, in milliseconds.
         var limit: Int64
     }
 
     private enum State {
-        /// Until the next look; nil where there is none.
-        case waiting(look: Int64?)
-        case looking(until: Int64)
+        /// Until the next probe; nil where there is none.
+        case waiting(probe: Int64?)
+        case probing(until: Int64)
         case cancelled(until: Int64)
     }
 
     private let grace: Int64
-    private let looks: Looks?
+    private let probes: Probes?
     private var state: State
     /// When the limit is reached; nil for a wait without one.
     private var deadline: Int64?
     private var isCancelled = false
-    /// Looks in a row that found the server without anything to do.
+    /// Probes in a row that found the server without anything to do.
     private(set) var idle = 0
-    /// Looks in a row that had no answer from behind a pooler.
+    /// Probes in a row that had no answer from behind a pooler.
     private var silent = 0
     private let now: () -> Int64
 
@@ -82,14 +82,14 @@ struct Patience {
     /// - Parameters:
     ///   - limit: The statement's limit in milliseconds.
     ///   - grace: How long a cancellation may take, in milliseconds.
-    ///   - looks: When to look; nil for never.
+    ///   - probes: When to probe; nil for never.
     ///   - now: The monotonic clock in milliseconds.
-    init(_ limit: Int, grace: Int, looks: Looks? = nil, now: @escaping () -> Int64 = monotonicMilliseconds) {
+    init(_ limit: Int, grace: Int, probes: Probes? = nil, now: @escaping () -> Int64 = monotonicMilliseconds) {
         // The server's own limit, where it has one, comes first.
         deadline = now() + Int64(limit) + 1_000
-        state = .waiting(look: looks.map { now() + $0.after })
+        state = .waiting(probe: probes.map { now() + $0.after })
         self.grace = Int64(grace)
-        self.looks = looks
+        self.probes = probes
         self.now = now
     }
 
@@ -99,24 +99,24 @@ struct Patience {
         self.isCancelled = isCancelled
         switch state {
         case .cancelled(let until): return time >= until ? .giveUp : .wait
-        case .looking(let until): return time >= until ? found(.unreachable, isUnsent: false) : .wait
-        case .waiting(let look):
+        case .probing(let until): return time >= until ? found(.unreachable, isUnsent: false) : .wait
+        case .waiting(let probe):
             if let deadline, time >= deadline { isLate = true }
-            guard let looks else { return isLate || isCancelled ? cancel() : .wait }
-            guard isLate || isCancelled || look.map({ time >= $0 }) ?? false else { return .wait }
-            state = .looking(until: time + looks.limit)
-            return .look
+            guard let probes else { return isLate || isCancelled ? cancel() : .wait }
+            guard isLate || isCancelled || probe.map({ time >= $0 }) ?? false else { return .wait }
+            state = .probing(until: time + probes.limit)
+            return .probe
         }
     }
 
-    /// A look has ended.
+    /// A probe has ended.
     ///
     /// - Parameters:
     ///   - finding: What it found.
     ///   - isUnsent: Whether bytes of ours are still on their way to the server.
-    /// - Returns: What to do before the next wait; never another look.
+    /// - Returns: What to do before the next wait; never another probe.
     mutating func found(_ finding: BackendFinding, isUnsent: Bool) -> Step {
-        guard case .looking = state, let looks else { return .wait }
+        guard case .probing = state, let probes else { return .wait }
         let isOver = isLate || isCancelled
         idle = finding == .idle ? idle + 1 : 0
         silent = finding == .silent ? silent + 1 : 0
@@ -127,20 +127,20 @@ struct Patience {
             waitsForStandby = true
             deadline = nil
             isLate = false
-            state = .waiting(look: now() + looks.after)
+            state = .waiting(probe: now() + probes.after)
         case .works:
             if isOver { return cancel() }
-            state = .waiting(look: now() + looks.after)
+            state = .waiting(probe: now() + probes.after)
         case .idle:
             if isOver || (idle > 1 && !isUnsent) { return .giveUp }
-            state = .waiting(look: now() + (isUnsent ? looks.after : looks.after / 10))
+            state = .waiting(probe: now() + (isUnsent ? probes.after : probes.after / 10))
         case .unclear:
             if isOver { return .giveUp }
-            state = .waiting(look: now() + looks.after)
+            state = .waiting(probe: now() + probes.after)
         case .silent:
-            // Soon again: a busy pooler has had time for both looks, and its server's silence may last for ever.
+            // Soon again: a busy pooler has had time for both probes, and its server's silence may last for ever.
             if isOver || silent > 1 { return .giveUp }
-            state = .waiting(look: now() + looks.after / 10)
+            state = .waiting(probe: now() + probes.after / 10)
         case .gone, .unreachable: return .giveUp
         }
         return .wait
@@ -156,8 +156,8 @@ struct Patience {
     var milliseconds: Int32 {
         let next: Int64 =
             switch state {
-            case .cancelled(let until), .looking(let until): until
-            case .waiting(let look): min(look ?? .max, deadline ?? .max)
+            case .cancelled(let until), .probing(let until): until
+            case .waiting(let probe): min(probe ?? .max, deadline ?? .max)
             }
         return Int32(clamping: max(1, next - now()))
     }

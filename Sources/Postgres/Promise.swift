@@ -1,10 +1,10 @@
 import Dispatch
 import Synchronization
 
-/// A value that one task waits for and another thread brings, or never.
-final class OneShot<Value: Sendable>: Sendable {
+/// A value that one task awaits and another thread delivers, once or never.
+final class Promise<Value: Sendable>: Sendable {
     private enum State {
-        /// Neither came yet.
+        /// Neither the waiter nor the value has come.
         case empty
         /// The waiter came first.
         case awaited(CheckedContinuation<Value?, Never>)
@@ -14,7 +14,7 @@ final class OneShot<Value: Sendable>: Sendable {
 
     private let state = Mutex(State.empty)
 
-    /// Brings the value; nil ends the wait without one.
+    /// Delivers the value; nil ends the wait without one.
     ///
     /// Only the first call counts.
     func fulfil(_ value: Value?) {
