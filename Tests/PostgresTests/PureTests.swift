@@ -116,7 +116,7 @@ import Vocabulary
         #expect(cancelled.next(isCancelled: true) == .cancel)
     }
 
-    /// A statement of a writer that does not answer, by what a look finds.
+    /// A statement of a writer that does not answer, by what a probe finds.
     @Test(
         "The backend is looked up before a silent connection is given up",
         arguments: [
@@ -178,7 +178,7 @@ import Vocabulary
         #expect(cancelled.found(finding, isUnsent: false) == (finding == .works ? .cancel : .giveUp))
     }
 
-    @Test("A look at the backend that takes too long is an answer")
+    @Test("A probe that takes too long is an answer")
     func slowProbe() {
         let clock = Clock()
         var deadline = StatementDeadline(60_000, grace: 500, probes: .init(after: 5_000, limit: 2_000)) { clock.now }
@@ -188,7 +188,7 @@ import Vocabulary
         #expect(deadline.next(isCancelled: false) == .giveUp)
     }
 
-    @Test("An idle backend is looked at twice before the connection is given up")
+    @Test("An idle backend is probed twice before the connection is given up")
     func idleTwice() {
         let clock = Clock()
         var deadline = StatementDeadline(60_000, grace: 500, probes: .init(after: 5_000, limit: 2_000)) { clock.now }
