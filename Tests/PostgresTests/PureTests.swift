@@ -120,7 +120,8 @@ import Vocabulary
     @Test(
         "The backend is looked up before a silent connection is given up",
         arguments: [
-            (BackendFinding.works, StatementDeadline.Step.wait), (.waitsForStandby, .wait), (.idle, .wait), (.unclear, .wait),
+            (BackendFinding.works, StatementDeadline.Step.wait), (.waitsForStandby, .wait), (.idle, .wait),
+            (.unclear, .wait),
             (.silent, .wait), (.gone, .giveUp), (.unreachable, .giveUp),
         ]
     )
