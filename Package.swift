@@ -57,8 +57,8 @@ let package = Package(
         module("Digests", ["Vocabulary", "COpenSSL"]),
 
         // The wire.
-        module("TLSWire", ["Vocabulary", "COpenSSL", nio]),
-        module("XMLWire", ["Vocabulary", "CLibXML2", nio]),
+        module("TLSWire", ["COpenSSL", nio]),
+        module("XMLWire", ["CLibXML2", nio]),
         module("XMPP", ["Vocabulary", "Digests", "XMLWire"]),
         module(
             "XMPPSession",
@@ -80,12 +80,12 @@ let package = Package(
         // Looking at what is stored, and sending it again.
         module(
             "Querying",
-            ["Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Postgres", "MessageStore", "Digests"]
+            ["Vocabulary", "CGlibc", "UpstreamKit", "Postgres", "Digests"]
         ),
         module(
             "Replaying",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "XMLWire", "XMPP",
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "XMLWire", "XMPP",
                 "XMPPSession",
                 "Postgres",
                 "MessageStore", "Querying", "Pipeline", nio, nioPosix, logging,
@@ -108,14 +108,14 @@ let package = Package(
         ),
 
         // The programs.
-        module("CCSEmulator", ["Vocabulary", "TLSWire", "XMLWire", nio, nioPosix, logging]),
+        module("CCSEmulator", ["TLSWire", "XMLWire", nio, nioPosix]),
         module(
             "Worker",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP",
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "TLSWire", "XMLWire", "XMPP",
                 "XMPPSession",
                 "Postgres",
-                "MessageStore", "Querying", "Replaying", "Pipeline", "Handlers", nio, nioPosix, logging, lifecycle,
+                "MessageStore", "Replaying", "Pipeline", "Handlers", nio, nioPosix, logging, lifecycle,
                 .product(name: "Yams", package: "Yams"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
@@ -174,8 +174,8 @@ let package = Package(
         suite("UpstreamKitTests", ["Vocabulary", "UpstreamKit"]),
         suite("TelemetryTests", ["Vocabulary", "Telemetry", logging]),
         suite("DigestsTests", ["Vocabulary", "Digests"]),
-        suite("TLSWireTests", ["Vocabulary", "TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
-        suite("XMLWireTests", ["Vocabulary", "XMLWire", "CGlibc", nio, nioEmbedded]),
+        suite("TLSWireTests", ["TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
+        suite("XMLWireTests", ["XMLWire", "CGlibc", nio, nioEmbedded]),
         suite("XMPPTests", ["Vocabulary", "XMPP", "XMLWire", "Digests"]),
         suite(
             "XMPPSessionTests",
@@ -198,15 +198,13 @@ let package = Package(
         suite(
             "QueryingTests",
             [
-                "Vocabulary", "QuerySupport", "Querying", "Postgres", "MessageStore", "Pipeline", "UpstreamKit",
-                "Telemetry", "Digests",
+                "Vocabulary", "QuerySupport", "Querying", "Postgres", "UpstreamKit",
             ]
         ),
         suite(
             "CLITests",
             [
-                "Vocabulary", "CLI", "IntegrationSupport", "QuerySupport", "Querying", "Postgres", "MessageStore",
-                "UpstreamKit",
+                "Vocabulary", "CLI", "IntegrationSupport", "QuerySupport", "Querying",
             ]
         ),
         suite(
@@ -214,35 +212,34 @@ let package = Package(
             [
                 "Vocabulary", "DatabaseSupport", "Replaying", "Querying", "Postgres", "LocalDatabase", "MessageStore",
                 "UpstreamKit",
-                "Pipeline",
                 "XMPP",
                 "XMLWire",
-                "TLSWire", "Telemetry", nio, nioPosix, logging,
+                logging,
             ]
         ),
         suite("PipelineTests", ["Vocabulary", "Pipeline", "Telemetry", "UpstreamKit", logging]),
         suite(
             "HandlersTests",
-            ["Vocabulary", "Handlers", "UpstreamKit", "Pipeline", "Digests", "TLSWire", nio, nioPosix, logging]
+            ["Vocabulary", "Handlers", "UpstreamKit", "Pipeline", "Digests", "TLSWire", nioPosix, logging]
         ),
         suite(
             "WorkerTests",
-            ["Vocabulary", "Worker", "MessageStore", "Telemetry", "Postgres", logging, nio, nioPosix, lifecycle]
+            ["UpstreamKit", "Pipeline", "Vocabulary", "Worker", "MessageStore", "Telemetry", logging, lifecycle]
         ),
-        suite("CCSEmulatorTests", ["Vocabulary", "CCSEmulator", "TLSWire", "XMLWire", nio, nioPosix, nioEmbedded]),
+        suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", nio, nioPosix]),
         suite(
             "IntegrationTests",
             [
                 "Vocabulary", "IntegrationSupport",
                 "DatabaseSupport", "CLI", "Worker", "CCSEmulator", "Postgres", "LocalDatabase", "Handlers",
-                "MessageStore", "Querying", "Replaying", "Pipeline", "XMPPSession", "XMPP", "TLSWire",
-                "Telemetry", "UpstreamKit", nio, nioPosix, logging,
+                "MessageStore", "Querying", "Replaying", "TLSWire",
+                "Telemetry", nio, nioPosix, logging,
             ]
         ),
         suite(
             "FailoverTests",
             [
-                "Vocabulary", "IntegrationSupport", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore", "XMPP",
+                "IntegrationSupport", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore", "XMPP",
                 nio,
             ]
         ),
