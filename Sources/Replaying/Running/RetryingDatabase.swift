@@ -1,6 +1,7 @@
 import Logging
 import Postgres
 import Telemetry
+import Vocabulary
 
 /// The database as a run uses it: unavailability is waited out, because every step may be repeated.
 struct RetryingDatabase: Sendable {
