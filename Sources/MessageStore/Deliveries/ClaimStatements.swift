@@ -7,7 +7,7 @@ struct ClaimParameters: Sendable {
     var handler: String
     /// The greatest number of deliveries.
     var limit: Int
-    /// Who claims, for people.
+    /// The worker, shown to people.
     var owner: String
     /// How long the lease lasts.
     var lease: Duration
@@ -72,7 +72,7 @@ enum ClaimStatements: StatementCatalog {
         ), \(leaseAndLoad)
         """
 
-    /// Leases the first that have been in the hands of two or more workers that stopped working.
+    /// Leases the first deliveries that two or more workers crashed with.
     static let suspects: Statement = """
         WITH due AS MATERIALIZED (
             SELECT ctid AS place FROM upstream.deliveries
@@ -122,8 +122,8 @@ enum ClaimStatements: StatementCatalog {
 
     // MARK: By device
 
-    /// Serializes claims of a handler that goes by device; the claim is a statement of its own, so that it sees what the
-    /// claim before it did.
+    /// Serializes claims of an ordered handler; the claim is a separate statement, so that it sees what the claim before it
+    /// did.
     static let lockOrdered: Statement =
         "SELECT pg_advisory_xact_lock(hashtextextended('upstream.claim ' || \(\.handler), 0))"
 
@@ -176,7 +176,7 @@ enum ClaimStatements: StatementCatalog {
         """
     }
 
-    /// Leases the oldest delivery of a device, where it has been in the hands of workers that stopped working.
+    /// Leases the oldest delivery of a device, if two or more workers crashed with it.
     static let deviceSuspects: Statement = """
         WITH head AS MATERIALIZED (
             SELECT * FROM upstream.deliveries AS suspect
@@ -190,7 +190,7 @@ enum ClaimStatements: StatementCatalog {
         ), \(leaseHeads(isSuspect))
         """
 
-    /// Passes by a device of which another delivery is leased.
+    /// Skips a device that has another leased delivery.
     ///
     /// One that was set aside and is retried, or replayed, may be older than the one that runs. That one is looked for
     /// behind as many older ones as two replays have on their way at once; behind one that has always been the oldest only

@@ -30,13 +30,13 @@ struct ClaimPlace: Sendable, Comparable {
     }
 }
 
-/// What every claim tells of the database beside its rows.
+/// What every claim returns about the database beside its rows.
 struct ClaimSurroundings: Sendable {
     /// The database's time.
     var now: Timestamp
     /// About how many index entries the table has, those of deleted rows included.
     var entries: Int64
-    /// Whether the handler is paused, so that having found nothing says nothing.
+    /// Whether the handler is paused: then an empty claim says nothing about the table.
     var isPaused: Bool
 }
 
@@ -66,7 +66,7 @@ struct ClaimWalk: Sendable {
     private var last = UInt64.max
     private var notBefore: ContinuousClock.Instant?
 
-    /// The piece of the key range to look at now; nil where the last look is too short ago.
+    /// The piece of the key range to look at now; nil if the last look was too recent.
     ///
     /// Looks take a small part of the time, however large the pieces are and however often claims are made.
     mutating func look(at now: ContinuousClock.Instant) -> ClosedRange<Digest128>? {
@@ -117,7 +117,7 @@ struct ClaimWalk: Sendable {
     }
 }
 
-/// Where a handler that goes by device looks: the devices whose oldest delivery may be claimable.
+/// Where claims of an ordered handler look: the devices whose oldest delivery may be claimable.
 ///
 /// A device is looked at when one of its deliveries becomes due (the walk comes by), when this worker has settled the
 /// delivery before, and in the looks at the whole. So the devices that only wait cost nothing.
@@ -127,7 +127,7 @@ struct DeviceWalk: Sendable {
 
     /// The walk over what is due.
     var due = ClaimWalk()
-    /// The walk over deliveries from before the handler went by device.
+    /// The walk over deliveries from before the handler was ordered.
     var old = ClaimWalk()
     private var queue: [Digest128] = []
     private var first = 0

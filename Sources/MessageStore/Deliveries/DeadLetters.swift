@@ -68,7 +68,7 @@ package struct DeadLetters: Sendable {
         self.connection = connection
     }
 
-    /// Turns ages into times, by the database's clock: nobody else's is asked, neither now nor at the next part.
+    /// Turns ages into times by the database's clock, once for all batches that follow.
     ///
     /// - Parameters:
     ///   - filter: What was asked for.
@@ -136,7 +136,7 @@ package struct DeadLetters: Sendable {
         }
     }
 
-    /// Gives a part of them back to their handlers, with all attempts before them.
+    /// Queues one batch of them again, with all attempts before them.
     ///
     /// - Throws: ``PostgresError``
     /// - Returns: How many; 0 once none is left.
@@ -144,7 +144,7 @@ package struct DeadLetters: Sendable {
         try await remove(DeadLetterStatements.retry(filter, limit: limit))
     }
 
-    /// Deletes a part of them.
+    /// Deletes one batch of them.
     ///
     /// - Throws: ``PostgresError``
     /// - Returns: How many; 0 once none is left.

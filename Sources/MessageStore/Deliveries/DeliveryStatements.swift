@@ -7,9 +7,9 @@ struct HandlerRequests: Sendable {
     var previous: Int64
     /// The process's token from now on.
     var token: Int64
-    /// The process, for people.
+    /// Host and process id, shown to people.
     var worker: String
-    /// The handlers, and whether each goes by device.
+    /// The handlers, and whether each is ordered (one delivery of a device at a time).
     var handlers: [String]
     var isByDevice: [Bool]
     /// Pairs of a handler and a category.
@@ -30,7 +30,7 @@ struct LeaseRows: Sendable {
     var errors: [String] = []
     /// The groups of the failures.
     var groups: [String] = []
-    /// How long all leases last from now.
+    /// The leases' remaining time, from now.
     var lease = Duration.zero
 }
 
@@ -43,7 +43,7 @@ struct BacklogParameters: Sendable {
 
 /// The statements of the dispatcher.
 enum DeliveryStatements: StatementCatalog {
-    /// The channel on which ingest announces deliveries for other workers.
+    /// The channel of ingest's notifications about deliveries for other workers.
     static let channel = "upstream_deliveries"
 
     // MARK: Handlers
@@ -55,10 +55,10 @@ enum DeliveryStatements: StatementCatalog {
         )
         """
 
-    /// The process with this token still runs its handlers; gives how many are known of it.
+    /// The heartbeat of the process with this token; returns how many handlers it is registered for.
     static let keep: PreparedStatement<Int64> = "SELECT upstream.keep_handlers(\(\.self))"
 
-    /// Takes back what the process with this token asked for.
+    /// Ends the registration of the process with this token.
     static func withdraw(_ token: Int64) -> SQL { "SELECT upstream.withdraw_handlers(\(token))" }
 
     /// Notes that a worker runs these handlers; twice a minute is enough.
@@ -95,7 +95,7 @@ enum DeliveryStatements: StatementCatalog {
         """
     }
 
-    /// How much of each handler waits and how old the oldest is, which is looked for among the 1,000 that are due first.
+    /// The backlog of each handler; the oldest delivery is searched among the 1,000 that are due first.
     static let backlog: PreparedStatement<BacklogParameters> = """
         SELECT
             name,
@@ -113,7 +113,7 @@ enum DeliveryStatements: StatementCatalog {
 
     // MARK: Leases
 
-    /// The row of `input` (key, token) where its lease is still ours.
+    /// The row of `input` (key, token), if its lease is still ours.
     ///
     /// Found by its key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` see to: with the handler as it is,
     /// the planner may walk over all of the handler's deliveries, which it believes to be few.
@@ -132,10 +132,10 @@ enum DeliveryStatements: StatementCatalog {
 
     /// Completes deliveries.
     ///
-    /// Without waiting for the disk: should the server crash right after, they come again, as at least once allows.
+    /// Does not wait for the disk: after a crash of the server they are delivered again, which at-least-once allows.
     static let complete: PreparedStatement<LeaseRows> = delete("")
 
-    /// The same for a handler that goes by device, with the devices.
+    /// The same for an ordered handler; returns the devices.
     static let completeByDevice: PreparedStatement<LeaseRows> = delete("RETURNING device_key")
 
     private static func delete(_ returning: PreparedStatement<LeaseRows>) -> PreparedStatement<LeaseRows> {
@@ -203,7 +203,7 @@ enum DeliveryStatements: StatementCatalog {
 
     // MARK: Notifications
 
-    /// Asks for the announcements of new deliveries.
+    /// Subscribes to the notifications about new deliveries.
     static let listen: SQL = "LISTEN \(raw: channel)"
 
     static var samples: [StatementSample] {

@@ -9,8 +9,8 @@ extension PostgresParameters {
         append(offer.owner)
         append(offer.token)
         append(offer.duration.microseconds)
-        append(texts: offer.handlers)
-        append(texts: offer.local)
+        offer.handlers.append(to: &self)
+        offer.local.append(to: &self)
     }
 
     /// A `text` or null.
@@ -34,13 +34,6 @@ extension PostgresParameters {
     package mutating func append(integers: [Int64]) {
         beginArray(of: .int8, count: integers.count)
         for integer in integers { withUnsafeBytes(of: integer.bigEndian) { element($0) } }
-        endArray()
-    }
-
-    /// A `boolean[]`.
-    package mutating func append(flags: [Bool]) {
-        beginArray(of: .bool, count: flags.count)
-        for flag in flags { withUnsafeBytes(of: flag ? 1 as UInt8 : 0) { element($0) } }
         endArray()
     }
 

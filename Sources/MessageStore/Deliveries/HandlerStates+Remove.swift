@@ -1,6 +1,6 @@
 package import Postgres
 
-/// Why a handler could not be taken away.
+/// Why a handler could not be removed.
 package enum HandlerRemovalError: Error, Sendable, Equatable {
     /// There is no such handler.
     case unknown
@@ -29,7 +29,7 @@ extension HandlerStates {
         if let outcome { throw outcome }
     }
 
-    /// Deletes a part of what an unsubscribed handler leaves: its deliveries, its dead letters, and at last itself.
+    /// Deletes one batch of an unsubscribed handler's deliveries and dead letters, and finally the handler itself.
     ///
     /// - Throws: ``PostgresError``
     /// - Returns: How many rows; 0 once nothing is left.
@@ -40,8 +40,8 @@ extension HandlerStates {
                 if count > 0 { return count }
             }
             try connection.transaction { connection throws(PostgresError) in
-                // Waits for a replay's step that is about to queue more, and then takes that, too; dead letters first, for
-                // one that is retried at this moment becomes a delivery.
+                // Waits for a replay that is queueing more, and then deletes that too. Dead letters first: one that is
+                // retried meanwhile becomes a delivery.
                 try connection.run(HandlerStatements.remove(name))
                 try connection.run(HandlerStatements.removeDeadLetters(name))
                 try connection.run(HandlerStatements.removeDeliveries(name))

@@ -11,7 +11,7 @@ package struct HandlerState: Sendable {
     package var seenAt: Timestamp
     /// Whether that was within the last minutes.
     package var isClaimed: Bool
-    /// Whether its deliveries may not be claimed now.
+    /// Whether it is paused now.
     package var isPaused: Bool
     /// When the pause ends by itself.
     package var pausedUntil: Timestamp?
@@ -33,7 +33,7 @@ package struct HandlerWorker: Sendable {
     package var worker: String
     /// The categories that it asks for.
     package var categories: [String]
-    /// Whether it takes each device's messages in order.
+    /// Whether it is ordered: one message of a device at a time, in order of arrival.
     package var isByDevice: Bool
     /// When it was last heard of.
     package var seenAt: Timestamp
@@ -89,7 +89,7 @@ package struct HandlerStates: Sendable {
         package var until: Timestamp?
     }
 
-    /// Pauses a handler in every worker, until it is resumed or the time is over, by the database's clock.
+    /// Pauses a handler in every worker until it is resumed, or for a time by the database's clock.
     ///
     /// - Parameters:
     ///   - name: The handler.
@@ -104,7 +104,7 @@ package struct HandlerStates: Sendable {
         }
     }
 
-    /// Lets a paused handler go on.
+    /// Resumes a handler.
     ///
     /// - Throws: ``PostgresError``
     /// - Returns: False where there is no such handler.

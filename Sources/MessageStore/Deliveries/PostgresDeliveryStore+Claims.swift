@@ -13,14 +13,12 @@ extension PostgresDeliveryStore {
         return try await claimByDevice(request, deadline)
     }
 
-    /// A delivery of this device has been settled, so that the next one may be claimed.
-    ///
-    /// For what settles deliveries past this store.
+    /// A delivery of this device has been settled elsewhere than in this store: the next one may be claimed.
     package func freed(_ device: DeviceKey, of handler: String) {
         walks.withLock { $0.devices[handler]?.add([device.digest]) }
     }
 
-    /// Claims by device where the handler goes by device, then what has none.
+    /// For an ordered handler claims by device, then what has no device.
     private func claimSuspects(
         _ request: ClaimRequest,
         _ deadline: ContinuousClock.Instant
@@ -43,7 +41,7 @@ extension PostgresDeliveryStore {
         let name = request.handler
         let look = walks.withLock { walks in
             let front = walks.due[name, default: ClaimWalk()].front
-            // Nothing is behind a claim that is the first.
+            // The first claim starts at the front: nothing is behind it.
             guard front != .start, let keys = walks.due[name]?.look(at: .now) else { return nil as Look? }
             return Look(keys: keys, end: front, isWithoutDevice: false)
         }
@@ -86,7 +84,7 @@ extension PostgresDeliveryStore {
 
     // MARK: By device
 
-    /// How often a claim goes on looking for devices, a thousand deliveries each time.
+    /// How many times a claim searches for devices, 1,000 deliveries each time.
     private static let rounds = 20
 
     private func claimByDevice(
@@ -125,8 +123,8 @@ extension PostgresDeliveryStore {
         return found
     }
 
-    /// Claims from a piece of the whole: devices that nobody has followed, and what has no device because it is from before
-    /// the handler went by device.
+    /// Claims from a piece of the whole table: devices that no walk has come to, and deliveries without a device, stored
+    /// before the handler was ordered.
     private func claimPieces(
         _ request: ClaimRequest,
         _ deadline: ContinuousClock.Instant
@@ -157,7 +155,7 @@ extension PostgresDeliveryStore {
 
     /// Notes the devices of the next deliveries that are due.
     ///
-    /// - Returns: Whether these are all, so that another look would find the same.
+    /// - Returns: Whether these are all: another search would find the same.
     private func findDevices(_ handler: String) async throws(StoreError) -> Bool {
         let limit = 1_000
         let front = walks.withLock { $0.devices[handler]?.due.front } ?? .start

@@ -6,13 +6,14 @@ import Vocabulary
 
 /// The dispatcher's tables in PostgreSQL.
 ///
-/// Three connections, each made when it is first needed: claims wait for no settlement, and neither for the listener.
+/// Three connections, each opened when it is first needed, so that claims, settlements and the listener do not wait for each
+/// other.
 package final class PostgresDeliveryStore: DeliveryStore {
     let claims: PostgresClient
     let walks = Mutex(ClaimWalks())
     private let settings: PostgresSettings
     private let settlements: PostgresClient
-    /// The process for people who look at the table.
+    /// Host and process id, for people who look at the table.
     private let worker: String
     /// What was registered last, if anything.
     private let registered = Mutex<Registered?>(nil)
@@ -21,7 +22,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
     ///
     /// - Parameters:
     ///   - settings: The database.
-    ///   - worker: Who asks, for people: host and process id.
+    ///   - worker: Host and process id, shown to people.
     package init(_ settings: PostgresSettings, worker: String = "worker") {
         var settings = settings
         settings.findsRowsByIndex = true
@@ -31,7 +32,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         settlements = PostgresClient(settings)
     }
 
-    /// Takes back what was registered and ends the sessions; later calls make others.
+    /// Ends the registration and the sessions; later calls open others.
     package func close() async {
         await withdraw()
         await claims.close()
@@ -54,7 +55,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         return token
     }
 
-    /// What this process asks for.
+    /// What this process has registered.
     private struct Registered: Sendable {
         var token: Int64
         var handlers: [HandlerRegistration]
@@ -73,16 +74,16 @@ package final class PostgresDeliveryStore: DeliveryStore {
         }
     }
 
-    /// Tells the others that this worker still asks for what it registered.
+    /// Sends the heartbeat of this worker's registration.
     private func keepHandlers(_ connection: isolated PostgresConnection) throws(PostgresError) {
         guard let own = registered.withLock({ $0 }) else { return }
         let known = try connection.run(DeliveryStatements.keep, own.token).value(Int.self)
         guard known < own.handlers.count else { return }
-        // Silent for so long that others have counted it out.
+        // Silent for so long that another worker has removed the registration.
         try connection.run(DeliveryStatements.register, own.requests(worker, own.token))
     }
 
-    /// Takes back what this worker asked for; without the database, the others find out by its silence.
+    /// Ends the registration; if the database is away, the other workers notice the missing heartbeat.
     private func withdraw() async {
         guard
             let own = registered.withLock({ registered in
@@ -123,7 +124,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
             return try connection.run(DeliveryStatements.backlog, parameters).map { row throws(PostgresError) in
                 let handler = try row.next(String.self)
                 let depth = try row.next(Int.self)
-                // None waits where there is none.
+                // Null where nothing waits.
                 let age = try row.next(Duration?.self) ?? .zero
                 return Backlog(
                     handler: handler,
