@@ -5,6 +5,7 @@ import LocalDatabase
 import Postgres
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// The database is away, or can't commit: nothing is acked, nothing is lost, nobody is blamed (G1, G5).
