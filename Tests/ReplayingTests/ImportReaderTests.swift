@@ -172,7 +172,7 @@ struct ReplayedMessageTests {
         #expect {
             _ = try line(time).withUnsafeBufferPointer { try reader.read($0) }
         } throws: { error in
-            (error as? ImportReader.Refusal)?.message == "received_at is not within the years 2000 to 2100"
+            (error as? ImportReader.Refusal)?.message == "received_at is not between the years 2000 and 2100"
         }
         for kept in ["2000-01-01T00:00:00Z", "2100-12-31T23:59:59.999999Z"] {
             _ = try line(kept).withUnsafeBufferPointer { try reader.read($0) }
