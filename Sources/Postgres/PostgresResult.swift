@@ -37,49 +37,9 @@ package final class PostgresResult: @unchecked Sendable {
         return withExtendedLifetime(self) { body(UnsafeRawBufferPointer(start: start, count: count)) }
     }
 
-    /// A value of type `text`, `json`, `name` or `bytea` as bytes; nil for null.
-    package func bytes(_ row: Int, _ column: Int) -> [UInt8]? {
-        isNull(row, column) ? nil : withBytes(row, column) { [UInt8]($0) }
-    }
-
-    /// A value of type `text`, `json` or `name`; nil for null.
-    package func text(_ row: Int, _ column: Int) -> String? {
+    /// A value in text form; nil for null.
+    func text(_ row: Int, _ column: Int) -> String? {
         isNull(row, column) ? nil : withBytes(row, column) { String(decoding: $0, as: UTF8.self) }
-    }
-
-    /// A value of type `bool`; nil for null.
-    package func bool(_ row: Int, _ column: Int) -> Bool? {
-        isNull(row, column) ? nil : withBytes(row, column) { $0.first == 1 }
-    }
-
-    /// A value of type `int2`, `int4` or `int8`; nil for null, and for a value of another length.
-    package func integer(_ row: Int, _ column: Int) -> Int64? {
-        guard !isNull(row, column) else { return nil }
-        return withBytes(row, column) { bytes in
-            switch bytes.count {
-            case 2: Int64(Int16(bigEndian: bytes.loadUnaligned(as: Int16.self)))
-            case 4: Int64(Int32(bigEndian: bytes.loadUnaligned(as: Int32.self)))
-            case 8: Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
-            default: nil
-            }
-        }
-    }
-
-    /// A value of type `timestamptz` in microseconds since 1970-01-01 UTC; nil for null.
-    package func timestamp(_ row: Int, _ column: Int) -> Int64? {
-        integer(row, column).map { $0 &+ postgresEpochMicroseconds }
-    }
-
-    /// A value of type `uuid` as two big-endian halves; nil for null.
-    package func uuid(_ row: Int, _ column: Int) -> (high: UInt64, low: UInt64)? {
-        guard !isNull(row, column) else { return nil }
-        return withBytes(row, column) { bytes in
-            guard bytes.count == 16 else { return nil }
-            return (
-                UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)),
-                UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
-            )
-        }
     }
 
     /// The failure that the result stands for; nil when it stands for success.

@@ -297,7 +297,7 @@ extension LocalCluster {
         let connection = try await PostgresConnection.open(PostgresSettings(url: url(database)))
         let texts = try await connection.run { connection throws(PostgresError) in
             let result = try connection.query(sql)
-            return (0..<result.count).map { result.text($0, 0) ?? "NULL" }
+            return try result.map { row throws(PostgresError) in try row.next(String?.self) ?? "NULL" }
         }
         await connection.close()
         return texts

@@ -58,7 +58,7 @@ struct Database: Sendable {
 
     func integer(_ sql: String) async throws -> Int {
         try await client.run { connection throws(PostgresError) in
-            Int(try connection.query("SELECT (\(sql))::bigint").integer(0, 0) ?? -1)
+            try connection.query("SELECT (\(sql))::bigint").value(Int?.self) ?? -1
         }
     }
 
@@ -68,7 +68,7 @@ struct Database: Sendable {
     func texts(_ sql: String) async throws -> [String] {
         try await client.run { connection throws(PostgresError) in
             let result = try connection.query(sql)
-            return (0..<result.count).map { result.text($0, 0) ?? "NULL" }
+            return try result.map { row throws(PostgresError) in try row.next(String?.self) ?? "NULL" }
         }
     }
 

@@ -128,7 +128,7 @@ final class PlainServer: Sendable {
             switch self {
             case .noTLS: "starttls"
             case .noOffer: "STARTTLS"
-            case .smuggles: "in the clear"
+            case .smuggles: "unencrypted bytes followed"
             }
         }
     }

@@ -138,7 +138,7 @@ struct ConflictReleaseTests {
                 ) AS message ON true
                 """
             )
-            return (0..<result.count).compactMap { result.text($0, 0) }.joined(separator: "\n")
+            return try result.map { row throws(PostgresError) in try row.next(String.self) }.joined(separator: "\n")
         }
         #expect(!plan.contains("Function Scan"), "\(plan)")
         let conflicts = plan.split(separator: "\n").filter { $0.contains("on conflicts") }

@@ -141,7 +141,7 @@ struct DeadMessageTests {
             try connection.script("BEGIN; LOCK TABLE \(partition) IN ACCESS SHARE MODE")
         }
         async let outcome = dropper.run { connection throws(PostgresError) in
-            try connection.query(Self.drop).text(0, 0)
+            try connection.query(Self.drop).value(String?.self)
         }
         try await fixture.store.waitUntil(
             "SELECT EXISTS (SELECT FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND NOT granted)"

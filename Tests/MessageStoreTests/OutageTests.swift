@@ -119,8 +119,8 @@ struct OutageTests {
         let after = try await PostgresConnection.open(fixture.settings)
         let counts = try await after.run { connection throws(PostgresError) in
             try connection.query(
-                "SELECT (SELECT count(*) FROM upstream.messages), (SELECT count(*) FROM upstream.message_ids)"
-            ).integer(0, 0)
+                "SELECT count(*) FROM upstream.messages"
+            ).value(Int64.self)
         }
         #expect(counts == Int64(rounds * 25))
         cluster.stop()

@@ -140,7 +140,8 @@ struct PartitionTests {
         )
         let connection = try await PostgresConnection.open(bare.settings)
         func text(_ sql: String) async throws -> String? {
-            try await connection.run { connection throws(PostgresError) in try connection.query(sql).text(0, 0) }
+            try await connection.run { connection throws(PostgresError) in try connection.query(sql).value(String?.self)
+            }
         }
         #expect(try await text("SHOW datestyle") == style)
         _ = try await Migrator().up(connection)

@@ -48,7 +48,7 @@ import Vocabulary
         #expect(try await Erasure(connection, token: [UInt8]("token-SECRET".utf8)).run().messages == 400)
         // Nothing of ours stays behind in the session that others get.
         let abandoned = try await connection.run { connection throws(PostgresError) in
-            try connection.query("SELECT count(*) FROM pg_prepared_statements").integer(0, 0)
+            try connection.query("SELECT count(*) FROM pg_prepared_statements").value(Int64.self)
         }
         #expect(abandoned == 0)
         // LISTEN would never hear anything: it ends, for the dispatcher to say so, where it waits for ever elsewhere.

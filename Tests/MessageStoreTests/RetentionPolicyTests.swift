@@ -156,7 +156,7 @@ struct RetentionPolicyTests {
                     """
                 )
                 defer { try? connection.script("ROLLBACK") }
-                return try connection.query("SELECT \(call)::bigint").integer(0, 0)
+                return try connection.query("SELECT \(call)::bigint").value(Int64.self)
             }
         }
         // The partition is let go first, in the ledger's eyes.

@@ -178,7 +178,7 @@ struct RoleTests {
             }
         }
         let token = try await reader.run { connection throws(PostgresError) in
-            try connection.query("SELECT registration_token FROM upstream.messages LIMIT 1").text(0, 0)
+            try connection.query("SELECT registration_token FROM upstream.messages LIMIT 1").value(String?.self)
         }
         #expect(token == "token-SECRET", "the reader sees tokens: roles.sql says to whom to give it")
         #expect(try await StoreStatistics.take(reader).tables.count > 5)

@@ -226,7 +226,7 @@ struct SQLPageTests {
     private func texts(_ fixture: StoreFixture, _ sql: String) async throws -> [String] {
         try await fixture.admin.run { connection throws(PostgresError) in
             let result = try connection.query(sql)
-            return (0..<result.count).map { result.text($0, 0) ?? "" }
+            return try result.map { row throws(PostgresError) in try row.next(String?.self) ?? "" }
         }
     }
 

@@ -91,7 +91,7 @@ struct ConnectTests {
         defer { server.close() }
         let client = PostgresClient(try settings([server.folder.path, SharedCluster.cluster.socketFolder.path]))
         let one = try await client.run { connection throws(PostgresError) in
-            try connection.query("SELECT 1").integer(0, 0)
+            try connection.query("SELECT 1").value(Int64.self)
         }
         #expect(one == 1)
         await client.close()

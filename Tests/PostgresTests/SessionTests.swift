@@ -39,16 +39,18 @@ enum SharedCluster {
                 "SELECT $1, $2, $3, $4, $5, $6, $7[1], $7[2], $7[3], cardinality($8)",
                 parameters
             )
-            #expect(result.text(0, 0) == "é\u{1F600}")
-            #expect(result.integer(0, 1) == -5)
-            #expect(result.bool(0, 2) == true)
-            #expect(result.uuid(0, 3)?.high == 1 && result.uuid(0, 3)?.low == .max)
-            #expect(result.timestamp(0, 4) == 1_700_000_000_123_456)
-            #expect(result.isNull(0, 5) && result.text(0, 5) == nil)
-            #expect(result.text(0, 6) == "a{},\"\\")
-            #expect(result.isNull(0, 7))
-            #expect(result.text(0, 8) == "")
-            #expect(result.integer(0, 9) == 0)
+            try result.only { row throws(PostgresError) in
+                #expect(try row.next(String.self) == "é\u{1F600}")
+                #expect(try row.next(Int64.self) == -5)
+                #expect(try row.next(Bool.self))
+                #expect(try row.next(Digest128.self) == Digest128(high: 1, low: .max))
+                #expect(try row.next(Timestamp.self).microseconds == 1_700_000_000_123_456)
+                #expect(try row.next(String?.self) == nil)
+                #expect(try row.next(String.self) == "a{},\"\\")
+                #expect(try row.next(String?.self) == nil)
+                #expect(try row.next(String.self) == "")
+                #expect(try row.next(Int64.self) == 0)
+            }
         }
     }
 
@@ -90,7 +92,7 @@ enum SharedCluster {
         #expect(await connection.run { $0.isOpen } == false)
         try await other.run { connection throws(PostgresError) in
             try connection.script("SET lock_timeout = 5000; LOCK TABLE uncommitted")
-            #expect(try connection.query("SELECT count(*) FROM uncommitted").integer(0, 0) == 0)
+            #expect(try connection.query("SELECT count(*) FROM uncommitted").value(Int64.self) == 0)
         }
     }
 
@@ -111,7 +113,7 @@ enum SharedCluster {
             try connection.transaction { connection throws(PostgresError) in
                 try connection.script("INSERT INTO whole VALUES (2)")
             }
-            return try connection.query("SELECT count(*) FROM whole").integer(0, 0)
+            return try connection.query("SELECT count(*) FROM whole").value(Int64.self)
         }
         #expect(count == 1)
     }
@@ -121,10 +123,10 @@ enum SharedCluster {
         let connection = try await SharedCluster.open()
         let statement = PostgresStatement("SELECT 42 AS answer")
         try await connection.run { connection throws(PostgresError) in
-            for _ in 0..<3 { #expect(try connection.execute(statement, PostgresParameters()).integer(0, 0) == 42) }
+            for _ in 0..<3 { #expect(try connection.execute(statement, PostgresParameters()).value(Int64.self) == 42) }
             try connection.script("DEALLOCATE ALL")
-            #expect(try connection.execute(statement, PostgresParameters()).integer(0, 0) == 42)
-            #expect(try connection.execute(statement, PostgresParameters()).integer(0, 0) == 42)
+            #expect(try connection.execute(statement, PostgresParameters()).value(Int64.self) == 42)
+            #expect(try connection.execute(statement, PostgresParameters()).value(Int64.self) == 42)
         }
     }
 
@@ -228,7 +230,7 @@ enum SharedCluster {
         }
         #expect(error?.isEnvironment == true && error?.endsSession == true)
         let one = try await client.run { connection throws(PostgresError) in
-            try connection.query("SELECT 1").integer(0, 0)
+            try connection.query("SELECT 1").value(Int64.self)
         }
         #expect(one == 1)
     }
