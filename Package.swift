@@ -143,7 +143,7 @@ let package = Package(
         // Run by hand, in a release build.
         .executableTarget(
             name: "Micro",
-            dependencies: ["XMLWire"],
+            dependencies: ["Vocabulary", "XMLWire", "XMPP", "CCSEmulator", nio],
             path: "Benchmarks/Micro",
             swiftSettings: strict
         ),

@@ -1,0 +1,80 @@
+import CCSEmulator
+import NIOCore
+import Vocabulary
+import XMLWire
+import XMPP
+
+/// The way of messages from plaintext to what a batch holds: framer, codec and digests, over a fixed input.
+///
+/// The input is a pure function of this file and the emulator's generator, so that under callgrind two runs of one program
+/// count the same instructions; what one round costs is the difference of two runs with different numbers of rounds.
+struct ReceivePath {
+    /// Distinct messages, as `bench` sends them: 400 bytes of JSON, every wrapping, a thousand devices.
+    static let messages = 2000
+    /// What a read of the socket brings at most.
+    private static let pieceBytes = 16 * 1024
+    /// Messages held before they are let go, about as many as a batch has.
+    private static let batch = 240
+
+    /// The stanzas, one after another.
+    private let stream: [UInt8]
+    private let configuration = CodecConfiguration(
+        sender: 0,
+        senderID: "1234567890",
+        domain: "fcm.googleapis.com",
+        trustedFrom: ["devices@gcm.googleapis.com"]
+    )
+
+    init() {
+        var profile = LoadProfile(count: Self.messages)
+        profile.idPrefix = "bench"
+        let address = StanzaAddress(from: "devices@gcm.googleapis.com", to: "1234567890@fcm.googleapis.com")
+        let generator = LoadGenerator(profile: profile, address: address)
+        var buffer = ByteBuffer()
+        for sequence in 0..<Self.messages { generator.append(sequence, to: &buffer) }
+        stream = Array(buffer.readableBytesView)
+    }
+
+    /// Reads the input so many times, as one stream.
+    ///
+    /// - Parameters:
+    ///   - rounds: How often.
+    ///   - isDecoding: Whether stanzas are decoded; else they are only framed.
+    /// - Returns: Messages, or stanzas, and a checksum of what was made of them.
+    /// - Throws: `XMLStreamError` where the input is none; a mistake of this file.
+    func run(rounds: Int, isDecoding: Bool) throws -> (count: Int, checksum: UInt64) {
+        let framer = XMLFramer()
+        var codec = UpstreamCodec(configuration: configuration)
+        let header =
+            "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>"
+        try Array(header.utf8).withUnsafeBytes { try framer.feed($0) { _ in } }
+        var batch: [IncomingMessage] = []
+        batch.reserveCapacity(Self.batch)
+        var count = 0
+        var checksum: UInt64 = 0
+        try stream.withUnsafeBytes { bytes in
+            for _ in 0..<rounds {
+                var offset = 0
+                while offset < bytes.count {
+                    let end = min(offset + Self.pieceBytes, bytes.count)
+                    try framer.feed(UnsafeRawBufferPointer(rebasing: bytes[offset..<end])) { event in
+                        guard case .stanza(let stanza) = event else { return }
+                        count += 1
+                        guard isDecoding else {
+                            checksum &+= UInt64(stanza.raw.count)
+                            return
+                        }
+                        guard case .message(let message) = codec.decode(stanza, receivedAt: 0, parsedAt: 0) else {
+                            return
+                        }
+                        checksum &+= message.messageKey.low ^ message.fingerprint.low ^ message.deviceKey.low
+                        batch.append(message)
+                        if batch.count == Self.batch { batch.removeAll(keepingCapacity: true) }
+                    }
+                    offset = end
+                }
+            }
+        }
+        return (count, checksum)
+    }
+}
