@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """What storing a batch costs PostgreSQL, in variants, run in turns: CPU of the backend and WAL for each message.
 
-    scripts/install-test-tools && .build/test-tools/bin/python Benchmarks/Store/store.py [--rounds 5] [--only a,b]
+    scripts/install-test-tools
+    .build/test-tools/bin/pip install -r Benchmarks/Store/requirements.txt
+    .build/test-tools/bin/python Benchmarks/Store/store.py [--rounds 5] [--only NAME,NAME] [--rows 10000000]
 
 A private cluster in a temporary folder (fsync on), a database with the schema for each variant. Every round runs every
-variant once over batches of new messages, so that a slow minute hits all of them; shown are medians. Compare the ratios.
+variant once over batches of new messages, so that a slow minute hits all of them; shown are medians, and ratios to the
+first variant. Compare the ratios. --list names the variants: the steps from 0010's function to today's, what a bare worker
+inserts (Benchmarks/Baseline), and `filled`, today's function on a day that has --rows messages.
 """
 import argparse
 import glob
@@ -16,13 +20,13 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+import time
 import uuid
 from datetime import datetime, timedelta, timezone
 
 import psycopg
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Cluster:
@@ -52,8 +56,10 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def migrations():
+def migrations(before=None):
     for path in sorted(glob.glob(f"{ROOT}/migrations/*.sql")):
+        if before and os.path.basename(path) >= before:
+            break
         with open(path) as file:
             yield re.split(r"^-- migrate:down.*$", file.read(), flags=re.M)[0]
 
@@ -140,7 +146,7 @@ FROM = "FROM unnest(keys, times, senders, ids, tokens, devices, categorys, datas
     "AS i (key, at, sender, id, token, device, category, data, raw, extra, type, stanza_from)"
 SELECT = "SELECT key, at, sender, id, token, device, category, data::json, raw, extra, type, stanza_from " + FROM
 
-VARIANTS = {"today": ("", TODAY, today)}
+VARIANTS = {"store_messages": ("", TODAY, today)}
 
 VARIANTS["optimistic"] = (
     function("v_optimistic", PARAMETERS, f"""
@@ -239,83 +245,140 @@ def store_batch(rows):
     ]
 
 
-VARIANTS["store_batch"] = (
-    "",
+STORE_BATCH = (
     "SELECT * FROM upstream.store_batch(%b::uuid[], %b::uuid[], %b::timestamptz[], "
     + ", ".join(f"%b::{TYPES[c]}[]" for c in COLUMNS if c != "fingerprint")
-    + ", %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text[], %b::text[])",
-    store_batch,
+    + ", %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text[], %b::text[])"
 )
-VARIANTS["store_batch, no index"] = (
-    "DROP INDEX upstream.messages_message_id_idx", *VARIANTS["store_batch"][1:]
-)
-VARIANTS["bare, no key"] = (
-    "CREATE TABLE baseline (message_id text, token text, category text, data json, "
+VARIANTS["store_batch of 0011"] = ("", STORE_BATCH, store_batch)
+
+# The variants up to here are prototypes beside the schema of 0011.
+PROTOTYPES = set(VARIANTS)
+
+VARIANTS["store_batch"] = ("", STORE_BATCH, store_batch)
+VARIANTS["filled"] = ("", STORE_BATCH, store_batch)
+
+# A worker of the field that is idempotent on message_id, and nothing else: Benchmarks/Baseline stores the same way.
+BARE = "INSERT INTO baseline (message_id, token, category, data) SELECT id, token, category, data::json " \
+    "FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[]) AS i (id, token, category, data)"
+VARIANTS["bare"] = (
+    "CREATE TABLE baseline (message_id text PRIMARY KEY, token text, category text, data json, "
     "received_at timestamptz DEFAULT now());",
-    "INSERT INTO baseline (message_id, token, category, data) SELECT id, token, category, data::json "
-    "FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[]) AS i (id, token, category, data)",
+    BARE + " ON CONFLICT DO NOTHING",
     lambda rows: arrays(rows, ["id", "token", "category", "data"]),
 )
+# One that stores every redelivery again.
+VARIANTS["bare without key"] = (VARIANTS["bare"][0].replace(" PRIMARY KEY", ""), BARE, VARIANTS["bare"][2])
 
-VARIANTS["bare"] = (
-    VARIANTS["bare, no key"][0].replace("message_id text", "message_id text PRIMARY KEY"),
-    *VARIANTS["bare, no key"][1:],
-)
+DEFAULTS = ["store_messages", "store_batch of 0011", "store_batch", "bare", "bare without key"]
+
+# A day's messages, in steps: keys in random order, as digests are; 1,000 devices in turn.
+FILL = """
+    WITH made AS MATERIALIZED (
+        SELECT n, gen_random_uuid() AS key, now() - interval '2 hours' + n * interval '20 microseconds' AS at
+        FROM generate_series(%s, %s) AS n
+    ), ledger AS (
+        INSERT INTO upstream.message_ids (message_key, fingerprint, received_at) SELECT key, key, at FROM made
+    )
+    INSERT INTO upstream.messages (
+        message_key, received_at, sender_id, message_id, registration_token, device_key, category, data
+    )
+    SELECT key, at, '1234567890', 'fill-' || n, 'FAKE', md5((n %% 1000)::text)::uuid, 'com.example.app', '{}' FROM made"""
+FILL_LEDGER = """
+    INSERT INTO upstream.message_ids (message_key, fingerprint, received_at)
+    SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '2 hours' + n * interval '20 microseconds'
+    FROM generate_series(%s, %s) AS n"""
+
+
+def fill(connection, rows, ledger_only):
+    connection.execute("SET synchronous_commit = off")
+    step = 250_000
+    for start in range(1, rows + 1, step):
+        connection.execute(FILL_LEDGER if ledger_only else FILL, [start, min(start + step - 1, rows)])
+    connection.execute("VACUUM ANALYZE upstream.message_ids")
+    connection.execute("VACUUM ANALYZE upstream.messages")
+    connection.execute("CHECKPOINT")
+    connection.execute("RESET synchronous_commit")
 
 
 def cpu(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
+    """Seconds on a processor, by the scheduler's own account: /proc/PID/stat counts ticks of 10 ms."""
+    with open(f"/proc/{pid}/schedstat") as file:
+        return int(file.read().split()[0]) / 1e9
+
+
+def side(cluster, name, options):
+    """The database of a variant, ready for batches."""
+    database = "v_" + hashlib.sha1(name.encode()).hexdigest()[:8]
+    cluster.connect("postgres").execute(f"CREATE DATABASE {database}")
+    connection = cluster.connect(database)
+    connection.execute("CREATE SCHEMA upstream")
+    for text in migrations(before="0012" if name in PROTOTYPES else None):
+        connection.execute(text)
+    connection.execute("SELECT upstream.ensure_partitions(current_date - 1, current_date + 1)")
+    connection.execute(VARIANTS[name][0] or "SELECT")
+    if name == "filled":
+        fill(connection, options.rows, options.ledger_only)
+    connection.prepare_threshold = 0
+    pid = connection.execute("SELECT pg_backend_pid()").fetchone()[0]
+    return dict(connection=connection, pid=pid, load=Load(options.batch, options.size), cpu=[], wal=[], time=[])
+
+
+def run(side, name, options):
+    """One turn of a variant; gives CPU and time (µs) and WAL (bytes) of one message."""
+    _, sql, build = VARIANTS[name]
+    connection, count = side["connection"], options.batches * options.batch
+    batches = [build(side["load"].batch()) for _ in range(options.batches)]
+    lsn = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]
+    used, started = cpu(side["pid"]), time.monotonic()
+    for batch in batches:
+        connection.execute(sql, batch)
+    used, elapsed = cpu(side["pid"]) - used, time.monotonic() - started
+    wal = connection.execute("SELECT pg_current_wal_insert_lsn() - %s::pg_lsn", [lsn]).fetchone()[0]
+    return used / count * 1e6, elapsed / count * 1e6, float(wal) / count
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=200, help="in one round of one variant")
-    parser.add_argument("--rows", type=int, default=240, help="in a batch")
+    parser.add_argument("--batch", type=int, default=240, help="messages in a batch")
     parser.add_argument("--size", type=int, default=400, help="bytes of a message's JSON")
-    parser.add_argument("--only", help="variants, separated by commas")
+    parser.add_argument("--rows", type=int, help="messages that `filled` begins with, in one day; adds the variant")
+    parser.add_argument("--ledger-only", action="store_true", help="--rows are ids without messages")
+    parser.add_argument("--only", help="variants, separated by commas; the others are compared with the first")
+    parser.add_argument("--list", action="store_true", help="name the variants")
     options = parser.parse_args()
-    names = [n for n in VARIANTS if not options.only or n in options.only.split(",") or n == "today"]
+    if options.list:
+        print(*VARIANTS, sep="\n")
+        return
+    names = options.only.split(",") if options.only else DEFAULTS
+    for name in names:
+        if name not in VARIANTS:
+            parser.error(f"no variant {name!r}; --list names them")
+    if options.rows:
+        names = [*(name for name in names if name != "filled"), "filled"]
+    elif "filled" in names:
+        parser.error("filled needs --rows")
     cluster = Cluster()
     try:
-        sides = {}
-        for name in names:
-            database = "v_" + hashlib.sha1(name.encode()).hexdigest()[:8]
-            cluster.connect("postgres").execute(f"CREATE DATABASE {database}")
-            connection = cluster.connect(database)
-            connection.execute("CREATE SCHEMA upstream")
-            for text in migrations():
-                connection.execute(text)
-            connection.execute("SELECT upstream.ensure_partitions(current_date - 1, current_date + 1)")
-            connection.execute(VARIANTS[name][0] or "SELECT")
-            connection.prepare_threshold = 0
-            pid = connection.execute("SELECT pg_backend_pid()").fetchone()[0]
-            sides[name] = dict(connection=connection, pid=pid, load=Load(options.rows, options.size), cpu=[], wal=[])
+        sides = {name: side(cluster, name, options) for name in names}
         for turn in range(options.rounds + 1):
-            for name in names:
-                side, (_, sql, build) = sides[name], VARIANTS[name]
-                batches = [build(side["load"].batch()) for _ in range(options.batches)]
-                lsn = side["connection"].execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]
-                before = cpu(side["pid"])
-                for batch in batches:
-                    side["connection"].execute(sql, batch)
-                used = cpu(side["pid"]) - before
-                wal = side["connection"].execute(
-                    "SELECT pg_current_wal_insert_lsn() - %s::pg_lsn", [lsn]
-                ).fetchone()[0]
+            for name in names if turn % 2 else reversed(names):
+                figures = run(sides[name], name, options)
                 if turn > 0:  # the first one fills caches
-                    side["cpu"].append(used / options.batches / options.rows * 1e6)
-                    side["wal"].append(float(wal) / options.batches / options.rows)
-        base = statistics.median(sides["today"]["cpu"])
-        print(f"{'VARIANT':28} {'CPU, µs':>8} {'ratio':>6} {'WAL, B':>7}")
+                    for key, figure in zip(("cpu", "time", "wal"), figures):
+                        sides[name][key].append(figure)
+        first = {key: statistics.median(sides[names[0]][key]) for key in ("cpu", "time")}
+        print(f"{'VARIANT':28} {'CPU, µs':>8} {'ratio':>6} {'TIME, µs':>9} {'ratio':>6} {'WAL, B':>7}")
         for name in names:
-            used, wal = statistics.median(sides[name]["cpu"]), statistics.median(sides[name]["wal"])
-            table = "baseline" if name.startswith("bare") else "upstream.messages"
-            rows = sides[name]["connection"].execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            used, elapsed, wal = (statistics.median(sides[name][key]) for key in ("cpu", "time", "wal"))
+            where = "baseline" if name.startswith("bare") else "upstream.messages WHERE message_id LIKE 'bench-%'"
+            rows = sides[name]["connection"].execute(f"SELECT count(*) FROM {where}").fetchone()[0]
             assert rows == sides[name]["load"].count, f"{name}: {rows} rows of {sides[name]['load'].count}"
-            print(f"{name:28} {used:8.2f} {used / base:6.2f} {wal:7.0f}")
+            print(
+                f"{name:28} {used:8.2f} {used / first['cpu']:6.2f} {elapsed:9.2f} {elapsed / first['time']:6.2f} {wal:7.0f}"
+            )
     finally:
         cluster.stop()
 
