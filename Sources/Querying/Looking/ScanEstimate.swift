@@ -17,8 +17,12 @@ package enum ScanEstimate {
         _ connection: PostgresConnection
     ) async throws(PostgresError) -> Int64? {
         let sql: SQL = "EXPLAIN (FORMAT JSON) \(MessageStatements.selected(filter, from: cursor?.receivedAt))"
+        // Under a limit of its own: it takes milliseconds, and must not use up a short one that is meant for the query.
         let text = try await connection.run { connection throws(PostgresError) in
-            try connection.run(sql).value(JSONColumn.self).utf8
+            try connection.transaction { connection throws(PostgresError) in
+                try connection.limitStatements(milliseconds: limitMilliseconds, "")
+                return try connection.run(sql).value(JSONColumn.self).utf8
+            }
         }
         let plans = try? JSONSerialization.jsonObject(with: Data(text)) as? [[String: Any]]
         let plan = plans?.first?["Plan"] as? [String: Any]
@@ -43,4 +47,7 @@ package enum ScanEstimate {
 
     /// From this number of rows on, commands print a warning.
     package static let threshold: Int64 = 100_000
+
+    /// The longest that an estimate may take.
+    private static let limitMilliseconds = 10_000
 }
