@@ -12,6 +12,10 @@ struct BenchBaseline {
         var postgresMicroseconds: Double
         var ackP50Milliseconds: Double
         var memoryMegabytes: Double
+        /// Rows in a commit, on average.
+        var batchMean: Double
+        /// How often a thread of the worker went to sleep, by message: each is a wake-up.
+        var sleeps: Double
     }
 
     /// The medians of both, for one number of connections and one rate.
@@ -35,7 +39,10 @@ struct BenchBaseline {
             let count = plan.messages(connections: connections)
             result.append(try await compare(connections: connections, count: count, rate: nil, &problems))
         }
-        result.append(try await compare(connections: 1, count: plan.isQuick ? 500 : 1500, rate: 100, &problems))
+        if plan.paced > 0 {
+            let count = max(plan.paced * (plan.isQuick ? 5 : 15), 100)
+            result.append(try await compare(connections: 1, count: count, rate: Double(plan.paced), &problems))
+        }
         return result
     }
 
@@ -80,7 +87,7 @@ struct BenchBaseline {
             baseline: baseline,
             plan
         )
-        let run = try await pair.stopping {
+        var run = try await pair.stopping {
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
             let before = try await pair.reading()
             try await pair.wait("every ack") { $0.isComplete }
@@ -91,10 +98,14 @@ struct BenchBaseline {
                 workerMicroseconds: (after.worker - before.worker) / messages * 1e6,
                 postgresMicroseconds: (after.postgres - before.postgres) / messages * 1e6,
                 ackP50Milliseconds: (after.latencies.quantile(0.5) ?? 0) * 1000,
-                memoryMegabytes: Double(ProcessUsage.memory(pair.worker.id).now) / 1e6
+                memoryMegabytes: Double(ProcessUsage.memory(pair.worker.id).now) / 1e6,
+                batchMean: 0,
+                sleeps: Double(after.sleeps - before.sleeps) / messages
             )
         }
         problems += pair.problems
+        let sizes = baseline == nil ? BenchStatements.batchSizes : BenchStatements.bareBatchSizes
+        run.batchMean = try await Double(count) / Double(max(1, BenchSite.numbers(database, sizes).count))
         try await site.dropDatabase("bench")
         return run
     }
@@ -107,7 +118,9 @@ struct BenchBaseline {
             workerMicroseconds: of(\.workerMicroseconds),
             postgresMicroseconds: of(\.postgresMicroseconds),
             ackP50Milliseconds: of(\.ackP50Milliseconds),
-            memoryMegabytes: of(\.memoryMegabytes)
+            memoryMegabytes: of(\.memoryMegabytes),
+            batchMean: of(\.batchMean),
+            sleeps: of(\.sleeps)
         )
     }
 
@@ -127,12 +140,15 @@ struct BenchBaseline {
             }
             if comparison.rate != nil {
                 row("ack p50, ms", \.ackP50Milliseconds, digits: 2, goal: "≤ 1.2")
+                row("wake-ups in the worker/msg", \.sleeps, digits: 2)
                 continue
             }
             let goal = [1: "≥ 0.85", 10: "≥ 0.95"][comparison.connections] ?? ""
             row("msg/s", \.messagesPerSecond, digits: 0, goal: goal)
             row("worker CPU, µs/msg", \.workerMicroseconds, digits: 2, goal: "≤ 1.4")
             row("PostgreSQL CPU, µs/msg", \.postgresMicroseconds, digits: 2, goal: "≤ 1.05")
+            row("rows in a commit", \.batchMean, digits: 1)
+            row("wake-ups in the worker/msg", \.sleeps, digits: 3)
             row("ack p50, ms", \.ackP50Milliseconds, digits: 2)
             row("worker RSS, MB", \.memoryMegabytes, digits: 1, goal: comparison.connections == 10 ? "≤ 45 MB" : "")
         }

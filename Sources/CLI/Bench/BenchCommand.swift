@@ -62,6 +62,8 @@ struct BenchCommand: ProgramCommand {
         )
     )
     var baseline: String?
+    @Option(help: "Messages a second of the paced run beside the bare worker; 0 for none.")
+    var paced = 100
     @Flag(help: "A short run with less exact figures.")
     var quick = false
     @Flag(help: "One JSON object instead of a table.")
@@ -104,10 +106,11 @@ struct BenchCommand: ProgramCommand {
             throw ValidationError("--only baseline needs --baseline PROGRAM; make baseline builds it")
         }
         guard messages ?? 1000 >= 1000, window >= 1, (1...64).contains(writers), (300...65536).contains(size),
-            (1...99).contains(repeats)
+            (1...99).contains(repeats), (0...10_000).contains(paced)
         else {
             throw ValidationError(
-                "--messages takes 1000 or more, --size 300 to 65536, --writers 1 to 64, --repeats 1 to 99"
+                "--messages takes 1000 or more, --size 300 to 65536, --writers 1 to 64, "
+                    + "--repeats 1 to 99, --paced 0 to 10000"
             )
         }
         return BenchPlan(
@@ -119,6 +122,7 @@ struct BenchCommand: ProgramCommand {
             repeats: repeats,
             parts: Set(parts ?? all),
             baseline: baseline,
+            paced: paced,
             isQuick: quick
         )
     }

@@ -16,6 +16,8 @@ final class BenchPair: Sendable {
         var worker: Double
         var postgres: Double
         var own: Double
+        /// How often threads of the worker have gone to sleep.
+        var sleeps: Int
         /// Ack latencies in seconds since the reading before.
         var latencies: [Double]
     }
@@ -104,6 +106,7 @@ final class BenchPair: Sendable {
             worker: ProcessUsage.process(worker.id).cpu,
             postgres: ProcessUsage.family(cluster).cpu,
             own: ProcessUsage.process(getpid()).cpu,
+            sleeps: ProcessUsage.sleeps(worker.id),
             latencies: try await emulator.takeLatencies()
         )
     }

@@ -9,6 +9,8 @@ struct BenchPlan: Sendable {
     var parts: Set<BenchCommand.Part>
     /// The program of the bare C worker.
     var baseline: String?
+    /// Messages a second of the paced run beside it; 0 for none.
+    var paced: Int
     var isQuick: Bool
 
     /// Messages for this many connections: a single one is bound by the round trip, and needs fewer for the same time.

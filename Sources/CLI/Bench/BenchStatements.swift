@@ -6,6 +6,11 @@ enum BenchStatements: StatementCatalog {
         [
             StatementSample("waiting", waiting), StatementSample("deliveriesSize", deliveriesSize),
             StatementSample("batchSizes", batchSizes),
+            StatementSample(
+                "bareBatchSizes",
+                bareBatchSizes,
+                after: "CREATE TEMPORARY TABLE baseline (message_id text)"
+            ),
         ]
     }
 
@@ -24,6 +29,9 @@ enum BenchStatements: StatementCatalog {
 
     /// How many rows each transaction inserted, in their order: rows of one transaction carry the same id of it.
     static let batchSizes: SQL = "SELECT count(*) FROM upstream.messages GROUP BY xmin::text ORDER BY min(received_at)"
+
+    /// The same of the bare C worker's table.
+    static let bareBatchSizes: SQL = "SELECT count(*) FROM baseline GROUP BY xmin::text"
 
     /// Creates a database; names come from this program only.
     static func create(_ name: String) -> String { "CREATE DATABASE \(name)" }

@@ -39,6 +39,18 @@ struct ProcessUsage {
         return (kilobytes("VmRSS") * 1024, kilobytes("VmHWM") * 1024)
     }
 
+    /// How often the threads of a process have gone to sleep and been woken again (voluntary context switches).
+    ///
+    /// Threads that have ended no longer count.
+    static func sleeps(_ id: Int32) -> Int {
+        let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/task")) ?? []
+        return threads.reduce(0) { sum, thread in
+            let text = (try? String(contentsOfFile: "/proc/\(id)/task/\(thread)/status", encoding: .utf8)) ?? ""
+            let line = text.split(separator: "\n").first { $0.hasPrefix("voluntary_ctxt_switches:") }
+            return sum + (line.flatMap { Int($0.split(separator: "\t").last ?? "") } ?? 0)
+        }
+    }
+
     /// The load average of the last minute.
     static var load: Double {
         let text = (try? String(contentsOfFile: "/proc/loadavg", encoding: .utf8)) ?? ""
