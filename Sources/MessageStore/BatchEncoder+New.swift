@@ -49,15 +49,23 @@ extension BatchEncoder {
 
     /// Whether all rows came for one sender and from one address.
     private var hasOneOrigin: Bool {
-        guard let first = rows.first.map({ batch[$0] }) else { return true }
-        let from = first.stanzaFrom.map { first.bytes[$0.range] }
-        var isSame = true
-        withMessages { message in
-            guard isSame else { return }
-            let other = message.pointee.stanzaFrom.map { message.pointee.bytes[$0.range] }
-            isSame = message.pointee.sender == first.sender && other == from
+        guard let first = rows.first else { return true }
+        return batch.withUnsafeBufferPointer { messages in
+            messages[first].bytes.withUnsafeBytes { firstBytes in
+                let from = messages[first].stanzaFrom.map { UnsafeRawBufferPointer(rebasing: firstBytes[$0.range]) }
+                for row in rows {
+                    guard messages[row].sender == messages[first].sender,
+                        (messages[row].stanzaFrom == nil) == (from == nil)
+                    else { return false }
+                    guard let from, let span = messages[row].stanzaFrom else { continue }
+                    let isSame = messages[row].bytes.withUnsafeBytes { bytes in
+                        UnsafeRawBufferPointer(rebasing: bytes[span.range]).elementsEqual(from)
+                    }
+                    if !isSame { return false }
+                }
+                return true
+            }
         }
-        return isSame
     }
 
     /// An array of text, empty where no row has a value.
@@ -66,8 +74,10 @@ extension BatchEncoder {
         _ parameters: inout PostgresParameters,
         _ span: (UnsafePointer<IncomingMessage>) -> ByteSpan?
     ) {
-        var hasValue = false
-        withMessages { message in if !hasValue { hasValue = span(message) != nil } }
+        let hasValue = batch.withUnsafeBufferPointer { messages in
+            guard let base = messages.baseAddress else { return false }
+            return rows.contains { span(base + $0) != nil }
+        }
         if hasValue { spans(&parameters, .text, span) } else { empty(&parameters) }
     }
 

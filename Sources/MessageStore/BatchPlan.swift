@@ -28,24 +28,38 @@ package struct BatchPlan: Sendable {
 
     /// Folds the copies of one message and sorts.
     package init(_ batch: [IncomingMessage]) {
-        var ordered: [Int] = []
-        ordered.reserveCapacity(batch.count)
+        var entries: [Entry] = []
+        entries.reserveCapacity(batch.count)
         var quarantined: [Int] = []
-        for index in batch.indices {
-            if BatchPlan.reason(batch[index]) == nil { ordered.append(index) } else { quarantined.append(index) }
+        let messages = batch.span
+        for index in messages.indices {
+            if BatchPlan.reason(messages[index]) == nil {
+                entries.append(Entry(key: messages[index].messageKey, index: index))
+            } else {
+                quarantined.append(index)
+            }
         }
-        ordered.sort { left, right in
-            let (leftKey, rightKey) = (batch[left].messageKey, batch[right].messageKey)
-            return leftKey == rightKey ? left < right : leftKey < rightKey
-        }
-        var firsts: [Int] = []
-        firsts.reserveCapacity(ordered.count)
-        for index in ordered where firsts.last.map({ batch[$0].messageKey != batch[index].messageKey }) ?? true {
-            firsts.append(index)
-        }
-        self.ordered = ordered
-        self.firsts = firsts
+        entries.sort(by: <)
+        ordered = entries.map(\.index)
         self.quarantined = quarantined
+        var firsts: [Int] = []
+        firsts.reserveCapacity(entries.count)
+        var previous: Digest128?
+        for entry in entries where entry.key != previous {
+            firsts.append(entry.index)
+            previous = entry.key
+        }
+        self.firsts = firsts
+    }
+
+    /// What a copy is sorted by: keys are compared where they stand, instead of in messages far apart.
+    private struct Entry: Comparable {
+        let key: Digest128
+        let index: Int
+
+        static func < (left: Entry, right: Entry) -> Bool {
+            left.key == right.key ? left.index < right.index : left.key < right.key
+        }
     }
 
     /// Why a copy goes to `quarantine`; nil when it belongs in `messages`.
@@ -58,6 +72,7 @@ package struct BatchPlan: Sendable {
 
     /// The outcomes when every first copy was new.
     package func outcomesAllNew(_ batch: [IncomingMessage]) -> [StoreOutcome] {
+        if firsts.count == batch.count { return [StoreOutcome](repeating: .stored, count: batch.count) }
         var outcomes = [StoreOutcome](repeating: .quarantined, count: batch.count)
         var first: Int?
         for index in ordered {

@@ -97,7 +97,7 @@ struct BatchCommit {
 
     func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
         let outcomes = try storeMessages(connection)
-        let conflicts = plan.ordered.filter { outcomes[$0] == .conflict }
+        let conflicts = outcomes.contains(.conflict) ? plan.ordered.filter { outcomes[$0] == .conflict } : []
         if !conflicts.isEmpty {
             _ = try call(connection, StoreStatements.conflicts, encoder(conflicts).messages())
         }
@@ -113,7 +113,7 @@ struct BatchCommit {
         var ledger = isRetry ? try readLedger(connection) : [:]
         // Twice: retention may take a ledger row between the insert that found it and the read.
         for _ in 0..<2 {
-            let missing = plan.firsts.filter { ledger[batch[$0].messageKey] == nil }
+            let missing = ledger.isEmpty ? plan.firsts : plan.firsts.filter { ledger[batch[$0].messageKey] == nil }
             let new = missing.isEmpty ? 0 : try insert(missing, connection)
             if new == plan.firsts.count { return plan.outcomesAllNew(batch) }
             if new == missing.count {

@@ -9,7 +9,7 @@ package protocol AckSink: AnyObject, Sendable {
     ///
     /// The sink acks those whose ``IncomingMessage/isAcked`` is true, each exactly once on its own connection, or counts
     /// them as `connection_gone`; and it takes all of them off its in-flight account.
-    func settled(_ messages: [IncomingMessage])
+    func settled(_ copies: SettledCopies)
 }
 
 /// What became of one delivered copy, once its transaction has committed (`upstream_messages_total{outcome}`).

@@ -127,12 +127,12 @@ extension PostgresConnection {
 
     private func pollOnce(_ connection: ConnectionHandle, forWriting: Bool, _ milliseconds: Int32) {
         let events = Int16(POLLIN) | (forWriting ? Int16(POLLOUT) : 0)
-        var descriptors = [
-            pollfd(fd: PQsocket(connection.pointer), events: events, revents: 0),
-            pollfd(fd: waker.readEnd, events: Int16(POLLIN), revents: 0),
-        ]
-        _ = poll(&descriptors, 2, milliseconds)
-        if descriptors[1].revents != 0 { waker.drain() }
+        withUnsafeTemporaryAllocation(of: pollfd.self, capacity: 2) { descriptors in
+            descriptors[0] = pollfd(fd: PQsocket(connection.pointer), events: events, revents: 0)
+            descriptors[1] = pollfd(fd: waker.readEnd, events: Int16(POLLIN), revents: 0)
+            _ = poll(descriptors.baseAddress, 2, milliseconds)
+            if descriptors[1].revents != 0 { waker.drain() }
+        }
     }
 
     private var areCancelsDealtWith: Bool {

@@ -12,6 +12,8 @@ final class ThreadExecutor: SerialExecutor, TaskExecutor, @unchecked Sendable {
     private let changed: UnsafeMutablePointer<pthread_cond_t>
     private var queue: [UnownedJob] = []
     private var isStopped = false
+    /// Whether the thread sleeps and nobody has woken it yet.
+    private var isWaiting = false
 
     /// Starts the thread; `name` shows in `top -H`, its first 15 bytes.
     init(name: String) {
@@ -36,8 +38,17 @@ final class ThreadExecutor: SerialExecutor, TaskExecutor, @unchecked Sendable {
         let job = UnownedJob(job)
         pthread_mutex_lock(lock)
         queue.append(job)
-        pthread_cond_signal(changed)
+        guard isWaiting else {
+            pthread_mutex_unlock(lock)
+            return
+        }
+        isWaiting = false
+        // The job may be the last one, and free the executor's last reference before we have signalled.
+        let this = Unmanaged.passRetained(self)
         pthread_mutex_unlock(lock)
+        // Not under the lock: the woken thread would run into it, and go back to sleep.
+        pthread_cond_signal(changed)
+        this.release()
     }
 
     func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
@@ -57,7 +68,10 @@ final class ThreadExecutor: SerialExecutor, TaskExecutor, @unchecked Sendable {
         while true {
             jobs.removeAll(keepingCapacity: true)
             pthread_mutex_lock(lock)
-            while queue.isEmpty && !isStopped { pthread_cond_wait(changed, lock) }
+            while queue.isEmpty && !isStopped {
+                isWaiting = true
+                pthread_cond_wait(changed, lock)
+            }
             swap(&jobs, &queue)
             let ends = jobs.isEmpty
             pthread_mutex_unlock(lock)

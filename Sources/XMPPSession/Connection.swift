@@ -3,7 +3,6 @@ package import NIOCore
 package import Pipeline
 import Synchronization
 package import Telemetry
-package import Vocabulary
 import XMPP
 
 /// One XMPP connection that receives, from TCP connect to its end: what the rest of the worker holds of it.
@@ -118,7 +117,7 @@ package final class Connection: AckSink {
         eventLoop.execute { [handler] in handler.value?.closeNow() }
     }
 
-    package func settled(_ messages: [IncomingMessage]) {
-        eventLoop.execute { [handler] in handler.value?.settled(messages) }
+    package func settled(_ copies: SettledCopies) {
+        eventLoop.execute { [handler] in handler.value?.settled(copies) }
     }
 }

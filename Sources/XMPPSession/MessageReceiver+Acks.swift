@@ -1,4 +1,5 @@
 import NIOCore
+import Pipeline
 import Telemetry
 import Vocabulary
 import XMPP
@@ -6,26 +7,28 @@ import XMPP
 // The way back: acks of what has committed.
 extension StreamHandler where Delegate == MessageReceiver {
     /// Messages of this connection have committed: acks them, in one write.
-    func settled(_ messages: [IncomingMessage]) {
+    func settled(_ copies: SettledCopies) {
         let metrics = delegate.metrics
+        let encoder = delegate.encoder
         var bytes = 0
         var size = 0
+        var longest = 0
         var acked = 0
-        // In place: a copy of a message would retain its bytes.
-        let settled = messages.span
-        for index in settled.indices {
-            bytes += settled[index].bytes.count
-            guard settled[index].isAcked else {
-                if settled[index].isAckTooLarge { metrics.acks[.tooLarge].increment() }
-                continue
+        copies.visit { copy in
+            bytes += copy.bytes.count
+            guard copy.isAcked else {
+                if copy.isAckTooLarge { metrics.acks[.tooLarge].increment() }
+                return
             }
             acked += 1
-            size += delegate.encoder.usualSize(of: settled[index])
+            size += encoder.usualSize(of: copy)
+            longest = max(longest, encoder.sizeLimit(of: copy))
         }
         let now = MonotonicTime.now.nanoseconds
-        if acked > 0 { ack(messages, count: acked, size: size, now: now) }
+        if acked > 0 { ack(copies, count: acked, capacity: size + longest, now: now) }
         // After the acks: a server that has been told of a stanza as handled no longer sends it again for want of an ack.
-        guard let settlement = session?.committed(messages, size: bytes, now: now) else { return }
+        let settlement = session?.committed(copies.count, size: bytes, now: now) { copies.messages }
+        guard let settlement else { return }
         write(settlement.bytes)
         if let timer = settlement.timer { setTimer(timer) }
         perform(settlement.step)
@@ -34,20 +37,22 @@ extension StreamHandler where Delegate == MessageReceiver {
         flush()
     }
 
-    private func ack(_ messages: [IncomingMessage], count: Int, size: Int, now: UInt64) {
+    /// - Parameters:
+    ///   - copies: What has committed.
+    ///   - count: How many of them are acked.
+    ///   - capacity: What the acks usually take, with room for the largest: the buffer grows only for ids that need escapes.
+    ///   - now: Nanoseconds of the monotonic clock.
+    private func ack(_ copies: SettledCopies, count: Int, capacity: Int, now: UInt64) {
         let acks = delegate.metrics.acks
         guard session?.canSend ?? false, let context, context.channel.isActive else {
             acks[.connectionGone].increment(by: count)
             return
         }
         let encoder = delegate.encoder
-        let settled = messages.span
-        // With room for the last one, too, whatever it may hold: the buffer grows for ids that need escapes alone.
-        let last = encoder.sizeLimit(of: settled[messages.count - 1])
-        var buffer = context.channel.allocator.buffer(capacity: size + last)
-        for index in settled.indices {
-            buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: encoder.sizeLimit(of: settled[index])) { room in
-                encoder.encode(settled[index], into: room)
+        var buffer = context.channel.allocator.buffer(capacity: capacity)
+        copies.visit { copy in
+            _ = buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: encoder.sizeLimit(of: copy)) { room in
+                encoder.encode(copy, into: room)
             }
         }
         write(buffer, in: context) { result in
@@ -56,8 +61,8 @@ extension StreamHandler where Delegate == MessageReceiver {
             case .failure: acks[.connectionGone].increment(by: count)
             }
         }
-        delegate.metrics.ackLatency.observe(count: messages.count) { index in
-            Double(now &- messages[index].parsedAt) * 1e-9
+        delegate.metrics.ackLatency.observe { add in
+            copies.visit { add(Double(now &- $0.parsedAt) * 1e-9) }
         }
     }
 }

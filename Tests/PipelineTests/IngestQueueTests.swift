@@ -15,7 +15,8 @@ final class RecordingSink: AckSink {
 
     private let state = Mutex(State())
 
-    func settled(_ messages: [IncomingMessage]) {
+    func settled(_ copies: SettledCopies) {
+        let messages = copies.messages
         let waiter = state.withLock { state -> CheckedContinuation<Void, Never>? in
             state.batches.append(messages)
             state.count += messages.count

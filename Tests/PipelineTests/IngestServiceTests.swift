@@ -126,7 +126,8 @@ private final class AuditingSink: AckSink {
 
     init(_ metrics: Metrics) { self.metrics = metrics }
 
-    func settled(_ messages: [IncomingMessage]) {
+    func settled(_ copies: SettledCopies) {
+        let messages = copies.messages
         settledTags.withLock { tags in
             tags += messages.map { $0.bytes[0] }
             // Inside the lock: writers settle side by side, and books read before another's tags would be too old.

@@ -93,7 +93,7 @@ struct MetricsTests {
         histogram.observe(1)
         histogram.observe(1.5, count: 3)
         let late = [5, 5.1, 100]
-        histogram.observe(count: late.count) { late[$0] }
+        histogram.observe { late.forEach($0) }
         #expect(histogram.snapshot() == Histogram.Snapshot(counts: [1, 3, 1, 2], sum: 115.6))
         #expect(histogram.snapshot().bound(below: 0.5, in: histogram.bounds) == 2)
         #expect(histogram.snapshot().bound(below: 0.99, in: histogram.bounds) == .infinity)

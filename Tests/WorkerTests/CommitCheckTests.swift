@@ -6,7 +6,7 @@ import Worker
 
 /// Nobody's connection.
 private final class NoSink: AckSink {
-    func settled(_ messages: [IncomingMessage]) {}
+    func settled(_ copies: SettledCopies) {}
 }
 
 @Suite("/readyz on what waits to be committed")

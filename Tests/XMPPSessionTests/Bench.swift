@@ -13,7 +13,12 @@ import XMPP
 
 /// A sink that nobody calls: the tests settle with the handler themselves, as the connection does on its event loop.
 final class IdleSink: AckSink {
-    func settled(_ messages: [IncomingMessage]) {}
+    func settled(_ copies: SettledCopies) {}
+}
+
+extension StreamHandler where Delegate == MessageReceiver {
+    /// All of these have committed.
+    func settled(_ messages: [IncomingMessage]) { settled(SettledCopies(messages)) }
 }
 
 /// What the server says in these tests.

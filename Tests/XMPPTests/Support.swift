@@ -219,6 +219,6 @@ extension Session {
 
     /// Is told at time 0 that messages have committed.
     mutating func committed(_ messages: [IncomingMessage]) -> Settlement {
-        committed(messages, size: messages.reduce(0) { $0 + $1.bytes.count }, now: 0)
+        committed(messages.count, size: messages.reduce(0) { $0 + $1.bytes.count }, now: 0) { messages }
     }
 }

@@ -63,20 +63,20 @@ package struct IngestBatch: Sendable {
     /// Tells each connection, in one call, which of its copies are settled.
     package func settle(_ range: Range<Int>) {
         // The common case on a quiet worker, and the only one with a single connection.
-        if runs.count == 1, range == messages.indices { return runs[0].sink.settled(messages) }
-        var shares: [(sink: any AckSink, messages: [IncomingMessage])] = []
+        if runs.count == 1 { return runs[0].sink.settled(SettledCopies(range.isEmpty ? [] : [range], of: messages)) }
+        var shares: [(sink: any AckSink, ranges: [Range<Int>])] = []
         var start = 0
         for run in runs {
             let part = (start..<start + run.count).clamped(to: range)
             start += run.count
             guard !part.isEmpty else { continue }
             if let known = shares.firstIndex(where: { $0.sink === run.sink }) {
-                shares[known].messages.append(contentsOf: messages[part])
+                shares[known].ranges.append(part)
             } else {
-                shares.append((run.sink, Array(messages[part])))
+                shares.append((run.sink, [part]))
             }
         }
-        for share in shares { share.sink.settled(share.messages) }
+        for share in shares { share.sink.settled(SettledCopies(share.ranges, of: messages)) }
     }
 
     /// Marks a copy for `quarantine`, after the database rejected its content.

@@ -59,16 +59,12 @@ package final class Histogram: Sendable {
         observe(duration.inSeconds)
     }
 
-    /// Adds the values that `value` gives for 0..<count, under one lock.
+    /// Adds the values that `values` passes on, under one lock.
     ///
-    /// - Parameters:
-    ///   - count: How many there are.
-    ///   - value: The value of each. Must be quick: it runs under the lock.
-    package func observe(count: Int, _ value: (Int) -> Double) {
-        guard count > 0 else { return }
+    /// - Parameter values: Calls its argument with each value. Must be quick: it runs under the lock.
+    package func observe(each values: ((Double) -> Void) -> Void) {
         state.withLock { state in
-            for index in 0..<count {
-                let value = value(index)
+            values { value in
                 state.counts[bucket(of: value)] += 1
                 state.sum += value
             }

@@ -106,13 +106,19 @@ extension Session {
     /// Messages of this session have committed, and their acks are written.
     ///
     /// - Parameters:
-    ///   - messages: The messages, each reported once.
+    ///   - count: How many; each is reported once.
     ///   - size: The sum of their bytes.
     ///   - now: Nanoseconds of the monotonic clock.
+    ///   - messages: The messages; asked for only where the connection counts stanzas.
     /// - Returns: What to do.
-    package mutating func committed(_ messages: [IncomingMessage], size: Int, now: UInt64) -> Settlement {
-        let action = window.settled(messages: messages.count, bytes: size)
-        if management.isActive { management.settled(messages) }
+    package mutating func committed(
+        _ count: Int,
+        size: Int,
+        now: UInt64,
+        messages: () -> [IncomingMessage]
+    ) -> Settlement {
+        let action = window.settled(messages: count, bytes: size)
+        if management.isActive { management.settled(messages()) }
         var settlement = Settlement()
         switch state {
         case .open:

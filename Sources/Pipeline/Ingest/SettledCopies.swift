@@ -1,0 +1,42 @@
+package import Vocabulary
+
+/// The copies of a committed batch that one connection delivered.
+///
+/// The batch's own array, and which of its elements they are: nothing is copied or retained per message on the way back.
+package struct SettledCopies: Sendable {
+    @usableFromInline let batch: [IncomingMessage]
+    /// Ascending parts of the batch, none of them empty.
+    @usableFromInline let ranges: [Range<Int>]
+    /// How many there are.
+    package let count: Int
+
+    /// All elements of an array.
+    package init(_ messages: [IncomingMessage]) {
+        self.init(messages.isEmpty ? [] : [messages.indices], of: messages)
+    }
+
+    /// Some elements of a batch.
+    ///
+    /// - Parameters:
+    ///   - ranges: Ascending parts of `batch`, none of them empty.
+    ///   - batch: The batch.
+    init(_ ranges: [Range<Int>], of batch: [IncomingMessage]) {
+        self.batch = batch
+        self.ranges = ranges
+        count = ranges.reduce(0) { $0 + $1.count }
+    }
+
+    /// Calls `body` with each copy, in the order of arrival.
+    ///
+    /// - Parameter body: Is lent the copy in its place: as a value it would retain its bytes.
+    @inlinable
+    package func visit(_ body: (borrowing IncomingMessage) -> Void) {
+        let batch = batch.span
+        for range in ranges {
+            for index in range { body(batch[index]) }
+        }
+    }
+
+    /// The copies as an array of their own, for a caller that keeps them.
+    package var messages: [IncomingMessage] { ranges.flatMap { batch[$0] } }
+}
