@@ -5,6 +5,7 @@
 # make docs     builds UpstreamKit's documentation, for handler authors, as a web site in .build/docs
 # make release  builds the optimised binary
 # make baseline builds the bare C worker that `bench --baseline .build/baseline` compares ours with
+# make instructions counts instructions and allocations per message, and fails where they rose; ARGS=--renew stores them
 # make fuzz     fuzzes the parsers, each for FUZZ_SECONDS
 # make sanitize runs the unit tests under the thread sanitizer, then the address sanitizer
 #
@@ -16,7 +17,8 @@ BUILD_FLAGS := --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test packages test-tools build examples docs release baseline lint format fuzz sanitize clean
+.PHONY: help run test packages test-tools build examples docs release baseline instructions lint format \
+	fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -51,6 +53,11 @@ baseline: packages
 	mkdir -p .build
 	$(CC) -O2 -Wall -Wextra -Wno-unused-parameter -o .build/baseline Benchmarks/Baseline/baseline.c \
 		$$(pkg-config --cflags --libs openssl libxml-2.0 libpq) -lpthread
+
+instructions:
+	@scripts/install-packages valgrind binutils
+	$(SWIFT) build -c release --product Micro
+	scripts/count-instructions $(ARGS)
 
 lint:
 	$(SWIFT) format lint --strict --parallel --recursive $(SOURCES)

@@ -1,11 +1,12 @@
+import CCSEmulator
 import Glibc
 import XMLWire
 
 /// Micro-benchmarks of the hot paths: `swift run -c release Micro [ROUNDS]`, 40 rounds of 10,000 stanzas by default.
 ///
-/// `Micro receive ROUNDS` runs only the ``ReceivePath`` (framer, codec, digests), `Micro frame ROUNDS` its framer alone;
-/// a round is 2,000 messages. Prints processor time. On a busy machine compare instructions instead: `strip` the
-/// program and run it under `valgrind --tool=callgrind`, with `--tool=memcheck` for the calls of `malloc`.
+/// `Micro receive ROUNDS [FORM]` runs only the ``ReceivePath`` (framer, codec, digests), `Micro frame ROUNDS [FORM]` its
+/// framer alone; a round is 2,000 messages, and a form one wrapping, as `entities`, instead of all in turns. Prints
+/// processor time. On a busy machine compare instructions instead: `scripts/count-instructions`.
 @main
 enum Micro {
     /// Processor time of this process, in seconds.
@@ -28,8 +29,15 @@ enum Micro {
     static func main() throws {
         let arguments = CommandLine.arguments.dropFirst()
         if let path = arguments.first, path == "receive" || path == "frame" {
+            let options = Array(arguments.dropFirst())
+            let forms = EnvelopeForm.allCases.filter { options.count < 2 || "\($0)" == options[1] }
+            guard !forms.isEmpty else {
+                print("unknown form; one of", EnvelopeForm.allCases.map { "\($0)" }.joined(separator: ", "))
+                exit(64)
+            }
             return try receive(
-                rounds: arguments.dropFirst().first.flatMap { Int($0) } ?? 100,
+                rounds: options.first.flatMap { Int($0) } ?? 100,
+                forms: forms,
                 isDecoding: path == "receive"
             )
         }
@@ -41,8 +49,8 @@ enum Micro {
         try idleFramers()
     }
 
-    private static func receive(rounds: Int, isDecoding: Bool) throws {
-        let path = ReceivePath()
+    private static func receive(rounds: Int, forms: [EnvelopeForm], isDecoding: Bool) throws {
+        let path = ReceivePath(forms: forms)
         let start = processorTime
         let (count, checksum) = try path.run(rounds: rounds, isDecoding: isDecoding)
         let each = (processorTime - start) / Double(max(count, 1)) * 1e6

@@ -25,8 +25,12 @@ struct ReceivePath {
         trustedFrom: ["devices@gcm.googleapis.com"]
     )
 
-    init() {
+    /// Makes the input.
+    ///
+    /// - Parameter forms: The wrappings that its messages take turns with.
+    init(forms: [EnvelopeForm] = EnvelopeForm.allCases) {
         var profile = LoadProfile(count: Self.messages)
+        profile.forms = forms
         profile.idPrefix = "bench"
         let address = StanzaAddress(from: "devices@gcm.googleapis.com", to: "1234567890@fcm.googleapis.com")
         let generator = LoadGenerator(profile: profile, address: address)
