@@ -1,4 +1,4 @@
-# make run      builds and starts a database, an emulator and a worker on this machine
+# make run      builds and starts a database, an emulator and a worker on this machine; ARGS="--rate 500" for options
 # make test     builds and runs every test
 # make lint     checks the format; make format fixes it
 # make examples builds the example of a worker with Swift handlers (Examples/swift)
@@ -24,7 +24,7 @@ help:
 	@sed -n '/^# make/s/^# //p' Makefile
 
 run: packages release
-	.build/release/upstream-worker dev
+	.build/release/upstream-worker dev $(ARGS)
 
 test: packages test-tools build examples
 	scripts/run-tests
