@@ -71,14 +71,15 @@ final class PushParser {
     private static var callbacks: xmlSAXHandler {
         var handler = xmlSAXHandler()
         handler.initialized = UInt32(XML_SAX2_MAGIC)
-        handler.startElementNs = { pointer, name, _, namespace, namespaceCount, _, attributeCount, _, attributes in
+        handler.startElementNs = { pointer, name, _, namespace, namespaceCount, declarations, count, _, attributes in
             PushParser.framer(pointer)?._withUnsafeGuaranteedRef {
                 $0.startElement(
                     name: name,
                     namespace: namespace,
                     namespaceCount: Int(namespaceCount),
+                    declarations: declarations,
                     attributes: attributes,
-                    attributeCount: Int(attributeCount)
+                    attributeCount: Int(count)
                 )
             }
         }

@@ -39,6 +39,8 @@ struct StanzaBuilder {
     private var declarations: [(depth: Int, count: Int)] = []
     /// Namespace declarations that hold at this place.
     private var openNamespaces = 0
+    /// What the reader of plain stanzas writes to, and its stacks.
+    private var plain = PlainStorage()
     /// The size of the first bytes of ``raw``, where it was asked for.
     private var measured = (bytes: 0, size: StanzaSize())
 
@@ -173,6 +175,7 @@ struct StanzaBuilder {
         if !declarations.isEmpty || !keepingStorage { declarations.removeAll(keepingCapacity: keepingStorage) }
         openNamespaces = 0
         measured = (0, StanzaSize())
+        if !keepingStorage { plain = PlainStorage() }
         let limit = keepingStorage ? Self.keptBytes : 0
         bytes.removeAll(keepingCapacity: bytes.capacity <= limit)
         raw.removeAll(keepingCapacity: raw.capacity <= limit)
@@ -182,6 +185,68 @@ struct StanzaBuilder {
         attributes.removeAll(
             keepingCapacity: attributes.capacity * MemoryLayout<Stanza.Attribute>.stride <= limit
         )
+    }
+
+    /// Storage of a ``PlainStanzaReader``, kept from stanza to stanza.
+    private struct PlainStorage {
+        var output: [UInt8] = []
+        var open: [PlainStanzaReader.Open] = []
+        var declarations: [PlainStanzaReader.Declaration] = []
+    }
+
+    /// Reads the stanza that these bytes begin with, where it is whole and of the ordinary form; else nothing happens.
+    ///
+    /// - Parameters:
+    ///   - input: The bytes from the stanza's `<` on.
+    ///   - limits: What it must be within.
+    ///   - inherited: The default namespace of the stream.
+    /// - Returns: Where it ends, or nil.
+    mutating func readPlain(_ input: UnsafeRawBufferPointer, limits: StreamLimits, inherited: [UInt8]) -> Int? {
+        let count = min(input.count, limits.stanzaBytes, PlainStanzaReader.maximumBytes)
+        let room = count + inherited.count + PlainStanzaReader.slack
+        if plain.output.count < room {
+            plain.output = [UInt8](repeating: 0, count: (room + 0xFFF) & ~0xFFF)
+        }
+        // Taken out, since the closure uses the rest of the storage.
+        var output: [UInt8] = []
+        swap(&output, &plain.output)
+        defer { swap(&output, &plain.output) }
+        let end = output.withUnsafeMutableBufferPointer { output in
+            inherited.withUnsafeBufferPointer { inherited -> Int? in
+                guard let source = input.baseAddress?.assumingMemoryBound(to: UInt8.self),
+                    let target = output.baseAddress
+                else { return nil }
+                var reader = PlainStanzaReader(
+                    input: source,
+                    end: count,
+                    output: target,
+                    limits: limits,
+                    inherited: inherited
+                )
+                lendStorage(to: &reader)
+                let end = try? reader.read()
+                lendStorage(to: &reader)
+                if end != nil { bytes.append(contentsOf: UnsafeBufferPointer(start: target, count: reader.written)) }
+                return end
+            }
+        }
+        plain.open.removeAll(keepingCapacity: true)
+        plain.declarations.removeAll(keepingCapacity: true)
+        if let end {
+            raw.append(contentsOf: UnsafeRawBufferPointer(rebasing: input[..<end]))
+        } else {
+            elements.removeAll(keepingCapacity: true)
+            attributes.removeAll(keepingCapacity: true)
+        }
+        return end
+    }
+
+    /// Lends the storage that both ways of reading fill, or takes it back.
+    private mutating func lendStorage(to reader: inout PlainStanzaReader) {
+        swap(&elements, &reader.elements)
+        swap(&attributes, &reader.attributes)
+        swap(&plain.open, &reader.open)
+        swap(&plain.declarations, &reader.declarations)
     }
 
     private mutating func store(_ name: UnsafePointer<xmlChar>) -> Range<Int> {

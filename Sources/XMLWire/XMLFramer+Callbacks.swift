@@ -9,6 +9,7 @@ extension XMLFramer {
         name: UnsafePointer<xmlChar>?,
         namespace: UnsafePointer<xmlChar>?,
         namespaceCount: Int,
+        declarations: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
         attributes: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
         attributeCount: Int
     ) {
@@ -28,6 +29,7 @@ extension XMLFramer {
                 count: attributeCount
             )
             if action == .storeHeader {
+                plainNamespace = defaultNamespace(among: declarations, count: namespaceCount)
                 finishHeader()
             } else if let reason = builder.pointee.excess(over: limits) {
                 obey(machine.pointee.reject(reason))
@@ -35,6 +37,21 @@ extension XMLFramer {
         case .stopParser: parser?.stop()
         case .ignore: break
         }
+    }
+
+    /// The default namespace that a start tag declares.
+    ///
+    /// Given are two pointers for each declaration: the prefix, null for the default, and the name. Empty where there is no
+    /// default; nil where it is no ordinary one.
+    private func defaultNamespace(among given: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?, count: Int) -> [UInt8]? {
+        guard let given else { return [] }
+        for index in 0..<count where given[2 * index] == nil {
+            guard let name = given[2 * index + 1] else { return nil }
+            let bytes = Array(UnsafeBufferPointer(start: name, count: Int(xmlStrlen(name))))
+            // Which libxml2 has not decoded.
+            return bytes.contains(UInt8(ascii: "&")) ? nil : bytes
+        }
+        return []
     }
 
     func endElement() {
@@ -119,6 +136,9 @@ extension XMLFramer {
         let end = parser.position - window.base
         // Not so in bytes that were held back: they hold no end of a stanza.
         guard end <= window.slice.count else { return fail(.notWellFormed) }
+        // One that was cut by the end of a buffer or slice; the next one may lie in one piece.
+        let returnsToPlain =
+            readsPlainStanzas && plainNamespace != nil && !builder.pointee.raw.isEmpty && end < window.bytesLeft
         builder.pointee.keepRaw(UnsafeRawBufferPointer(rebasing: window.slice[min(window.unfinishedStart, end)..<end]))
         let size = builder.pointee.size(knownBelow: limits.stanzaBytes)
         switch machine.pointee.stanzaEnded(at: end, size: size) {
@@ -127,7 +147,7 @@ extension XMLFramer {
             sink?(.stanza(builder.pointee.exchangeContents()))
             takeBackContents()
             finishEvent(
-                replacesParser: window.base + end >= Self.parserBytes + header.count
+                replacesParser: returnsToPlain || window.base + end >= Self.parserBytes + header.count
                     || parser.nameCount > Self.parserNames
             )
         case .stopParser: parser.stop()
@@ -148,7 +168,7 @@ extension XMLFramer {
     }
 
     /// Takes the storage of a stanza that was lent, and forgets it.
-    private func takeBackContents() {
+    func takeBackContents() {
         _ = builder.pointee.exchangeContents()
         builder.pointee.reset()
     }

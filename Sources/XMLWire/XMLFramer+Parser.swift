@@ -40,6 +40,7 @@ extension XMLFramer {
         skipping = nil
         builder.pointee.reset()
         header.removeAll()
+        plainNamespace = nil
     }
 
     /// Whether the bytes of the slice can wait.

@@ -4,9 +4,10 @@
 /// forbids ends the stream, as does a stanza that is too long; what is too deep or too wide, and what breaks the
 /// rules of namespaces, is skipped. Not thread-safe: used on one event loop.
 ///
-/// The whitespace between stanzas is read here and never reaches the parser; everything from `<` to `>` is read by
-/// libxml2 alone, and the bytes it took are the stanza's raw bytes: one parser decides where a stanza ends. One
-/// that is skipped is read by a ``StanzaSkipper`` instead, from its first byte.
+/// The whitespace between stanzas is read here and never reaches the parser. Each stanza is read by one reader alone,
+/// from its `<` to its `>`: by a ``PlainStanzaReader`` where it lies whole in the buffer and is of the ordinary form, else
+/// by libxml2; the bytes it took are the stanza's raw bytes. One that is skipped is read by a ``StanzaSkipper`` instead,
+/// from its first byte.
 package final class XMLFramer {
     /// The part of a buffer that the parser is given at once.
     struct Window {
@@ -48,6 +49,11 @@ package final class XMLFramer {
     let builder: UnsafeMutablePointer<StanzaBuilder>
     /// The start tag of the stream, verbatim: a new parser is put into place by it.
     var header: [UInt8] = []
+    /// The default namespace of the stream, where a stanza of the ordinary form can be read without the parser; nil where
+    /// that can't be.
+    var plainNamespace: [UInt8]?
+    /// Whether stanzas of the ordinary form are read without the parser; tests compare both ways.
+    var readsPlainStanzas = true
     var sink: ((XMLStreamEvent) -> Void)?
     var parser: PushParser?
     /// Where in the buffer the parser is.
@@ -151,6 +157,7 @@ package final class XMLFramer {
     /// Reads the beginning of `rest` and returns what remains of it.
     private func step(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         window.bytesLeft = rest.count
+        let isBetweenStanzas = position == .betweenStanzas
         let start = begin(rest)
         guard !machine.pointee.isFinal, start < rest.count else {
             return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
@@ -158,6 +165,7 @@ package final class XMLFramer {
         let rest = UnsafeRawBufferPointer(rebasing: rest[start...])
         window.bytesLeft = rest.count
         if skipping != nil { return skip(rest, from: 0) }
+        if isBetweenStanzas, let next = readPlainStanza(rest) { return next }
         guard let parser = readyParser() else { return rest }
 
         window.slice = UnsafeRawBufferPointer(rebasing: rest.prefix(min(Self.sliceBytes, budget)))
@@ -167,12 +175,16 @@ package final class XMLFramer {
             return UnsafeRawBufferPointer(rebasing: rest[window.slice.count...])
         }
         if machine.pointee.isParsing { parser.parse(window.slice) }
-        let parsed = window.slice.count
-        window.base += parsed
-        switch machine.pointee.parserReturned(isWellFormed: parser.isWellFormed) {
+        window.base += window.slice.count
+        return leaveParser(isWellFormed: parser.isWellFormed, rest)
+    }
+
+    /// Goes on when the parser has returned, or would have where none was needed.
+    func leaveParser(isWellFormed: Bool, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        switch machine.pointee.parserReturned(isWellFormed: isWellFormed) {
         case .keepUnfinished:
             keepUnfinished()
-            return UnsafeRawBufferPointer(rebasing: rest[parsed...])
+            return UnsafeRawBufferPointer(rebasing: rest[window.slice.count...])
         case .skip:
             return beginSkipping(rest)
         case .replaceParser(let offset):

@@ -172,7 +172,8 @@ struct XMLStreamHandlerTests {
     @Test("a busy stream keeps its parser from one read to the next")
     func busy() throws {
         try write(header)
-        try write(String(repeating: "<a>0123456789</a>", count: 300))
+        // With a reference by number, which takes the parser.
+        try write(String(repeating: "<a>0123456789&#33;</a>", count: 300))
         #expect(handler.holdsParser)
         try write("<b/>")
         #expect(!handler.holdsParser)

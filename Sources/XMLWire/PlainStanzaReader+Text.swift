@@ -1,0 +1,212 @@
+import Glibc
+
+/// Names, values and texts.
+extension PlainStanzaReader {
+    @inline(__always)
+    func peek() throws(Refusal) -> UInt8 {
+        guard at < end else { throw .unfinished }
+        return input[at]
+    }
+
+    @inline(__always)
+    mutating func expect(_ byte: UInt8) throws(Refusal) {
+        guard try peek() == byte else { throw .other }
+        at += 1
+    }
+
+    func spells(_ start: Int, _ count: Int, _ text: StaticString) -> Bool {
+        count == text.utf8CodeUnitCount && memcmp(input + start, text.utf8Start, count) == 0
+    }
+
+    /// Reads a name without a colon.
+    mutating func readName() throws(Refusal) {
+        switch try peek() {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "_"): at += 1
+        default: throw .other
+        }
+        while at < end {
+            switch input[at] {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"), UInt8(ascii: "-"), UInt8(ascii: "."):
+                at += 1
+            default: return
+            }
+        }
+    }
+
+    /// Reads an attribute's value from its `=` on, and stores it.
+    mutating func readValue() throws(Refusal) -> Range<Int> {
+        try expect(UInt8(ascii: "="))
+        let quote = try peek()
+        guard quote == UInt8(ascii: "'") || quote == UInt8(ascii: "\"") else { throw .other }
+        at += 1
+        guard let found = memchr(input + at, Int32(quote), end - at) else { throw .unfinished }
+        let valueEnd = UnsafePointer(found.assumingMemoryBound(to: UInt8.self)) - input
+        let start = written
+        while true {
+            copyPlain(upTo: valueEnd)
+            guard at < valueEnd else { break }
+            // What is not plain, or one of the last seven bytes.
+            switch input[at] {
+            case 0x20..<0x80 where input[at] != UInt8(ascii: "<") && input[at] != UInt8(ascii: "&"): copyByte()
+            default: throw .other
+            }
+        }
+        at += 1
+        return start..<written
+    }
+
+    /// Reads the innermost open element's text up to the `<` of the next tag.
+    mutating func readContent() throws(Refusal) {
+        let start = written
+        while true {
+            copyPlain(upTo: end)
+            switch try peek() {
+            case UInt8(ascii: "<"):
+                guard at + 1 < end else { throw .unfinished }
+                if input[at + 1] == UInt8(ascii: "!") {
+                    try readSection()
+                    continue
+                }
+                return try keepText(from: start)
+            case UInt8(ascii: "&"): try readReference()
+            case UInt8(ascii: ">"):
+                // `]]>` is not allowed in text. There is always something before text.
+                if input[at - 1] == UInt8(ascii: "]"), input[at - 2] == UInt8(ascii: "]") { throw .other }
+                copyByte()
+            default: try copyCharacter()
+            }
+        }
+    }
+
+    private mutating func keepText(from start: Int) throws(Refusal) {
+        guard written > start, let element = open.last?.element else { return }
+        // Text in two pieces, with a child between them, would have to be joined.
+        guard elements[element].text.isEmpty else { throw .other }
+        elements[element].text = start..<written
+    }
+
+    /// Reads a CDATA section.
+    private mutating func readSection() throws(Refusal) {
+        let opening: StaticString = "<![CDATA["
+        guard end - at >= opening.utf8CodeUnitCount else { throw .unfinished }
+        guard memcmp(input + at, opening.utf8Start, opening.utf8CodeUnitCount) == 0 else { throw .other }
+        at += opening.utf8CodeUnitCount
+        let start = at
+        while true {
+            copyPlain(upTo: end)
+            switch try peek() {
+            case UInt8(ascii: "<"), UInt8(ascii: "&"): copyByte()
+            case UInt8(ascii: ">"):
+                copyByte()
+                if at >= start + 3, input[at - 2] == UInt8(ascii: "]"), input[at - 3] == UInt8(ascii: "]") {
+                    written -= 3
+                    return
+                }
+            default: try copyCharacter()
+            }
+        }
+    }
+
+    /// Reads one of the five references by name.
+    private mutating func readReference() throws(Refusal) {
+        var word: UInt64 = 0
+        memcpy(&word, input + at, min(8, end - at))
+        word = UInt64(littleEndian: word)
+        let character: UInt8
+        if word & 0xffff_ffff_ffff == 0x3b74_6f75_7126 {  // &quot;
+            character = UInt8(ascii: "\"")
+            at += 6
+        } else if word & 0xff_ffff_ffff == 0x3b_706d_6126 {  // &amp;
+            character = UInt8(ascii: "&")
+            at += 5
+        } else if word & 0xffff_ffff == 0x3b74_6c26 {  // &lt;
+            character = UInt8(ascii: "<")
+            at += 4
+        } else if word & 0xffff_ffff == 0x3b74_6726 {  // &gt;
+            character = UInt8(ascii: ">")
+            at += 4
+        } else if word & 0xffff_ffff_ffff == 0x3b73_6f70_6126 {  // &apos;
+            character = UInt8(ascii: "'")
+            at += 6
+        } else {
+            throw end - at < 6 ? .unfinished : .other
+        }
+        output[written] = character
+        written += 1
+    }
+
+    /// Copies one character that is allowed and no markup.
+    private mutating func copyCharacter() throws(Refusal) {
+        let lead = input[at]
+        let length: Int
+        var second: ClosedRange<UInt8> = 0x80...0xBF
+        switch lead {
+        case 0x20..<0x80, 0x09, 0x0A: return copyByte()
+        case 0xC2...0xDF: length = 2
+        case 0xE0: (length, second) = (3, 0xA0...0xBF)
+        case 0xED: (length, second) = (3, 0x80...0x9F)
+        case 0xE1...0xEF: length = 3
+        case 0xF0: (length, second) = (4, 0x90...0xBF)
+        case 0xF1...0xF3: length = 4
+        case 0xF4: (length, second) = (4, 0x80...0x8F)
+        default: throw .other
+        }
+        guard end - at >= length else { throw .unfinished }
+        guard second.contains(input[at + 1]) else { throw .other }
+        for offset in 2..<4 where offset < length && input[at + offset] & 0xC0 != 0x80 { throw .other }
+        // U+FFFE and U+FFFF.
+        if lead == 0xEF, input[at + 1] == 0xBF, input[at + 2] >= 0xBE { throw .other }
+        for _ in 0..<length { copyByte() }
+    }
+
+    @inline(__always)
+    private mutating func copyByte() {
+        output[written] = input[at]
+        written += 1
+        at += 1
+    }
+
+    /// Copies up to the next byte that is `<`, `>`, `&`, a control character, or outside of ASCII.
+    ///
+    /// Eight bytes at a time; it may stop early within the last seven. What it writes behind ``written`` means nothing.
+    @inline(__always)
+    private mutating func copyPlain(upTo limit: Int) {
+        let source = UnsafeRawPointer(input)
+        let target = UnsafeMutableRawPointer(output)
+        while at &+ 8 <= limit {
+            let loaded = source.loadUnaligned(fromByteOffset: at, as: UInt64.self)
+            target.storeBytes(of: loaded, toByteOffset: written, as: UInt64.self)
+            let word = UInt64(littleEndian: loaded)
+            // A byte's top bit comes out set where it is zero after the exclusive or, or below 0x20. A borrow can set the bit
+            // of a byte above a true hit, never below one, and only the lowest is looked at. `<` and `>` differ in one bit.
+            let angle = (word | 0x0202_0202_0202_0202) ^ 0x3e3e_3e3e_3e3e_3e3e
+            let ampersand = word ^ 0x2626_2626_2626_2626
+            let control = (word &- 0x2020_2020_2020_2020) & ~word
+            let angled = (angle &- 0x0101_0101_0101_0101) & ~angle
+            let referring = (ampersand &- 0x0101_0101_0101_0101) & ~ampersand
+            let hits = (word | control | angled | referring) & 0x8080_8080_8080_8080
+            guard hits == 0 else {
+                let count = hits.trailingZeroBitCount / 8
+                at &+= count
+                written &+= count
+                return
+            }
+            at &+= 8
+            written &+= 8
+        }
+    }
+
+    /// Stores a part of the input.
+    mutating func copy(from start: Int, count: Int) -> Range<Int> {
+        append(UnsafeBufferPointer(start: input + start, count: count))
+    }
+
+    /// Stores bytes.
+    mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) -> Range<Int> {
+        let start = written
+        if let base = bytes.baseAddress { (output + start).update(from: base, count: bytes.count) }
+        written += bytes.count
+        return start..<written
+    }
+}
