@@ -1,13 +1,25 @@
 package import NIOCore
 
+/// Takes the events of an ``XMLStreamHandler``.
+package protocol XMLStreamReceiver: AnyObject {
+    /// An event came; what is lent with it is lent for the call.
+    func received(_ event: XMLStreamEvent)
+}
+
 /// The channel handler around an ``XMLFramer``: byte buffers in, ``XMLStreamEvent`` out.
 ///
 /// The events of a buffer are fired one after another while it is read, without a copy of it. After an error it fires that
-/// error once and drops all further input. The handler behind it may call any method here during an event, take this
+/// error once and drops all further input. A ``receiver`` takes the events in place of the pipeline. The handler behind it may call any method here during an event, take this
 /// handler out of the pipeline, or close the channel.
 package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHandler {
     package typealias InboundIn = ByteBuffer
     package typealias InboundOut = XMLStreamEvent
+
+    /// Takes the events in place of the next handler in the pipeline.
+    ///
+    /// A pipeline boxes each event, casts it back and counts references on the way, which is more than reading a stanza
+    /// should cost. Whoever sets it clears it when it leaves the pipeline.
+    package var receiver: (any XMLStreamReceiver)?
 
     private let framer: XMLFramer
     /// A read of fewer bytes gives the stream's memory back.
@@ -92,9 +104,14 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
 
     private func read(_ buffer: ByteBuffer, context: ChannelHandlerContext) {
         guard framer.failure == nil else { return }
+        let receiver = receiver
         do throws(XMLStreamError) {
             try buffer.withUnsafeReadableBytes { bytes throws(XMLStreamError) in
-                try framer.feed(bytes) { event in context.fireChannelRead(wrapInboundOut(event)) }
+                if let receiver {
+                    try framer.feed(bytes) { event in receiver.received(event) }
+                } else {
+                    try framer.feed(bytes) { event in context.fireChannelRead(wrapInboundOut(event)) }
+                }
             }
         } catch {
             waiting.removeAll()

@@ -10,7 +10,7 @@ import XMPP
 ///
 /// What the stream is used for is the delegate's business. Confined to the connection's event loop. Messages are collected
 /// while a read of the socket is handled and handed over in one piece at its end.
-package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandler {
+package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandler, XMLStreamReceiver {
     package typealias InboundIn = XMLStreamEvent
     package typealias OutboundOut = ByteBuffer
 
@@ -74,6 +74,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
 
     package func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
+        stream.receiver = self
         // Ended while TCP was still connecting.
         if case .ended = phase { return context.close(promise: nil) }
         if context.channel.isActive { connected() }
@@ -81,6 +82,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
 
     package func handlerRemoved(context: ChannelHandlerContext) {
         self.context = nil
+        stream.receiver = nil
     }
 
     package func channelActive(context: ChannelHandlerContext) {
@@ -97,7 +99,11 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     }
 
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        let event = unwrapInboundIn(data)
+        received(unwrapInboundIn(data))
+    }
+
+    package func received(_ event: XMLStreamEvent) {
+        guard let context else { return }
         switch phase {
         case .connecting, .negotiating: negotiate(event, context)
         case .bound: receive(event)

@@ -9,11 +9,12 @@ package struct ByteSpan: Sendable, Equatable {
     /// The span of `count` bytes from `start`.
     ///
     /// - Precondition: Both fit 32 bits; a stanza's size limit is far below that.
+    @inlinable
     package init(start: Int, count: Int) {
         self.start = UInt32(start)
         self.count = UInt32(count)
     }
 
     /// The span as a range of array indices.
-    package var range: Range<Int> { Int(start)..<Int(start) + Int(count) }
+    @inlinable package var range: Range<Int> { Int(start)..<Int(start) + Int(count) }
 }

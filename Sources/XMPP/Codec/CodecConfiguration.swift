@@ -40,7 +40,7 @@ package struct CodecConfiguration: Sendable {
 ///
 /// The stanza's `from` is set by the server and can be relied on; the JSON's `from` can't.
 struct TrustedSenders: Sendable {
-    /// The texts of ``exact``: how a server writes them in nearly every stanza.
+    /// The texts of all that are trusted: how a server writes them in nearly every stanza.
     private var texts: [[UInt8]] = []
     private var exact: [JID] = []
     private var withAnyResource: [JID] = []
@@ -50,7 +50,12 @@ struct TrustedSenders: Sendable {
     init(domain: String, trustedFrom: [String]) {
         if let domain = JID(domain), domain.local == nil { add(exact: domain.bare) }
         for address in trustedFrom.compactMap({ JID($0) }) {
-            if address.resource == nil { withAnyResource.append(address) } else { add(exact: address) }
+            if address.resource == nil {
+                withAnyResource.append(address)
+                texts.append(Array(address.description.utf8))
+            } else {
+                add(exact: address)
+            }
         }
     }
 

@@ -173,8 +173,6 @@ extension UpstreamCodec {
     private func computeDigests(_ message: inout IncomingMessage) {
         guard let id = message.messageID, let token = message.registrationToken else { return }
         var key = keyPrefix
-        var device = SHA256()
-        var content = SHA256()
         message.bytes.withUnsafeBytes { bytes in
             let tokenBytes = UnsafeRawBufferPointer(rebasing: bytes[token.range])
             if configuration.idScope == .device {
@@ -182,22 +180,61 @@ extension UpstreamCodec {
                 key.update(0)
             }
             key.update(UnsafeRawBufferPointer(rebasing: bytes[id.range]))
-            device.update(tokenBytes)
-            UpstreamCodec.add(token, of: bytes, to: &content)
-            UpstreamCodec.add(message.category, of: bytes, to: &content)
-            UpstreamCodec.add(message.messageType, of: bytes, to: &content)
-            UpstreamCodec.add(message.data, of: bytes, to: &content)
+            message.deviceKey = Digest128(hashing: tokenBytes)
+            let parts = (token, message.category, message.messageType, message.data)
+            message.fingerprint = UpstreamCodec.fingerprint(parts, of: bytes)
         }
         message.messageKey = key.finish128()
-        message.deviceKey = device.finish128()
-        message.fingerprint = content.finish128()
     }
 
-    /// Adds a part to a fingerprint: its length, then its bytes; a part that is missing has the longest of all lengths.
+    /// The parts of a fingerprint, in their order.
+    private typealias Parts = (token: ByteSpan, category: ByteSpan?, messageType: ByteSpan?, data: ByteSpan?)
+
+    /// Up to so many bytes are gathered on the stack, to be hashed in one call.
+    private static let gatheredBytes = 1024
+
+    /// Computes a fingerprint: of each part its length, then its bytes; a part that is missing has the longest of all
+    /// lengths.
+    private static func fingerprint(_ parts: Parts, of bytes: UnsafeRawBufferPointer) -> Digest128 {
+        var size = 4 * 8 + Int(parts.token.count)
+        size += Int(parts.category?.count ?? 0) + Int(parts.messageType?.count ?? 0) + Int(parts.data?.count ?? 0)
+        guard size <= gatheredBytes else {
+            var content = SHA256()
+            add(parts.token, of: bytes, to: &content)
+            add(parts.category, of: bytes, to: &content)
+            add(parts.messageType, of: bytes, to: &content)
+            add(parts.data, of: bytes, to: &content)
+            return content.finish128()
+        }
+        return withUnsafeTemporaryAllocation(byteCount: gatheredBytes, alignment: 8) { gathered in
+            var count = 0
+            add(parts.token, of: bytes, to: gathered, &count)
+            add(parts.category, of: bytes, to: gathered, &count)
+            add(parts.messageType, of: bytes, to: gathered, &count)
+            add(parts.data, of: bytes, to: gathered, &count)
+            return Digest128(hashing: UnsafeRawBufferPointer(rebasing: gathered[..<count]))
+        }
+    }
+
     private static func add(_ part: ByteSpan?, of bytes: UnsafeRawBufferPointer, to content: inout SHA256) {
         guard let part else { return content.update(bigEndian: .max) }
         content.update(bigEndian: UInt64(part.count))
         content.update(UnsafeRawBufferPointer(rebasing: bytes[part.range]))
+    }
+
+    private static func add(
+        _ part: ByteSpan?,
+        of bytes: UnsafeRawBufferPointer,
+        to gathered: UnsafeMutableRawBufferPointer,
+        _ count: inout Int
+    ) {
+        let length = part.map { UInt64($0.count) } ?? .max
+        gathered.storeBytes(of: length.bigEndian, toByteOffset: count, as: UInt64.self)
+        count += 8
+        guard let part else { return }
+        UnsafeMutableRawBufferPointer(rebasing: gathered[count...])
+            .copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[part.range]))
+        count += Int(part.count)
     }
 }
 
