@@ -22,7 +22,8 @@ GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages, upstream.retent
 GRANT SELECT ON upstream.retention_policy, upstream.dead_messages TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE
-    ON upstream.handlers, upstream.handler_workers, upstream.subscriptions, upstream.deliveries, upstream.dead_letters
+    ON upstream.handlers, upstream.handler_workers, upstream.subscriptions, upstream.deliveries,
+        upstream.delivery_blocks, upstream.dead_letters
     TO upstream_worker;
 -- Replays are planned and run with the same rights; they change no message.
 GRANT SELECT, INSERT, UPDATE ON upstream.replays TO upstream_worker;

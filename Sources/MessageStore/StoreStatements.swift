@@ -8,11 +8,12 @@ import Vocabulary
 enum StoreStatements: StatementCatalog {
     /// New ledger rows, their bodies and their deliveries.
     ///
-    /// The last five parameters are a lease offer. The text is `upstream.store_batch` in `migrations/`.
+    /// The last seven parameters are a lease offer. The text is `upstream.store_batch` in `migrations/`.
     static let insert = PostgresStatement(
         """
         SELECT * FROM upstream.store_batch(
-            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22
+            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
+            $24
         )
         """
     )
@@ -82,7 +83,7 @@ enum StoreStatements: StatementCatalog {
                 "insert",
                 insert,
                 arrays: [.uuid, .uuid, .timestamptz, .uuid, .timestamptz, .text] + rows,
-                [.text, .text, .text, .int8, .int8, .text.array, .text.array]
+                [.text, .text, .text, .int8, .int8, .text.array, .text.array, .text.array, .int8]
             ),
             StatementSample("ledger", ledger, arrays: [.uuid]),
             StatementSample("conflicts", conflicts, arrays: [.uuid, .uuid, .timestamptz, .text] + rows),

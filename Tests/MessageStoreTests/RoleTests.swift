@@ -69,6 +69,7 @@ struct RoleTests {
                 dead_letters: delete insert select update
                 dead_messages: select
                 deliveries: delete insert select update
+                delivery_blocks: delete insert select update
                 drop_partition: execute
                 ensure_partitions: execute
                 handler_workers: delete insert select update

@@ -15,7 +15,10 @@ enum BenchStatements: StatementCatalog {
     }
 
     /// How many deliveries wait.
-    static let waiting: SQL = "SELECT count(*) FROM upstream.deliveries"
+    static let waiting: SQL = """
+        SELECT (SELECT count(*) FROM upstream.deliveries)
+            + (SELECT coalesce(sum(cardinality(keys)), 0) FROM upstream.delivery_blocks)::int8
+        """
     /// The bytes that deliveries take, with their indexes.
     static let deliveriesSize: SQL = "SELECT pg_total_relation_size('upstream.deliveries')"
     /// Frees the space of deleted deliveries.

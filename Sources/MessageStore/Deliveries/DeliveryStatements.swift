@@ -34,6 +34,18 @@ struct LeaseRows: Sendable {
     var lease = Duration.zero
 }
 
+/// Blocks of one handler; each statement takes the columns that it names.
+struct BlockRows: Sendable {
+    var handler: String
+    /// The fencing token.
+    var token: Int64
+    var numbers: [Int64] = []
+    /// How many deliveries each holds.
+    var counts: [Int64] = []
+    /// The messages that are done, of all of them.
+    var done: [Digest128] = []
+}
+
 /// The handlers to count deliveries of, as ``DeliveryStatements/backlog`` takes them.
 struct BacklogParameters: Sendable {
     var handlers: [String]
@@ -201,6 +213,27 @@ enum DeliveryStatements: StatementCatalog {
         RETURNING device_key
         """
 
+    // MARK: Blocks
+
+    /// Deletes blocks in which everything is done, and returns their numbers: only those that hold as many deliveries as
+    /// this worker knows of.
+    static let completeBlocks: PreparedStatement<BlockRows> = """
+        WITH quick AS MATERIALIZED (
+            SELECT set_config('synchronous_commit', 'off', true)
+        )
+        DELETE FROM upstream.delivery_blocks
+        USING unnest(\(\.numbers), \(\.counts)) AS input (given, size), quick
+        WHERE token = \(\.token) AND handler = \(\.handler) AND number = given AND cardinality(keys) = size
+        RETURNING number
+        """
+
+    /// Turns blocks into rows, less what is done, and returns how much that was; the text is in `migrations/`.
+    static let unpack: PreparedStatement<BlockRows> =
+        "SELECT upstream.unpack_deliveries(\(\.token), \(\.handler), \(\.numbers), \(\.done))"
+
+    /// Turns the blocks whose lease has ended into rows; the text is in `migrations/`.
+    static let unpackExpired: PreparedStatement<Void> = "SELECT upstream.unpack_expired()"
+
     // MARK: Notifications
 
     /// Subscribes to the notifications about new deliveries.
@@ -224,6 +257,9 @@ enum DeliveryStatements: StatementCatalog {
             StatementSample("release", release),
             StatementSample("postpone", postpone),
             StatementSample("setAside", setAside),
+            StatementSample("completeBlocks", completeBlocks),
+            StatementSample("unpack", unpack),
+            StatementSample("unpackExpired", unpackExpired),
             StatementSample("listen", listen),
         ]
     }

@@ -4,13 +4,15 @@ import UpstreamKit
 import Vocabulary
 
 extension PostgresParameters {
-    /// The five parameters of ``StoreStatements/insert`` that say which deliveries are leased.
+    /// The seven parameters of ``StoreStatements/insert`` that say which deliveries are leased, and which as blocks.
     mutating func append(_ offer: LeaseOffer) {
         append(offer.owner)
         append(offer.token)
         append(offer.duration.microseconds)
         offer.handlers.append(to: &self)
         offer.local.append(to: &self)
+        offer.packed.append(to: &self)
+        append(offer.block)
     }
 }
 

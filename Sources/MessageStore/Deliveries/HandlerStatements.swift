@@ -14,7 +14,9 @@ enum HandlerStatements: StatementCatalog {
             paused AND (paused_until IS NULL OR paused_until > now()), paused_until, paused_reason,
             (SELECT count(*) FROM (
                 SELECT FROM upstream.deliveries WHERE handler = name LIMIT 100000
-            ) AS counted),
+            ) AS counted) + (
+                SELECT coalesce(sum(cardinality(keys)), 0) FROM upstream.delivery_blocks WHERE handler = name
+            )::int8,
             (SELECT now() - min(received_at) FROM (
                 SELECT received_at FROM upstream.deliveries
                 WHERE handler = name ORDER BY next_attempt_at LIMIT 1000
@@ -88,6 +90,11 @@ enum HandlerStatements: StatementCatalog {
         "DELETE FROM upstream.dead_letters WHERE handler = \(name)"
     }
 
+    /// Deletes its blocks; before its deliveries, which one that is being unpacked turns into.
+    static func removeBlocks(_ name: String) -> SQL {
+        "DELETE FROM upstream.delivery_blocks WHERE handler = \(name)"
+    }
+
     /// Deletes all its deliveries.
     static func removeDeliveries(_ name: String) -> SQL { "DELETE FROM upstream.deliveries WHERE handler = \(name)" }
 
@@ -105,6 +112,7 @@ enum HandlerStatements: StatementCatalog {
             StatementSample("sweepDeadLetters", sweepDeadLetters("orders", limit: 1)),
             StatementSample("remove", remove("orders")),
             StatementSample("removeDeadLetters", removeDeadLetters("orders")),
+            StatementSample("removeBlocks", removeBlocks("orders")),
             StatementSample("removeDeliveries", removeDeliveries("orders")),
         ]
     }

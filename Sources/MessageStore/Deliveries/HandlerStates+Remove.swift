@@ -44,6 +44,7 @@ extension HandlerStates {
                 // retried meanwhile becomes a delivery.
                 try connection.run(HandlerStatements.remove(name))
                 try connection.run(HandlerStatements.removeDeadLetters(name))
+                try connection.run(HandlerStatements.removeBlocks(name))
                 try connection.run(HandlerStatements.removeDeliveries(name))
             }
             return 0

@@ -7,6 +7,7 @@ import Vocabulary
 extension PostgresDeliveryStore {
     package func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
         let deadline = ContinuousClock.now + request.lease
+        try await unpackExpired()
         guard !request.isForSuspects else { return try await claimSuspects(request, deadline) }
         guard !request.isForUntried else { return try await claimUntried(request, deadline) }
         guard request.isOrdered else { return try await claimDue(request, deadline) }
@@ -225,4 +226,6 @@ struct ClaimWalks: Sendable {
     var devices: [String: DeviceWalk] = [:]
     /// Where probes look for what was never tried.
     var untried: [String: ClaimWalk] = [:]
+    /// When the blocks of dead workers were last looked for.
+    var unpacked: ContinuousClock.Instant?
 }

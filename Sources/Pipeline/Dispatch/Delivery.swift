@@ -9,10 +9,13 @@ package struct Lease: Sendable, Equatable {
     ///
     /// Counted from before the claim was sent, so that it never ends later than in the database.
     package var deadline: ContinuousClock.Instant
+    /// The block that the delivery was stored in; nil where it has a row of its own.
+    package var block: Int64?
 
-    package init(token: Int64, deadline: ContinuousClock.Instant) {
+    package init(token: Int64, deadline: ContinuousClock.Instant, block: Int64? = nil) {
         self.token = token
         self.deadline = deadline
+        self.block = block
     }
 }
 
@@ -93,16 +96,24 @@ package struct Settlement: Sendable, Equatable {
     package var token: Int64
     /// What becomes of the row.
     package var outcome: Outcome
+    /// The block that the delivery was stored in; nil where it had a row of its own.
+    package var block: Int64?
 
-    package init(messageKey: Digest128, token: Int64, outcome: Outcome) {
+    package init(messageKey: Digest128, token: Int64, outcome: Outcome, block: Int64? = nil) {
         self.messageKey = messageKey
         self.token = token
         self.outcome = outcome
+        self.block = block
     }
 
     /// Releases a delivery unchanged.
     package static func release(_ delivery: Delivery) -> Settlement {
-        Settlement(messageKey: delivery.messageKey, token: delivery.lease.token, outcome: .release(after: .zero))
+        Settlement(
+            messageKey: delivery.messageKey,
+            token: delivery.lease.token,
+            outcome: .release(after: .zero),
+            block: delivery.lease.block
+        )
     }
 }
 

@@ -42,6 +42,14 @@ package protocol DeliveryStore: Sendable {
     /// - Returns: How many were still ours.
     func settle(_ settlements: [Settlement], of handler: String) async throws(StoreError) -> Int
 
+    /// Completes blocks, or unpacks them into rows under the same lease; see ``BlockSettlement``.
+    ///
+    /// Idempotent: may be repeated when the reply was lost.
+    ///
+    /// - Throws: ``StoreError``
+    /// - Returns: How many of the deliveries that are done were still ours.
+    func settle(_ blocks: [BlockSettlement], of handler: String) async throws(StoreError) -> Int
+
     /// Stops every worker from claiming the handler's deliveries until it is resumed.
     ///
     /// - Throws: ``StoreError``

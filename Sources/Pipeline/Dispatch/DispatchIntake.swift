@@ -32,6 +32,10 @@ package struct LeaseOffer: Sendable {
     package var token: Int64
     /// How long the lease holds unless it is extended.
     package var duration: Duration
+    /// Those of ``handlers`` whose deliveries are to be kept as one block each.
+    package var packed: [String] = []
+    /// The number of these blocks, unique in this process.
+    package var block: Int64 = 0
     /// The lanes of ``handlers``.
     var lanes: [Int] = []
     /// The capacity reserved in each.
@@ -55,14 +59,16 @@ package struct LeaseOffer: Sendable {
 
 /// The dispatcher's side of ``DeliveryIntake``.
 final class DispatchIntake: DeliveryIntake {
-    private let lanes: [DispatchLane]
-    private let names: [String]
+    let lanes: [DispatchLane]
+    let names: [String]
     /// By lane: the categories' bytes, or nil for all.
     private let categories: [[[UInt8]]?]
-    private let settings: DispatchSettings
-    private let clock: PipelineClock
+    let settings: DispatchSettings
+    let clock: PipelineClock
+    private let settler: DispatchSettler
     private let released: @Sendable ([Settlement], Int) -> Void
     private let wakeClaims: @Sendable () -> Void
+    private let lastBlock = Atomic<Int64>(0)
     /// The token that registration gave us; nil before.
     private let token = Mutex<Int64?>(nil)
 
@@ -70,12 +76,14 @@ final class DispatchIntake: DeliveryIntake {
         lanes: [DispatchLane],
         settings: DispatchSettings,
         clock: PipelineClock,
+        settler: DispatchSettler,
         released: @escaping @Sendable ([Settlement], Int) -> Void,
         wakeClaims: @escaping @Sendable () -> Void
     ) {
         self.lanes = lanes
         self.settings = settings
         self.clock = clock
+        self.settler = settler
         self.released = released
         self.wakeClaims = wakeClaims
         names = lanes.map(\.registration.name)
@@ -90,6 +98,23 @@ final class DispatchIntake: DeliveryIntake {
         self.token.withLock { $0 = token }
     }
 
+    /// The token of this process; 0 before the handlers are registered.
+    var processToken: Int64 { token.withLock(\.self) ?? 0 }
+
+    /// A number for the blocks of one transaction.
+    func nextBlock() -> Int64 { lastBlock.wrappingAdd(1, ordering: .relaxed).newValue }
+
+    /// Gives a lane the deliveries of its block, or of its leased rows.
+    func handOver(_ deliveries: [Delivery], _ offer: LeaseOffer, _ index: Int) {
+        if offer.packed.contains(names[index]), !deliveries.isEmpty {
+            settler.open(block: offer.block, token: offer.token, count: deliveries.count, lane: index)
+        }
+        let settlements = lanes[index].withMachine(wake: deliveries.count) {
+            $0.handOver(deliveries, reserved: offer.count, bytes: offer.bytes)
+        }
+        released(settlements, index)
+    }
+
     /// Whether the handlers are registered.
     var isOpen: Bool { token.withLock { $0 != nil } }
 
@@ -98,7 +123,7 @@ final class DispatchIntake: DeliveryIntake {
             handlers: [],
             local: names,
             owner: settings.owner,
-            token: token.withLock(\.self) ?? 0,
+            token: processToken,
             duration: settings.lease
         )
         guard offer.token != 0 else { return offer }
@@ -109,15 +134,22 @@ final class DispatchIntake: DeliveryIntake {
             offer.lanes.append(lane.index)
             offer.handlers.append(names[lane.index])
         }
+        // Blocks are unpacked long before their lease has to be extended.
+        if count >= settings.blockLeast, settings.lease >= settings.blockAge * 20 {
+            offer.packed = offer.lanes.filter { lanes[$0].settings.isPackable }.map { names[$0] }
+            if !offer.packed.isEmpty { offer.block = nextBlock() }
+        }
         return offer
     }
 
     func committed(_ offer: LeaseOffer, messages: [IncomingMessage], outcomes: [StoreOutcome]) {
-        let lease = Lease(token: offer.token, deadline: offer.deadline)
         var isWorkLeft = false
         for lane in lanes {
             let isOffered = offer.lanes.contains(lane.index)
+            let isPacked = isOffered && offer.packed.contains(names[lane.index])
+            let lease = Lease(token: offer.token, deadline: offer.deadline, block: isPacked ? offer.block : nil)
             var deliveries: [Delivery] = []
+            if isOffered { deliveries.reserveCapacity(messages.count) }
             for (message, outcome) in zip(messages, outcomes)
             where outcome == .stored && takes(message, lane.index) {
                 guard isOffered else {
@@ -127,11 +159,7 @@ final class DispatchIntake: DeliveryIntake {
                 deliveries.append(Delivery(content: .received(message), messageKey: message.messageKey, lease: lease))
             }
             guard isOffered else { continue }
-            let fresh = deliveries
-            let settlements = lane.withMachine(wake: fresh.count) {
-                $0.handOver(fresh, reserved: offer.count, bytes: offer.bytes)
-            }
-            released(settlements, lane.index)
+            handOver(deliveries, offer, lane.index)
         }
         if isWorkLeft { wakeClaims() }
     }
@@ -139,6 +167,10 @@ final class DispatchIntake: DeliveryIntake {
     func withdrawn(_ offer: LeaseOffer) {
         for index in offer.lanes {
             _ = lanes[index].withMachine(wake: 0) { $0.handOver([], reserved: offer.count, bytes: offer.bytes) }
+            // It may have committed all the same. What it left is taken over as rows by the next attempt to commit.
+            if offer.packed.contains(names[index]) {
+                settler.abandon(block: offer.block, token: offer.token, lane: index)
+            }
         }
     }
 

@@ -12,9 +12,29 @@ final class DispatchLane: Sendable {
         var waiters: [CheckedContinuation<Void, Never>] = []
         /// Counts changes, so that a slot about to wait does not miss one.
         var generation = 0
-        var tasks: [RunID: Task<AttemptEnd, Never>] = [:]
-        /// Attempts that were cancelled before their task was known.
-        var cancelled: Set<RunID> = []
+        var slots: [Slot] = []
+    }
+
+    private typealias SlotTask = Task<SlotEnd, Never>
+
+    /// What a slot does.
+    private struct Slot {
+        /// Runs its attempts; nil until it is known.
+        var task: SlotTask?
+        /// The attempt under way.
+        var run: RunID?
+        /// Whether the task is, or is about to be, cancelled: no other attempt may begin in it.
+        var isCancelled = false
+    }
+
+    /// Why a slot's task has ended.
+    private enum SlotEnd: Sendable {
+        /// Nothing more is going to run.
+        case stopped
+        /// An attempt was cancelled, and with it the task.
+        case cancelled
+        /// The handler asked to be paused in the database.
+        case pause(HandlerFailure)
     }
 
     let index: Int
@@ -72,35 +92,90 @@ final class DispatchLane: Sendable {
     ///   - settler: Takes what came of them.
     ///   - pause: Called when the handler asks to be paused in the database.
     func work(settler: DispatchSettler, pause: @Sendable (HandlerFailure) async -> Void) async {
+        let slot = state.withLock { state in
+            state.slots.append(Slot())
+            return state.slots.count - 1
+        }
+        while true {
+            // Not a child task, as the deadline and lease loops must be able to cancel a single attempt. It never outlives
+            // this call, and is cancelled with it. Attempts share one until one of them is cancelled.
+            let task = Task { await attempts(slot, settler) }
+            let isCancelled = state.withLock { state in
+                state.slots[slot].task = task
+                return state.slots[slot].isCancelled
+            }
+            if isCancelled { task.cancel() }
+            let end = await withTaskCancellationHandler {
+                await task.value
+            } onCancel: {
+                task.cancel()
+            }
+            switch end {
+            case .stopped: return
+            case .cancelled: break
+            case .pause(let failure): await pause(failure)
+            }
+            state.withLock { $0.slots[slot] = Slot() }
+        }
+    }
+
+    /// Runs attempts until the slot needs another task.
+    private func attempts(_ slot: Int, _ settler: DispatchSettler) async -> SlotEnd {
         while true {
             await settler.waitForRoom()
-            let (action, generation) = state.withLock { ($0.machine.next(now: clock.now()), $0.generation) }
+            let start = clock.now()
+            let (action, generation) = state.withLock { state in
+                // What is about to be cancelled must not be the next attempt.
+                if state.slots[slot].isCancelled { return (nil as DispatchStateMachine.NextAction?, 0) }
+                let action = state.machine.next(now: start)
+                if case .run(let id, _, _, _) = action { state.slots[slot].run = id }
+                return (action, state.generation)
+            }
             switch action {
-            case .end: return
+            case nil: return .cancelled
+            case .end: return .stopped
             case .wait: await waitForChange(since: generation)
             case .run(let id, let delivery, let attempt, let deadline):
-                let start = clock.now()
-                let end = await run(id, delivery, attempt: attempt, deadline: deadline)
-                let now = clock.now()
-                let action = withMachine(wake: 0) { $0.finished(id, end, now: now, random: clock.random()) }
-                report.attemptEnded(action, end, delivery, attempt: attempt, took: now - start, index)
-                if let transition = action.transition {
-                    report.breaker(transition, end, index)
-                    // Wakes slots that waited for the breaker.
-                    withMachine { _ in }
-                }
-                if let settlement = action.settlement {
-                    settler.submit([settlement] + action.released, lane: index, isUrgent: settings.isOrdered)
-                } else {
-                    settler.submit(action.released, lane: index)
-                }
-                // If the handler settled the row itself, no settler wakes the claims for the device's next message. Deliveries
-                // that may crash the worker are claimed one at a time: the next one may be claimed now.
-                let isNextOfDevice = settings.isOrdered && action.settlement == nil
-                if action.wantsClaim || isNextOfDevice || delivery.isSuspect { claims.set() }
-                if let failure = action.pause { await pause(failure) }
+                let end = await run(delivery, attempt: attempt, deadline: deadline)
+                let pause = ended(slot, id, end, delivery, attempt: attempt, since: start, settler)
+                if let pause { return .pause(pause) }
+                if Task.isCancelled { return .cancelled }
             }
         }
+    }
+
+    /// Settles an attempt; returns why the handler is to be paused, if it is.
+    private func ended(
+        _ slot: Int,
+        _ id: RunID,
+        _ end: AttemptEnd,
+        _ delivery: Delivery,
+        attempt: Int,
+        since start: ContinuousClock.Instant,
+        _ settler: DispatchSettler
+    ) -> HandlerFailure? {
+        let now = clock.now()
+        let action = state.withLock { state in
+            state.slots[slot].run = nil
+            state.generation += 1
+            return state.machine.finished(id, end, now: now, random: clock.random())
+        }
+        report.attemptEnded(action, end, delivery, attempt: attempt, took: now - start, index)
+        if let transition = action.transition {
+            report.breaker(transition, end, index)
+            // Wakes slots that waited for the breaker.
+            withMachine { _ in }
+        }
+        if let settlement = action.settlement {
+            settler.submit(settlement, action.released, lane: index, isUrgent: settings.isOrdered)
+        } else {
+            settler.submit(action.released, lane: index)
+        }
+        // If the handler settled the row itself, no settler wakes the claims for the device's next message. Deliveries
+        // that may crash the worker are claimed one at a time: the next one may be claimed now.
+        let isNextOfDevice = settings.isOrdered && action.settlement == nil
+        if action.wantsClaim || isNextOfDevice || delivery.isSuspect { claims.set() }
+        return action.pause
     }
 
     /// Cancels attempts that timed out or whose lease was lost.
@@ -108,19 +183,16 @@ final class DispatchLane: Sendable {
         guard !runs.isEmpty else { return }
         let tasks = state.withLock { state in
             runs.compactMap { id in
-                if state.tasks[id] == nil { state.cancelled.insert(id) }
-                return state.tasks[id]
+                guard let slot = state.slots.firstIndex(where: { $0.run == id }) else { return nil as SlotTask? }
+                // A task that is not known yet is cancelled when it is.
+                state.slots[slot].isCancelled = true
+                return state.slots[slot].task
             }
         }
         for task in tasks { task.cancel() }
     }
 
-    private func run(
-        _ id: RunID,
-        _ delivery: Delivery,
-        attempt: Int,
-        deadline: ContinuousClock.Instant
-    ) async -> AttemptEnd {
+    private func run(_ delivery: Delivery, attempt: Int, deadline: ContinuousClock.Instant) async -> AttemptEnd {
         guard let message = message(of: delivery) else { return .verdict(.reject(.missing)) }
         let context = HandlerContext(
             handler: registration.name,
@@ -128,25 +200,7 @@ final class DispatchLane: Sendable {
             replayID: delivery.replayID,
             deadline: deadline
         )
-        let (execute, registration) = (execute, registration)
-        // Not a child task, as the deadline and lease loops must be able to cancel this one attempt. It never outlives this
-        // call, and is cancelled with it.
-        let task = Task { await execute(registration, delivery, message, context) }
-        let isCancelled = state.withLock { state in
-            state.tasks[id] = task
-            return state.cancelled.remove(id) != nil
-        }
-        if isCancelled { task.cancel() }
-        let end = await withTaskCancellationHandler {
-            await task.value
-        } onCancel: {
-            task.cancel()
-        }
-        state.withLock { state in
-            state.tasks[id] = nil
-            state.cancelled.remove(id)
-        }
-        return end
+        return await execute(registration, delivery, message, context)
     }
 
     private func message(of delivery: Delivery) -> UpstreamMessage? {

@@ -96,6 +96,7 @@ extension DispatchService {
 
     func watchLoop() async {
         while (try? await clock.sleep(.milliseconds(250))) != nil {
+            settler.unpackOld()
             for lane in lanes {
                 let now = clock.now()
                 lane.cancel(lane.withMachine(wake: 0) { $0.overdue(now: now) })

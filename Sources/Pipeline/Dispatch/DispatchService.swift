@@ -12,6 +12,9 @@ package final class DispatchService: Sendable {
     /// The port for ingest.
     package var intake: any DeliveryIntake { dispatchIntake }
 
+    /// The port for replays.
+    package var replays: any ReplayIntake { dispatchIntake }
+
     let lanes: [DispatchLane]
     let store: any DeliveryStore
     let settings: DispatchSettings
@@ -81,6 +84,7 @@ package final class DispatchService: Sendable {
             lanes: lanes,
             settings: settings,
             clock: clock,
+            settler: settler,
             released: { settlements, lane in
                 report.settledUnrun(settlements, lane)
                 settler.submit(settlements, lane: lane)

@@ -16,6 +16,12 @@ package struct DispatchSettings: Sendable {
     package var settlementLimit = 1_000
     /// How long a settlement may linger so that others join its transaction.
     package var settlementLinger = Duration.milliseconds(5)
+    /// The fewest messages of a batch for which a handler's deliveries are kept as a block; smaller ones get rows at once.
+    package var blockLeast = 16
+    /// How long a block may stay open: then what is left of it is unpacked into rows.
+    ///
+    /// After a crash everything in an open block is delivered again, done or not.
+    package var blockAge = Duration.milliseconds(250)
     /// How long a cancelled attempt may go on before its lease is no longer extended.
     package var hangGrace = Duration.seconds(10)
     /// How long running attempts may go on after shutdown has begun, before they are cancelled.
@@ -38,6 +44,8 @@ package struct LaneSettings: Sendable {
     package var concurrency: Int
     /// Whether each device's messages are handed over one at a time, in arrival order.
     package var isOrdered: Bool
+    /// Whether its deliveries may be kept as blocks: a database function completes rows, and what is ordered waits in rows.
+    package var isPackable: Bool
     /// When failed messages come again.
     package var retry: RetryPolicy
     /// The longest time for one attempt.
@@ -50,6 +58,11 @@ package struct LaneSettings: Sendable {
         name = registration.name
         concurrency = registration.concurrency
         isOrdered = registration.ordering == .device
+        isPackable =
+            switch registration.body {
+            case .handler: registration.ordering == .none
+            case .function: false
+            }
         retry = registration.retry
         timeout = registration.timeout
         self.dispatch = dispatch

@@ -10,6 +10,9 @@ final class DispatchSettler: Sendable {
     private struct State {
         /// By lane.
         var pending: [[Settlement]]
+        /// By lane.
+        var blocks: [DeliveryBlocks]
+        /// The settlements to be written; one for each delivery that is done in a block.
         var count = 0
         var isUrgent = false
         var isFinished = false
@@ -24,6 +27,8 @@ final class DispatchSettler: Sendable {
     private let settled: @Sendable (Int) -> Void
     private let state: Mutex<State>
     private let signal = DispatchSignal()
+    /// Whether the backlog is at the high-water mark, for slots to see without the lock.
+    private let isFull = Atomic<Bool>(false)
 
     /// A settler for these handlers, one lane each.
     ///
@@ -42,33 +47,76 @@ final class DispatchSettler: Sendable {
         self.clock = clock
         self.report = report
         self.settled = settled
-        state = Mutex(State(pending: handlers.map { _ in [] }))
+        state = Mutex(State(pending: handlers.map { _ in [] }, blocks: handlers.map { _ in DeliveryBlocks() }))
     }
 
     /// The backlog at which slots wait before another attempt; they go on at half of it.
     private var highWaterMark: Int { settings.settlementLimit * 4 }
 
     /// Whether nothing waits to be settled, or is being settled.
-    var isEmpty: Bool { state.withLock { $0.count == 0 } }
+    var isEmpty: Bool { state.withLock { $0.count == 0 && $0.blocks.allSatisfy(\.isEmpty) } }
 
     /// Takes settlements; never blocks.
     ///
     /// `isUrgent` where others wait for the outcome: the batch is then written without lingering for more.
     func submit(_ settlements: [Settlement], lane: Int, isUrgent: Bool = false) {
         guard !settlements.isEmpty else { return }
+        change(lane) { state in
+            for settlement in settlements where !state.blocks[lane].take(settlement) {
+                state.pending[lane].append(settlement)
+                state.count += 1
+            }
+            if isUrgent { state.isUrgent = true }
+        }
+    }
+
+    /// Takes an attempt's settlement, and others.
+    func submit(_ settlement: Settlement, _ others: [Settlement], lane: Int, isUrgent: Bool) {
+        change(lane) { state in
+            if !state.blocks[lane].take(settlement) {
+                state.pending[lane].append(settlement)
+                state.count += 1
+            }
+            if isUrgent { state.isUrgent = true }
+        }
+        submit(others, lane: lane, isUrgent: isUrgent)
+    }
+
+    // MARK: Blocks
+
+    /// A block has committed: `count` deliveries with its number will be submitted.
+    func open(block: Int64, token: Int64, count: Int, lane: Int) {
+        let now = clock.now()
+        state.withLock { $0.blocks[lane].open(block, token: token, count: count, at: now) }
+    }
+
+    /// A block may have committed, and nobody here will run what it holds as such.
+    func abandon(block: Int64, token: Int64, lane: Int) {
+        change(lane) { $0.blocks[lane].abandon(block, token: token) }
+    }
+
+    /// Unpacks what has been open for too long, so that a crash repeats little.
+    func unpackOld() {
+        let limit = clock.now() - settings.blockAge
+        for lane in handlers.indices { change(lane) { $0.blocks[lane].unpack(openedBefore: limit) } }
+    }
+
+    /// Changes the state, counts what blocks are to be settled now, and wakes ``run()`` where there is something new.
+    private func change(_ lane: Int, _ body: (inout State) -> Void) {
         let wakes = state.withLock { state in
             let wasEmpty = state.count == 0
-            state.pending[lane] += settlements
-            state.count += settlements.count
-            if isUrgent { state.isUrgent = true }
-            return wasEmpty
+            let before = state.blocks[lane].ready.count
+            body(&state)
+            state.count += state.blocks[lane].ready[before...].reduce(0) { $0 + $1.weight }
+            if state.count >= highWaterMark { isFull.store(true, ordering: .relaxed) }
+            return wasEmpty && state.count > 0
         }
         if wakes { signal.set() }
     }
 
     /// Waits while the backlog is at the high-water mark.
     func waitForRoom() async {
-        guard state.withLock({ $0.count >= highWaterMark && !$0.isFinished }) else { return }
+        guard isFull.load(ordering: .relaxed) else { return }
         await withCheckedContinuation { continuation in
             let goesOn = state.withLock { state in
                 if state.count < highWaterMark || state.isFinished { return true }
@@ -81,6 +129,7 @@ final class DispatchSettler: Sendable {
 
     /// Nothing more will be submitted: ``run()`` ends once all is settled.
     func finish() {
+        for lane in handlers.indices { change(lane) { $0.blocks[lane].unpackAll() } }
         let waiters = state.withLock { state in
             state.isFinished = true
             defer { state.waiters = [] }
@@ -105,25 +154,47 @@ final class DispatchSettler: Sendable {
                 guard (try? await clock.sleep(settings.settlementLinger)) != nil else { return }
             }
             for lane in handlers.indices {
-                let batch = take(lane)
+                // Blocks first: what is unpacked may be settled as rows.
+                let (blocks, batch) = take(lane)
+                if !blocks.isEmpty {
+                    let done = blocks.reduce(0) { $0 + $1.done.count }
+                    let store = store
+                    let name = handlers[lane]
+                    guard
+                        await settle(
+                            done,
+                            lane,
+                            { () async throws(StoreError) in try await store.settle(blocks, of: name) }
+                        )
+                    else { return }
+                    free(blocks.reduce(0) { $0 + $1.weight })
+                }
                 guard !batch.isEmpty else { continue }
-                guard await settle(batch, lane) else { return }
+                let (store, name) = (store, handlers[lane])
+                guard
+                    await settle(
+                        batch.count,
+                        lane,
+                        { () async throws(StoreError) in try await store.settle(batch, of: name) }
+                    )
+                else { return }
                 free(batch.count)
                 settled(lane)
             }
         }
     }
 
-    private func take(_ lane: Int) -> [Settlement] {
+    private func take(_ lane: Int) -> (blocks: [BlockSettlement], batch: [Settlement]) {
         state.withLock { state in
             state.isUrgent = false
+            let blocks = state.blocks[lane].takeReady()
             if state.pending[lane].count <= settings.settlementLimit {
                 defer { state.pending[lane] = [] }
-                return state.pending[lane]
+                return (blocks, state.pending[lane])
             }
             let batch = Array(state.pending[lane].prefix(settings.settlementLimit))
             state.pending[lane].removeFirst(batch.count)
-            return batch
+            return (blocks, batch)
         }
     }
 
@@ -131,20 +202,21 @@ final class DispatchSettler: Sendable {
         let waiters = state.withLock { state in
             state.count -= count
             guard state.count < highWaterMark / 2 else { return [] as [CheckedContinuation<Void, Never>] }
+            isFull.store(false, ordering: .relaxed)
             defer { state.waiters = [] }
             return state.waiters
         }
         for waiter in waiters { waiter.resume() }
     }
 
-    /// Retries until the batch is written; false when cancelled.
-    private func settle(_ batch: [Settlement], _ lane: Int) async -> Bool {
+    /// Retries until the settlements are written; false when cancelled.
+    private func settle(_ count: Int, _ lane: Int, _ write: () async throws(StoreError) -> Int) async -> Bool {
         var attempt = 0
         while true {
             do throws(StoreError) {
-                let held = try await store.settle(batch, of: handlers[lane])
+                let held = try await write()
                 if attempt > 0 { report.recovered() }
-                if held < batch.count { report.leasesLost(batch.count - held, lane) }
+                if held < count { report.leasesLost(count - held, lane) }
                 return true
             } catch {
                 attempt += 1

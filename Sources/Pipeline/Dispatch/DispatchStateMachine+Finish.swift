@@ -65,7 +65,8 @@ extension DispatchStateMachine {
             action.settlement = Settlement(
                 messageKey: run.reference.messageKey,
                 token: run.reference.token,
-                outcome: outcome
+                outcome: outcome,
+                block: run.block
             )
             action.transition = transition(after: verdict, run, now: now, random: random)
             if case .pause(let failure) = verdict {

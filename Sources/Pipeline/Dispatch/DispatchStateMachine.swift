@@ -23,6 +23,8 @@ package struct DispatchStateMachine: Sendable {
     /// An attempt under way.
     struct Run: Sendable {
         var reference: LeaseReference
+        /// The block that the delivery was stored in, if any.
+        var block: Int64?
         var deadline: ContinuousClock.Instant
         var leaseEnd: ContinuousClock.Instant
         var attempts: Int
@@ -85,6 +87,14 @@ package struct DispatchStateMachine: Sendable {
         reserved.count += count
         reserved.bytes += bytes
         return true
+    }
+
+    /// How many replayed messages may be handed over: half of what fits, so that new ones find room as well; nil where the
+    /// handler must take them from the table.
+    package var replayRoom: Int? {
+        guard mode == .active, settings.isPackable, breaker.isClosed, limit >= 256 else { return nil }
+        guard waiting.freshBytes + reserved.bytes < Self.waitingBytes / 2 else { return 0 }
+        return max(0, limit / 2 - waiting.fresh - reserved.count)
     }
 
     /// The batch has committed or failed: frees its reservation and takes its deliveries.
@@ -189,6 +199,7 @@ package struct DispatchStateMachine: Sendable {
         let deadline = now + settings.timeout
         running[id] = Run(
             reference: LeaseReference(messageKey: delivery.messageKey, token: delivery.lease.token),
+            block: delivery.lease.block,
             deadline: deadline,
             leaseEnd: delivery.lease.deadline,
             attempts: delivery.attempts,
@@ -223,7 +234,12 @@ package struct DispatchStateMachine: Sendable {
     /// - Returns: Their deliveries, to release.
     package mutating func abandon() -> [Settlement] {
         let settlements = running.values.filter { !$0.isLost }.map {
-            Settlement(messageKey: $0.reference.messageKey, token: $0.reference.token, outcome: .release(after: .zero))
+            Settlement(
+                messageKey: $0.reference.messageKey,
+                token: $0.reference.token,
+                outcome: .release(after: .zero),
+                block: $0.block
+            )
         }
         running = [:]
         return settlements

@@ -166,8 +166,11 @@ package struct IngestService: Sendable {
     private func offer(for messages: [IncomingMessage], after elapsed: Duration?) -> LeaseOffer {
         guard let intake else { return .none }
         let bytes = messages.reduce(0) { $0 + $1.bytes.count + 512 }
-        let offer = intake.offer(for: messages.count, bytes: bytes)
-        guard let elapsed, offer.duration > .zero, elapsed > offer.duration / 3 else { return offer }
+        var offer = intake.offer(for: messages.count, bytes: bytes)
+        guard let elapsed else { return offer }
+        // An earlier attempt may have stored some of them: a block would not hold all that is handed over.
+        offer.packed = []
+        guard offer.duration > .zero, elapsed > offer.duration / 3 else { return offer }
         intake.withdrawn(offer)
         return .none
     }

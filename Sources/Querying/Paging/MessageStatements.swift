@@ -72,7 +72,11 @@ enum MessageStatements: StatementCatalog {
         SELECT
             handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id, NULL::text,
             NULL::timestamptz
-        FROM upstream.deliveries WHERE message_key = \(key.digest) ORDER BY handler
+        FROM upstream.deliveries WHERE message_key = \(key.digest)
+        UNION ALL
+        SELECT handler, 0, lease_until, lease_owner, lease_until, NULL, replay_id, NULL, NULL
+        FROM upstream.delivery_blocks WHERE \(key.digest) = ANY (keys)
+        ORDER BY handler
         """
     }
 

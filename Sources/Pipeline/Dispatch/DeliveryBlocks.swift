@@ -1,0 +1,89 @@
+package import Vocabulary
+
+/// What the table is told about a block: deliveries of one batch and handler that were stored in one row.
+///
+/// The row is a short form of leased rows. It is deleted when all of it is done; if anything else happens to one of its
+/// deliveries it is unpacked into rows first, less what is done, and these are settled one by one.
+package struct BlockSettlement: Sendable, Equatable {
+    /// The process's number for the block.
+    package var number: Int64
+    /// The fencing token.
+    package var token: Int64
+    /// How many deliveries this worker knows it to hold.
+    package var count: Int
+    /// The messages that are done.
+    package var done: [Digest128]
+    /// What it counts for among what is to be settled.
+    var weight: Int { max(done.count, 1) }
+    /// Whether these are all; else the rest becomes rows.
+    package var isComplete: Bool { done.count == count }
+
+    package init(number: Int64, token: Int64, count: Int, done: [Digest128]) {
+        self.number = number
+        self.token = token
+        self.count = count
+        self.done = done
+    }
+}
+
+/// The open blocks of one handler, as this worker knows them.
+struct DeliveryBlocks: Sendable {
+    private struct Block: Sendable {
+        var settlement: BlockSettlement
+        var opened: ContinuousClock.Instant
+    }
+
+    /// By number; there are few.
+    private var open: [Int64: Block] = [:]
+    /// What the table has to be told.
+    private(set) var ready: [BlockSettlement] = []
+
+    /// Whether none is open.
+    var isEmpty: Bool { open.isEmpty }
+
+    /// A block has committed.
+    mutating func open(_ number: Int64, token: Int64, count: Int, at now: ContinuousClock.Instant) {
+        var settlement = BlockSettlement(number: number, token: token, count: count, done: [])
+        settlement.done.reserveCapacity(count)
+        open[number] = Block(settlement: settlement, opened: now)
+    }
+
+    /// Takes the end of an attempt, where that says all about a delivery in a block.
+    ///
+    /// - Returns: Whether it was taken; else the delivery has a row, or will have one once ``ready`` is settled.
+    mutating func take(_ settlement: Settlement) -> Bool {
+        guard let number = settlement.block, open[number] != nil else { return false }
+        guard settlement.outcome == .done else {
+            unpack(number)
+            return false
+        }
+        open[number]?.settlement.done.append(settlement.messageKey)
+        if open[number]?.settlement.isComplete == true { unpack(number) }
+        return true
+    }
+
+    /// Unpacks those that were opened before a time.
+    mutating func unpack(openedBefore limit: ContinuousClock.Instant) {
+        for (number, block) in open where block.opened < limit { unpack(number) }
+    }
+
+    /// Unpacks all.
+    mutating func unpackAll() {
+        for number in Array(open.keys) { unpack(number) }
+    }
+
+    /// Unpacks one that may have committed without our knowing.
+    mutating func abandon(_ number: Int64, token: Int64) {
+        ready.append(BlockSettlement(number: number, token: token, count: -1, done: []))
+    }
+
+    /// Empties ``ready``.
+    mutating func takeReady() -> [BlockSettlement] {
+        defer { ready = [] }
+        return ready
+    }
+
+    private mutating func unpack(_ number: Int64) {
+        if let block = open.removeValue(forKey: number) { ready.append(block.settlement) }
+    }
+}

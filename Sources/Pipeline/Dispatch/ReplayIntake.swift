@@ -1,0 +1,93 @@
+package import UpstreamKit
+package import Vocabulary
+
+/// How a replay in this worker gives stored messages to the handlers here, without a row and a claim for each.
+package protocol ReplayIntake: Sendable {
+    /// Asks for room, before each step; an offer is followed by exactly one call of
+    /// ``committed(_:replayed:by:)`` or ``withdrawn(_:)``.
+    ///
+    /// - Parameters:
+    ///   - handlers: Whose deliveries the step may hold.
+    ///   - count: How many at most.
+    func offer(toReplay count: Int, to handlers: [String]) -> ReplayRoom
+
+    /// The step has committed, with the offer's block of each handler; `deliveries` are what these hold.
+    func committed(_ offer: LeaseOffer, replayed deliveries: [ReplayedMessage], by replay: Digest128)
+
+    /// The step has not committed, or its outcome is unknown.
+    func withdrawn(_ offer: LeaseOffer)
+}
+
+/// What a replay may hand over now.
+package enum ReplayRoom: Sendable {
+    /// Up to so many, under this lease.
+    case offer(LeaseOffer, Int)
+    /// Nothing: the handlers here have enough to do for now.
+    case full
+    /// The handlers take from the table: they are ordered, database functions, paused, failing, slow, or elsewhere.
+    case rows
+}
+
+/// A stored message for a handler.
+package struct ReplayedMessage: Sendable {
+    /// The handler's name.
+    package var handler: String
+    /// The message.
+    package var message: UpstreamMessage
+
+    package init(handler: String, message: UpstreamMessage) {
+        self.handler = handler
+        self.message = message
+    }
+}
+
+extension DispatchIntake: ReplayIntake {
+    /// About what a stored message takes, in bytes.
+    private static let size = 1_024
+
+    func offer(toReplay count: Int, to handlers: [String]) -> ReplayRoom {
+        let chosen = lanes.filter { handlers.contains($0.settings.name) }
+        let token = processToken
+        guard token != 0, chosen.count == handlers.count, settings.lease >= settings.blockAge * 20 else { return .rows }
+        var room = count
+        for lane in chosen {
+            guard let own = lane.inspect({ $0.replayRoom }) else { return .rows }
+            room = min(room, own)
+        }
+        // Small steps cost as much as large ones.
+        guard room >= min(count, 100) else { return .full }
+        var offer = LeaseOffer(
+            handlers: handlers,
+            local: names,
+            owner: settings.owner,
+            token: token,
+            duration: settings.lease
+        )
+        (offer.count, offer.bytes) = (room, room * Self.size)
+        offer.deadline = clock.now() + settings.lease
+        for lane in chosen where lane.withMachine(wake: 0, { $0.reserve(room, bytes: room * Self.size) }) {
+            offer.lanes.append(lane.index)
+        }
+        guard offer.lanes.count == chosen.count else {
+            withdrawn(offer)
+            return .full
+        }
+        offer.packed = handlers
+        offer.block = nextBlock()
+        return .offer(offer, room)
+    }
+
+    func committed(_ offer: LeaseOffer, replayed messages: [ReplayedMessage], by replay: Digest128) {
+        let lease = Lease(token: offer.token, deadline: offer.deadline, block: offer.block)
+        let id = replay.description
+        for index in offer.lanes {
+            let name = names[index]
+            let deliveries = messages.compactMap { entry in
+                guard entry.handler == name else { return nil as Delivery? }
+                let key = entry.message.messageKey.digest
+                return Delivery(content: .stored(entry.message), messageKey: key, replayID: id, lease: lease)
+            }
+            handOver(deliveries, offer, index)
+        }
+    }
+}
