@@ -211,6 +211,7 @@ let package = Package(
             "ReplayingTests",
             [
                 "Vocabulary", "DatabaseSupport", "Replaying", "Querying", "Postgres", "LocalDatabase", "MessageStore",
+                "Pipeline",
                 "UpstreamKit",
                 "XMPP",
                 "XMLWire",

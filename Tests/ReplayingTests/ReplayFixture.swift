@@ -3,6 +3,7 @@ import Foundation
 import LocalDatabase
 import Logging
 import MessageStore
+import Pipeline
 import Postgres
 import Querying
 import Testing
@@ -83,7 +84,12 @@ struct ReplayFixture {
     }
 
     /// A runner in this process.
-    func runner(_ owner: String = "a", lease: Duration = .seconds(15), deliveries: Int = 1_000_000) -> ReplayRunner {
+    func runner(
+        _ owner: String = "a",
+        lease: Duration = .seconds(15),
+        deliveries: Int = 1_000_000,
+        intake: (any ReplayIntake)? = nil
+    ) -> ReplayRunner {
         var settings = ReplayRunner.Settings(owner: owner)
         settings.lease = lease
         settings.checkpoint = .milliseconds(20)
@@ -91,7 +97,8 @@ struct ReplayFixture {
         return ReplayRunner(
             PostgresClient(self.settings),
             settings: settings,
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            intake: intake
         )
     }
 

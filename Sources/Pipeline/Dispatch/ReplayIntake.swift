@@ -7,8 +7,9 @@ package protocol ReplayIntake: Sendable {
     /// ``committed(_:replayed:by:)`` or ``withdrawn(_:)``.
     ///
     /// - Parameters:
-    ///   - handlers: Whose deliveries the step may hold.
-    ///   - count: How many at most.
+    ///   - count: How many deliveries the step may hold at most.
+    ///   - handlers: Whose deliveries it may hold.
+    /// - Returns: Room under a lease, or what to do instead.
     func offer(toReplay count: Int, to handlers: [String]) -> ReplayRoom
 
     /// The step has committed, with the offer's block of each handler; `deliveries` are what these hold.

@@ -82,7 +82,9 @@ enum ReplayStatements: StatementCatalog {
         SELECT
             (SELECT count(*) FROM (
                 SELECT FROM upstream.deliveries WHERE replay_id = \(id) LIMIT 100000
-            ) AS counted),
+            ) AS counted) + (
+                SELECT coalesce(sum(cardinality(keys)), 0) FROM upstream.delivery_blocks WHERE replay_id = \(id)
+            )::int8,
             (SELECT count(*) FROM (
                 SELECT FROM upstream.dead_letters WHERE handler = ANY (\(handlers)) AND replay_id = \(id) LIMIT 100000
             ) AS counted)

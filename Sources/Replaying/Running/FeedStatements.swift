@@ -1,3 +1,4 @@
+import Pipeline
 import Postgres
 import Vocabulary
 
@@ -5,9 +6,13 @@ import Vocabulary
 enum FeedStatements: StatementCatalog {
     /// How many deliveries a replay has pending, up to a limit.
     static let pending: PreparedStatement<PendingCount> = """
-        SELECT count(*) FROM (
-            SELECT FROM upstream.deliveries WHERE replay_id = \(\.replay) LIMIT \(\.limit)
-        ) AS counted
+        SELECT (
+            SELECT count(*) FROM (
+                SELECT FROM upstream.deliveries WHERE replay_id = \(\.replay) LIMIT \(\.limit)
+            ) AS counted
+        ) + (
+            SELECT coalesce(sum(cardinality(keys)), 0) FROM upstream.delivery_blocks WHERE replay_id = \(\.replay)
+        )::int8
         """
 
     /// The parameters of ``pending``.
@@ -53,16 +58,7 @@ enum FeedStatements: StatementCatalog {
     /// deletes what it has queued.
     static let queue: PreparedStatement<Step> = """
         WITH picked AS MATERIALIZED (
-            SELECT p.replay_id, p.only_failed, p.handlers[t.handler] AS handler, t.received_at, t.message_key
-            FROM upstream.replays AS p
-            JOIN upstream.replay_messages AS r
-                ON r.replay_id = p.replay_id
-                AND r.chunk BETWEEN \(\.position) / \(raw: chunk) AND (\(\.end) - 1) / \(raw: chunk)
-            CROSS JOIN LATERAL unnest(r.received_at, r.message_key, r.handler)
-                WITH ORDINALITY AS t (received_at, message_key, handler, number)
-            WHERE p.replay_id = \(\.lease.replay)
-                AND r.chunk::int8 * \(raw: chunk) + t.number - 1 >= \(\.position)
-                AND r.chunk::int8 * \(raw: chunk) + t.number - 1 < \(\.end)
+            \(picked(\.lease.replay, \.position, \.end))
         ), known AS MATERIALIZED (
             SELECT name FROM upstream.handlers WHERE name IN (SELECT handler FROM picked) FOR KEY SHARE
         ), revived AS (
@@ -103,6 +99,82 @@ enum FeedStatements: StatementCatalog {
             (SELECT count(pg_notify('upstream_deliveries', '')) FROM (SELECT FROM queued LIMIT 1) AS one)
         """
 
+    /// A step into the blocks of a worker.
+    struct PackedStep: Sendable {
+        var step: Step
+        var offer: LeaseOffer
+    }
+
+    /// Whether a step must go into rows: a dead letter becomes a delivery in one statement, and what is handed over by
+    /// device waits in rows.
+    static let needsRows: PreparedStatement<Step> = """
+        SELECT EXISTS (
+            SELECT FROM upstream.subscriptions AS s JOIN upstream.replays AS p ON s.handler = ANY (p.handlers)
+            WHERE p.replay_id = \(\.lease.replay) AND s.by_device
+        ) OR EXISTS (
+            SELECT FROM (
+                \(picked(\.lease.replay, \.position, \.end))
+            ) AS picked
+            JOIN upstream.dead_letters AS dead
+                ON dead.message_key = picked.message_key AND dead.handler = picked.handler
+        )
+        """
+
+    /// Puts the deliveries of the step into a block for each handler, and returns them with their messages.
+    ///
+    /// What is skipped: see ``queue``.
+    static let pack: PreparedStatement<PackedStep> = """
+        WITH picked AS MATERIALIZED (
+            \(picked(\.step.lease.replay, \.step.position, \.step.end))
+        ), known AS MATERIALIZED (
+            SELECT name FROM upstream.handlers WHERE name IN (SELECT handler FROM picked) FOR KEY SHARE
+        ), found AS MATERIALIZED (
+            SELECT picked.handler, picked.replay_id, m.*
+            FROM picked
+            CROSS JOIN LATERAL (
+                SELECT * FROM upstream.messages AS m
+                WHERE m.received_at = picked.received_at AND m.message_key = picked.message_key
+                OFFSET 0
+            ) AS m
+            WHERE picked.handler IN (SELECT name FROM known) AND NOT EXISTS (
+                SELECT FROM upstream.deliveries AS d
+                WHERE d.message_key = picked.message_key AND d.handler || '' = picked.handler
+            )
+        ), packed AS (
+            INSERT INTO upstream.delivery_blocks (
+                token, number, handler, lease_owner, lease_until, keys, times, replay_id
+            )
+            SELECT
+                \(\.offer.token), \(\.offer.block), handler, \(\.offer.owner), now() + \(\.offer.duration),
+                array_agg(message_key), array_agg(received_at), replay_id
+            FROM found GROUP BY handler, replay_id
+        )
+        SELECT
+            handler, message_key, received_at, message_id, sender_id, category, registration_token, device_key,
+            coalesce(data_raw, data::text), extra, message_type
+        FROM found
+        """
+
+    /// The deliveries of a step.
+    private static func picked<Parameters>(
+        _ replay: any KeyPath<Parameters, Digest128> & Sendable,
+        _ position: any KeyPath<Parameters, Int64> & Sendable,
+        _ end: any KeyPath<Parameters, Int64> & Sendable
+    ) -> PreparedStatement<Parameters> {
+        """
+        SELECT p.replay_id, p.only_failed, p.handlers[t.handler] AS handler, t.received_at, t.message_key
+        FROM upstream.replays AS p
+        JOIN upstream.replay_messages AS r
+            ON r.replay_id = p.replay_id
+            AND r.chunk BETWEEN \(position) / \(raw: chunk) AND (\(end) - 1) / \(raw: chunk)
+        CROSS JOIN LATERAL unnest(r.received_at, r.message_key, r.handler)
+            WITH ORDINALITY AS t (received_at, message_key, handler, number)
+        WHERE p.replay_id = \(replay)
+            AND r.chunk::int8 * \(raw: chunk) + t.number - 1 >= \(position)
+            AND r.chunk::int8 * \(raw: chunk) + t.number - 1 < \(end)
+        """
+    }
+
     private static let chunk = String(ReplayPlanner.chunkSize)
 
     static var samples: [StatementSample] {
@@ -112,6 +184,8 @@ enum FeedStatements: StatementCatalog {
             StatementSample("advance", advance),
             StatementSample("skip", skip(1, lease)),
             StatementSample("queue", queue),
+            StatementSample("needsRows", needsRows),
+            StatementSample("pack", pack),
         ]
     }
 }

@@ -1,4 +1,6 @@
+import Pipeline
 import Postgres
+import UpstreamKit
 import Vocabulary
 
 /// Puts a replay's messages into the queues of its handlers.
@@ -57,6 +59,43 @@ enum HandlerFeed {
         }
     }
 
+    /// As ``step(_:_:from:count:)``, with the deliveries in blocks of a worker that gets their messages.
+    ///
+    /// - Returns: How far the run is now, and what the blocks hold; nil where nothing, or nobody knows what, was put into
+    ///   them by this call.
+    static func step(
+        _ connection: isolated PostgresConnection,
+        _ lease: ReplayLease,
+        from position: Int64,
+        count: Int64,
+        to offer: LeaseOffer
+    ) throws(PostgresError) -> (step: Step, messages: [ReplayedMessage]?) {
+        try connection.transaction { connection throws(PostgresError) in
+            let step = FeedStatements.Step(lease: lease, position: position, count: count)
+            guard var moved = try connection.run(FeedStatements.advance, step).first(Step.init) else {
+                return (try missed(connection, step), nil)
+            }
+            var messages: [ReplayedMessage]?
+            let queued: Int64
+            if try connection.run(FeedStatements.needsRows, step).value(Bool.self) {
+                queued = try connection.run(FeedStatements.queue, step).only { row throws(PostgresError) in
+                    defer { row.skipRest() }
+                    return try row.next(Int64.self)
+                }
+            } else {
+                let found = try connection.run(FeedStatements.pack, .init(step: step, offer: offer))
+                    .map(ReplayedMessage.init)
+                queued = Int64(found.count)
+                messages = found
+            }
+            if queued < count {
+                try connection.run(FeedStatements.skip(count - queued, lease))
+                moved.skipped += count - queued
+            }
+            return (moved, messages)
+        }
+    }
+
     /// The step met no row: another runner has the lease, or the step has committed before and its reply was lost.
     private static func missed(
         _ connection: isolated PostgresConnection,
@@ -72,5 +111,29 @@ extension HandlerFeed.Step {
     /// Reads `done` and `skipped`.
     fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
         self.init(status: .held, done: try row.next(), skipped: try row.next())
+    }
+}
+
+extension ReplayedMessage {
+    /// Reads a row of ``FeedStatements/pack``.
+    fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
+        let handler = try row.next(String.self)
+        let key = try row.next(Digest128.self)
+        let receivedAt = try row.next(Timestamp.self)
+        self.init(
+            handler: handler,
+            message: UpstreamMessage(
+                messageKey: MessageKey(key),
+                messageID: try row.next(),
+                senderID: try row.next(),
+                category: try row.next(),
+                registrationToken: RegistrationToken(try row.next()),
+                deviceKey: DeviceKey(try row.next()),
+                data: try row.next(JSONColumn?.self)?.utf8,
+                extra: try row.next(JSONColumn?.self)?.utf8,
+                messageType: try row.next(),
+                receivedAtMicroseconds: receivedAt.microseconds
+            )
+        )
     }
 }

@@ -1,3 +1,4 @@
+import Pipeline
 import Postgres
 import Vocabulary
 
@@ -6,6 +7,8 @@ struct HandlerRun: Sendable {
     let replay: Replay
     let lease: ReplayLease
     let database: RetryingDatabase
+    /// The handlers of this process: what they can take at once needs no row and no claim.
+    let intake: (any ReplayIntake)?
     /// How many deliveries may be pending.
     let limit: Int64
     /// How often the lease is renewed while nothing can be queued.
@@ -13,6 +16,8 @@ struct HandlerRun: Sendable {
 
     /// How long it waits for handlers to finish deliveries.
     private static let handlerPause = Duration.milliseconds(20)
+    /// The same where it hands over to them itself.
+    private static let intakePause = Duration.milliseconds(2)
     /// The longest pause, so that a change of the replay's state is noticed.
     private static let longestPause = Duration.milliseconds(200)
 
@@ -28,7 +33,10 @@ struct HandlerRun: Sendable {
             try Task.checkCancellation()
             switch try await allowance(&pacer, from: done, now: ContinuousClock.now - begin) {
             case .send(let count):
-                let step = try await queue(Int64(count), from: done)
+                guard let step = try await queue(Int64(count), from: done) else {
+                    try await Task.sleep(for: Self.intakePause)
+                    continue
+                }
                 if let ending = step.status.ending { return ending }
                 pacer.sent(Int(step.done - done))
                 done = step.done
@@ -58,7 +66,7 @@ struct HandlerRun: Sendable {
         // Wait until there is room for enough to be worth a transaction.
         guard limit - pending >= max(1, min(limit / 4, count)) else {
             progress.set { $0.waiting = "waiting for the handlers" }
-            return .wait(Self.handlerPause)
+            return .wait(intake == nil ? Self.handlerPause : Self.intakePause)
         }
         let room = min(count, limit - pending)
         guard pacer.needsTimes else { return pacer.allowance(of: Int(room), times: [], now: now) }
@@ -69,9 +77,47 @@ struct HandlerRun: Sendable {
         return pacer.allowance(of: times.isEmpty ? Int(room) : times.count, times: times, now: now)
     }
 
-    private func queue(_ count: Int64, from position: Int64) async throws -> HandlerFeed.Step {
-        let step = try await database.run { connection throws(PostgresError) in
-            try HandlerFeed.step(connection, lease, from: position, count: count)
+    private func room(for count: Int64) -> ReplayRoom {
+        guard let intake, case .handlers(let names, false) = replay.target else { return .rows }
+        return intake.offer(toReplay: Int(count), to: names)
+    }
+
+    /// Takes a step whose messages the handlers here get from this process.
+    ///
+    /// The next one is read while they are at work on these.
+    private func handOver(
+        _ offer: LeaseOffer,
+        _ count: Int64,
+        from position: Int64
+    ) async throws -> HandlerFeed.Step {
+        let taken: (step: HandlerFeed.Step, messages: [ReplayedMessage]?)
+        do {
+            taken = try await database.run { connection throws(PostgresError) in
+                try HandlerFeed.step(connection, lease, from: position, count: count, to: offer)
+            }
+        } catch {
+            intake?.withdrawn(offer)
+            throw error
+        }
+        if let messages = taken.messages {
+            intake?.committed(offer, replayed: messages, by: replay.id)
+        } else {
+            intake?.withdrawn(offer)
+        }
+        return taken.step
+    }
+
+    /// Takes a step; nil where the handlers here have no room now.
+    private func queue(_ count: Int64, from position: Int64) async throws -> HandlerFeed.Step? {
+        let step: HandlerFeed.Step
+        switch room(for: count) {
+        case .full: return nil
+        case .rows:
+            step = try await database.run { connection throws(PostgresError) in
+                try HandlerFeed.step(connection, lease, from: position, count: count)
+            }
+        case .offer(let offer, let room):
+            step = try await handOver(offer, Int64(room), from: position)
         }
         guard step.status == .held else { return step }
         progress.set {

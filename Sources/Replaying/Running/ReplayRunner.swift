@@ -1,4 +1,5 @@
 package import Logging
+package import Pipeline
 package import Postgres
 import Telemetry
 package import Vocabulary
@@ -40,9 +41,16 @@ package struct ReplayRunner: Sendable {
     private let client: PostgresClient
     private let settings: Settings
     private let logger: Logger
+    private let intake: (any ReplayIntake)?
 
-    /// A runner over a database.
-    package init(_ client: PostgresClient, settings: Settings, logger: Logger) {
+    /// A runner over a database; `intake` leads to the handlers of this process, if there are any.
+    package init(
+        _ client: PostgresClient,
+        settings: Settings,
+        logger: Logger,
+        intake: (any ReplayIntake)? = nil
+    ) {
+        self.intake = intake
         self.client = client
         self.settings = settings
         self.logger = logger
@@ -112,6 +120,7 @@ package struct ReplayRunner: Sendable {
                 replay: replay,
                 lease: lease,
                 database: database,
+                intake: intake,
                 limit: Int64(max(1, replay.pace.concurrency ?? settings.deliveries)),
                 checkpoint: settings.checkpoint
             )

@@ -56,6 +56,9 @@ struct DispatchRunner: Service {
     /// Where ingest hands over what it has just committed.
     var intake: any DeliveryIntake { service.intake }
 
+    /// Where replays hand over what they have read.
+    var replays: any ReplayIntake { service.replays }
+
     /// Whether no attempt runs and nothing that has ended waits to be settled: then nothing is lost by not waiting.
     var isIdle: Bool { service.isIdle }
 

@@ -1,5 +1,6 @@
 import Glibc
 import Logging
+import Pipeline
 import Postgres
 import Replaying
 import ServiceLifecycle
@@ -12,6 +13,8 @@ struct ReplayService: Service {
     let monitor: DatabaseMonitor
     /// How long a replay stays leased to a worker that has died.
     let lease: Duration
+    /// The handlers of this worker, if it has any.
+    let intake: (any ReplayIntake)?
     let logger: Logger
 
     /// How often to look for replays that no process runs.
@@ -68,7 +71,7 @@ struct ReplayService: Service {
         let client = PostgresClient(settings)
         var options = ReplayRunner.Settings(owner: "worker \(DispatchRunner.hostName):\(getpid())")
         options.lease = min(options.lease, lease)
-        let runner = ReplayRunner(client, settings: options, logger: logger)
+        let runner = ReplayRunner(client, settings: options, logger: logger, intake: intake)
         let ended: LogValue
         do {
             ended = .string("\(try await runner.run(replay))")

@@ -41,11 +41,15 @@ extension WorkerRuntime.Shared {
     }
 
     /// Replays to handlers.
-    func replayService() -> any Service {
-        bounded(
-            ReplayService(settings: database, monitor: monitor, lease: configuration.lease, logger: logger),
-            .milliseconds(500)
+    func replayService(_ dispatch: DispatchRunner?) -> any Service {
+        let service = ReplayService(
+            settings: database,
+            monitor: monitor,
+            lease: configuration.lease,
+            intake: dispatch?.replays,
+            logger: logger
         )
+        return bounded(service, .milliseconds(500))
     }
 
     /// The writers, then the connections that feed them.
