@@ -17,7 +17,7 @@ $$;
 -- retention, which refuse to delete what the retention policy keeps.
 GRANT USAGE ON SCHEMA upstream TO upstream_worker;
 GRANT SELECT ON upstream.schema_migrations TO upstream_worker;
-GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages, upstream.retention_runs TO upstream_worker;
+GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages, upstream.senders, upstream.retention_runs TO upstream_worker;
 -- It may raise the retention policy, by a function, and never lower it.
 GRANT SELECT ON upstream.retention_policy, upstream.dead_messages TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;

@@ -66,13 +66,16 @@ package struct Migrator: Sendable {
         var appliedAt: Timestamp
     }
 
+    /// How long a step may take at most, in milliseconds, a day: one may have to read every message.
+    package static let statementTimeout = 86_400_000
+
     private let migrations: [Migration]
 
     /// A migrator of the embedded steps, or of others for tests.
     package init(_ migrations: [Migration] = Migration.embedded) { self.migrations = migrations }
 
-    /// Applies every step that is missing, makes the partitions from yesterday to a week ahead, and returns the steps'
-    /// versions.
+    /// Applies every step that is missing, makes the partitions from yesterday to a week ahead and the indexes that could not
+    /// be built within a step, and returns the steps' versions.
     package func up(
         _ connection: PostgresConnection,
         today: UTCDay = .today()
@@ -82,7 +85,8 @@ package struct Migrator: Sendable {
         if !migrations.isEmpty, migrations == Migration.embedded {
             do throws(PostgresError) {
                 _ = try await connection.run { connection throws(PostgresError) in
-                    try Partitions.ensure(connection, around: today)
+                    _ = try Partitions.ensure(connection, around: today)
+                    return try Partitions.filterIDs(connection)
                 }
             } catch {
                 throw .database(error, version: nil)

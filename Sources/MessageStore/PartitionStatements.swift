@@ -7,9 +7,36 @@ enum PartitionStatements: StatementCatalog {
         "SELECT upstream.ensure_partitions(\(date(first)), \(date(last)))"
     }
 
+    /// Gives the days that have no message yet the index for look-ups by id, where a sender needs it.
+    static let filterIDs: SQL = "SELECT upstream.filter_ids()"
+
+    /// The statements that build this index for the other days without stopping inserts, three for each day.
+    ///
+    /// The newest day comes first. What an interrupted build has left is dropped before.
+    static let unfilteredDays: SQL = """
+        SELECT
+            format('DROP INDEX CONCURRENTLY IF EXISTS upstream.%I', day.index),
+            format(
+                'CREATE INDEX CONCURRENTLY %I ON upstream.%I %s', day.index, day.relname,
+                substring(pg_get_indexdef(parent) FROM 'USING .*')
+            ),
+            format('ALTER INDEX upstream.messages_message_id_idx ATTACH PARTITION upstream.%I', day.index)
+        FROM to_regclass('upstream.messages_message_id_idx') AS parent, (
+            SELECT *, left(relname, 48) || '_message_id_idx' AS index FROM upstream.partitions()
+        ) AS day
+        WHERE EXISTS (SELECT FROM upstream.senders WHERE id_scope = 'device') AND NOT EXISTS (
+            SELECT FROM pg_index AS x JOIN pg_inherits AS i ON i.inhrelid = x.indexrelid
+            WHERE x.indrelid = day.relation AND i.inhparent = parent
+        )
+        ORDER BY day.since DESC
+        """
+
     private static func date(_ day: UTCDay) -> SQL { "date '1970-01-01' + \(day.number)::int4" }
 
     package static var samples: [StatementSample] {
-        [StatementSample("ensure", ensure(from: UTCDay(number: 20_000), to: UTCDay(number: 20_001)))]
+        [
+            StatementSample("ensure", ensure(from: UTCDay(number: 20_000), to: UTCDay(number: 20_001))),
+            StatementSample("filterIDs", filterIDs), StatementSample("unfilteredDays", unfilteredDays),
+        ]
     }
 }

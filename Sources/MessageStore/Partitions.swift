@@ -51,4 +51,21 @@ package enum Partitions {
     ) throws(PostgresError) -> Int {
         try connection.run(PartitionStatements.ensure(from: first, to: last)).value()
     }
+    /// Gives every day the index for look-ups by `message_id`, where a sender's ids are unique for a device only.
+    ///
+    /// Reads the days that lack it once, which may take minutes, while inserts go on. Not within a transaction. Where it
+    /// fails, the next call goes on.
+    ///
+    /// - Returns: How many days with messages lacked it; 0 where no sender needs it.
+    package static func filterIDs(_ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
+        let _: Int = try connection.run(PartitionStatements.filterIDs).value()
+        let days = try connection.run(PartitionStatements.unfilteredDays).map { row throws(PostgresError) in
+            [try row.next(String.self), try row.next(String.self), try row.next(String.self)]
+        }
+        // One by one: several statements in one script are a transaction.
+        for day in days {
+            for statement in day { try connection.script(statement) }
+        }
+        return days.count
+    }
 }

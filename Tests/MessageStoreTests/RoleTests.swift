@@ -92,6 +92,7 @@ struct RoleTests {
                 retention_runs: insert select
                 schema: usage
                 schema_migrations: select
+                senders: insert select
                 subscriptions: delete insert select update
                 """
         )

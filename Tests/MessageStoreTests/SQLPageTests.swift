@@ -142,7 +142,8 @@ struct SQLPageTests {
             SELECT upstream.ensure_partitions((now() AT TIME ZONE 'UTC')::date - 11, (now() AT TIME ZONE 'UTC')::date);
             CREATE TEMP TABLE seed AS
             SELECT
-                md5(d || ' ' || n)::uuid AS message_key, 'm-' || d || '-' || n AS message_id,
+                upstream.message_key('1234567890', 'm-' || d || '-' || n) AS message_key,
+                'm-' || d || '-' || n AS message_id,
                 'token-' || n % 100 AS token,
                 left(encode(sha256(convert_to('token-' || n % 100, 'UTF8')), 'hex'), 32)::uuid AS device_key,
                 CASE WHEN n / 100 % 10 < 6 THEN 'com.example.orders' WHEN n / 100 % 10 < 9 THEN 'com.example.chat'
@@ -151,6 +152,7 @@ struct SQLPageTests {
                     CASE WHEN n % 5 = 0 AND n / 100 % 10 < 6 THEN 'paid' ELSE 'open' END) AS data,
                 now() - make_interval(days => d, secs => n) AS received_at, d, n
             FROM generate_series(0, 9) AS d, generate_series(0, 1999) AS n;
+            INSERT INTO upstream.senders VALUES ('1234567890', 'sender');
             INSERT INTO upstream.message_ids SELECT message_key, md5('f' || n)::uuid, received_at FROM seed;
             INSERT INTO upstream.messages (
                 message_key, sender_id, message_id, registration_token, device_key, category, data, extra, received_at)

@@ -129,7 +129,8 @@ package struct QueryFixture {
             let sql: SQL =
                 isMessage
                 ? """
-                WITH \(made), ledger AS (INSERT INTO upstream.message_ids SELECT key, print, at FROM made) \(body)
+                WITH \(made), ledger AS (INSERT INTO upstream.message_ids SELECT key, print, at FROM made),
+                sender AS (INSERT INTO upstream.senders SELECT sender, 'sender' FROM made ON CONFLICT DO NOTHING) \(body)
                 """ : "WITH \(made) \(body)"
             _ = try await (connection ?? admin).run { connection throws(PostgresError) in try connection.run(sql) }
         }

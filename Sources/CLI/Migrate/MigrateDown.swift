@@ -23,7 +23,9 @@ struct MigrateDown: ProgramCommand {
     func run(in context: CommandContext) async throws {
         let what = all ? "every migration, with all messages" : "the latest migration, with the data in its tables"
         try context.console.confirm("Roll back \(what)?", yes: yes, because: "migrate down deletes data")
-        let done = try await options.withConnection(context) { try await Migrator().down($0, all: all) }
+        let done = try await options.withConnection(context, statementTimeout: Migrator.statementTimeout) {
+            try await Migrator().down($0, all: all)
+        }
         for version in done { context.console.message("rolled back \(version)") }
         if done.isEmpty { context.console.message("no migration is applied") }
     }

@@ -17,7 +17,9 @@ struct MigrateUp: ProgramCommand {
     @OptionGroup var options: CommonOptions
 
     func run(in context: CommandContext) async throws {
-        let done = try await options.withConnection(context) { try await Migrator().up($0) }
+        let done = try await options.withConnection(context, statementTimeout: Migrator.statementTimeout) {
+            try await Migrator().up($0)
+        }
         for version in done { context.console.message("applied \(version)") }
         if done.isEmpty { context.console.message("the schema is current") }
     }

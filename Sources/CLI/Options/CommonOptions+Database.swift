@@ -5,9 +5,12 @@ extension CommonOptions {
     /// Reads the configuration, connects to its database and lends the connection to `body`.
     func withConnection<T>(
         _ context: CommandContext,
+        statementTimeout: Int? = nil,
         _ body: (PostgresConnection) async throws -> T
     ) async throws -> T {
-        try await withDatabase(context) { connection, _ in try await body(connection) }
+        try await withDatabase(context, statementTimeout: statementTimeout) { connection, _ in
+            try await body(connection)
+        }
     }
 
     /// Connects to the configuration's database and lends the connection together with the configuration.

@@ -69,7 +69,7 @@ package struct MessageFilter: Sendable, Equatable {
                 )
             }
         }
-        if let messageID { parts.append("\(row).message_id = \(messageID)") }
+        if let messageID { parts.append(condition(messageID: messageID, on: table, row: row)) }
         if let deviceKey { parts.append("\(row).device_key = \(deviceKey.digest)") }
         if categories.count == 1 {
             parts.append("\(row).category = \(categories[0])")
@@ -79,6 +79,19 @@ package struct MessageFilter: Sendable, Equatable {
         if let senderID { parts.append("\(row).sender_id = \(senderID)") }
         for clause in clauses { parts.append(clause.condition(alias: alias)) }
         return parts.isEmpty ? "true" : .joined(parts, separator: " AND ")
+    }
+
+    /// No index of `messages` is by id alone: the database's function finds the few rows by their keys.
+    private func condition(messageID: String, on table: Table, row: SQL) -> SQL {
+        switch table {
+        case .messages:
+            """
+            (\(row).received_at, \(row).message_key) IN (
+                SELECT found.received_at, found.message_key FROM upstream.messages_with_id(\(messageID)) AS found
+            )
+            """
+        case .conflicts: "\(row).message_id = \(messageID)"
+        }
     }
 }
 
