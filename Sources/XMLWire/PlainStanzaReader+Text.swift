@@ -111,7 +111,11 @@ extension PlainStanzaReader {
     /// Reads one of the five references by name.
     private mutating func readReference() throws(Refusal) {
         var word: UInt64 = 0
-        memcpy(&word, input + at, min(8, end - at))
+        if end - at >= 8 {
+            word = UnsafeRawPointer(input).loadUnaligned(fromByteOffset: at, as: UInt64.self)
+        } else {
+            memcpy(&word, input + at, end - at)
+        }
         word = UInt64(littleEndian: word)
         let character: UInt8
         if word & 0xffff_ffff_ffff == 0x3b74_6f75_7126 {  // &quot;
