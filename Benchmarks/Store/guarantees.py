@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""What each guarantee costs PostgreSQL: today's function and schema with one of them taken away, run in turns.
+
+    .build/test-tools/bin/python Benchmarks/Store/guarantees.py [--rounds 5]
+
+Set up and options as for store.py. Shown are CPU of the backend, time and WAL for each new message, as ratios to the whole.
+"""
+import store
+
+# Look-ups by id, category and device need the secondary indexes; the primary key stays.
+WITHOUT_LOOKUPS = """
+    DO $$
+    DECLARE name regclass;
+    BEGIN
+        FOR name IN SELECT indexrelid FROM pg_index WHERE indrelid = 'upstream.messages'::regclass AND NOT indisprimary LOOP
+            EXECUTE 'DROP INDEX ' || name;
+        END LOOP;
+    END $$;"""
+WITHOUT_PARTITIONS = """
+    ALTER TABLE upstream.messages RENAME TO partitioned;
+    CREATE TABLE upstream.messages (LIKE upstream.partitioned INCLUDING ALL);"""
+# Stores every redelivery again, and tells no conflict.
+BODIES = store.function("g_bodies", store.SCALAR_PARAMETERS, f"{store.BODY} {store.SCALAR_TARGETS}; stored := 0;")
+
+
+def arrival(rows):
+    return store.scalars(rows, order=lambda rows: rows)
+
+
+WHOLE = store.STORE_BATCH, store.store_batch
+UNCHECKED = store.call("g_bodies", store.SCALARS), arrival
+VARIANTS = {
+    "whole": ("", *WHOLE),
+    "without look-ups": (WITHOUT_LOOKUPS, *WHOLE),
+    "without partitions": (WITHOUT_PARTITIONS, *WHOLE),
+    "without ledger": (BODIES, *UNCHECKED),
+    "without all three": (WITHOUT_LOOKUPS + WITHOUT_PARTITIONS + BODIES, *UNCHECKED),
+}
+store.VARIANTS.update(VARIANTS)
+store.DEFAULTS = [*VARIANTS, "bare", "bare without key"]
+
+if __name__ == "__main__":
+    store.__doc__ = __doc__
+    store.main()
