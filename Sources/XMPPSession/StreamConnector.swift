@@ -2,6 +2,7 @@ import Glibc
 import NIOCore
 import NIOPosix
 import TLSWire
+import Vocabulary
 import XMLWire
 import XMPP
 

@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// A timer that the caller is asked to set: one at a time, the last one counts.
 package struct SessionTimer: Sendable, Equatable {
     /// Told back when the timer fires; a late one is compared and ignored.
@@ -102,15 +104,5 @@ struct Keepalive: Sendable {
         case .asked:
             return .dead
         }
-    }
-}
-
-extension Duration {
-    /// The whole nanoseconds of a duration; 0 for a negative one, the largest number for one past 584 years.
-    package var nanoseconds: UInt64 {
-        guard components.seconds >= 0, components.attoseconds >= 0 else { return 0 }
-        let (seconds, overflow) = UInt64(components.seconds).multipliedReportingOverflow(by: 1_000_000_000)
-        let (sum, carry) = seconds.addingReportingOverflow(UInt64(components.attoseconds / 1_000_000_000))
-        return overflow || carry ? .max : sum
     }
 }

@@ -1,3 +1,4 @@
+import Vocabulary
 import XMLWire
 
 // The session's timer: keepalive, stream management's answer, presence, the wait for the peer's end; and the draining timer.
