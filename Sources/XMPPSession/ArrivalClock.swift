@@ -15,7 +15,7 @@ package final class ArrivalClock: Sendable {
     private let wall: @Sendable () -> Int64
 
     /// A clock over the system's wall clock, or over the given source of microseconds since 1970 UTC.
-    package init(wall: @escaping @Sendable () -> Int64 = ArrivalClock.wallMicroseconds) {
+    package init(wall: @escaping @Sendable () -> Int64 = { Timestamp.now.microseconds }) {
         self.wall = wall
     }
 
@@ -38,7 +38,4 @@ package final class ArrivalClock: Sendable {
             seen = original
         }
     }
-
-    /// Microseconds since 1970-01-01 UTC.
-    package static let wallMicroseconds: @Sendable () -> Int64 = { Timestamp.now.microseconds }
 }
