@@ -227,6 +227,16 @@ struct ProcessTests {
         #expect(end.messages.contains("one by one"))
     }
 
+    @Test("a query that waits for a lock ends with 75 and says why")
+    func locked() async throws {
+        let stage = try await Stage()
+        try await stage.fixture.script("BEGIN; LOCK TABLE upstream.messages")
+        let end = try stage.start(["messages", "list"]).wait()
+        #expect(end.status == 75, "\(end.messages)")
+        #expect(end.messages.contains("locked the table"))
+        try await stage.fixture.script("ROLLBACK")
+    }
+
     @Test("kill -9 in the middle of an export: --resume completes it to the same bytes", arguments: ["--csv", ""])
     func killed(_ format: String) async throws {
         let stage = try await Stage()

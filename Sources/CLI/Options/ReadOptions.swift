@@ -19,7 +19,7 @@ extension CommonOptions {
     ///   - context: What the command gets from outside.
     ///   - timeout: The limit of each statement in microseconds; nil for a day.
     ///   - body: Uses it.
-    /// - Throws: What `body` throws; a query that took too long as ``CommandFailure``.
+    /// - Throws: What `body` throws; a query that took too long or waited for a lock as ``CommandFailure``.
     /// - Returns: What `body` returns.
     func withReader<T>(
         _ context: CommandContext,
@@ -32,10 +32,15 @@ extension CommonOptions {
                 try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
                 return try await body(connection)
             }
-        } catch let error as PostgresError where error.sqlState == "57014" {
+        } catch let error as PostgresError where error.sqlState == "57014" || error.failureClass == .deadline {
             throw CommandFailure(
                 .temporaryFailure,
                 "the database did not answer within --timeout: narrow the query (--category, --device, --since), or allow more"
+            )
+        } catch let error as PostgresError where error.failureClass == .lock {
+            throw CommandFailure(
+                .temporaryFailure,
+                "database: \(error): another session has locked the table: try again later"
             )
         } catch let error as PostgresError where error.sqlState == "2201B" {
             throw CommandFailure(.usage, "--where: \(error.message)")
