@@ -23,8 +23,7 @@ struct ConflictsList: ProgramCommand {
     @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
     var after: String?
     @OptionGroup var format: ListFormatOptions
-    @Flag(help: "Show registration tokens. They are credentials.")
-    var reveal = false
+    @OptionGroup var tokens: RevealOptions
     @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
@@ -40,14 +39,14 @@ struct ConflictsList: ProgramCommand {
             let chosen = try await filter.judged(typed, connection)
             return try await ConflictQuery(filter: chosen, after: cursor, limit: limit).rows(connection)
         }
-        try context.console.show(rows, as: format.chosen(context.console), tokens: reveal, Self.columns) { row in
+        try context.console.show(rows, as: format.chosen(context.console), tokens: tokens.reveal, Self.columns) { row in
             [
                 ShownTime.short(row.copy.message.receivedAtMicroseconds), row.copy.message.messageKey.description,
                 String(row.timesSeen), row.releasedAt.map(ShownTime.short) ?? "-", row.copy.message.category,
                 row.copy.message.messageID, MessageRow.data(row.copy),
             ]
         } json: {
-            $0.json(tokens: reveal, isForTerminal: $1)
+            $0.json(tokens: tokens.reveal, isForTerminal: $1)
         }
         if rows.count == limit, let last = rows.last { context.console.message("more: --after \(last.cursor)") }
     }

@@ -19,10 +19,8 @@ struct ConflictsShow: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @Argument(help: "The message_key that they share.")
     var message: String
-    @Flag(help: "One JSON array instead of text.")
-    var json = false
-    @Flag(help: "Show registration tokens. They are credentials.")
-    var reveal = false
+    @OptionGroup var format: TextFormatOptions
+    @OptionGroup var tokens: RevealOptions
     @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
@@ -36,8 +34,10 @@ struct ConflictsShow: ProgramCommand {
             return (try await MessageLookup(connection).detail(key), rows)
         }
         guard !conflicts.isEmpty else { throw CommandFailure(.negative, "this message has no conflict") }
-        if json {
-            return try console.show(conflicts, tokens: reveal) { $0.json(tokens: reveal, isForTerminal: $1) }
+        if format.json {
+            return try console.show(conflicts, tokens: tokens.reveal) {
+                $0.json(tokens: tokens.reveal, isForTerminal: $1)
+            }
         }
         if let stored = detail?.stored {
             show("stored", stored, [("fingerprint", stored.fingerprint.description)], console)
@@ -59,7 +59,7 @@ struct ConflictsShow: ProgramCommand {
     private func show(_ title: String, _ stored: StoredMessage, _ more: [(String, String)], _ console: Console) {
         var facts = MessageText.facts()
         facts.add(title, stored.message.messageKey.description)
-        MessageText.add(stored, to: &facts, tokens: reveal)
+        MessageText.add(stored, to: &facts, tokens: tokens.reveal)
         for (name, value) in more { facts.add(name, value) }
         console.facts(facts)
         MessageText.showBody(stored, console)

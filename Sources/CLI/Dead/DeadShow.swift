@@ -18,8 +18,7 @@ struct DeadShow: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @Argument(help: "The message's key.")
     var message: String
-    @Flag(help: "One JSON array instead of text.")
-    var json = false
+    @OptionGroup var format: TextFormatOptions
 
     func run(in context: CommandContext) async throws {
         var filter = DeadLetterFilter()
@@ -29,7 +28,7 @@ struct DeadShow: ProgramCommand {
             try await DeadLetters($0).list(chosen, limit: 1_000)
         }.map(DeadRow.init)
         guard !rows.isEmpty else { throw CommandFailure(.negative, "this message has no dead letter") }
-        if json { return try context.console.json(rows) }
+        if format.json { return try context.console.json(rows) }
         for row in rows {
             var facts = FactList()
             facts.add("handler", row.handler)

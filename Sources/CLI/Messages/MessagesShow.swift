@@ -19,10 +19,8 @@ struct MessagesShow: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @Argument(help: "Its message_key, or its message_id.")
     var message: String
-    @Flag(help: "One JSON array instead of text.")
-    var json = false
-    @Flag(help: "Show the registration token. It is a credential.")
-    var reveal = false
+    @OptionGroup var format: TextFormatOptions
+    @OptionGroup var tokens: RevealOptions
     @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
@@ -36,12 +34,14 @@ struct MessagesShow: ProgramCommand {
             )
         }
         let console = context.console
-        if json {
-            return try console.show(found, tokens: reveal) { try $0.json(tokens: reveal, isForTerminal: $1) }
+        if format.json {
+            return try console.show(found, tokens: tokens.reveal) {
+                try $0.json(tokens: tokens.reveal, isForTerminal: $1)
+            }
         }
         for (index, detail) in found.enumerated() {
             if index > 0 { console.data("") }
-            MessageText(detail, tokens: reveal, console).show()
+            MessageText(detail, tokens: tokens.reveal, console).show()
         }
         if found.count > 1 { console.message("\(found.count) messages have this id, from several senders or devices") }
     }

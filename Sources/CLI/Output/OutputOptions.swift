@@ -28,6 +28,24 @@ struct OutputOptions: ParsableArguments {
     func chosen(_ console: Console) -> OutputFormat { format ?? (console.output.isTerminal ? .table : .ndjson) }
 }
 
+/// The option of commands that show figures in a table, or as one object.
+struct ObjectFormatOptions: ParsableArguments {
+    @Flag(help: "One JSON object instead of a table.")
+    var json = false
+}
+
+/// The option of commands that show single rows as text, or as an array.
+struct TextFormatOptions: ParsableArguments {
+    @Flag(help: "One JSON array instead of text.")
+    var json = false
+}
+
+/// The option of commands that show messages, and mask what is a credential.
+struct RevealOptions: ParsableArguments {
+    @Flag(help: "Show registration tokens. They are credentials.")
+    var reveal = false
+}
+
 /// The options for how other rows are shown.
 struct ListFormatOptions: ParsableArguments {
     @Flag(help: "One JSON array instead of a table.")

@@ -19,12 +19,11 @@ struct PartitionsPlan: ProgramCommand {
     )
 
     @OptionGroup var options: CommonOptions
-    @Flag(help: "One JSON object instead of a table.")
-    var json = false
+    @OptionGroup var format: ObjectFormatOptions
 
     func run(in context: CommandContext) async throws {
         try await options.withDatabase(context) { connection, configuration in
-            try await Self.show(connection, configuration.retention, json: json, context.console)
+            try await Self.show(connection, configuration.retention, json: format.json, context.console)
         }
     }
 

@@ -27,8 +27,7 @@ struct PartitionsPolicy: ProgramCommand {
     var apply = false
     @Flag(help: "Do not ask before --apply makes a time shorter.")
     var yes = false
-    @Flag(help: "One JSON object instead of a table.")
-    var json = false
+    @OptionGroup var format: ObjectFormatOptions
 
     func run(in context: CommandContext) async throws {
         let console = context.console
@@ -71,7 +70,7 @@ struct PartitionsPolicy: ProgramCommand {
 
     private func show(_ inForce: RetentionPolicyInForce?, _ plan: RetentionPlan, _ console: Console) throws {
         let effect = Effect(plan)
-        if json {
+        if format.json {
             return try console.json(
                 Document(
                     configured: Times(plan.policy),

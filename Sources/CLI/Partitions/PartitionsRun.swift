@@ -26,14 +26,13 @@ struct PartitionsRun: ProgramCommand {
     var force = false
     @Flag(help: "Do not ask before --force deletes deliveries.")
     var yes = false
-    @Flag(help: "One JSON object instead of a table.")
-    var json = false
+    @OptionGroup var format: ObjectFormatOptions
 
     func run(in context: CommandContext) async throws {
         let console = context.console
         try await options.withDatabase(context) { connection, configuration in
             if dryRun {
-                return try await PartitionsPlan.show(connection, configuration.retention, json: json, console)
+                return try await PartitionsPlan.show(connection, configuration.retention, json: format.json, console)
             }
             let retention = Retention(connection)
             if force { try await confirm(retention, console) }
@@ -41,7 +40,7 @@ struct PartitionsRun: ProgramCommand {
             let report = try await retention.run(force: force) { Self.show($0, bar, console) }
             bar.clear()
             if let refusal = report.refusal { throw Self.failure(refusal) }
-            if json { try console.json(Summary(report)) } else { Self.show(report, console) }
+            if format.json { try console.json(Summary(report)) } else { Self.show(report, console) }
             try Self.judge(report)
         }
     }
