@@ -185,7 +185,7 @@ let package = Package(
                 nioPosix, nioEmbedded, logging,
             ]
         ),
-        suite("PostgresTests", ["Vocabulary", "DatabaseSupport", "Postgres", "LocalDatabase"]),
+        suite("PostgresTests", ["Vocabulary", "DatabaseSupport", "IntegrationSupport", "Postgres", "LocalDatabase"]),
         suite(
             "MessageStoreTests",
             [

@@ -8,11 +8,22 @@ package struct WaitedTooLong: Error, CustomStringConvertible {
 }
 
 /// Waits for a condition, however slow the machine is; only a test that fails gets to the limit.
+///
+/// - Parameters:
+///   - what: What is waited for, for the error; by default the place of the call.
+///   - limit: When it is an error.
+///   - file: Of the call.
+///   - line: Of the call.
+///   - condition: Tried every 10 ms.
+/// - Throws: ``WaitedTooLong``, or what the condition throws.
 package func waitUntil(
-    _ what: String,
+    _ what: String = "",
     limit: Duration = .seconds(60),
+    file: String = #fileID,
+    line: Int = #line,
     _ condition: () async throws -> Bool
 ) async throws {
+    let what = what.isEmpty ? "the condition at \(file):\(line)" : what
     let deadline = ContinuousClock.now + limit
     while try await !condition() {
         guard ContinuousClock.now < deadline else { throw WaitedTooLong(description: "not within \(limit): \(what)") }

@@ -1,3 +1,4 @@
+import IntegrationSupport
 import MessageStore
 import Pipeline
 import Postgres
@@ -347,14 +348,4 @@ final class Tally: Sendable {
     private let count = Mutex(0)
     var value: Int { count.withLock(\.self) }
     func increment() { count.withLock { $0 += 1 } }
-}
-
-/// Waits for a condition, at most ten seconds.
-func waitUntil(_ condition: () async throws -> Bool) async throws {
-    let deadline = ContinuousClock.now + .seconds(10)
-    while ContinuousClock.now < deadline {
-        if try await condition() { return }
-        try await Task.sleep(for: .milliseconds(5))
-    }
-    Issue.record("the condition did not come true in time")
 }

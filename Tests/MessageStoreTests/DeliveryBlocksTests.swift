@@ -1,3 +1,4 @@
+import IntegrationSupport
 import MessageStore
 import Pipeline
 import Postgres

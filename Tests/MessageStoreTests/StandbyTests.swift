@@ -1,6 +1,7 @@
 import DatabaseSupport
 import Foundation
 import Glibc
+import IntegrationSupport
 import LocalDatabase
 import Logging
 import MessageStore
@@ -64,14 +65,6 @@ struct StandbyTests {
         func stop() {
             standby.stop()
             primary.stop()
-        }
-    }
-
-    private func waitUntil(_ condition: () -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(20)
-        while !condition() {
-            guard ContinuousClock.now < deadline else { throw TestDatabase.WaitedTooLong(condition: "in the process") }
-            await Task.yield()
         }
     }
 

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import IntegrationSupport
 import LocalDatabase
 import Synchronization
 import Testing
@@ -40,14 +41,6 @@ struct ConnectTests {
         func close() {
             shutdown(listener, Int32(SHUT_RDWR))
             try? FileManager.default.removeItem(at: folder)
-        }
-    }
-
-    private func waitUntil(_ condition: () -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(20)
-        while !condition() {
-            try #require(ContinuousClock.now < deadline)
-            await Task.yield()
         }
     }
 
@@ -131,6 +124,28 @@ struct ConnectTests {
         try await write("SELECT 1")
         try await waitUntil { server.connections == 1 }
         await client.close()
+    }
+
+    @Test("a process without a file descriptor left says so, and does not blame the server", .timeLimit(.minutes(1)))
+    func withoutDescriptors() async throws {
+        let settings = try PostgresSettings(url: SharedCluster.cluster.url)
+        await (try await PostgresConnection.open(settings)).close()
+        let lowest = dup(0)
+        close(lowest)
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        // Enough for libpq's socket, and for nothing else.
+        var lowered = rlimit(rlim_cur: rlim_t(lowest + 1), rlim_max: limit.rlim_max)
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &lowered)
+        var failure: PostgresError?
+        do {
+            await (try await PostgresConnection.open(settings)).close()
+        } catch {
+            failure = error
+        }
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        #expect(failure?.failureClass == .local && failure?.sqlState == nil, "\(String(describing: failure))")
+        await (try await PostgresConnection.open(settings)).close()
     }
 
     @Test("only a session that writes insists on a server that takes writes")
