@@ -50,7 +50,8 @@ struct NewBatchTests {
         arguments: [
             [(0, nil), (0, nil), (0, nil)], [(1, "a@x"), (1, "a@x"), (1, "a@x")], [(0, nil), (1, nil), (0, nil)],
             [(0, "a@x"), (1, "a@x"), (1, "a@x")], [(1, "a@x"), (1, "b@x"), (1, nil)],
-            [(0, nil), (0, "a@x"), (1, "b@x")],
+            [(0, nil), (0, "a@x"), (1, "b@x")], [(1, "a@x"), (1, "b@x"), (1, "a@x")],
+            [(1, "a@x"), (1, "a@x.y"), (1, "a@x")],
         ] as [[(UInt16, String?)]],
         [false, true]
     )

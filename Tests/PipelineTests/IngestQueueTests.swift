@@ -78,6 +78,9 @@ struct IngestQueueTests {
         batch.settle(4..<7)
         #expect(one.calls == [[2], [6, 7]])
         #expect(two.calls == [[3, 4], [5]])
+        batch.settle(0..<7)
+        #expect(one.calls.last == [1, 2, 6, 7] && one.calls.count == 3)
+        #expect(two.calls.last == [3, 4, 5] && two.calls.count == 3)
     }
 
     @Test("A writer that waits gets what comes; a finished queue gives the rest and then nil")
@@ -211,6 +214,22 @@ struct IngestQueueTests {
         #expect(queue.take(writer: 0)?.messages.map { $0.bytes[0] } == Array(100...131))
         second?.settle(0..<49)
         #expect(sink.calls == [Array(1...50), Array(51...99)])
+    }
+
+    @Test(
+        "In a quiet time a message waits for no other: a few are under way, and a free writer takes the next one at once"
+    )
+    func quietTime() {
+        let queue = IngestQueue(writers: 3)
+        let sink = RecordingSink()
+        queue.submit(labelled(1...4) { UInt64($0) }, from: sink)
+        #expect(queue.take(writer: 0)?.messages.count == 4)
+        queue.submit(labelled(5...9) { UInt64($0) }, from: sink)
+        #expect(queue.take(writer: 1)?.messages.count == 5)
+        // Five are more than a few.
+        queue.submit(labelled(10...10) { UInt64($0) }, from: sink)
+        #expect(queue.take(writer: 2) == nil)
+        #expect(queue.take(writer: 1)?.messages.count == 1)
     }
 
     @Test("A single writer takes all that waits")

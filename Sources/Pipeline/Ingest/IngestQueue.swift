@@ -18,6 +18,8 @@ package final class IngestQueue: Sendable {
     /// The least number of waiting messages for which a second writer begins: a third of the usual window, so that one
     /// connection keeps two writers busy while the rest is on its way.
     private static let leastShare = 32
+    /// Up to this size a batch is one of a quiet time: what comes meanwhile goes at once, to a free writer.
+    private static let few = 4
     /// Up to this size a batch is small: the second writer need not wait for as much.
     private static let fullShare = 64
     /// How often batches under way are checked while messages wait.
@@ -200,8 +202,13 @@ package final class IngestQueue: Sendable {
         for index in state.writers.indices where !state.writers[index].isOverdue {
             largest = max(largest, state.writers[index].count)
         }
-        let enough = largest > Self.fullShare ? largest : Self.leastShare
-        return largest == 0 || state.waiting >= min(batchLimit, enough)
+        let enough =
+            switch largest {
+            case 0...Self.few: 1
+            case ...Self.fullShare: Self.leastShare
+            default: largest
+            }
+        return state.waiting >= min(batchLimit, enough)
     }
 
     /// The most messages of the next batch: half of what waits where the other writers are free, too.
