@@ -60,23 +60,6 @@ package struct IngestBatch: Sendable {
         return (free, held)
     }
 
-    /// Splits off the first messages, as a batch of their own; the rest stays.
-    mutating func removeFirst(_ count: Int) -> IngestBatch {
-        var first = IngestBatch(capacity: 0, since: since)
-        first.messages = Array(messages[..<count])
-        first.bytes = first.messages.reduce(0) { $0 + $1.bytes.count }
-        bytes -= first.bytes
-        messages.removeFirst(count)
-        var left = count
-        while left > 0 {
-            let part = min(runs[0].count, left)
-            first.runs.append((runs[0].sink, part))
-            left -= part
-            if part == runs[0].count { runs.removeFirst() } else { runs[0].count -= part }
-        }
-        return first
-    }
-
     /// Tells each connection, in one call, which of its copies are settled.
     package func settle(_ range: Range<Int>) {
         // The common case on a quiet worker, and the only one with a single connection.

@@ -12,16 +12,11 @@ package import Vocabulary
 /// become visible in the order of their arrival, as `ordering: device` promises. A writer that hangs holds back its batch and
 /// its devices, and nothing else: the others take the rest.
 ///
-/// To keep batches large, a second writer begins only when as much waits as the first one's batch holds, when that batch is
-/// small, or when it is overdue. Where all writers are free and much waits, each takes a part.
+/// To keep batches large, a second writer begins only when as much waits as the first one's batch holds, or when that batch is
+/// overdue.
 package final class IngestQueue: Sendable {
-    /// The least number of waiting messages for which a second writer begins: a third of the usual window, so that one
-    /// connection keeps two writers busy while the rest is on its way.
-    private static let leastShare = 32
-    /// Up to this size a batch is one of a quiet time: what comes meanwhile goes at once, to a free writer.
-    private static let few = 4
-    /// Up to this size a batch is small: the second writer need not wait for as much.
-    private static let fullShare = 64
+    /// The least number of waiting messages for which a second writer begins.
+    private static let leastShare = 64
     /// How often batches under way are checked while messages wait.
     static let watchInterval = Duration.milliseconds(20)
     /// A commit is overdue after twice its usual time, within these bounds.
@@ -202,23 +197,7 @@ package final class IngestQueue: Sendable {
         for index in state.writers.indices where !state.writers[index].isOverdue {
             largest = max(largest, state.writers[index].count)
         }
-        let enough =
-            switch largest {
-            case 0...Self.few: 1
-            case ...Self.fullShare: Self.leastShare
-            default: largest
-            }
-        return state.waiting >= min(batchLimit, enough)
-    }
-
-    /// The most messages of the next batch: half of what waits where the other writers are free, too.
-    ///
-    /// A peer whose whole window is in one batch sends nothing until that is acked: then database and network take turns.
-    private func share(_ state: State) -> Int {
-        // Of several batches each writer takes a whole one.
-        let isShared = state.writers.count > 1 && state.batches.count == 1 && state.waiting > Self.fullShare
-        guard isShared, state.writers.allSatisfy({ $0.count == 0 }) else { return batchLimit }
-        return (state.waiting + 1) / 2
+        return largest == 0 || state.waiting >= min(batchLimit, max(Self.leastShare, largest))
     }
 
     /// Whom to wake after a change: a free writer, or the watcher while free writers are to wait until a batch is overdue.
@@ -249,9 +228,7 @@ package final class IngestQueue: Sendable {
     private func take(_ index: Int, _ now: ContinuousClock.Instant, _ state: inout State) -> IngestBatch? {
         guard isWorthwhile(state) else { return nil }
         while !state.batches.isEmpty {
-            let most = share(state)
-            let isWhole = state.batches[0].messages.count <= most
-            var batch = isWhole ? state.batches.removeFirst() : state.batches[0].removeFirst(most)
+            var batch = state.batches.removeFirst()
             state.waiting -= batch.messages.count
             for other in state.writers.indices where other != index && state.writers[other].count > 0 {
                 batch = hold(batch, for: other, &state)
