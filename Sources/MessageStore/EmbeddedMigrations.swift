@@ -2164,7 +2164,7 @@ DROP FUNCTION upstream.store_batch;
 COMMENT ON COLUMN upstream.quarantine.digest IS 'SHA-256 of stanza.';
 
 """#),
-        Migration(fileName: "0013_delivery_blocks.sql", text: #"""
+        Migration(fileName: "0012_delivery_blocks.sql", text: #"""
 -- migrate:up
 -- Deliveries that the worker which stored the messages has in its memory, and will mostly have completed within
 -- milliseconds: a row for a whole batch and handler, where upstream.deliveries takes a row, four index entries and a dead
@@ -2217,6 +2217,7 @@ BEGIN
 END
 $$;
 
+-- A message that was erased meanwhile gets no row, which nobody could deliver.
 CREATE FUNCTION upstream.unpack_deliveries(process bigint, name text, numbers bigint[], done uuid[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -2233,7 +2234,9 @@ BEGIN
         INSERT INTO upstream.deliveries (
             handler, message_key, received_at, next_attempt_at, lease_owner, lease_token, lease_until, replay_id
         )
-        SELECT handler, key, at, now(), lease_owner, token, lease_until, replay_id FROM held WHERE NOT is_done
+        SELECT handler, key, at, now(), lease_owner, token, lease_until, replay_id
+        FROM held
+        WHERE NOT is_done AND EXISTS (SELECT FROM upstream.message_of(key, at))
         ORDER BY key
         ON CONFLICT DO NOTHING
     )
@@ -2566,7 +2569,7 @@ DROP FUNCTION upstream.unpack_deliveries(bigint, text, bigint[], uuid[]);
 DROP TABLE upstream.delivery_blocks;
 
 """#),
-        Migration(fileName: "0014_lookup_by_key.sql", text: #"""
+        Migration(fileName: "0013_lookup_by_key.sql", text: #"""
 -- migrate:up
 -- Look-ups by message_id without an index that each insert has to keep. Where ids are unique for a sender, a message's key
 -- follows from them, and the ledger knows where a key is; it only has to be known which senders there are. Where they are
@@ -2641,7 +2644,7 @@ END
 $$;
 COMMENT ON FUNCTION upstream.messages_with_id(text) IS 'The messages with this message_id, one for each sender, or device, that used it. A condition on message_id alone reads every message.';
 
--- The rest is as in 0013, but for the senders; and batches of several senders are inserted as plainly as those of one.
+-- The rest is as in 0012, but for the senders; and batches of several senders are inserted as plainly as those of one.
 CREATE OR REPLACE FUNCTION upstream.store_batch(
     ledger_keys uuid[], ledger_fingerprints uuid[], ledger_times timestamptz[],
     keys uuid[], times timestamptz[], senders text[], ids text[], tokens text[], devices uuid[],

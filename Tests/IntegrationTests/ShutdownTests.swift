@@ -211,6 +211,18 @@ final class SilentListener: @unchecked Sendable {
         }
     }
 
+    /// An address of loopback as the system's table of sockets writes it.
+    private static func name(_ port: Int) -> String { "0100007F:" + String(format: "%04X", port) }
+
+    private static func localPort(_ descriptor: Int32) -> Int {
+        var address = loopback(0)
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isKnown = withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &length) == 0 }
+        }
+        return isKnown ? Int(UInt16(bigEndian: address.sin_port)) : 0
+    }
+
     /// Whether somebody has tried to connect.
     var isAsked: Bool {
         switch silence {
@@ -219,11 +231,14 @@ final class SilentListener: @unchecked Sendable {
             if descriptor >= 0 { fillers.append(descriptor) }
             return descriptor >= 0
         case .drops:
-            // One more than ours has that peer, whether or not its system believes to be connected.
+            // A socket that isn't ours has that peer, whether or not its system believes to be connected.
             let table = (try? String(contentsOfFile: "/proc/net/tcp", encoding: .utf8)) ?? ""
-            let peer = "0100007F:" + String(format: "%04X", port)
-            return table.split(separator: "\n").count { $0.split(separator: " ").dropFirst(2).first == peer[...] }
-                > fillers.count
+            let peer = SilentListener.name(port)
+            let own = Set(fillers.map { SilentListener.name(SilentListener.localPort($0)) })
+            return table.split(separator: "\n").contains { line in
+                let fields = line.split(separator: " ").prefix(3).map(String.init)
+                return fields.count == 3 && fields[2] == peer && !own.contains(fields[1])
+            }
         }
     }
 }

@@ -162,6 +162,16 @@ struct DeliveryBlocksTests {
         #expect(try await stage.fixture.claim().map(\.number).sorted() == Array(21...40))
     }
 
+    @Test("a message that was erased while its worker held it gets no row when the block is unpacked")
+    func erasedUnderWay() async throws {
+        let stage = try await Stage()
+        try await stage.store(1...20, stage.offer())
+        try await stage.fixture.store.script("DELETE FROM upstream.messages")
+        _ = try await stage.settle(count: 20, done: 1...5)
+        #expect(try await stage.fixture.store.integer("SELECT count(*) FROM upstream.deliveries") == 0)
+        #expect(try await stage.blocks() == 0)
+    }
+
     @Test("removing a handler removes its blocks")
     func removed() async throws {
         let stage = try await Stage()

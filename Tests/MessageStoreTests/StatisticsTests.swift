@@ -48,12 +48,14 @@ struct StatisticsTests {
             SELECT sum(pg_stat_get_numscans(oid))::bigint FROM pg_class
             WHERE relkind = 'r' AND (relname LIKE 'messages\\_%' OR relname = 'message_ids')
             """
-        let other = try await PostgresConnection.open(fixture.settings)
+        // Sessions tell the counters what they did when they end: the one that stored, before the first look.
+        let isAlone = "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()"
+        try await fixture.waitUntil(isAlone)
         let before = try await fixture.integer(scans)
+        let other = try await PostgresConnection.open(fixture.settings)
         _ = try await StoreStatistics.take(other)
         await other.close()
-        // The session's end tells the counters what it did.
-        try await fixture.waitUntil("SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()")
+        try await fixture.waitUntil(isAlone)
         #expect(try await fixture.integer(scans) == before)
     }
 }

@@ -72,7 +72,7 @@ END
 $$;
 COMMENT ON FUNCTION upstream.messages_with_id(text) IS 'The messages with this message_id, one for each sender, or device, that used it. A condition on message_id alone reads every message.';
 
--- The rest is as in 0013, but for the senders; and batches of several senders are inserted as plainly as those of one.
+-- The rest is as in 0012, but for the senders; and batches of several senders are inserted as plainly as those of one.
 CREATE OR REPLACE FUNCTION upstream.store_batch(
     ledger_keys uuid[], ledger_fingerprints uuid[], ledger_times timestamptz[],
     keys uuid[], times timestamptz[], senders text[], ids text[], tokens text[], devices uuid[],

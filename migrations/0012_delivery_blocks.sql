@@ -50,6 +50,7 @@ BEGIN
 END
 $$;
 
+-- A message that was erased meanwhile gets no row, which nobody could deliver.
 CREATE FUNCTION upstream.unpack_deliveries(process bigint, name text, numbers bigint[], done uuid[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -66,7 +67,9 @@ BEGIN
         INSERT INTO upstream.deliveries (
             handler, message_key, received_at, next_attempt_at, lease_owner, lease_token, lease_until, replay_id
         )
-        SELECT handler, key, at, now(), lease_owner, token, lease_until, replay_id FROM held WHERE NOT is_done
+        SELECT handler, key, at, now(), lease_owner, token, lease_until, replay_id
+        FROM held
+        WHERE NOT is_done AND EXISTS (SELECT FROM upstream.message_of(key, at))
         ORDER BY key
         ON CONFLICT DO NOTHING
     )
