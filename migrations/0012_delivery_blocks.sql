@@ -113,6 +113,97 @@ END
 $$;
 COMMENT ON FUNCTION upstream.unpack_expired() IS 'Turns the blocks whose lease has ended into rows of upstream.deliveries, for others to claim; gives their number.';
 
+-- A delivery needs its day, in a row or in a block, unless its message is in dead_messages already. Stable, so that it sees what
+-- the statement sees that asks: a block that is being unpacked is there as one or the other.
+CREATE FUNCTION upstream.waiting_deliveries(since timestamptz, until timestamptz) RETURNS bigint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT count(*)
+    FROM (
+        SELECT message_key, received_at FROM upstream.deliveries
+        WHERE received_at >= since AND received_at < until
+        UNION ALL
+        SELECT entry.key, entry.at
+        FROM upstream.delivery_blocks CROSS JOIN LATERAL unnest(keys, times) AS entry (key, at)
+        WHERE entry.at >= since AND entry.at < until
+    ) AS d
+    WHERE NOT EXISTS (
+        SELECT FROM upstream.dead_messages AS k
+        WHERE k.message_key = d.message_key AND k.received_at = d.received_at)
+$$;
+COMMENT ON FUNCTION upstream.waiting_deliveries(timestamptz, timestamptz) IS 'How many deliveries need the messages of a time, in rows and in blocks.';
+
+-- As the one of 0009, and deliveries in blocks count.
+CREATE OR REPLACE FUNCTION upstream.drop_partition(
+    day date, OUT outcome text, OUT waiting bigint, OUT dead bigint
+)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = 1500 SET timezone = 'UTC' AS $$
+DECLARE
+    old_end timestamptz;
+    target record;
+BEGIN
+    old_end := upstream.retention_end('messages');
+    IF day IS NULL OR (day + 1)::timestamptz > old_end THEN
+        RAISE EXCEPTION 'upstream.drop_partition drops no day that the retention policy keeps' USING ERRCODE = '22023';
+    END IF;
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('upstream.retention', 0)) THEN
+        outcome := 'busy';
+        RETURN;
+    END IF;
+    SELECT p.since, p.until, format('%I.%I', n.nspname, c.relname) AS title INTO target
+    FROM upstream.partitions() AS p JOIN pg_class AS c ON c.oid = p.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE p.since < (day + 1)::timestamptz AND p.until > day::timestamptz AND NOT p.is_detaching
+    ORDER BY p.since LIMIT 1;
+    IF NOT FOUND THEN
+        outcome := 'absent';
+        RETURN;
+    END IF;
+    -- It may hold more than a day.
+    IF target.until > old_end THEN
+        RAISE EXCEPTION 'upstream.drop_partition drops no day that the retention policy keeps' USING ERRCODE = '22023';
+    END IF;
+    SELECT
+        upstream.waiting_deliveries(target.since, target.until),
+        (SELECT count(*) FROM upstream.dead_letters AS d
+        WHERE d.received_at >= target.since AND d.received_at < target.until)
+    INTO waiting, dead;
+    IF waiting > 0 THEN
+        outcome := 'pending';
+        RETURN;
+    END IF;
+    EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', target.title);
+    EXECUTE format($copy$
+        WITH copied AS (
+            INSERT INTO upstream.dead_messages (
+                message_key, sender_id, message_id, registration_token, device_key, category, data, data_raw, extra,
+                message_type, stanza_from, received_at
+            )
+            SELECT
+                message_key, sender_id, message_id, registration_token, device_key, category, data, data_raw, extra,
+                message_type, stanza_from, received_at
+            FROM %s AS m
+            WHERE (m.received_at, m.message_key) IN (
+                SELECT received_at, message_key FROM upstream.dead_letters WHERE received_at >= $1 AND received_at < $2)
+            ON CONFLICT DO NOTHING
+        )
+        SELECT
+            upstream.waiting_deliveries($1, $2),
+            (SELECT count(*) FROM upstream.dead_letters WHERE received_at >= $1 AND received_at < $2)
+        $copy$, target.title) INTO waiting, dead USING target.since, target.until;
+    IF waiting > 0 THEN
+        outcome := 'pending';
+        RETURN;
+    END IF;
+    PERFORM set_config('lock_timeout', '50', true);
+    EXECUTE format('DROP TABLE %s', target.title);
+    outcome := 'dropped';
+EXCEPTION
+    -- Caught, it is not an error in PostgreSQL's log each time a report reads the table.
+    WHEN lock_not_available THEN
+        outcome := 'locked';
+END
+$$;
+
 -- Called by every worker every few seconds, also by those of the version before: theirs take over what is left of ours.
 CREATE OR REPLACE FUNCTION upstream.keep_handlers(process bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -400,3 +491,80 @@ $$;
 DROP FUNCTION upstream.unpack_expired();
 DROP FUNCTION upstream.unpack_deliveries(bigint, text, bigint[], uuid[]);
 DROP TABLE upstream.delivery_blocks;
+CREATE OR REPLACE FUNCTION upstream.drop_partition(
+    day date, OUT outcome text, OUT waiting bigint, OUT dead bigint
+)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = 1500 SET timezone = 'UTC' AS $$
+DECLARE
+    old_end timestamptz;
+    target record;
+BEGIN
+    old_end := upstream.retention_end('messages');
+    IF day IS NULL OR (day + 1)::timestamptz > old_end THEN
+        RAISE EXCEPTION 'upstream.drop_partition drops no day that the retention policy keeps' USING ERRCODE = '22023';
+    END IF;
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('upstream.retention', 0)) THEN
+        outcome := 'busy';
+        RETURN;
+    END IF;
+    SELECT p.since, p.until, format('%I.%I', n.nspname, c.relname) AS title INTO target
+    FROM upstream.partitions() AS p JOIN pg_class AS c ON c.oid = p.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE p.since < (day + 1)::timestamptz AND p.until > day::timestamptz AND NOT p.is_detaching
+    ORDER BY p.since LIMIT 1;
+    IF NOT FOUND THEN
+        outcome := 'absent';
+        RETURN;
+    END IF;
+    -- It may hold more than a day.
+    IF target.until > old_end THEN
+        RAISE EXCEPTION 'upstream.drop_partition drops no day that the retention policy keeps' USING ERRCODE = '22023';
+    END IF;
+    SELECT
+        (SELECT count(*) FROM upstream.deliveries AS d
+        WHERE d.received_at >= target.since AND d.received_at < target.until AND NOT EXISTS (
+            SELECT FROM upstream.dead_messages AS k
+            WHERE k.message_key = d.message_key AND k.received_at = d.received_at)),
+        (SELECT count(*) FROM upstream.dead_letters AS d
+        WHERE d.received_at >= target.since AND d.received_at < target.until)
+    INTO waiting, dead;
+    IF waiting > 0 THEN
+        outcome := 'pending';
+        RETURN;
+    END IF;
+    EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', target.title);
+    EXECUTE format($copy$
+        WITH copied AS (
+            INSERT INTO upstream.dead_messages (
+                message_key, sender_id, message_id, registration_token, device_key, category, data, data_raw, extra,
+                message_type, stanza_from, received_at
+            )
+            SELECT
+                message_key, sender_id, message_id, registration_token, device_key, category, data, data_raw, extra,
+                message_type, stanza_from, received_at
+            FROM %s AS m
+            WHERE (m.received_at, m.message_key) IN (
+                SELECT received_at, message_key FROM upstream.dead_letters WHERE received_at >= $1 AND received_at < $2)
+            ON CONFLICT DO NOTHING
+        )
+        SELECT
+            (SELECT count(*) FROM upstream.deliveries AS d
+            WHERE d.received_at >= $1 AND d.received_at < $2 AND NOT EXISTS (
+                SELECT FROM upstream.dead_messages AS k
+                WHERE k.message_key = d.message_key AND k.received_at = d.received_at)),
+            (SELECT count(*) FROM upstream.dead_letters WHERE received_at >= $1 AND received_at < $2)
+        $copy$, target.title) INTO waiting, dead USING target.since, target.until;
+    IF waiting > 0 THEN
+        outcome := 'pending';
+        RETURN;
+    END IF;
+    PERFORM set_config('lock_timeout', '50', true);
+    EXECUTE format('DROP TABLE %s', target.title);
+    outcome := 'dropped';
+EXCEPTION
+    -- Caught, it is not an error in PostgreSQL's log each time a report reads the table.
+    WHEN lock_not_available THEN
+        outcome := 'locked';
+END
+$$;
+DROP FUNCTION upstream.waiting_deliveries(timestamptz, timestamptz);

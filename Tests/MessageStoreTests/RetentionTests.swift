@@ -131,6 +131,24 @@ struct RetentionTests {
         #expect(forced.ledger == 2)
     }
 
+    @Test("a day that deliveries in a block need is kept and told, until the block is done")
+    func blocks() async throws {
+        let stage = try await DeliveryBlocksTests.Stage()
+        let batch = (1...20).map {
+            IncomingMessage.make($0, receivedAt: Self.midnight + Int64($0), category: "com.example.orders")
+        }
+        _ = try await stage.fixture.writer.commit(batch, leasing: stage.offer(), isRetry: false)
+        #expect(try await stage.blocks() == 1)
+        let store = stage.fixture.store
+        let now = Self.midnight + 40 * Self.day
+        let held = try await run(store, now)
+        #expect(held.dropped.isEmpty && held.held.map(\.waiting) == [20])
+        let refusal = try await store.text("SELECT outcome FROM upstream.drop_partition('\(day(Self.midnight))')")
+        #expect(refusal == "pending")
+        #expect(try await stage.settle(count: 20, done: 1...20) == 20)
+        #expect(try await run(store, now).dropped.count == 1)
+    }
+
     @Test("what was settled does not hold its day")
     func settled() async throws {
         let fixture = try await DeliveriesFixture()

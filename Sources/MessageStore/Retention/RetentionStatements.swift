@@ -34,6 +34,9 @@ enum RetentionStatements: StatementCatalog {
                 SELECT FROM upstream.dead_messages AS k
                 WHERE k.message_key = d.message_key AND k.received_at = d.received_at)
             UNION ALL
+            SELECT (at AT TIME ZONE 'UTC')::date, 1, 0
+            FROM upstream.delivery_blocks CROSS JOIN LATERAL unnest(times) AS at WHERE at < \(end)
+            UNION ALL
             SELECT (received_at AT TIME ZONE 'UTC')::date, 0, 1
             FROM upstream.dead_letters WHERE received_at < \(end)
         ) AS needs
