@@ -77,7 +77,7 @@ extension Integration {
                     try await waitUntil("they are tried on and on") {
                         try await worker.deliveries("orders", "retry") >= 200
                     }
-                    #expect(try await stage.database.count("deliveries") == 40)
+                    #expect(try await stage.database.waitingDeliveries() == 40)
                     #expect(try worker.events("handler.failing").isEmpty)
                 }
             )
@@ -92,7 +92,7 @@ extension Integration {
                 until: { try $0.events("handler.failing").count >= 2 },
                 { stage, _ async throws in
                     try await waitUntil("only the bad ones are left") {
-                        try await stage.database.count("deliveries") == 40
+                        try await stage.database.waitingDeliveries() == 40
                     }
                 }
             )

@@ -25,11 +25,16 @@ extension Stage {
 }
 
 extension Database {
+    /// How many deliveries wait or are under way, in rows and in blocks.
+    func waitingDeliveries() async throws -> Int {
+        try await integer("SELECT upstream.waiting_deliveries('-infinity', 'infinity')")
+    }
+
     /// Waits until so many messages are stored and no delivery is left.
     func waitUntilHandled(_ messages: Int) async throws {
         try await waitUntil("\(messages) messages are stored and handled") {
             let stored = try await count("messages")
-            let left = try await count("deliveries")
+            let left = try await waitingDeliveries()
             return stored >= messages && left == 0
         }
     }

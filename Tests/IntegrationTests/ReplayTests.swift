@@ -51,7 +51,7 @@ extension Integration {
             try await waitUntil("the replay's end", limit: .seconds(120)) {
                 try await database.texts("SELECT state FROM upstream.replays") == ["finished"]
             }
-            try await waitUntil("everything is handled") { try await database.count("deliveries") == 0 }
+            try await waitUntil("everything is handled") { try await database.waitingDeliveries() == 0 }
             let planned = try await database.integer("SELECT planned FROM upstream.replays")
             #expect(planned == 2_000)
             #expect(try await database.integer("SELECT count(*) FROM public.taken") == planned)

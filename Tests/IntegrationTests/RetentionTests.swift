@@ -70,7 +70,7 @@ extension Integration {
             #expect(try await database.count("message_ids") == 2, "the ledger keeps what has a body")
             let refused = try run("run", "--force")
             #expect(refused.status == 64 && refused.errors.contains("--yes"))
-            #expect(try await database.count("deliveries") == 1)
+            #expect(try await database.waitingDeliveries() == 1)
             let forced = try run("run", "--force", "--yes", "--json")
             #expect(forced.status == 0)
             #expect(try forced.object()["deliveries_given_up"] as? Int == 1)
@@ -305,7 +305,7 @@ extension Integration {
                 try await waitUntil("retention has run") {
                     worker.logs.lines.contains { $0.contains("retention.done") }
                 }
-                try await waitUntil("the new messages are handled") { try await database.count("deliveries") == 1 }
+                try await waitUntil("the new messages are handled") { try await database.waitingDeliveries() == 1 }
                 try await worker.stop()
                 let log = worker.logs.lines.joined()
                 #expect(!log.contains("42501") && !log.contains("permission"), "\(log)")
