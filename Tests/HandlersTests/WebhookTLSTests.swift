@@ -3,6 +3,7 @@ import Pipeline
 import TLSWire
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @testable import Handlers
 

@@ -1,6 +1,7 @@
 import Glibc
 import NIOCore
 import NIOPosix
+import Vocabulary
 
 /// Looks up the addresses of a host name.
 package struct AddressResolver: Sendable {

@@ -1,3 +1,5 @@
+package import Vocabulary
+
 /// Which addresses a webhook may be sent to: public ones over TLS, and what the operator allows.
 package struct NetworkPolicy: Sendable {
     /// The networks within which private addresses and plain http are allowed.

@@ -2,6 +2,7 @@ import AsyncHTTPClient
 import NIOCore
 import NIOPosix
 import Synchronization
+import Vocabulary
 
 /// HTTP clients that connect to one checked address each.
 ///

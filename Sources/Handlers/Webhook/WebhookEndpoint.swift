@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// The URL of a webhook, parsed once and strictly, so that every part of the program sees the same host.
 package struct WebhookEndpoint: Sendable, Hashable {
     /// Whether it is plain http.

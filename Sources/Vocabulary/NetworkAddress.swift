@@ -17,7 +17,7 @@ package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The address with these bytes; nil unless there are 4 or 16.
-    init?(bytes: [UInt8]) {
+    package init?(bytes: [UInt8]) {
         guard bytes.count == 4 || bytes.count == 16 else { return nil }
         self.bytes = bytes
     }
@@ -33,7 +33,7 @@ package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
 
     /// The IPv4 address that an IPv6 address carries and that packets may end up at: mapped (`::ffff:0:0/96`),
     /// compatible (`::/96`), NAT64 (`64:ff9b::/96`, RFC 6052) and 6to4 (`2002::/16`); nil for others.
-    var embeddedIPv4: NetworkAddress? {
+    package var embeddedIPv4: NetworkAddress? {
         guard bytes.count == 16 else { return nil }
         let tail = NetworkAddress(bytes: Array(bytes[12...]))
         let zeros = [UInt8](repeating: 0, count: 10)
@@ -41,6 +41,25 @@ package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
         if bytes.starts(with: [0, 0x64, 0xFF, 0x9B] + zeros.prefix(8)) { return tail }
         if bytes.starts(with: [0x20, 0x02]) { return NetworkAddress(bytes: Array(bytes[2..<6])) }
         return nil
+    }
+}
+
+extension NetworkAddress {
+    /// Whether packets to it never leave this machine: `127.0.0.0/8` and `::1`, and the former written as IPv6
+    /// (`::ffff:127.0.0.0/104`).
+    package var isLoopback: Bool {
+        guard bytes.count == 16 else { return bytes.first == 127 }
+        return bytes.dropLast().allSatisfy { $0 == 0 } && bytes.last == 1 || mappedIPv4?.bytes.first == 127
+    }
+
+    /// The IPv4 address that is meant by an IPv4-mapped one (`::ffff:0:0/96`, RFC 4291 section 2.5.5.2); nil for others.
+    ///
+    /// The same host, reached in the same way; the other forms of ``embeddedIPv4`` lead through a translator or a tunnel.
+    package var mappedIPv4: NetworkAddress? {
+        guard bytes.count == 16, bytes[..<10].allSatisfy({ $0 == 0 }), bytes[10] == 0xFF, bytes[11] == 0xFF else {
+            return nil
+        }
+        return NetworkAddress(bytes: Array(bytes[12...]))
     }
 }
 
