@@ -164,6 +164,24 @@ package final class Stanza {
         return result
     }
 
+    /// Puts the elements of one namespace into another; attributes stay where they are, and so does ``raw``.
+    package func moveElements(from namespace: StaticString, to other: StaticString) {
+        var stored = 0..<0
+        // Elements mostly share the storage of their namespace's name.
+        var last = 0..<0
+        for index in elements.indices {
+            let range = elements[index].namespace
+            guard !range.isEmpty, range == last || equals(range, namespace) else { continue }
+            last = range
+            if stored.isEmpty {
+                let start = bytes.count
+                other.withUTF8Buffer { bytes.append(contentsOf: $0) }
+                stored = start..<bytes.count
+            }
+            elements[index].namespace = stored
+        }
+    }
+
     /// The stored bytes as a `String`.
     ///
     /// For negotiation and errors, not for the hot path.

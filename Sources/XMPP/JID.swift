@@ -56,10 +56,20 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
     /// - Returns: False also where the text is not an address.
     package func matches(_ text: UnsafeBufferPointer<UInt8>, anyResource: Bool = false) -> Bool {
         guard let parts = Parts(text) else { return false }
-        guard JID.equal(local, parts.local, in: text), JID.equal(domain, parts.domain, in: text) else { return false }
+        return matches(parts, of: text, anyResource: anyResource)
+    }
+
+    /// The same for a text whose parts are known.
+    func matches(_ parts: Parts, of text: UnsafeBufferPointer<UInt8>, anyResource: Bool) -> Bool {
+        guard JID.equal(local, parts.local, in: text), hasDomain(of: parts, in: text) else { return false }
         if anyResource { return true }
         guard let resource, let given = parts.resource else { return resource == nil && parts.resource == nil }
         return text[given].elementsEqual(resource)
+    }
+
+    /// Whether a text's address is at this address's domain.
+    func hasDomain(of parts: Parts, in text: UnsafeBufferPointer<UInt8>) -> Bool {
+        JID.equal(domain, parts.domain, in: text)
     }
 
     private static func equal(_ folded: [UInt8]?, _ range: Range<Int>?, in text: UnsafeBufferPointer<UInt8>) -> Bool {
@@ -74,7 +84,7 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
     }
 
     /// Where the parts of an address stand in its text.
-    private struct Parts {
+    struct Parts {
         var local: Range<Int>?
         var domain: Range<Int>
         var resource: Range<Int>?

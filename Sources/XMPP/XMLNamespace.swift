@@ -4,6 +4,10 @@
 package enum XMLNamespace {
     /// Stanzas of a client connection (RFC 6120 section 4.8.2).
     package static var client: StaticString { "jabber:client" }
+    /// Stanzas of an external component's connection (XEP-0114 section 3).
+    ///
+    /// The stream's handler reads them as stanzas of ``client``, so that nothing behind it knows two namespaces.
+    package static var component: StaticString { "jabber:component:accept" }
     /// The stream, its features and its errors (RFC 6120 section 4.8.1).
     package static var streams: StaticString { "http://etherx.jabber.org/streams" }
     /// Conditions of stream errors (RFC 6120 section 4.9).

@@ -13,18 +13,26 @@ extension [UInt8] {
     /// parser's attribute normalisation changes them.
     mutating func append(escaping text: some Sequence<UInt8>) {
         for byte in text {
-            switch byte {
-            case UInt8(ascii: "<"): append(xml: "&lt;")
-            case UInt8(ascii: ">"): append(xml: "&gt;")
-            case UInt8(ascii: "&"): append(xml: "&amp;")
-            case UInt8(ascii: "\""): append(xml: "&quot;")
-            case UInt8(ascii: "'"): append(xml: "&#39;")
-            case 0x09: append(xml: "&#9;")
-            case 0x0a: append(xml: "&#10;")
-            case 0x0d: append(xml: "&#13;")
-            case 0..<0x20: continue
-            default: append(byte)
-            }
+            if let replacement = XMLEscape.replacement(for: byte) { append(xml: replacement) } else { append(byte) }
+        }
+    }
+}
+
+/// What stands for bytes of a text in XML.
+enum XMLEscape {
+    /// What to write in a byte's place, in character data as in an attribute value; nil for the byte itself.
+    static func replacement(for byte: UInt8) -> StaticString? {
+        switch byte {
+        case UInt8(ascii: "<"): "&lt;"
+        case UInt8(ascii: ">"): "&gt;"
+        case UInt8(ascii: "&"): "&amp;"
+        case UInt8(ascii: "\""): "&quot;"
+        case UInt8(ascii: "'"): "&#39;"
+        case 0x09: "&#9;"
+        case 0x0a: "&#10;"
+        case 0x0d: "&#13;"
+        case 0..<0x20: ""
+        default: nil
         }
     }
 }

@@ -39,7 +39,7 @@ final class MessageReceiver: StreamDelegate {
         self.sink = sink
         self.turn = turn
         self.end = end
-        encoder = AckEncoder(dialect: settings.dialect)
+        encoder = AckEncoder(dialect: settings.dialect, domain: settings.domain)
         metrics = environment.metrics
         ingest = environment.ingest
     }

@@ -16,6 +16,8 @@ package struct SenderSettings: Sendable {
         case direct(TLSContext)
         /// `<starttls/>` inside the stream; without an offer there is no connection.
         case startTLS(TLSContext)
+        /// None, and only where the address that was connected to is one of these.
+        case clear(ClearNetworks)
     }
 
     /// The sender's place among the configured ones, as ``IncomingMessage/sender`` and the metrics count it.
@@ -26,7 +28,7 @@ package struct SenderSettings: Sendable {
     package var host: String
     /// The TCP port to connect to.
     package var port: Int
-    /// The XMPP domain: the stream's `to`, and the domain of our JID.
+    /// The XMPP domain: the stream's `to`, and the domain of our JID; with ``XMPP/Dialect/component`` the component's.
     package var domain: String
     /// How many streams to keep open.
     package var connections: Int

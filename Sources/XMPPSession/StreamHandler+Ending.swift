@@ -51,7 +51,9 @@ extension StreamHandler {
 
     /// The channel is closed.
     func transportClosed() {
-        if case .negotiating = phase, let error = negotiation?.transportClosed() {
+        if case .negotiating = phase,
+            let error = negotiation?.transportClosed() ?? componentNegotiation?.transportClosed()
+        {
             end(.negotiationFailed, error.message, negotiation: error)
         }
         end(.connectionLost, "the connection was lost")
@@ -70,6 +72,12 @@ extension StreamHandler {
         case let error as TLSError:
             if case .bound = phase {
                 end(.connectionLost, error.message)
+            } else if settings.dialect == .component, error.code == .plaintextPeer {
+                end(
+                    .tlsFailed,
+                    "the server does not speak TLS on this port: if its component listener has none, set tls.mode: none, which "
+                        + "takes this machine and tls.allow_clear_networks only"
+                )
             } else {
                 end(.tlsFailed, error.message)
             }
@@ -115,6 +123,14 @@ extension StreamHandler {
         closeChannel()
     }
 
+    /// What a failed negotiation means for the next attempt.
+    ///
+    /// A component is refused with `conflict` before it is bound, and must not take its domain from another in a loop either.
+    private static func ending(of error: NegotiationError?) -> ReconnectPolicy.Ending {
+        let isConflict = error?.condition == StreamErrorCondition.conflict.rawValue
+        return isConflict ? .session(bound: .zero, error: .conflict) : .failed
+    }
+
     /// Reports how the connection ended; once.
     func end(
         _ reason: ReconnectReason,
@@ -132,7 +148,7 @@ extension StreamHandler {
             SessionEnd(
                 reason: reason,
                 message: message,
-                ending: ending ?? .failed,
+                ending: ending ?? StreamHandler.ending(of: error),
                 negotiation: error,
                 management: management
             )

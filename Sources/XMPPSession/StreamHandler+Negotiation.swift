@@ -31,29 +31,37 @@ extension StreamHandler {
     /// The secret is read for each connection, so that a rotated file takes effect by itself.
     func begin(on eventLoop: any EventLoop) -> Bool {
         delegate.noticed(.connecting)
-        let isDirect = if case .direct = settings.security { true } else { false }
         do {
-            let secret = try settings.secret()
-            negotiation = Negotiation(
-                configuration: NegotiationConfiguration(
-                    domain: settings.domain,
-                    localpart: settings.senderID,
-                    credentials: SASLCredentials(username: settings.username, secret: Secret(secret)),
-                    tlsMode: isDirect ? .direct : .starttls,
-                    dialect: settings.dialect,
-                    idPrefix: idPrefix,
-                    nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
-                )
-            )
+            let secret = Secret(try settings.secret())
+            if settings.dialect == .component {
+                beginComponent(secret)
+            } else {
+                beginClient(secret)
+            }
         } catch {
             end(.authenticationFailed, "the sender's secret cannot be read: \(error)")
             return false
         }
         let deadline = settings.connectTimeout + settings.negotiationTimeout
         timer = eventLoop.assumeIsolated().scheduleTask(in: deadline) {
-            if let error = self.negotiation?.timedOut() { self.fail(error) }
+            if let error = self.negotiation?.timedOut() ?? self.componentNegotiation?.timedOut() { self.fail(error) }
         }
         return true
+    }
+
+    private func beginClient(_ secret: Secret) {
+        let isDirect = if case .direct = settings.security { true } else { false }
+        negotiation = Negotiation(
+            configuration: NegotiationConfiguration(
+                domain: settings.domain,
+                localpart: settings.senderID,
+                credentials: SASLCredentials(username: settings.username, secret: secret),
+                tlsMode: isDirect ? .direct : .starttls,
+                dialect: settings.dialect,
+                idPrefix: idPrefix,
+                nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
+            )
+        )
     }
 
     /// TCP could not connect.
@@ -67,12 +75,21 @@ extension StreamHandler {
     func connected() {
         guard case .connecting = phase else { return }
         phase = .negotiating
-        if case .startTLS = settings.security { transportReady(encrypted: false) }
+        switch settings.security {
+        case .direct: break
+        case .startTLS: transportReady(encrypted: false)
+        case .clear(let networks):
+            if let error = refusal(ofClearTextOutside: networks) { return fail(error) }
+            transportReady(encrypted: false)
+        }
     }
 
     /// The transport is ready for a stream.
     func transportReady(encrypted: Bool) {
-        switch negotiation?.transportReady(encrypted: encrypted) {
+        let action =
+            negotiation?.transportReady(encrypted: encrypted)
+            ?? componentNegotiation?.transportReady(encrypted: encrypted)
+        switch action {
         case .send(let bytes)?: write(bytes)
         case .fail(let error)?: fail(error)
         case .some(.none), nil: break
@@ -85,12 +102,15 @@ extension StreamHandler {
         switch event {
         case .opened(let header):
             if case .fail(let error)? = negotiation?.opened(header) { fail(error) }
+            openedComponent(header)
         // Nothing that the server has to say looks like that; the deadline bounds the wait for what it should have said.
         case .skipped: break
         case .closed:
-            if let error = negotiation?.closed() { fail(error) }
+            if let error = negotiation?.closed() ?? componentNegotiation?.closed() { fail(error) }
         case .stanza(let stanza):
-            perform(negotiation?.stanza(stanza, trailingBytes: stream.unreadBytes), context)
+            let action =
+                negotiation?.stanza(stanza, trailingBytes: stream.unreadBytes) ?? componentNegotiation?.stanza(stanza)
+            perform(action, context)
         }
         flush()
     }
@@ -135,13 +155,15 @@ extension StreamHandler {
     private func becomeBound(_ bound: BoundStream, _ context: ChannelHandlerContext) {
         timer?.cancel()
         negotiation = nil
+        componentNegotiation = nil
         session = Session(
             configuration: SessionConfiguration(
                 domain: settings.domain,
                 idPrefix: idPrefix,
                 keepaliveInterval: settings.keepaliveInterval,
                 keepaliveTimeout: settings.keepaliveTimeout,
-                window: Delegate.takesMessages ? settings.window : nil
+                window: Delegate.takesMessages ? settings.window : nil,
+                isComponent: settings.dialect == .component
             ),
             codec: UpstreamCodec(
                 configuration: CodecConfiguration(

@@ -21,6 +21,7 @@ extension StreamHandler {
     private func receive(_ stanza: Stanza) {
         let time = readTime ?? (clock.now(), MonotonicTime.now.nanoseconds)
         readTime = time
+        unifyNamespace(of: stanza)
         switch session?.stanza(stanza, receivedAt: clock.unique(near: time.wall), parsedAt: time.monotonic) {
         case .deliver(let message, let timer)?:
             received.append(message)

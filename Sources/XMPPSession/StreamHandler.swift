@@ -36,6 +36,8 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     var phase = Phase.connecting
     /// Made once the secret has been read; nil again when the stream is bound.
     var negotiation: Negotiation?
+    /// The same for a component's stream, in place of ``negotiation``.
+    var componentNegotiation: ComponentNegotiation?
     var session: Session?
     /// What the server has of stream management; nil until the stream is bound.
     var management: StreamManagement.Offer?

@@ -64,6 +64,8 @@ package struct IncomingMessage: Sendable {
     package var messageType: ByteSpan?
     /// The stanza's `from` attribute; nil where absent.
     package var stanzaFrom: ByteSpan?
+    /// The stanza's `to` attribute, where the ack is sent from it: on an external component's connection.
+    package var stanzaTo: ByteSpan?
     /// The body of the JSON string literal of `message_id` as it came, without its quotes.
     ///
     /// What an ack echoes.

@@ -8,12 +8,19 @@ package import Vocabulary
 /// an ack is hardly longer than what it echoes. The bytes are written once, straight into the caller's buffer.
 package struct AckEncoder: Sendable {
     private let addressed: Bool
+    private let component: ComponentDomain?
 
     /// An encoder for a kind of server.
     ///
-    /// - Parameter dialect: With ``Dialect/xmpp`` acks carry the `to` that a standard server routes by: the `from` of the
-    ///   stanza that is acked. Without it the server would deliver the ack to our own account.
-    package init(dialect: Dialect) { addressed = dialect == .xmpp }
+    /// - Parameters:
+    ///   - dialect: With ``Dialect/xmpp`` and ``Dialect/component`` acks carry the `to` that a standard server routes by: the
+    ///     `from` of the stanza that is acked. Without it the server would deliver the ack to our own account. A component's
+    ///     carry a `from` as well, which no server adds for it: the very address that the message went to.
+    ///   - domain: The component's domain; not used otherwise.
+    package init(dialect: Dialect, domain: String = "") {
+        addressed = dialect != .ccs
+        component = dialect == .component ? ComponentDomain(domain) : nil
+    }
 
     /// The number of bytes of a message's ack as long as nothing in it needs an escape, which is how servers and devices
     /// name things; 0 for one that is not acked.
@@ -41,9 +48,8 @@ package struct AckEncoder: Sendable {
             var counted = Output(buffer: nil)
             counted.write(escaping: bytes, token)
             counted.write(escaping: bytes, id)
-            let size = AckEncoder.constantSize + counted.count
-            guard let to = address(of: message, in: bytes) else { return size }
-            return size + AckEncoder.addressStart.utf8CodeUnitCount + 1 + to.count
+            writeAddresses(of: message, in: bytes, to: &counted)
+            return AckEncoder.constantSize + counted.count
         }
     }
 
@@ -51,7 +57,11 @@ package struct AckEncoder: Sendable {
         guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
         let size = AckEncoder.constantSize + escape * Int(id.count + token.count)
         guard addressed, let from = message.stanzaFrom else { return size }
-        return size + AckEncoder.addressStart.utf8CodeUnitCount + 1 + escape * Int(from.count)
+        let addressed = size + AckEncoder.addressStart.utf8CodeUnitCount + 1 + escape * Int(from.count)
+        guard let component else { return addressed }
+        // The domain may be spelled otherwise than in the `to`, in as many bytes.
+        let sender = message.stanzaTo.map { escape * Int($0.count) } ?? component.text.count
+        return addressed + AckEncoder.senderStart.utf8CodeUnitCount + sender
     }
 
     /// Writes a message's ack, if it is to be acked.
@@ -66,11 +76,7 @@ package struct AckEncoder: Sendable {
             guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
             var output = Output(buffer: buffer)
             output.write("<message id=\"\"")
-            if let to = address(of: message, in: bytes) {
-                output.write(AckEncoder.addressStart)
-                to.withUnsafeBufferPointer { output.write($0) }
-                output.write("\"")
-            }
+            writeAddresses(of: message, in: bytes, to: &output)
             output.write(AckEncoder.head)
             output.write(escaping: bytes, token)
             output.write(AckEncoder.middle)
@@ -90,6 +96,7 @@ package struct AckEncoder: Sendable {
     }
 
     private static var addressStart: StaticString { " to=\"" }
+    private static var senderStart: StaticString { "\" from=\"" }
     private static var head: StaticString { "><gcm xmlns=\"google:mobile:data\">{\"to\":\"" }
     private static var middle: StaticString { "\",\"message_id\":\"" }
     private static var tail: StaticString { "\",\"message_type\":\"ack\"}</gcm></message>" }
@@ -97,12 +104,41 @@ package struct AckEncoder: Sendable {
         14 + head.utf8CodeUnitCount + middle.utf8CodeUnitCount + tail.utf8CodeUnitCount
     }
 
-    /// The escaped stanza `to`; nil where the ack has none.
-    private func address(of message: borrowing IncomingMessage, in bytes: UnsafeBufferPointer<UInt8>) -> [UInt8]? {
-        guard addressed, let from = message.stanzaFrom else { return nil }
-        var escaped: [UInt8] = []
-        escaped.append(escaping: bytes[from.range])
-        return escaped
+    /// Writes the ack's addresses, where it has any.
+    private func writeAddresses(
+        of message: borrowing IncomingMessage,
+        in bytes: UnsafeBufferPointer<UInt8>,
+        to output: inout Output
+    ) {
+        guard addressed, let from = message.stanzaFrom else { return }
+        output.write(AckEncoder.addressStart)
+        output.write(attribute: bytes, from.range)
+        if let component {
+            output.write(AckEncoder.senderStart)
+            write(component, message.stanzaTo, of: bytes, to: &output)
+        }
+        output.write("\"")
+    }
+
+    /// Writes the address at our domain that a message went to; the domain itself where it names none.
+    private func write(
+        _ component: ComponentDomain,
+        _ addressed: ByteSpan?,
+        of bytes: UnsafeBufferPointer<UInt8>,
+        to output: inout Output
+    ) {
+        func writeDomain() { component.text.withUnsafeBufferPointer { output.write($0) } }
+        guard let addressed else { return writeDomain() }
+        let address = UnsafeBufferPointer(rebasing: bytes[addressed.range])
+        guard let parts = component.parts(of: address) else { return writeDomain() }
+        if let local = parts.local {
+            output.write(attribute: address, local)
+            output.write("@")
+        }
+        writeDomain()
+        guard let resource = parts.resource else { return }
+        output.write("/")
+        output.write(attribute: address, resource)
     }
 
     /// The caller's buffer, filled from the front; without one, bytes are only counted.
@@ -122,6 +158,18 @@ package struct AckEncoder: Sendable {
             precondition(buffer.count - count >= bytes.count, "the buffer is smaller than sizeLimit(of:)")
             guard let base = buffer.baseAddress, let source = bytes.baseAddress else { return }
             (base + count).copyMemory(from: source, byteCount: bytes.count)
+        }
+
+        /// Writes a part of a text as an attribute's value in double quotes; what XML can't hold is left out.
+        mutating func write(attribute bytes: UnsafeBufferPointer<UInt8>, _ range: Range<Int>) {
+            var start = range.lowerBound
+            for at in range {
+                guard let replacement = XMLEscape.replacement(for: bytes[at]) else { continue }
+                write(UnsafeBufferPointer(rebasing: bytes[start..<at]))
+                write(replacement)
+                start = at + 1
+            }
+            write(UnsafeBufferPointer(rebasing: bytes[start..<range.upperBound]))
         }
 
         mutating func write(escaping bytes: UnsafeBufferPointer<UInt8>, _ span: ByteSpan) {

@@ -35,6 +35,14 @@ struct SpanWriter {
 }
 
 extension UpstreamCodec {
+    /// The addresses that a message keeps of its stanza.
+    struct AddressBytes {
+        var from: Slice<UnsafeBufferPointer<UInt8>>?
+        var to: Slice<UnsafeBufferPointer<UInt8>>?
+
+        var count: Int { (from?.count ?? 0) + (to?.count ?? 0) }
+    }
+
     /// The longest `message_id` and `from` in bytes of their text.
     static let identityLimit: UInt32 = 4_096
     /// The longest `category` in bytes of its text.
@@ -43,15 +51,15 @@ extension UpstreamCodec {
     /// Makes the message of an envelope that is not an ack, nack or control message.
     ///
     /// The storage is laid out as: the payload's text, so that spans into it stay as they are; the texts of known members
-    /// with escapes; `extra`; the stanza's `from`; the stanza as it came.
+    /// with escapes; `extra`; the stanza's `from`, and `to` where an ack needs it; the stanza as it came.
     mutating func assemble(
         _ envelope: Envelope,
         _ text: UnsafeBufferPointer<UInt8>,
-        from: Slice<UnsafeBufferPointer<UInt8>>?,
+        _ addresses: AddressBytes,
         raw: [UInt8],
         _ arrival: Arrival
     ) -> IncomingMessage {
-        var capacity = text.count + envelope.extraCount + raw.count + (from?.count ?? 0)
+        var capacity = text.count + envelope.extraCount + raw.count + addresses.count
         capacity += UpstreamCodec.room(envelope.messageID) + UpstreamCodec.room(envelope.from)
         capacity += UpstreamCodec.room(envelope.category) + UpstreamCodec.room(envelope.typeMember)
         var message = IncomingMessage(kind: .upstream, bytes: [], stanza: ByteSpan(start: 0, count: 0))
@@ -69,7 +77,8 @@ extension UpstreamCodec {
                 writeExtra(text, into: &writer)
                 message.extra = ByteSpan(start: start, count: writer.count - start)
             }
-            if let from { message.stanzaFrom = writer.append(UnsafeBufferPointer(rebasing: from)) }
+            if let from = addresses.from { message.stanzaFrom = writer.append(UnsafeBufferPointer(rebasing: from)) }
+            if let to = addresses.to { message.stanzaTo = writer.append(UnsafeBufferPointer(rebasing: to)) }
             message.stanza = raw.withUnsafeBufferPointer { writer.append($0) }
             count = writer.count
         }

@@ -10,7 +10,9 @@ package import XMLWire
 /// 1. not a `{jabber:client}message`: ``DecodedStanza/other``;
 /// 2. `type="error"`: ``DecodedStanza/error(_:)``, whatever else it holds or echoes;
 /// 3. no direct child `{google:mobile:data}gcm`: ``DecodedStanza/other``;
-/// 4. a `from` attribute that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not;
+/// 4. a `from` attribute that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not. On a component's
+///    connection absent is not trusted either, since there would be nobody to ack to, and so is a `to` at another domain: a
+///    server that serves several components may hand theirs to us;
 /// 5. the payload can't be read (several `gcm`, an empty one, an element inside, not one JSON object): quarantined, not
 ///    acked;
 /// 6. `message_type` says `ack`, `nack` or `control`: that kind, however broken the rest is. Where `message_type` repeats,
@@ -26,6 +28,8 @@ package struct UpstreamCodec: Sendable {
     package let configuration: CodecConfiguration
 
     private var trusted: TrustedSenders
+    /// Our domain, where we are a component.
+    private let component: ComponentDomain?
     private var reader = EnvelopeReader()
     /// What the acks are going to look like.
     let acks: AckEncoder
@@ -37,8 +41,9 @@ package struct UpstreamCodec: Sendable {
     /// A codec for one connection of a sender.
     package init(configuration: CodecConfiguration) {
         self.configuration = configuration
-        trusted = TrustedSenders(domain: configuration.domain, trustedFrom: configuration.trustedFrom)
-        acks = AckEncoder(dialect: configuration.dialect)
+        trusted = TrustedSenders(configuration)
+        component = configuration.dialect == .component ? ComponentDomain(configuration.domain) : nil
+        acks = AckEncoder(dialect: configuration.dialect, domain: configuration.domain)
         var prefix = SHA256()
         Array(configuration.senderID.utf8).withUnsafeBytes { prefix.update($0) }
         prefix.update(0)
@@ -52,10 +57,10 @@ package struct UpstreamCodec: Sendable {
     /// Tells what the server has bound the connection to, and what it takes.
     ///
     /// - Parameters:
-    ///   - address: Our address; stanzas from its bare form are trusted.
+    ///   - address: Our address; stanzas from its bare form are trusted, but for a component's.
     ///   - stanzaLimit: The longest stanza that the server says it takes; a longer ack is never written.
     package mutating func bound(to address: JID, stanzaLimit: Int? = nil) {
-        trusted.insert(own: address)
+        if component == nil { trusted.insert(own: address) }
         ackLimit = min(UpstreamCodec.ackLimit, stanzaLimit ?? .max)
     }
 
@@ -72,9 +77,16 @@ package struct UpstreamCodec: Sendable {
             return .error(StanzaError(stanza))
         }
         guard let payload = stanza.child("gcm", in: XMLNamespace.payload) else { return .other }
-        let from = stanza.attribute("from", of: 0)
-        if let from, !isTrusted(from, in: stanza) { return .untrusted }
-        return read(payload, from: from, of: stanza, Arrival(receivedAt: receivedAt, parsedAt: parsedAt))
+        var addresses = Addresses(from: stanza.attribute("from", of: 0))
+        if let from = addresses.from, !isTrusted(from, in: stanza) { return .untrusted }
+        if component != nil, !isForComponent(stanza, &addresses) { return .untrusted }
+        return read(payload, addresses, of: stanza, Arrival(receivedAt: receivedAt, parsedAt: parsedAt))
+    }
+
+    /// Where the addresses of a stanza stand, as far as its message keeps them.
+    struct Addresses {
+        var from: Range<Int>?
+        var to: Range<Int>?
     }
 
     /// When a stanza came, on both clocks.
@@ -94,6 +106,18 @@ package struct UpstreamCodec: Sendable {
         stanza.bytes.withUnsafeBufferPointer { trusted.contains(UnsafeBufferPointer(rebasing: $0[from])) }
     }
 
+    /// Whether there is somebody to ack to, and the stanza is addressed to our domain; notes the `to`.
+    ///
+    /// Without a `to` it is for the domain itself (RFC 6120 section 8.1.1.1).
+    private func isForComponent(_ stanza: Stanza, _ addresses: inout Addresses) -> Bool {
+        guard addresses.from != nil else { return false }
+        guard let to = stanza.attribute("to", of: 0) else { return true }
+        addresses.to = to
+        return stanza.bytes.withUnsafeBufferPointer {
+            component?.parts(of: UnsafeBufferPointer(rebasing: $0[to])) != nil
+        }
+    }
+
     /// Whether a standard server gives us back what our own account sent: it does so with a stanza without `to`.
     private func isEcho(_ from: Range<Int>?, in bytes: UnsafeBufferPointer<UInt8>) -> Bool {
         guard configuration.dialect == .xmpp, let from else { return false }
@@ -102,7 +126,7 @@ package struct UpstreamCodec: Sendable {
 
     private mutating func read(
         _ payload: Int,
-        from: Range<Int>?,
+        _ addresses: Addresses,
         of stanza: Stanza,
         _ arrival: Arrival
     ) -> DecodedStanza {
@@ -110,7 +134,13 @@ package struct UpstreamCodec: Sendable {
         func unreadable(_ reason: QuarantineReason, _ detail: StaticString) -> DecodedStanza {
             let isOneText = reason != .payloadMisplaced
             let content = isOneText ? Array(stanza.bytes[element.text]) : UpstreamCodec.outline(of: stanza)
-            var message = IncomingMessage.unreadable(reason, detail, from: from, content: content, of: stanza)
+            var message = IncomingMessage.unreadable(
+                reason,
+                detail,
+                from: addresses.from,
+                content: content,
+                of: stanza
+            )
             note(arrival, in: &message)
             return .message(message)
         }
@@ -127,9 +157,10 @@ package struct UpstreamCodec: Sendable {
             }
             guard let envelope else { return unreadable(.payloadNotJSON, "not an object") }
             if envelope.isSignal {
-                return isEcho(from, in: bytes) ? .untrusted : signal(envelope.type, in: text)
+                return isEcho(addresses.from, in: bytes) ? .untrusted : signal(envelope.type, in: text)
             }
-            return .message(assemble(envelope, text, from: from.map { bytes[$0] }, raw: stanza.raw, arrival))
+            let attributes = AddressBytes(from: addresses.from.map { bytes[$0] }, to: addresses.to.map { bytes[$0] })
+            return .message(assemble(envelope, text, attributes, raw: stanza.raw, arrival))
         }
     }
 

@@ -91,7 +91,7 @@ extension Negotiation {
 
     private func managementOffer(_ offers: Offers) -> StreamManagement.Offer {
         switch configuration.dialect {
-        case .ccs: .unused
+        case .ccs, .component: .unused
         case .xmpp: offers.management ? .offered : .missing
         }
     }

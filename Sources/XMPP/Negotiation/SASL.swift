@@ -125,6 +125,8 @@ package enum SASLMechanisms {
         return switch dialect {
         case .ccs: [PlainMechanism.self] + scram
         case .xmpp: scram + [PlainMechanism.self]
+        // A component has no account: see ``ComponentNegotiation``.
+        case .component: []
         }
     }
 

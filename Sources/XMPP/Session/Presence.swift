@@ -9,7 +9,7 @@
 /// same stream.
 struct Presence: Sendable {
     private enum State {
-        /// A CCS has no presence. The last state.
+        /// A CCS has no presence, and a component none that matters. The last state.
         case unused
         /// The server stores. To `available`.
         case unavailable

@@ -64,7 +64,7 @@ extension Session {
         case none
         /// Set the timer again.
         case wait(SessionTimer)
-        /// Send a ping and set the timer for its answer.
+        /// Send a ping, or what stands for one, and set the timer.
         case ping([UInt8], SessionTimer)
         /// Reading has been paused for long: send these bytes, which make the server store messages, and set the timer.
         case withdraw([UInt8], SessionTimer)
@@ -113,6 +113,11 @@ extension Session {
         }
         switch keepalive.timerFired(now: now) {
         case .wait(let delay): return .wait(timer(after: delay, from: now))
+        case .ping where configuration.isComponent:
+            // The answer to a ping would be a stanza for our domain like any other: a server with several connections of the
+            // component gives it to one of them. So a space is sent, and TCP finds out whether it arrives.
+            keepalive.answered(now: now)
+            return .ping([0x20], timer(after: configuration.keepaliveInterval, from: now))
         case .ping(let delay):
             pings += 1
             return .ping(ping, timer(after: delay, from: now))

@@ -53,6 +53,8 @@ package struct Session: ~Copyable {
     /// Our own address, which a server may answer a ping from.
     let address: JID
     let domain: JID?
+    /// Our domain, where we are a component.
+    private let component: ComponentDomain?
     /// Whether the peer has announced that it will close the connection.
     package private(set) var isDraining = false
     /// Whether anything has come that the stream is there for: after it, an end by the peer's bad XML is no failure to connect.
@@ -77,6 +79,7 @@ package struct Session: ~Copyable {
         boundAt = now
         address = stream.address
         domain = JID(configuration.domain)
+        component = configuration.isComponent ? ComponentDomain(configuration.domain) : nil
         window = InFlightWindow(window: configuration.window ?? 0)
         management = StreamManagement(stream.management)
         presence = Presence(stream.management)
@@ -169,7 +172,8 @@ package struct Session: ~Copyable {
     private mutating func note(_ kind: DecodedStanza) -> StanzaAction {
         hasTakenStanza = true
         management.noted()
-        guard kind.announcesDraining else { return .note(kind) }
+        // A component hears from devices, not from a CCS: none of them may have us open connections.
+        guard kind.announcesDraining, component == nil else { return .note(kind) }
         defer { isDraining = true }
         let timer = SessionTimer(id: Session.drainingTimerID, delay: Session.drainingLimit)
         return .drain(kind, isDraining ? nil : timer)
@@ -194,7 +198,7 @@ package struct Session: ~Copyable {
         case .decided(let outcome):
             return .managed(outcome, presence.becomeAvailable() ? Presence.available : [])
         }
-        return QueryResponder.reply(to: stanza).map { .reply($0) } ?? .note(.other)
+        return QueryResponder.reply(to: stanza, as: component).map { .reply($0) } ?? .note(.other)
     }
 
     private mutating func end(_ error: StreamError) -> StanzaAction {

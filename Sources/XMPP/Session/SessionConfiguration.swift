@@ -13,6 +13,8 @@ package struct SessionConfiguration: Sendable {
     package var closeTimeout: Duration
     /// Unacked messages that the peer allows (configuration key `window`); nil where messages are passed over.
     package var window: Int?
+    /// Whether this is an external component's connection (XEP-0114), `domain` then being the component's.
+    package var isComponent: Bool
 
     /// The configuration of one connection.
     package init(
@@ -21,7 +23,8 @@ package struct SessionConfiguration: Sendable {
         keepaliveInterval: Duration = .seconds(30),
         keepaliveTimeout: Duration = .seconds(15),
         closeTimeout: Duration = .seconds(2),
-        window: Int? = 100
+        window: Int? = 100,
+        isComponent: Bool = false
     ) {
         self.domain = domain
         self.idPrefix = idPrefix
@@ -29,5 +32,6 @@ package struct SessionConfiguration: Sendable {
         self.keepaliveTimeout = keepaliveTimeout
         self.closeTimeout = closeTimeout
         self.window = window
+        self.isComponent = isComponent
     }
 }

@@ -17,7 +17,7 @@ import XMLWire
 package struct StreamManagement: Sendable {
     /// What is known of the server before the request.
     package enum Offer: Sendable, Equatable {
-        /// It is a CCS, which has no stream management.
+        /// It is a CCS, or the connection is a component's: neither has stream management.
         case unused
         /// It is a standard server that offers none.
         case missing

@@ -1,0 +1,82 @@
+import Glibc
+
+/// Whose stanzas may carry payloads (docs/protocol.md, Who is trusted).
+///
+/// The stanza's `from` is set by the server and can be relied on; the JSON's `from` can't. Addresses are compared part by
+/// part, each as a whole: never by a prefix or suffix of their text.
+///
+/// | entry | trusted |
+/// |---|---|
+/// | `user@example.org` | this account, with any resource or none: a server stamps a client's full address |
+/// | `user@example.org/resource` | this address alone |
+/// | `example.org` | the domain's own address, as a server's or a component's, not its accounts |
+/// | `*@example.org` | every account at exactly this domain, not at one below it, and not the domain itself |
+struct TrustedSenders: Sendable {
+    /// How much beside its own text an entry covers.
+    private enum Extent {
+        case exact
+        case anyResource
+        case anyAccount
+    }
+
+    /// The texts of those that stand for one spelling: how a server writes them in nearly every stanza.
+    private var texts: [[UInt8]] = []
+    private var entries: [(address: JID, extent: Extent)] = []
+    private var own: JID?
+
+    /// The configured addresses and, but for a component, the domain itself.
+    init(_ configuration: CodecConfiguration) {
+        if configuration.dialect != .component, let domain = JID(configuration.domain), domain.local == nil {
+            add(domain.bare, .exact)
+        }
+        for text in configuration.trustedFrom {
+            guard let address = JID(TrustedSenders.folded(text)) else { continue }
+            switch (address.local, address.resource) {
+            case (TrustedSenders.wildcard, nil): entries.append((address, .anyAccount))
+            // Means nothing that it could be taken for.
+            case (TrustedSenders.wildcard, _): break
+            case (_, nil): add(address, .anyResource)
+            default: add(address, .exact)
+            }
+        }
+    }
+
+    private static var wildcard: [UInt8] { [UInt8(ascii: "*")] }
+
+    /// The text in the form that servers write: they prepare localparts and domains, which makes them lower case beyond ASCII
+    /// as well (RFC 7622 sections 3.2 and 3.3).
+    private static func folded(_ text: String) -> String {
+        let slash = text.firstIndex(of: "/") ?? text.endIndex
+        return text[..<slash].lowercased() + text[slash...]
+    }
+
+    private mutating func add(_ address: JID, _ extent: Extent) {
+        entries.append((address, extent))
+        texts.append(Array(address.description.utf8))
+    }
+
+    /// Trusts our own bare address, on whose behalf the server speaks (RFC 6120 section 8.1.2.1).
+    mutating func insert(own address: JID) {
+        own = address.bare
+        add(address.bare, .exact)
+    }
+
+    /// Whether a `from` attribute is our own address, with any resource or none.
+    func isOwn(_ from: UnsafeBufferPointer<UInt8>) -> Bool { own?.matches(from, anyResource: true) ?? false }
+
+    /// Whether a `from` attribute is one of them.
+    func contains(_ from: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard let start = from.baseAddress else { return false }
+        // Both borrowed for the call.
+        for text in texts where text.count == from.count && memcmp(text, start, text.count) == 0 { return true }
+        guard let parts = JID.Parts(from) else { return false }
+        for (address, extent) in entries {
+            switch extent {
+            case .exact: if address.matches(parts, of: from, anyResource: false) { return true }
+            case .anyResource: if address.matches(parts, of: from, anyResource: true) { return true }
+            case .anyAccount: if parts.local != nil, address.hasDomain(of: parts, in: from) { return true }
+            }
+        }
+        return false
+    }
+}
