@@ -44,6 +44,7 @@ extension ConfigurationTests {
             ("a@.b", false), ("a@b..c", false), ("xmpp:a@b", false), ("https://b", false), ("a'@b", false),
             ("a&b@c", false), ("<a@b>", false), ("a:b@c", false), ("a@b,c@d", false), ("*", false), ("*@b", true),
             ("a@*.b", false), ("a@b/ ", false), ("a@b:5222", false), ("_x@b", true), ("a@b_c", false),
+            ("*@b/c", false), ("x*@b", false), ("*x@b", false), ("**@b", false), ("*@", false), ("*@*", false),
         ]
     )
     func trustedAddresses(_ address: String, _ isGood: Bool) throws {

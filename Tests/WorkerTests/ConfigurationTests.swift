@@ -188,7 +188,7 @@ struct ConfigurationTests {
             "worker.yaml:6:5: senders.0.host: is required",
             "worker.yaml:7:5: senders.0.port: must be a whole number from 1 to 65535, not '70000'",
             "worker.yaml:8:5: senders.0.secret_file: can't read '/nowhere/secret': No such file or directory",
-            "worker.yaml:9:11: senders.0.tls.mode: must be one of direct, starttls, not 'ssl'",
+            "worker.yaml:9:11: senders.0.tls.mode: must be one of direct, starttls, none, not 'ssl'",
             "worker.yaml:10:5: senders.0.keepalive: must be a mapping of keys",
             "worker.yaml:11:20: senders.1.host: must be a host name or an IP address, not 'https://h'",
             "worker.yaml:11:39: senders.1.window: must be a whole number from 1 to 10000, not 'many'",

@@ -12,8 +12,13 @@ extension ProbeSequence {
         let sender = configuration.senders[index]
         return ProbeSequence(
             "sender \(sender.senderID)",
-            [Probe("TCP, TLS, SASL, bind") { await bind(configuration, sender, index) }]
+            [Probe(steps(of: sender)) { await bind(configuration, sender, index) }]
         )
+    }
+
+    private static func steps(of sender: SenderConfiguration) -> String {
+        guard sender.dialect == .component else { return "TCP, TLS, SASL, bind" }
+        return sender.tlsMode == .none ? "TCP, component handshake" : "TCP, TLS, component handshake"
     }
 
     private static func bind(
@@ -39,11 +44,26 @@ extension ProbeSequence {
         + "connection,\n        so what is in flight when this worker or the connection dies is lost"
         + "\n        fix: enable it on the server (Prosody: \"smacks\" in modules_enabled; ejabberd: mod_stream_mgmt)"
 
+    /// What every server is to a component.
+    private static let forgetful =
+        "\n        note: a server stores nothing for a component: what it had written to a connection that died is gone, and while "
+        + "no worker is\n        connected it returns messages to their senders; so devices have to send a message again until it is "
+        + "acked"
+
     private static func result(of end: SessionEnd, at sender: SenderConfiguration) -> Probe.Result {
         // Binding is what the probe tests; how the stream ended afterwards does not matter.
-        if case .session = end.ending {
+        if end.negotiation == nil, case .session = end.ending {
             let detail = "bound at \(sender.host) port \(sender.port)"
+            if sender.dialect == .component { return .passed(detail: detail + forgetful) }
             return .passed(detail: end.management == .missing ? detail + unmanaged : detail)
+        }
+        if sender.dialect == .component, end.negotiation?.condition == StreamErrorCondition.conflict.rawValue {
+            return .failed(
+                cause: end.message,
+                fix:
+                    "if a worker is running, that is its connection, and the secret is right; else see the server's log",
+                status: .temporaryFailure
+            )
         }
         let place = "\(sender.host) port \(sender.port)"
         switch end.reason {
@@ -60,9 +80,10 @@ extension ProbeSequence {
                 status: .protocolError
             )
         case .authenticationFailed:
+            let keys = sender.dialect == .component ? "domain" : "sender_id, username, domain"
             return .failed(
                 cause: end.message,
-                fix: "check sender_id, username, domain and secret_file of this sender",
+                fix: "check \(keys) and secret_file of this sender",
                 status: .refused
             )
         default:

@@ -37,16 +37,23 @@ extension ConfigurationType where Value == String {
         }
     }
 
-    /// An XMPP address (RFC 7622): a domain, an account, or an account's resource.
+    /// A range of IP addresses.
+    static var network: Self { .text("CIDR", "a network such as 10.0.0.0/8") { Network($0) != nil } }
+
+    /// An XMPP address (RFC 7622), a domain, an account, or an account's resource; or all accounts of a domain.
     static var address: Self {
-        .text("text", "an XMPP address such as devices@example.org or example.org", isAddress)
+        .text("text", "an XMPP address such as devices@example.org, example.org or *@example.org", isAddress)
     }
 
     /// What stands for an address here, stricter than what is read from a stream, so that typing mistakes are found.
     private static func isAddress(_ text: String) -> Bool {
         guard let address = JID(text) else { return false }
         // RFC 7622 section 3.3.1: what a localpart can't hold.
-        let hasLocal = !(address.local ?? []).contains { "\"&'/:<>@ ".utf8.contains($0) || $0 < 0x20 }
+        let local = address.local ?? []
+        // A localpart may hold an asterisk, which then would not stand for what it seems to.
+        let hasLocal =
+            local == Array("*".utf8)
+            ? address.resource == nil : !local.contains { "\"&'/:<>@ *".utf8.contains($0) || $0 < 0x20 }
         let domain = String(decoding: address.domain, as: UTF8.self)
         let labels = domain.split(separator: ".", omittingEmptySubsequences: false)
         let isLiteral = domain.hasPrefix("[") && domain.hasSuffix("]")

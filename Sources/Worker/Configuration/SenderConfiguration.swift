@@ -6,6 +6,8 @@ package struct SenderConfiguration: Sendable, Equatable {
         case direct
         /// Within the stream, by XMPP's STARTTLS; never without.
         case starttls
+        /// Never: for components on this machine, or in networks that the operator lists.
+        case none
     }
 
     /// What the peer speaks beyond plain XMPP.
@@ -14,6 +16,8 @@ package struct SenderConfiguration: Sendable, Equatable {
         case ccs
         /// A standard server's: presence, stream management, acks with a `to`.
         case xmpp
+        /// A standard server's, for an external component (XEP-0114) in place of an account.
+        case component
     }
 
     /// The user name that SASL is given.
@@ -46,6 +50,8 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var secretFile: SecretFile
     /// How TLS begins.
     package var tlsMode: TLSMode
+    /// The networks, as CIDR, in which a component may connect without TLS, beside this machine.
+    package var clearNetworks: [String]
     /// The certificates to trust, PEM; nil for the system's trust store.
     package var caFile: String?
     /// The name or IP address that the certificate must be for.
@@ -76,22 +82,32 @@ package struct SenderConfiguration: Sendable, Equatable {
         let host = Self.hostType
         senderID = scope.required("sender_id", id, "The account's id, in quotes: YAML reads bare digits as a number.")
         self.host = scope.required("host", host, "Where to connect to: a name or an IP address.")
-        port = scope.value("port", .number(1...65_535), default: "5235", "TCP port.")
-        domain = scope.optional("domain", host, "the host", "XMPP domain.") ?? self.host
+        let port: Int? = scope.optional("port", .number(1...65_535), "`5235`; `5347` for component", "TCP port.")
+        let domain = scope.optional(
+            "domain",
+            host,
+            "the host; required for component",
+            "XMPP domain; for a component its own, such as upstream.example.com."
+        )
         let connections: Int? = scope.optional(
             "connections",
             .number(1...1000),
-            "`2` for ccs, `1` for xmpp",
-            "Streams kept open at the same time; a standard server gives each of them a copy of every message."
+            "`2` for ccs, else `1`",
+            "Streams kept open at the same time; a standard server gives each of an account's a copy of every message."
         )
-        secretFile = scope.secretFile("secret_file", "File with the server key, or the name of a systemd credential.")
+        secretFile = scope.secretFile(
+            "secret_file",
+            "File with the server key, password or component secret, or the name of a systemd credential."
+        )
         let tls = Self.tls(scope.section("tls"))
-        tlsMode = tls.mode
+        (tlsMode, clearNetworks) = (tls.mode, tls.clearNetworks)
         caFile = tls.caFile
         dialect = scope.value("dialect", .word(Dialect.ccs), default: "ccs", "What the peer speaks beyond XMPP.")
         // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, whatever host it runs on. The CCS's is
         // for its host.
-        serverName = tls.serverName ?? (dialect == .ccs ? self.host : domain)
+        self.port = port ?? (dialect == .component ? 5347 : 5235)
+        self.domain = dialect == .component ? Self.component(domain ?? "") : domain ?? self.host
+        serverName = tls.serverName ?? (dialect == .xmpp ? self.domain : self.host)
         self.connections = connections ?? (dialect == .ccs ? 2 : 1)
         if dialect == .xmpp, self.connections > 1 {
             scope.warning(
@@ -101,8 +117,12 @@ package struct SenderConfiguration: Sendable, Equatable {
             )
         }
         username =
-            scope.optional("username", .word(Username.jid), "`jid` for ccs, `localpart` for xmpp", "SASL user name.")
-            ?? (dialect == .ccs ? .jid : .localpart)
+            scope.optional(
+                "username",
+                .word(Username.jid),
+                "`jid` for ccs, `localpart` for xmpp, none for component",
+                "SASL user name."
+            ) ?? (dialect == .ccs ? .jid : .localpart)
         window = scope.value(
             "window",
             .number(1...10_000),
@@ -115,26 +135,45 @@ package struct SenderConfiguration: Sendable, Equatable {
             default: "sender",
             "Within what a message id is unique; `device` for apps whose ids repeat across devices."
         )
-        trustedFrom =
-            scope.list(
-                "trusted_from",
-                of: .address,
-                "`devices@gcm.googleapis.com` for ccs, none for xmpp",
-                "More stanza senders accepted as the server."
-            ) ?? (dialect == .ccs ? ["devices@gcm.googleapis.com"] : [])
+        let trusted = scope.list(
+            "trusted_from",
+            of: .address,
+            "`devices@gcm.googleapis.com` for ccs, none for xmpp; for component the domain above its own and all accounts there",
+            "Whose stanzas are taken: addresses, domains, or `*@domain` for all accounts of one."
+        )
+        trustedFrom = trusted ?? Self.trusted(by: dialect, self.domain)
         (keepaliveInterval, keepaliveTimeout) = Self.keepalive(scope.section("keepalive"))
+        checkComponent(scope)
     }
 
-    private static func tls(_ scope: ConfigurationScope) -> (mode: TLSMode, caFile: String?, serverName: String?) {
-        (
-            scope.value("mode", .word(TLSMode.direct), default: "direct", "How TLS begins."),
-            scope.optional("ca_file", .file, "the system's trust store", "Certificates to trust, PEM."),
-            scope.optional(
+    private struct TLS {
+        var mode: TLSMode
+        var caFile: String?
+        var serverName: String?
+        var clearNetworks: [String]
+    }
+
+    private static func tls(_ scope: ConfigurationScope) -> TLS {
+        TLS(
+            mode: scope.value(
+                "mode",
+                .word(TLSMode.direct),
+                default: "direct",
+                "How TLS begins; `none` for a component whose server is on this machine or in `allow_clear_networks`."
+            ),
+            caFile: scope.optional("ca_file", .file, "the system's trust store", "Certificates to trust, PEM."),
+            serverName: scope.optional(
                 "server_name",
                 hostType,
-                "the host for ccs, the domain for xmpp",
+                "the host; the domain for xmpp",
                 "Name or IP address the certificate must be for, also sent as SNI."
-            )
+            ),
+            clearNetworks: scope.list(
+                "allow_clear_networks",
+                of: .network,
+                "none",
+                "Where `mode: none` may connect to beside this machine: networks in which nobody else can read or write."
+            ) ?? []
         )
     }
 

@@ -27,7 +27,6 @@ package struct WebhookConfiguration: Sendable, Equatable {
         let url = ConfigurationType.text("URL", "an https:// URL (http:// within allow_networks)") { text in
             ["https://", "http://"].contains { text.hasPrefix($0) && text.count > $0.count } && !text.contains(" ")
         }
-        let network = ConfigurationType.text("CIDR", "a network such as 10.0.0.0/8", Self.isNetwork)
         self.url = scope.required("url", url, "Endpoint that messages are posted to.")
         secretFile = scope.secretFile(
             "secret_file",
@@ -42,7 +41,7 @@ package struct WebhookConfiguration: Sendable, Equatable {
         caFile = scope.optional("ca_file", .file, "the system's trust store", "Certificates to trust, PEM.")
         timeout = scope.value("timeout", .duration("100ms", "10m"), default: "15s", "Longest time for one request.")
         allowedNetworks =
-            scope.list("allow_networks", of: network, "none", "Where private addresses and plain http are allowed.")
+            scope.list("allow_networks", of: .network, "none", "Where private addresses and plain http are allowed.")
             ?? []
         rejectStatuses =
             scope.list(
@@ -59,17 +58,6 @@ package struct WebhookConfiguration: Sendable, Equatable {
         }
         if let authority = self.url.split(separator: "/").dropFirst().first, authority.contains("@") {
             scope.problem("url", "must not hold credentials; requests are signed with 'secret_file'")
-        }
-    }
-
-    /// An address and a prefix length that fits it.
-    private static func isNetwork(_ text: String) -> Bool {
-        let parts = text.split(separator: "/", omittingEmptySubsequences: false)
-        guard parts.count == 2, let length = Int(parts[1]), length >= 0 else { return false }
-        return switch AddressFamily(of: String(parts[0])) {
-        case .ipv4: length <= 32
-        case .ipv6: length <= 128
-        case nil: false
         }
     }
 }

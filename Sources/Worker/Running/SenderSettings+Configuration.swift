@@ -1,4 +1,5 @@
 package import TLSWire
+import Vocabulary
 package import XMLWire
 import XMPP
 package import XMPPSession
@@ -8,9 +9,6 @@ extension SenderSettings {
     ///
     /// - Throws: `TLSError` where the file of trusted certificates or the server's name can't be used.
     package init(_ sender: SenderConfiguration, index: Int, limits: StreamLimits) throws(TLSError) {
-        let context = try TLSContext.client(
-            TLSClientConfiguration(serverName: sender.serverName, caFile: sender.caFile)
-        )
         let secretFile = sender.secretFile
         self.init(
             index: index,
@@ -19,8 +17,8 @@ extension SenderSettings {
             port: sender.port,
             domain: sender.domain,
             connections: sender.connections,
-            security: sender.tlsMode == .direct ? .direct(context) : .startTLS(context),
-            dialect: sender.dialect == .ccs ? .ccs : .xmpp,
+            security: try SenderSettings.security(of: sender),
+            dialect: SenderSettings.dialect(of: sender),
             username: sender.username == .jid ? "\(sender.senderID)@\(sender.domain)" : sender.senderID,
             window: sender.window,
             idScope: sender.idScope == .sender ? .sender : .device,
@@ -33,6 +31,22 @@ extension SenderSettings {
                 return line
             }
         )
+    }
+
+    private static func security(of sender: SenderConfiguration) throws(TLSError) -> Security {
+        if sender.tlsMode == .none { return .clear(ClearNetworks(sender.clearNetworks.compactMap { Network($0) })) }
+        let context = try TLSContext.client(
+            TLSClientConfiguration(serverName: sender.serverName, caFile: sender.caFile)
+        )
+        return sender.tlsMode == .direct ? .direct(context) : .startTLS(context)
+    }
+
+    private static func dialect(of sender: SenderConfiguration) -> Dialect {
+        switch sender.dialect {
+        case .ccs: .ccs
+        case .xmpp: .xmpp
+        case .component: .component
+        }
     }
 }
 
