@@ -173,7 +173,7 @@ extension Integration {
                 )
                 try await worker.waitForEvent("stream.bound")
                 let yaml = "database: {url: \"\(source.url)\"}\nadmin: {listen: \"off\"}\n"
-                let target = ["--to", "127.0.0.1:\(server.directPort)", "--account", account]
+                let target = ["--to", "127.0.0.1:\(server.ports.direct)", "--account", account]
                 try await run(yaml, server.scratch, ["replay", "plan", "copy"] + target)
                 let secret = try server.scratch.write(Prosody.secret.utf8, as: "replay-key")
                 let way = [

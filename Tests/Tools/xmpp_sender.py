@@ -4,12 +4,13 @@ Usage: xmpp_sender.py PORT CA_FILE JID TO        with the password on the first 
 
 Each further line of stdin is a JSON object, sent as the payload of one message to TO; of {"raw": …} the text is sent as it
 is, a whole stanza. Each line of stdout is an event:
-{"event": "ready"}, {"event": "ack", "id": …}, {"event": "error", "id": …, "condition": …}. The end of stdin ends it.
+{"event": "ready"}, {"event": "ack", "id": …}, {"event": "error", "id": …, "condition": …}. The end of stdin ends it, and the end of its stream.
 """
 
 import asyncio
 import json
 import logging
+import os
 import sys
 import xml.etree.ElementTree as ET
 
@@ -66,6 +67,8 @@ async def main(port, ca_file, jid, to):
     sender.enable_direct_tls = True
     sender.connect("127.0.0.1", port)
     await sender.disconnected
+    # The thread that reads stdin would hold the program up.
+    os._exit(0)
 
 
 if __name__ == "__main__":

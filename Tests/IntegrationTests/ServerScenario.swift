@@ -1,0 +1,102 @@
+import Foundation
+import IntegrationSupport
+import Synchronization
+import Telemetry
+import Testing
+
+/// One scenario on a standard server: an account for the worker, a device that writes to it, and a database, all of its own.
+struct ServerScenario: Sendable {
+    let server: StandardServer
+    /// The worker's account.
+    let account: String
+    let device: StandardSender
+    let database: Database
+
+    /// Servers that several scenarios use, one after the other; they end with the tests' process.
+    private static let shared = Mutex<[ServerKind: StandardServer]>([:])
+
+    /// Runs a scenario: on the server that all scenarios without wishes share, or else on one of its own.
+    static func run(
+        _ kind: ServerKind,
+        _ options: ServerOptions? = nil,
+        ownServer: Bool = false,
+        _ body: (ServerScenario) async throws -> Void
+    ) async throws {
+        let isShared = options == nil && !ownServer
+        let server: StandardServer
+        if isShared, let running = shared.withLock({ $0[kind] }), running.isRunning {
+            server = running
+        } else {
+            var options = options ?? ServerOptions()
+            options.verbose = false
+            server = try await StandardServer.start(kind, options)
+            if isShared { shared.withLock { $0[kind] = server } }
+        }
+        let account = "w\(UInt32.random(in: 0...UInt32.max))"
+        try await server.register(account)
+        let address = "\(account)@\(StandardServer.domain)"
+        let device = try await StandardSender.start(server, to: address)
+        let scenario = ServerScenario(server: server, account: account, device: device, database: try await Database())
+        do {
+            try await body(scenario)
+        } catch {
+            let tail = server.log.split(separator: "\n").suffix(30).joined(separator: "\n")
+            FileHandle.standardError.write(Data("\(kind.rawValue)'s last words:\n\(tail)\n".utf8))
+            try? await device.stop()
+            if !isShared { try? await server.stop() }
+            throw error
+        }
+        try await device.stop()
+        if !isShared { try await server.stop() }
+    }
+
+    /// A worker's configuration.
+    func yaml(mode: String = "direct", window: Int = 100, secret: String = StandardServer.secret) throws -> String {
+        try server.yaml(database, account: account, mode: mode, window: window, secret: secret)
+    }
+
+    /// Runs a worker inside this process for as long as `body` takes, from when the server delivers to it, and ends it in order.
+    func withWorker(_ yaml: String? = nil, _ body: (LocalWorker) async throws -> Void) async throws {
+        let worker = try LocalWorker(yaml: yaml ?? self.yaml())
+        do {
+            try await waitUntilPresent(worker)
+            try await body(worker)
+        } catch {
+            await worker.abandon()
+            FileHandle.standardError.write(Data(worker.logs.lines.suffix(15).joined().utf8))
+            throw error
+        }
+        try await worker.stop()
+    }
+
+    /// Waits until the worker's presence has come back to it.
+    func waitUntilPresent(_ worker: LocalWorker) async throws {
+        try await waitUntil("the worker's presence comes back") {
+            worker.metrics.connections(sender: 0, state: .bound).value == 1 && worker.metrics.stanzas[.other].value > 0
+        }
+    }
+
+    /// Starts a worker as a process, and waits until the server delivers to it.
+    func startWorker(_ yaml: String? = nil) async throws -> ChildWorker {
+        let worker = try ChildWorker(yaml: yaml ?? self.yaml(), in: server.scratch)
+        try await worker.waitForEvent("stream.bound")
+        try await waitUntil("the worker's presence comes back") {
+            try await worker.scrape().sum("upstream_stanzas_received_total", "kind=\"other\"") > 0
+        }
+        return worker
+    }
+
+    /// Waits until the device has an ack for each of these.
+    func waitForAcks(_ ids: some Sequence<String>, limit: Duration = .seconds(60)) async throws {
+        let wanted = Set(ids)
+        try await waitUntil("every message is acked", limit: limit) { wanted.isSubset(of: device.acks) }
+    }
+
+    /// Expects each of these messages to be stored, and nothing else.
+    func expectStored(_ ids: some Sequence<String>, _ location: SourceLocation = #_sourceLocation) async throws {
+        let stored = try await database.texts("SELECT message_id FROM upstream.messages ORDER BY 1")
+        #expect(stored == ids.sorted(), sourceLocation: location)
+    }
+
+    static func ids(_ range: ClosedRange<Int>) -> [String] { range.map { "m\($0)" } }
+}
