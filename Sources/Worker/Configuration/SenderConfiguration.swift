@@ -70,6 +70,8 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var keepaliveInterval: Duration
     /// How long the answer, or a write, may take before the stream counts as dead.
     package var keepaliveTimeout: Duration
+    /// How its streams present themselves.
+    package var stream: StreamConfiguration
 
     private static var hostType: ConfigurationType<String> {
         .text("host", "a host name or an IP address", isHost)
@@ -143,6 +145,7 @@ package struct SenderConfiguration: Sendable, Equatable {
         )
         trustedFrom = trusted ?? Self.trusted(by: dialect, self.domain)
         (keepaliveInterval, keepaliveTimeout) = Self.keepalive(scope.section("keepalive"))
+        stream = StreamConfiguration(scope, isStandard: dialect == .xmpp)
         checkComponent(scope)
     }
 

@@ -31,6 +31,12 @@ extension SenderSettings {
                 return line
             }
         )
+        stream = StreamSettings(
+            resource: sender.stream.resource,
+            priority: Int8(clamping: sender.stream.priority),
+            resume: sender.stream.resume,
+            redirectHosts: sender.stream.redirectHosts
+        )
     }
 
     private static func security(of sender: SenderConfiguration) throws(TLSError) -> Security {
