@@ -24,6 +24,14 @@ package enum XMLNamespace {
     package static var session: StaticString { "urn:ietf:params:xml:ns:xmpp-session" }
     /// Ping (XEP-0199).
     package static var ping: StaticString { "urn:xmpp:ping" }
+    /// Software version (XEP-0092).
+    package static var version: StaticString { "jabber:iq:version" }
+    /// Service discovery: what an address is and can do (XEP-0030).
+    package static var discoveryInfo: StaticString { "http://jabber.org/protocol/disco#info" }
+    /// Service discovery: what belongs to an address (XEP-0030).
+    package static var discoveryItems: StaticString { "http://jabber.org/protocol/disco#items" }
+    /// Delayed delivery (XEP-0203).
+    package static var delay: StaticString { "urn:xmpp:delay" }
     /// Stream management (XEP-0198).
     package static var streamManagement: StaticString { "urn:xmpp:sm:3" }
     /// Stream limits (XEP-0478).

@@ -1,5 +1,5 @@
-package import Logging
-package import NIOCore
+import Logging
+import NIOCore
 package import Pipeline
 import Synchronization
 package import Telemetry
@@ -36,19 +36,25 @@ package final class Connection: AckSink {
     private let environment: Environment
     private let logger: Logger
     private let eventLoop: any EventLoop
+    /// The stream that is to go on over this connection.
+    private let suspendedBefore: SuspendedStream?
     /// Made by ``open()``, on the event loop.
     private let handler: NIOLoopBoundBox<StreamHandler<MessageReceiver>?>
     private let turnPromise: EventLoopPromise<ConnectionTurn>
     private let endPromise: EventLoopPromise<SessionEnd>
 
     /// A connection that is not open yet.
-    package init(
+    init(
         settings: SenderSettings,
         on eventLoop: any EventLoop,
         environment: Environment,
-        logger: Logger
+        logger: Logger,
+        resuming suspended: SuspendedStream? = nil
     ) {
+        suspendedBefore = suspended
         number = Self.lastNumber.add(1, ordering: .relaxed).newValue
+        var settings = settings
+        settings.stream.version = environment.metrics.version
         self.settings = settings
         self.environment = environment
         self.eventLoop = eventLoop
@@ -72,6 +78,7 @@ package final class Connection: AckSink {
                 environment: environment,
                 logger: logger,
                 sink: self,
+                suspended: suspendedBefore,
                 turn: turnPromise,
                 end: endPromise
             )
@@ -105,6 +112,15 @@ package final class Connection: AckSink {
         } onCancel: {
             promise.succeed()
         }
+    }
+
+    /// The stream that goes on over the next connection; nil where there is none.
+    ///
+    /// To be asked once, when it has ended and all has settled.
+    func suspended() async -> SuspendedStream? {
+        let promise = eventLoop.makePromise(of: SuspendedStream?.self)
+        eventLoop.execute { [handler] in promise.succeed(handler.value?.takeSuspended()) }
+        return await promise.futureResult.value
     }
 
     /// Ends the connection in order: no more reading, acks for what has committed, `</stream:stream>`, close_notify.

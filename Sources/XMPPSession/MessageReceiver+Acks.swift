@@ -37,29 +37,79 @@ extension StreamHandler where Delegate == MessageReceiver {
         flush()
     }
 
+    private var canAck: Bool { (session?.canSend ?? false) && (context?.channel.isActive ?? false) }
+
+    /// Writes acks, and keeps them where they may have to be sent again.
+    ///
+    /// - Parameters:
+    ///   - bytes: The acks.
+    ///   - count: How many there are.
+    ///   - isCounted: Whether they are counted as sent already.
+    func sendAcks(_ bytes: ByteBuffer, count: Int, isCounted: Bool) {
+        let acks = delegate.metrics.acks
+        guard canAck, let context else {
+            if !isCounted { acks[.connectionGone].increment(by: count) }
+            return
+        }
+        let number = keep(UnconfirmedAcks.Piece(last: 0, count: count, bytes: bytes, isCounted: isCounted))
+        write(bytes, in: context) { [delegate] result in
+            if isCounted { return }
+            switch result {
+            case .success:
+                acks[.sent].increment(by: count)
+                if let number { delegate.unconfirmed.wrote(number) }
+            // What is kept is counted when it goes out, or is given up.
+            case .failure where number.map(delegate.unconfirmed.holds) ?? false: break
+            case .failure: acks[.connectionGone].increment(by: count)
+            }
+        }
+    }
+
+    /// Counts acks among our stanzas and keeps them where the stream can be resumed.
+    ///
+    /// - Returns: The number of the last one where they are kept; else nil.
+    @discardableResult
+    private func keep(_ piece: UnconfirmedAcks.Piece) -> UInt32? {
+        guard let number = session?.wrote(piece.count) else { return nil }
+        var piece = piece
+        piece.last = number
+        delegate.unconfirmed.confirm(session?.confirmed ?? number)
+        guard !delegate.unconfirmed.append(piece) else { return number }
+        let wasSuspended = session?.isSuspended ?? false
+        session?.forgoResumption()
+        if wasSuspended {
+            delegate.abandonAcks()
+            delegate.metrics.acks[.connectionGone].increment(by: piece.count)
+        }
+        // On a stream that is up, each write counts what it holds.
+        delegate.unconfirmed = UnconfirmedAcks()
+        return nil
+    }
+
     /// - Parameters:
     ///   - copies: What has committed.
     ///   - count: How many of them are acked.
     ///   - capacity: What the acks usually take, with room for the largest: the buffer grows only for ids that need escapes.
     ///   - now: Nanoseconds of the monotonic clock.
     private func ack(_ copies: SettledCopies, count: Int, capacity: Int, now: UInt64) {
-        let acks = delegate.metrics.acks
-        guard session?.canSend ?? false, let context, context.channel.isActive else {
-            acks[.connectionGone].increment(by: count)
+        let isSuspended = session?.isSuspended ?? false
+        guard isSuspended || canAck else {
+            delegate.metrics.acks[.connectionGone].increment(by: count)
             return
         }
         let encoder = delegate.encoder
-        var buffer = context.channel.allocator.buffer(capacity: capacity)
+        var buffer = ByteBuffer()
+        buffer.reserveCapacity(capacity)
         copies.visit { copy in
             _ = buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: encoder.sizeLimit(of: copy)) { room in
                 encoder.encode(copy, into: room)
             }
         }
-        write(buffer, in: context) { result in
-            switch result {
-            case .success: acks[.sent].increment(by: count)
-            case .failure: acks[.connectionGone].increment(by: count)
-            }
+        if isSuspended {
+            // They go out when the session goes on, which is the same stream as before (XEP-0198 section 5).
+            keep(UnconfirmedAcks.Piece(last: 0, count: count, bytes: buffer, isCounted: false))
+        } else {
+            sendAcks(buffer, count: count, isCounted: false)
         }
         delegate.metrics.ackLatency.observe { add in
             copies.visit { add(Double(now &- $0.parsedAt) * 1e-9) }

@@ -25,12 +25,19 @@ final class MessageReceiver: StreamDelegate {
     private var gauge: ConnectionState?
     /// Completed when nothing is in flight any more.
     var allSettled: EventLoopPromise<Void>?
+    /// When the connection ended; nanoseconds of the monotonic clock.
+    private(set) var lostAt: UInt64 = 0
+    /// The acks that the server may not have, where the stream can be resumed.
+    var unconfirmed = UnconfirmedAcks()
+    /// The stream that is to go on over this connection, until it does, or can't.
+    var suspendedStream: SuspendedStream?
 
     init(
         settings: SenderSettings,
         environment: Connection.Environment,
         logger: Logger,
         sink: any AckSink,
+        suspended: SuspendedStream? = nil,
         turn: EventLoopPromise<ConnectionTurn>,
         end: EventLoopPromise<SessionEnd>
     ) {
@@ -39,6 +46,7 @@ final class MessageReceiver: StreamDelegate {
         self.sink = sink
         self.turn = turn
         self.end = end
+        suspendedStream = suspended
         encoder = AckEncoder(dialect: settings.dialect, domain: settings.domain)
         metrics = environment.metrics
         ingest = environment.ingest
@@ -48,7 +56,14 @@ final class MessageReceiver: StreamDelegate {
 
     func bound(_ stream: BoundStream, on channel: any Channel) -> Bool {
         count(as: .bound)
-        logger.event(.info, .streamBound, "the stream is bound", [.host: .string(settings.host)])
+        let isResumed = stream.resumed != nil
+        let words: StaticString = isResumed ? "the session goes on" : "the stream is bound"
+        logger.event(.info, .streamBound, words, [.host: .string(settings.host)])
+        if !isResumed, let lost = suspendedStream {
+            // The server has given the session up: what it held comes again.
+            suspendedStream = nil
+            lost.abandon(metrics)
+        }
         if stream.management == .missing { warnUnmanaged("not offered") }
         return true
     }
@@ -116,6 +131,12 @@ final class MessageReceiver: StreamDelegate {
         case .managed(.enabled): break
         case .managed(.missing): warnUnmanaged("not offered")
         case .managed(.refused(let condition)): warnUnmanaged(condition.rawValue)
+        case .rival:
+            logger.event(
+                .warning,
+                .streamRival,
+                "another client has signed in with this account: it gets copies of messages, or takes them"
+            )
         case .draining(let bound):
             count(as: .draining)
             logger.event(.info, .streamDraining, "the peer is draining the stream; opening a replacement")
@@ -147,6 +168,7 @@ final class MessageReceiver: StreamDelegate {
     func ended(_ end: SessionEnd) {
         count(as: nil)
         sink = nil
+        lostAt = MonotonicTime.now.nanoseconds
         log(end)
         turn.succeed(.ended(end))
         self.end.succeed(end)

@@ -38,23 +38,35 @@ package struct SenderService: Sendable {
     /// Runs until cancelled; returns when every connection has closed.
     package func run() async {
         await withTaskGroup(of: Void.self) { slots in
-            for _ in 0..<settings.connections {
-                slots.addTask { await keepOpen() }
+            for slot in 0..<settings.connections {
+                var settings = settings
+                settings.stream.resource = settings.stream.resource(ofSlot: slot, among: settings.connections)
+                slots.addTask { [settings] in await keepOpen(settings) }
             }
         }
     }
 
-    private func keepOpen() async {
+    private func keepOpen(_ settings: SenderSettings) async {
         var policy = ReconnectPolicy()
+        // The stream that goes on over the next connection, and where that is made if the server has a wish.
+        var suspended: SuspendedStream?
+        var redirection: (host: String, port: Int?)?
         let kept = DrainingConnections()
         await withDiscardingTaskGroup { draining in
             while !Task.isCancelled {
+                if let lost = suspended, !lost.isHeld {
+                    lost.abandon(environment.metrics)
+                    suspended = nil
+                }
                 let connection = Connection(
-                    settings: settings,
+                    settings: settings.redirected(redirection),
                     on: group.next(),
                     environment: environment,
-                    logger: logger
+                    logger: logger,
+                    resuming: suspended
                 )
+                suspended = nil
+                redirection = nil
                 connection.open()
                 let turn = await untilCancelled(connection) { await $0.turn }
                 let ending: ReconnectPolicy.Ending
@@ -75,6 +87,8 @@ package struct SenderService: Sendable {
                     // What it brought is still in memory where the database can't commit, and the next one would bring all
                     // of it again: an outage must not add a window with every connection that a server gives up on.
                     await connection.allSettled()
+                    suspended = await connection.suspended()
+                    redirection = (end.otherHost ?? suspended?.location).flatMap { settings.stream.redirection(to: $0) }
                     ending = end.ending
                     reason = end.reason
                 }
@@ -90,6 +104,7 @@ package struct SenderService: Sendable {
                 if delay > .zero { try? await Task.sleep(for: delay) }
             }
         }
+        suspended?.abandon(environment.metrics)
     }
 
     /// Waits for something of a connection; on cancellation the connection is shut down, which brings it about.

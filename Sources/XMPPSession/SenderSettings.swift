@@ -48,6 +48,8 @@ package struct SenderSettings: Sendable {
     package var keepaliveInterval: Duration
     /// How long the answer to a ping may take, and how long a write may wait for the peer to take it.
     package var keepaliveTimeout: Duration
+    /// How the streams present themselves, and where they may be sent.
+    package var stream = StreamSettings()
     /// The bounds of what a peer may send.
     package var limits: StreamLimits
     /// How long TCP may take to connect.
@@ -98,6 +100,17 @@ package struct SenderSettings: Sendable {
         self.keepaliveTimeout = keepaliveTimeout
         self.limits = limits
         self.secret = secret
+    }
+}
+
+extension SenderSettings {
+    /// The same, with a connection to another host: TLS, and what its certificate must be for, stay as they are.
+    func redirected(_ place: (host: String, port: Int?)?) -> SenderSettings {
+        guard let place else { return self }
+        var settings = self
+        settings.host = place.host
+        settings.port = place.port ?? port
+        return settings
     }
 }
 

@@ -15,6 +15,8 @@ package struct SessionEnd: Sendable {
     package var negotiation: NegotiationError?
     /// What the server has of stream management; nil where the stream was not bound.
     package var management: StreamManagement.Offer?
+    /// The other host that the server named (`see-other-host`), made fit for a log; else nil.
+    package var otherHost: String?
 }
 
 /// What a slot waits for: whatever calls for a new connection.

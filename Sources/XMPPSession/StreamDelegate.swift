@@ -18,6 +18,12 @@ package protocol StreamDelegate: AnyObject, SendableMetatype {
     /// - Returns: Whether to use it: send the greeting and take stanzas. Otherwise it is closed in order.
     func bound(_ stream: BoundStream, on channel: any Channel) -> Bool
 
+    /// The session of a lost connection that is to go on over this one; nil where there is none.
+    var suspended: SuspendedSession? { get }
+
+    /// The stream goes on with ``suspended``: what the server has not got of it is to be sent again.
+    func resumed(by handler: StreamHandler<Self>)
+
     /// Messages came; the callee empties the array, and may leave its storage for the next read.
     func received(_ messages: inout [IncomingMessage])
 
@@ -40,6 +46,8 @@ package protocol StreamDelegate: AnyObject, SendableMetatype {
 }
 
 extension StreamDelegate {
+    package var suspended: SuspendedSession? { nil }
+    package func resumed(by handler: StreamHandler<Self>) {}
     package func received(_ messages: inout [IncomingMessage]) { messages.removeAll() }
     package func noted(_ kind: DecodedStanza, in stanza: Stanza) -> String? { nil }
     package func noticed(_ notice: StreamNotice) {}
@@ -60,6 +68,8 @@ package enum StreamNotice: Sendable {
     case answered
     /// Stream management is decided.
     case managed(StreamManagement.Outcome)
+    /// Another resource of our account is online.
+    case rival
     /// The peer will close the stream, which was bound for this long, and wants a replacement to be opened.
     case draining(bound: Duration)
     /// The peer has not closed the stream that it drains: we close it.

@@ -116,6 +116,8 @@ extension StreamHandler {
                 outcome
             )
         case .silent: end(.pingTimeout, "the peer answered no ping: the connection is dead", outcome)
+        case .miscounted:
+            end(.policyViolation, "the server acknowledges stanzas that we have not sent", outcome)
         case .unmanaged:
             let message = "the server offers stream management but does not answer the request for it"
             end(.policyViolation, message, outcome)
@@ -143,6 +145,8 @@ extension StreamHandler {
         cancelTimers()
         handOver()
         let ending = session?.ending(after: outcome, now: MonotonicTime.now.nanoseconds)
+        var otherHost = error?.otherHost
+        if case .streamError(let error)? = outcome { otherHost = error.otherHost }
         session?.transportClosed()
         delegate.ended(
             SessionEnd(
@@ -150,7 +154,8 @@ extension StreamHandler {
                 message: message,
                 ending: ending ?? StreamHandler.ending(of: error),
                 negotiation: error,
-                management: management
+                management: management,
+                otherHost: otherHost
             )
         )
     }

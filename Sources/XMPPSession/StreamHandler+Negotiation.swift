@@ -58,6 +58,10 @@ extension StreamHandler {
                 credentials: SASLCredentials(username: settings.username, secret: secret),
                 tlsMode: isDirect ? .direct : .starttls,
                 dialect: settings.dialect,
+                resource: settings.stream.resource,
+                priority: settings.stream.priority,
+                resume: settings.stream.resume,
+                suspended: delegate.suspended,
                 idPrefix: idPrefix,
                 nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
             )
@@ -163,7 +167,9 @@ extension StreamHandler {
                 keepaliveInterval: settings.keepaliveInterval,
                 keepaliveTimeout: settings.keepaliveTimeout,
                 window: Delegate.takesMessages ? settings.window : nil,
-                isComponent: settings.dialect == .component
+                isComponent: settings.dialect == .component,
+                priority: settings.stream.priority,
+                version: settings.stream.version
             ),
             codec: UpstreamCodec(
                 configuration: CodecConfiguration(
@@ -183,6 +189,7 @@ extension StreamHandler {
         if let timer = session?.start() { setTimer(timer) }
         if delegate.bound(bound, on: context.channel) {
             write(bound.greeting)
+            if bound.resumed != nil { delegate.resumed(by: self) }
         } else {
             shutDown()
         }

@@ -36,9 +36,11 @@ extension StreamHandler {
             write(bytes)
         case .answer(let bytes)?:
             write(bytes)
-        case .managed(let outcome, let bytes)?:
+        case .managed(let outcome)?:
             delegate.noticed(.managed(outcome))
-            write(bytes)
+        case .rival?:
+            note(.other, stanza)
+            delegate.noticed(.rival)
         case .end(let bytes, let outcome)?:
             end(bytes, outcome)
         case .some(.none), nil:
@@ -73,7 +75,7 @@ extension StreamHandler {
         switch session?.timerFired(id, now: MonotonicTime.now.nanoseconds) {
         case .wait(let timer)?:
             setTimer(timer)
-        case .ping(let bytes, let timer)?:
+        case .ping(let bytes, let timer)?, .refresh(let bytes, let timer)?:
             write(bytes)
             setTimer(timer)
         case .withdraw(let bytes, let timer)?:

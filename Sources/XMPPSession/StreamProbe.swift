@@ -14,6 +14,9 @@ package final class StreamProbe: StreamDelegate {
     /// Connects once, and says how that ended.
     package static func run(_ settings: SenderSettings, on eventLoop: any EventLoop) async -> SessionEnd {
         let promise = eventLoop.makePromise(of: SessionEnd.self)
+        var settings = settings
+        // With the worker's resource it would end the worker's session.
+        settings.stream = StreamSettings()
         StreamHandler.open(settings, on: eventLoop) { StreamProbe(promise) }
         return await promise.futureResult.value
     }

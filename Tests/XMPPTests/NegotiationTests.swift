@@ -7,7 +7,7 @@ import XMLWire
 @Suite struct NegotiationTests {
     private static let secret = "AIza-secret"
 
-    private static func configuration(
+    static func configuration(
         _ mode: NegotiationConfiguration.TLSMode = .direct,
         _ dialect: Dialect = .ccs,
         resource: String? = nil
@@ -147,7 +147,7 @@ import XMLWire
         #expect(NegotiationTests.text(done) == "<presence/>")
     }
 
-    @Test("stream management is asked for before presence, and only of a standard server that offers it")
+    @Test("stream management is asked for right before presence, and only of a standard server that offers it")
     func streamManagement() throws {
         let sm = "<sm xmlns='urn:xmpp:sm:2'/><sm xmlns='urn:xmpp:sm:3'><optional/></sm>"
         let session = "<session xmlns='urn:ietf:params:xml:ns:xmpp-session'/>"
@@ -155,7 +155,8 @@ import XMLWire
         let request =
             "<iq type=\"set\" id=\"r4nd-session\"><session xmlns=\"urn:ietf:params:xml:ns:xmpp-session\"/></iq>"
         let rows: [(Dialect, String, StreamManagement.Offer, String)] = [
-            (.xmpp, sm, .offered, enable), (.xmpp, sm + session, .offered, request + enable),
+            (.xmpp, sm, .offered, enable + "<presence/>"),
+            (.xmpp, sm + session, .offered, request + enable + "<presence/>"),
             (.xmpp, "<sm xmlns='urn:xmpp:sm:2'/>", .missing, "<presence/>"),
             (.xmpp, session, .missing, request + "<presence/>"), (.ccs, sm, .unused, ""),
             (.ccs, sm + session, .unused, request),

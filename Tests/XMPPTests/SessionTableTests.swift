@@ -45,6 +45,7 @@ struct SessionTableTests {
         switch outcome {
         case .closedByUs: "closedByUs"
         case .closedByPeer: "closedByPeer"
+        case .miscounted: "miscounted"
         case .streamError(let error): error.condition.rawValue
         case .violation(_, let isAnswered): isAnswered ? "answered" : "violation"
         case .silent: "silent"
@@ -67,7 +68,9 @@ struct SessionTableTests {
         case .deliver: "deliver"
         case .note(let kind): "note \(XMPPTests.word(kind))"
         case .drain(_, let timer): timer.map { "drain \($0.delay.nanoseconds / 1_000_000_000)s" } ?? "drain"
-        case .reply(let bytes), .answer(let bytes), .managed(_, let bytes): word(bytes)
+        case .reply(let bytes), .answer(let bytes): word(bytes)
+        case .managed: "managed"
+        case .rival: "rival"
         case .end(let bytes, let outcome): "\(word(outcome)) \(word(bytes))"
         case .none: "-"
         }
@@ -78,6 +81,7 @@ struct SessionTableTests {
         case .none: "-"
         case .wait: "wait"
         case .ping: "ping"
+        case .refresh: "refresh"
         case .withdraw: "withdraw"
         case .drainExpired(let step): word(step)
         case .end(let bytes, let outcome): "\(word(outcome)) \(word(bytes))"

@@ -16,7 +16,9 @@ import XMLWire
         case .deliver: "deliver"
         case .note(let kind): "note \(XMPPTests.word(kind))"
         case .drain(_, let timer): timer == nil ? "drain again" : "drain"
-        case .reply(let bytes), .answer(let bytes), .managed(_, let bytes): text(bytes)
+        case .reply(let bytes), .answer(let bytes): text(bytes)
+        case .managed: "managed"
+        case .rival: "rival"
         case .end, .none: "-"
         }
     }
@@ -88,7 +90,11 @@ import XMLWire
                 "<iq type=\"error\" id=\"1\"><error type=\"cancel\"><service-unavailable xmlns=\"urn:ietf:params:xml:ns:xmpp-stanzas\"/></error></iq>"
             ),
             ("<iq type='result' id='1'/>", "note other"), ("<iq type='error' id='1'/>", "note other"),
-            ("<iq type='get'><ping xmlns='urn:xmpp:ping'/></iq>", "note other"), ("<iq id='1'/>", "note other"),
+            ("<iq type='get'><ping xmlns='urn:xmpp:ping'/></iq>", "note other"),
+            (
+                "<iq id='1'/>",
+                "<iq type=\"error\" id=\"1\"><error type=\"modify\"><bad-request xmlns=\"urn:ietf:params:xml:ns:xmpp-stanzas\"/></error></iq>"
+            ),
             ("<presence/>", "note other"), ("<x xmlns='y'/>", "note other"), ("<message/>", "note other"),
             ("<message type='error'/>", "note error"),
             ("<message from='evil@x'><gcm xmlns='google:mobile:data'>{}</gcm></message>", "note untrusted"),
@@ -220,7 +226,7 @@ import XMLWire
             if case .wait(let timer) = session.readingPaused(tick % 2 == 1, now: now) { set(timer, now) }
             guard let (id, at) = due.first, at <= now else { continue }
             switch session.timerFired(id, now: now) {
-            case .wait(let timer): set(timer, now)
+            case .wait(let timer), .refresh(_, let timer): set(timer, now)
             case .ping(_, let timer):
                 pings += 1
                 // 30 s of reading.

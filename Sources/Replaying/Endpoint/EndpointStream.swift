@@ -34,6 +34,8 @@ final class EndpointStream: StreamDelegate {
         var settings = settings
         // No presence: without it a standard server sends us nothing that is meant for the worker.
         settings.dialect = .ccs
+        // With the worker's resource it would end the worker's session.
+        settings.stream = StreamSettings()
         // The worker answers from an address of the account.
         settings.trustedFrom.append("\(settings.senderID)@\(settings.domain)")
         StreamHandler.open(settings, on: eventLoop) { EndpointStream(events) }

@@ -23,6 +23,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case pingTimeout = "stream.ping_timeout"
     case streamUnmanaged = "stream.unmanaged"
     case streamWithdrawn = "stream.withdrawn"
+    case streamRival = "stream.rival"
     case reconnectScheduled = "stream.reconnect_scheduled"
     case stanzaIgnored = "stanza.ignored"
 

@@ -102,7 +102,7 @@ package struct UpstreamCodec: Sendable {
         message.parsedAt = arrival.parsedAt
     }
 
-    private func isTrusted(_ from: Range<Int>, in stanza: Stanza) -> Bool {
+    func isTrusted(_ from: Range<Int>, in stanza: Stanza) -> Bool {
         stanza.bytes.withUnsafeBufferPointer { trusted.contains(UnsafeBufferPointer(rebasing: $0[from])) }
     }
 

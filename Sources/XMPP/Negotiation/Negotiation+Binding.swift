@@ -24,7 +24,17 @@ extension Negotiation {
             offers.session = stanza.child("optional", in: XMLNamespace.session, of: offer) == nil
         }
         offers.management = stanza.child("sm", in: XMLNamespace.streamManagement) != nil
-        offers.stanzaLimit = stanzaLimit(stanza)
+        offers.stanzaLimit = limit("max-bytes", of: stanza)
+        offers.idleLimit = limit("idle-seconds", of: stanza)
+        if offers.management, var suspended = configuration.suspended {
+            let request = suspended.management.resumption()
+            state = .resuming(offers, suspended)
+            return .send(request)
+        }
+        return bindRequest(offers)
+    }
+
+    private mutating func bindRequest(_ offers: Offers) -> StanzaAction {
         var bytes: [UInt8] = []
         bytes.append(xml: "<iq type=\"set\" id=\"")
         bytes.append(escaping: bindID.utf8)
@@ -37,6 +47,34 @@ extension Negotiation {
         bytes.append(xml: "</bind></iq>")
         state = .binding(offers)
         return .send(bytes)
+    }
+
+    /// The answer to the request to go on with a session, or something else (XEP-0198 section 5).
+    ///
+    /// What follows a `<resumed/>` belongs to the session; a refusal leaves the stream as it was, and a new session is bound.
+    mutating func resumption(_ stanza: Stanza, _ offers: Offers, _ suspended: SuspendedSession) -> StanzaAction {
+        var management = suspended.management
+        switch management.answered(stanza) {
+        case .none: return .none
+        case .refused: return bindRequest(offers)
+        case .invalid:
+            return .fail(
+                finish(NegotiationError(.badStream, "the server's answer to the request to resume can't be right"))
+            )
+        case .resumed:
+            state = .finished
+            return .bound(
+                BoundStream(
+                    address: suspended.address,
+                    greeting: [],
+                    management: .offered,
+                    // RFC 6120 section 13.12: no server may refuse less.
+                    stanzaLimit: offers.stanzaLimit.map { max($0, 10_000) },
+                    idleLimit: offers.idle,
+                    resumed: management
+                )
+            )
+        }
     }
 
     /// The answer to the binding, or something else.
@@ -71,22 +109,21 @@ extension Negotiation {
                 address: address,
                 greeting: greeting(offers, management),
                 management: management,
-                stanzaLimit: offers.stanzaLimit
+                // RFC 6120 section 13.12: no server may refuse less.
+                stanzaLimit: offers.stanzaLimit.map { max($0, 10_000) },
+                idleLimit: offers.idle
             )
         )
     }
 
-    /// What the server announces as the longest stanza that it takes (XEP-0478); nil where it announces nothing.
-    private func stanzaLimit(_ features: Stanza) -> Int? {
+    /// A limit that the server announces for the stream (XEP-0478); nil where it announces none.
+    private func limit(_ name: StaticString, of features: Stanza) -> Int? {
         guard let limits = features.child("limits", in: XMLNamespace.streamLimits),
-            let bytes = features.child("max-bytes", in: XMLNamespace.streamLimits, of: limits)
+            let element = features.child(name, in: XMLNamespace.streamLimits, of: limits)
         else { return nil }
-        let text = features.bytes[features.elements[bytes].text]
-        guard (1...18).contains(text.count), text.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }),
-            let number = Int(String(decoding: text, as: UTF8.self))
-        else { return nil }
-        // RFC 6120 section 13.12: no server may refuse less.
-        return max(number, 10_000)
+        let text = features.bytes[features.elements[element].text]
+        guard (1...18).contains(text.count), text.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) else { return nil }
+        return Int(String(decoding: text, as: UTF8.self))
     }
 
     private func managementOffer(_ offers: Offers) -> StreamManagement.Offer {
@@ -110,12 +147,10 @@ extension Negotiation {
             bytes.append(escaping: (configuration.idPrefix + "-session").utf8)
             bytes.append(xml: "\"><session xmlns=\"urn:ietf:params:xml:ns:xmpp-session\"/></iq>")
         }
-        switch management {
-        case .unused: break
-        case .missing: bytes += Presence.available
-        // Presence has the server send what waits for us: not before it keeps account of it.
-        case .offered: bytes += StreamManagement.request
-        }
+        // Presence has the server send what waits for us. It takes stanzas in their order, so it keeps account of all that
+        // it sends for the presence; and in one write nothing is stored in between that the presence would miss.
+        if management == .offered { bytes += StreamManagement.request(resume: configuration.resume) }
+        if management != .unused { bytes += Presence.available(configuration.priority) }
         return bytes
     }
 }

@@ -5,7 +5,8 @@ package import XMLWire
 /// ```
 /// idle ──▶ awaitingHeader ──▶ awaitingFeatures ─┬─ plain ──▶ awaitingProceed ──▶ startingTLS ──▶ awaitingHeader
 ///                 ▲                             ├─ secured ──▶ authenticating ──▶ awaitingHeader
-///                 └─────────────────────────────┴─ authenticated ──▶ binding ──▶ finished
+///                 └─────────────────────────────┴─ authenticated ─┬─▶ binding ──▶ finished
+///                                                                 └─▶ resuming ──▶ binding, finished
 ///
 /// authenticating ──a key is needed──▶ deriving ──the key──▶ authenticating
 /// ```
@@ -39,6 +40,8 @@ package struct Negotiation: ~Copyable {
         case authenticating(any SASLMechanism)
         /// The caller computes a key for the mechanism. To `authenticating`.
         case deriving(any SASLMechanism)
+        /// The request to go on with a session is sent. To `binding`, `finished`.
+        case resuming(Offers, SuspendedSession)
         /// The bind request is sent. To `finished`.
         case binding(Offers)
         /// Bound, or failed. The last state.
@@ -53,6 +56,11 @@ package struct Negotiation: ~Copyable {
         var management = false
         /// The longest stanza that it takes (XEP-0478); nil where it does not say.
         var stanzaLimit: Int?
+        /// How long it lets a stream be idle, in seconds (XEP-0478); nil where it does not say.
+        var idleLimit: Int?
+
+        /// The same; nil also where it is none to go by.
+        var idle: Duration? { idleLimit.flatMap { (1...1 << 32).contains($0) ? .seconds($0) : nil } }
     }
 
     let configuration: NegotiationConfiguration
@@ -86,7 +94,8 @@ package struct Negotiation: ~Copyable {
             return .fail(
                 finish(NegotiationError(.notEncrypted, "the connection is not encrypted: nothing is sent over it"))
             )
-        case .awaitingHeader, .awaitingFeatures, .awaitingProceed, .authenticating, .deriving, .binding, .finished:
+        case .awaitingHeader, .awaitingFeatures, .awaitingProceed, .authenticating, .deriving, .resuming, .binding,
+            .finished:
             return .none
         }
         return .send(header)
@@ -165,6 +174,8 @@ package struct Negotiation: ~Copyable {
             return authentication(stanza, mechanism)
         case .deriving:
             return whileDeriving(stanza)
+        case .resuming(let offers, let suspended):
+            return resumption(stanza, offers, suspended)
         case .binding(let offers):
             return bindResult(stanza, offers)
         case .idle, .awaitingHeader, .startingTLS, .finished:
@@ -213,6 +224,7 @@ package struct Negotiation: ~Copyable {
         case .awaitingHeader(.authenticated), .awaitingFeatures(.authenticated): "after authentication"
         case .awaitingProceed, .startingTLS: "during STARTTLS"
         case .authenticating, .deriving: "during authentication"
+        case .resuming: "during resumption"
         case .binding: "during resource binding"
         case .finished: "after negotiation"
         }

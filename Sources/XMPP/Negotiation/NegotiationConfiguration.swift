@@ -20,6 +20,12 @@ package struct NegotiationConfiguration: Sendable {
     package var dialect: Dialect
     /// The resource to ask for; nil lets the server choose.
     package var resource: String?
+    /// The priority of our presence at a standard server.
+    package var priority: Int8
+    /// How long a standard server is asked to hold the session of a lost connection; zero for not at all.
+    package var resume: Duration
+    /// The session of a lost connection that is to go on; nil where there is none.
+    package var suspended: SuspendedSession?
     /// The beginning of the ids of our IQs.
     ///
     /// Random for each connection: who can't guess an id can't answer in the server's place.
@@ -35,6 +41,9 @@ package struct NegotiationConfiguration: Sendable {
         tlsMode: TLSMode = .direct,
         dialect: Dialect = .ccs,
         resource: String? = nil,
+        priority: Int8 = 0,
+        resume: Duration = .zero,
+        suspended: SuspendedSession? = nil,
         idPrefix: String,
         nonce: [UInt8]
     ) {
@@ -44,8 +53,25 @@ package struct NegotiationConfiguration: Sendable {
         self.tlsMode = tlsMode
         self.dialect = dialect
         self.resource = resource
+        self.priority = priority
+        self.resume = resume
+        self.suspended = suspended
         self.idPrefix = idPrefix
         self.nonce = nonce
+    }
+}
+
+/// A session whose connection was lost, and which the server holds.
+package struct SuspendedSession: Sendable, Equatable {
+    /// Our address.
+    package var address: JID
+    /// The counts.
+    package var management: StreamManagement
+
+    /// A session to be resumed.
+    package init(address: JID, management: StreamManagement) {
+        self.address = address
+        self.management = management
     }
 }
 
@@ -53,11 +79,15 @@ package struct NegotiationConfiguration: Sendable {
 package struct BoundStream: Sendable, Equatable {
     /// The address the server has given us.
     package var address: JID
-    /// What to send first: a session request where the server wants one, then the request for stream management or, where a
-    /// standard server has none, presence.
+    /// What to send first: a session request where the server wants one, then, to a standard server, the request for stream
+    /// management where it is offered, and presence.
     package var greeting: [UInt8]
     /// What is known of the server's stream management.
     package var management = StreamManagement.Offer.unused
     /// The longest stanza that the server says it takes, in bytes (XEP-0478); nil where it says nothing.
     package var stanzaLimit: Int?
+    /// How long the server says it lets a stream be idle (XEP-0478); nil where it says nothing.
+    package var idleLimit: Duration?
+    /// The stream management that goes on from a lost connection (XEP-0198 section 5); nil on a new session.
+    package var resumed: StreamManagement?
 }

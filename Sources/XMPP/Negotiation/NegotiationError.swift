@@ -44,6 +44,8 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
     ///
     /// The worker backs off all the same and never gives up; `check --connect` exits at once.
     package var isPermanent: Bool
+    /// The other host that a stream error names, made fit for a log; else nil.
+    package var otherHost: String?
 
     /// A failure.
     package init(
@@ -75,24 +77,26 @@ extension NegotiationError {
             permanent = true
         case .seeOtherHost:
             fix =
-                "the server sends us to another host, which is never followed: configure that host if it is to be trusted"
+                "the server sends us to another host: put it into `redirect_hosts` if it is to be trusted"
             permanent = true
         case .policyViolation:
             fix = "the server's policy refuses this connection, for example one without TLS: see the server's log"
         case .conflict:
             fix =
-                "another connection uses the same resource: give each worker its own account, or none a fixed resource"
+                "another connection uses the same resource: give each worker an account of its own, or another `resource`"
         case .notAuthorized:
             fix = "the server ended the stream before authentication was complete"
         default:
             fix = "see the server's log"
         }
-        return NegotiationError(
+        var failure = NegotiationError(
             .streamError,
             "stream error \(error.summary): \(fix)",
             condition: error.condition.rawValue,
             isPermanent: permanent
         )
+        failure.otherHost = error.otherHost
+        return failure
     }
 
     /// The meaning of a SASL failure (RFC 6120 section 6.5).

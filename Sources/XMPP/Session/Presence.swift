@@ -1,12 +1,20 @@
+import Vocabulary
+
 /// Our presence at a standard server: whether it sends us the account's messages or stores them.
 ///
 /// ```
 /// unused
-/// unavailable ──stream management decided──▶ available ──reading paused for long──▶ unavailable ──reading again──▶ available
+/// available ──reading paused for long──▶ unavailable ──reading again──▶ available
 /// ```
+/// The first presence is part of the greeting, right behind the request for stream management: the server takes them in that
+/// order, so what it has stored comes behind its `<enabled/>` and is counted.
+///
 /// While the database can't commit, the server would queue what nobody reads, in memory and up to a limit beyond which it
 /// drops messages. While we are unavailable it keeps them in the offline store, and sends them with our next presence on the
 /// same stream.
+///
+/// A message that a server was about to store while our first presence emptied the store would stay there until the next
+/// login. So presence is withdrawn and given once more a few seconds later, in one write: that empties the store again.
 struct Presence: Sendable {
     private enum State {
         /// A CCS has no presence, and a component none that matters. The last state.
@@ -19,37 +27,60 @@ struct Presence: Sendable {
 
     /// How long reading may be paused before we become unavailable: longer than any pause of a working database.
     static let longestPause = Duration.seconds(10)
-    /// What tells the server that we take messages.
-    static var available: [UInt8] { Array("<presence/>".utf8) }
+    /// How long after the login presence is given once more: longer than a server's storing takes.
+    static let refreshDelay = Duration.seconds(5)
     /// What tells the server to store them instead.
     static var unavailable: [UInt8] { Array("<presence type=\"unavailable\"/>".utf8) }
 
-    private var state: State
+    /// What tells the server that we take messages (RFC 6121 section 4.7.2.3).
+    ///
+    /// - Parameter priority: Ours among the resources of the account; 0 is what a server assumes.
+    static func available(_ priority: Int8) -> [UInt8] {
+        Array((priority == 0 ? "<presence/>" : "<presence><priority>\(priority)</priority></presence>").utf8)
+    }
 
-    /// Presence as the negotiation leaves it: to a server without stream management, ours has already been sent.
-    init(_ offer: StreamManagement.Offer) {
-        state =
-            switch offer {
-            case .unused: .unused
-            case .missing: .available
-            case .offered: .unavailable
-            }
+    private let priority: Int8
+    private var state: State
+    /// Whether the store has been emptied a second time.
+    private var isRefreshed: Bool
+
+    /// Presence as the greeting leaves it.
+    ///
+    /// - Parameters:
+    ///   - offer: What is known of the server.
+    ///   - priority: Our priority.
+    ///   - isResumed: Whether the stream goes on with a session that has been through all this.
+    init(_ offer: StreamManagement.Offer, priority: Int8 = 0, isResumed: Bool = false) {
+        self.priority = priority
+        state = offer == .unused ? .unused : .available
+        isRefreshed = isResumed || offer == .unused
     }
 
     /// Whether the server sends.
     var isAvailable: Bool { if case .available = state { true } else { false } }
 
-    /// The server may send: true where it has to be told.
-    mutating func becomeAvailable() -> Bool {
-        guard case .unavailable = state else { return false }
+    /// Whether presence is to be given once more.
+    var needsRefresh: Bool { !isRefreshed && isAvailable }
+
+    /// The server may send: what to tell it, if anything.
+    mutating func becomeAvailable() -> [UInt8]? {
+        guard case .unavailable = state else { return nil }
         state = .available
-        return true
+        return Presence.available(priority)
     }
 
-    /// The server shall store: true where it has to be told.
-    mutating func becomeUnavailable() -> Bool {
-        guard case .available = state else { return false }
+    /// The server shall store: what to tell it, if anything.
+    mutating func becomeUnavailable() -> [UInt8]? {
+        guard case .available = state else { return nil }
         state = .unavailable
-        return true
+        // Coming back empties the store.
+        isRefreshed = true
+        return Presence.unavailable
+    }
+
+    /// Empties the store once more: two stanzas.
+    mutating func refresh() -> [UInt8] {
+        isRefreshed = true
+        return Presence.unavailable + Presence.available(priority)
     }
 }

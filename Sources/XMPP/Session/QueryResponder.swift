@@ -1,29 +1,165 @@
+import Vocabulary
 import XMLWire
 
-/// Answers to the queries that a peer may put to any client (RFC 6120 section 8.2.3: each get and set must be answered).
-enum QueryResponder {
+/// Answers to the queries that others put to us (RFC 6120 section 8.2.3: each get and set must be answered).
+///
+/// | query | from the server, our account, or a trusted sender | from anybody else |
+/// |---|---|---|
+/// | ping (XEP-0199) | a result | a result |
+/// | software version (XEP-0092), service discovery (XEP-0030) | what we are; never the operating system | `service-unavailable` |
+/// | no child or several, an unknown type | `bad-request` | `bad-request` |
+/// | everything else | `service-unavailable` | `service-unavailable` |
+///
+/// Anybody who may write to the account may ask. So what strangers get is bounded (``Allowance``): answers can neither be used
+/// to flood others, nor do they crowd out acks. What is beyond is counted like any stanza, and not answered.
+struct QueryResponder: Sendable {
+    /// Who asks.
+    enum Asker {
+        /// The server itself, or our own account: no bound, since a server ends the stream of a client that does not answer it.
+        case server
+        /// A sender of `trusted_from`.
+        case trusted
+        /// Anybody else.
+        case stranger
+    }
+
+    /// How many answers may be given, refilled by time.
+    private struct Allowance {
+        /// Answers in a burst.
+        static let burst: UInt64 = 50
+        /// Nanoseconds for one more.
+        static let interval: UInt64 = 100_000_000
+
+        private var used: UInt64 = 0
+        private var since: UInt64
+
+        init(now: UInt64) { since = now }
+
+        mutating func take(now: UInt64) -> Bool {
+            let earned = now > since ? (now - since) / Allowance.interval : 0
+            since += earned * Allowance.interval
+            used -= min(used, earned)
+            guard used < Allowance.burst else { return false }
+            if used == 0 { since = now }
+            used += 1
+            return true
+        }
+    }
+
     /// The longest id that is echoed.
     static let idLimit = 1_024
 
-    /// The answer to an IQ of type `get` or `set`: a pong for a ping (XEP-0199), else `service-unavailable`.
+    /// Our version, as XEP-0092 tells it.
+    private let version: [UInt8]
+    /// Our domain where we are a component, whose answers need both addresses (XEP-0114 section 3): the one that was asked, and
+    /// the one that asks.
+    private let component: ComponentDomain?
+    private var trusted: Allowance
+    private var strangers: Allowance
+
+    /// A responder of one stream.
     ///
     /// - Parameters:
-    ///   - stanza: What came.
-    ///   - component: Our domain where we are a component, whose answers need both addresses (XEP-0114 section 3): the one that
-    ///     was asked, and the one that asks.
-    /// - Returns: Nil where nothing is to be answered: results, errors, and what has no id.
-    static func reply(to stanza: Stanza, as component: ComponentDomain? = nil) -> [UInt8]? {
-        guard stanza.element(0, is: "iq", in: XMLNamespace.client), let type = stanza.attribute("type", of: 0),
-            let id = stanza.attribute("id", of: 0), !id.isEmpty, id.count <= idLimit
+    ///   - version: The worker's version.
+    ///   - component: Our domain where we are a component.
+    ///   - now: Nanoseconds of a monotonic clock.
+    init(version: String, as component: ComponentDomain? = nil, now: UInt64) {
+        self.version = Array(version.utf8)
+        self.component = component
+        trusted = Allowance(now: now)
+        strangers = Allowance(now: now)
+    }
+
+    /// The answer to an IQ.
+    ///
+    /// - Parameters:
+    ///   - stanza: Lent for the call.
+    ///   - asker: Whose it is.
+    ///   - now: Nanoseconds of the same clock.
+    /// - Returns: Nil where nothing is to be answered: results, errors, what has no id, and what is beyond the bound.
+    mutating func reply(to stanza: Stanza, from asker: Asker, now: UInt64) -> [UInt8]? {
+        guard stanza.element(0, is: "iq", in: XMLNamespace.client), let id = stanza.attribute("id", of: 0),
+            !id.isEmpty, id.count <= QueryResponder.idLimit
         else { return nil }
-        let isGet = stanza.equals(type, "get")
-        guard isGet || stanza.equals(type, "set") else { return nil }
+        let type = stanza.attribute("type", of: 0)
+        if let type, stanza.equals(type, "result") || stanza.equals(type, "error") { return nil }
         if component != nil, stanza.attribute("from", of: 0) == nil { return nil }
+        guard mayAnswer(asker, now: now) else { return nil }
+        switch body(of: stanza, type: type, isKnown: asker != .stranger) {
+        case .result(let content):
+            let bytes = start("result", of: stanza, id: id)
+            return bytes + (content.isEmpty ? Array("/>".utf8) : Array(">".utf8) + content + Array("</iq>".utf8))
+        case .error(let kind, let condition):
+            var bytes = start("error", of: stanza, id: id)
+            bytes.append(xml: "><error type=\"")
+            bytes.append(xml: kind)
+            bytes.append(xml: "\"><")
+            bytes.append(xml: condition)
+            bytes.append(xml: " xmlns=\"urn:ietf:params:xml:ns:xmpp-stanzas\"/></error></iq>")
+            return bytes
+        }
+    }
+
+    private mutating func mayAnswer(_ asker: Asker, now: UInt64) -> Bool {
+        switch asker {
+        case .server: true
+        case .trusted: trusted.take(now: now)
+        case .stranger: strangers.take(now: now)
+        }
+    }
+
+    // MARK: The answers
+
+    private enum Body {
+        case result([UInt8])
+        case error(StaticString, StaticString)
+    }
+
+    private func body(of stanza: Stanza, type: Range<Int>?, isKnown: Bool) -> Body {
+        let isGet = type.map { stanza.equals($0, "get") } ?? false
+        let isSet = type.map { stanza.equals($0, "set") } ?? false
+        var children = stanza.children().makeIterator()
+        guard isGet || isSet, let child = children.next(), children.next() == nil else {
+            return .error("modify", "bad-request")
+        }
+        if isGet, stanza.element(child, is: "ping", in: XMLNamespace.ping) { return .result([]) }
+        guard isGet, isKnown else { return .error("cancel", "service-unavailable") }
+        if stanza.element(child, is: "query", in: XMLNamespace.version) { return .result(softwareVersion) }
+        let isInfo = stanza.element(child, is: "query", in: XMLNamespace.discoveryInfo)
+        guard isInfo || stanza.element(child, is: "query", in: XMLNamespace.discoveryItems) else {
+            return .error("cancel", "service-unavailable")
+        }
+        // XEP-0030 section 3.2: we have no nodes.
+        guard stanza.attribute("node", of: child) == nil else { return .error("cancel", "item-not-found") }
+        return .result(Array((isInfo ? QueryResponder.information : QueryResponder.items).utf8))
+    }
+
+    /// What we are (XEP-0030; the identity is one of the registry's, `client/bot`).
+    private static var information: String {
+        let features = [
+            XMLNamespace.discoveryInfo, XMLNamespace.discoveryItems, XMLNamespace.version, XMLNamespace.ping,
+        ].map { "<feature var=\"\($0)\"/>" }.joined()
+        return "<query xmlns=\"\(XMLNamespace.discoveryInfo)\">"
+            + "<identity category=\"client\" type=\"bot\" name=\"upstream-worker\"/>\(features)</query>"
+    }
+
+    private static var items: String { "<query xmlns=\"\(XMLNamespace.discoveryItems)\"/>" }
+
+    private var softwareVersion: [UInt8] {
         var bytes: [UInt8] = []
-        let isPing = isGet && stanza.child("ping", in: XMLNamespace.ping) != nil
-        bytes.append(xml: isPing ? "<iq type=\"result\" id=\"" : "<iq type=\"error\" id=\"")
+        bytes.append(xml: "<query xmlns=\"jabber:iq:version\"><name>upstream-worker</name><version>")
+        bytes.append(escaping: version)
+        bytes.append(xml: "</version></query>")
+        return bytes
+    }
+
+    private func start(_ type: StaticString, of stanza: Stanza, id: Range<Int>) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.append(xml: "<iq type=\"")
+        bytes.append(xml: type)
+        bytes.append(xml: "\" id=\"")
         bytes.append(escaping: stanza.bytes[id])
-        if let from = stanza.attribute("from", of: 0), from.count <= 3 * idLimit {
+        if let from = stanza.attribute("from", of: 0), from.count <= 3 * QueryResponder.idLimit {
             bytes.append(xml: "\" to=\"")
             bytes.append(escaping: stanza.bytes[from])
         }
@@ -31,12 +167,7 @@ enum QueryResponder {
             bytes.append(xml: "\" from=\"")
             bytes += component.sender(answering: stanza.attribute("to", of: 0).map { stanza.bytes[$0] })
         }
-        guard !isPing else {
-            bytes.append(xml: "\"/>")
-            return bytes
-        }
-        bytes.append(xml: "\"><error type=\"cancel\">")
-        bytes.append(xml: "<service-unavailable xmlns=\"urn:ietf:params:xml:ns:xmpp-stanzas\"/></error></iq>")
+        bytes.append(xml: "\"")
         return bytes
     }
 }

@@ -17,6 +17,8 @@ package enum SessionOutcome: Sendable, Equatable {
     case silent
     /// The server never answered our request for stream management.
     case unmanaged
+    /// The server's count of our stanzas can't be.
+    case miscounted
 }
 
 // The end.
@@ -91,7 +93,11 @@ extension Session {
     }
 
     /// The transport is gone, or given up.
-    package mutating func transportClosed() { state = .ended }
+    package mutating func transportClosed() {
+        // What ended in order, or with an error, is over for the server too.
+        if case .open = state { isSuspended = management.grant != nil }
+        state = .ended
+    }
 
     /// What to do when messages have committed.
     package struct Settlement: Sendable, Equatable {
@@ -147,7 +153,7 @@ extension Session {
         switch outcome {
         // Whoever breaks the rules does it again at once: always a failure, however long the session was.
         case .violation: return .violated(afterStanzas: hasTakenStanza)
-        case .unmanaged: return .session(bound: time, error: .policyViolation)
+        case .unmanaged, .miscounted: return .session(bound: time, error: .policyViolation)
         case .streamError(let error): return .session(bound: time, error: error.condition)
         case .closedByUs, .closedByPeer, .silent, nil: return .session(bound: time, error: nil)
         }

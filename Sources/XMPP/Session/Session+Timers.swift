@@ -12,9 +12,16 @@ extension Session {
 
     /// The timer to set when the session begins.
     package mutating func start() -> SessionTimer {
-        let interval = configuration.keepaliveInterval
-        let delay = management.isRequested ? min(interval, Session.managementTimeout) : interval
+        var delay = configuration.keepaliveInterval
+        if management.isRequested { delay = min(delay, Session.managementTimeout) }
+        if presence.needsRefresh { delay = min(delay, Presence.refreshDelay) }
         return timer(after: delay, from: boundAt)
+    }
+
+    /// When the answer to our request for stream management is overdue.
+    private var managementDue: UInt64 {
+        let delay = min(configuration.keepaliveInterval, Session.managementTimeout)
+        return boundAt.addingReportingOverflow(delay.nanoseconds).partialValue
     }
 
     /// A new timer, which replaces the one before.
@@ -43,7 +50,10 @@ extension Session {
         keepalive.paused(paused, now: now)
         guard isNew, case .open = state, !management.isRequested else { return .none }
         guard paused else {
-            if presence.becomeAvailable() { return .send(Presence.available) }
+            if let bytes = presence.becomeAvailable() {
+                management.wrote()
+                return .send(bytes)
+            }
             return timer(notAfter: keepalive.due, now: now)
         }
         guard presence.isAvailable else { return .none }
@@ -66,6 +76,8 @@ extension Session {
         case wait(SessionTimer)
         /// Send a ping, or what stands for one, and set the timer.
         case ping([UInt8], SessionTimer)
+        /// Send these bytes, which make the server send once more what it has stored, and set the timer.
+        case refresh([UInt8], SessionTimer)
         /// Reading has been paused for long: send these bytes, which make the server store messages, and set the timer.
         case withdraw([UInt8], SessionTimer)
         /// The peer drains the stream and has not closed it: do this.
@@ -88,7 +100,8 @@ extension Session {
         guard id == timerID else { return .none }
         switch state {
         case .open where management.isRequested:
-            return .end(farewell(.undefinedCondition), .unmanaged)
+            guard timerDue < managementDue else { return .end(farewell(.undefinedCondition), .unmanaged) }
+            return .wait(timer(after: .nanoseconds(Int64(clamping: managementDue - timerDue)), from: timerDue))
         case .open:
             return keepaliveFired(now: now)
         case .finishing(.peers):
@@ -108,8 +121,17 @@ extension Session {
             guard pause >= Presence.longestPause else {
                 return .wait(timer(after: Presence.longestPause - pause, from: now))
             }
-            _ = presence.becomeUnavailable()
-            return .withdraw(Presence.unavailable, timer(after: configuration.keepaliveInterval, from: now))
+            let bytes = presence.becomeUnavailable() ?? []
+            management.wrote()
+            return .withdraw(bytes, timer(after: configuration.keepaliveInterval, from: now))
+        }
+        if presence.needsRefresh, boundTime(now: now) >= Presence.refreshDelay {
+            let due = keepalive.due
+            management.wrote(2)
+            return .refresh(
+                presence.refresh(),
+                timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now)
+            )
         }
         switch keepalive.timerFired(now: now) {
         case .wait(let delay): return .wait(timer(after: delay, from: now))
@@ -120,9 +142,10 @@ extension Session {
             return .ping([0x20], timer(after: configuration.keepaliveInterval, from: now))
         case .ping(let delay):
             pings += 1
+            management.wrote()
             return .ping(ping, timer(after: delay, from: now))
         case .dead:
-            state = .ended
+            transportClosed()
             return .end([], .silent)
         }
     }

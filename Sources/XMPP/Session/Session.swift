@@ -37,7 +37,7 @@ package struct Session: ~Copyable {
         case ended
     }
 
-    let configuration: SessionConfiguration
+    private(set) var configuration: SessionConfiguration
     var state = State.open
     /// The codec of this connection.
     private var codec: UpstreamCodec
@@ -49,6 +49,7 @@ package struct Session: ~Copyable {
     /// When the last timer fires, where that is known.
     var timerDue: UInt64 = .max
     var pings: UInt64 = 0
+    private var queries: QueryResponder
     let boundAt: UInt64
     /// Our own address, which a server may answer a ping from.
     let address: JID
@@ -59,6 +60,10 @@ package struct Session: ~Copyable {
     package private(set) var isDraining = false
     /// Whether anything has come that the stream is there for: after it, an end by the peer's bad XML is no failure to connect.
     var hasTakenStanza = false
+    /// Whether the connection was lost and the server holds the session, so that it can go on over another connection.
+    package internal(set) var isSuspended = false
+    /// Whether another resource of the account has been seen.
+    private var hasRival = false
 
     /// A session on a stream that is bound at this instant.
     ///
@@ -81,10 +86,21 @@ package struct Session: ~Copyable {
         domain = JID(configuration.domain)
         component = configuration.isComponent ? ComponentDomain(configuration.domain) : nil
         window = InFlightWindow(window: configuration.window ?? 0)
-        management = StreamManagement(stream.management)
-        presence = Presence(stream.management)
+        management = stream.resumed ?? StreamManagement(stream.management)
+        presence = Presence(
+            stream.management,
+            priority: configuration.priority,
+            isResumed: stream.resumed != nil
+        )
+        queries = QueryResponder(version: configuration.version, as: component, now: now)
+        // The greeting's.
+        if stream.resumed == nil, stream.management == .offered { management.wrote() }
+        if let idle = stream.idleLimit {
+            // XEP-0478 section 3: a stream without traffic for that long is closed. Pings are traffic.
+            self.configuration.keepaliveInterval = min(configuration.keepaliveInterval, max(idle / 2, .seconds(1)))
+        }
         keepalive = Keepalive(
-            interval: configuration.keepaliveInterval,
+            interval: self.configuration.keepaliveInterval,
             timeout: configuration.keepaliveTimeout,
             now: now
         )
@@ -131,8 +147,10 @@ package struct Session: ~Copyable {
         case reply([UInt8])
         /// It is no stanza and not counted; send these bytes, if any.
         case answer([UInt8])
-        /// Stream management is decided: send these bytes.
-        case managed(StreamManagement.Outcome, [UInt8])
+        /// Stream management is decided.
+        case managed(StreamManagement.Outcome)
+        /// Count it as `other`: another resource of our account is online, and gets copies of its messages. Told once.
+        case rival
         /// The peer ends the stream: send these bytes and close the transport.
         case end([UInt8], SessionOutcome)
         /// Stanzas are no longer taken; nothing to do or to count.
@@ -182,8 +200,12 @@ package struct Session: ~Copyable {
     /// Stanzas are no longer taken, but a stream error still is, and a question that can still be answered.
     private mutating func late(_ stanza: Stanza) -> StanzaAction {
         if let error = StreamError(stanza) { return end(error) }
-        guard canSend, case .send(let bytes) = management.receive(stanza) else { return .none }
-        return .answer(bytes)
+        guard canSend else { return .none }
+        switch management.receive(stanza) {
+        case .send(let bytes): return .answer(bytes)
+        case .refuse(let report): return miscounted(report)
+        case .none, .ignore, .decided: return .none
+        }
     }
 
     private mutating func other(_ stanza: Stanza, now: UInt64) -> StanzaAction {
@@ -194,11 +216,60 @@ package struct Session: ~Copyable {
         case .none: break
         case .ignore: return .note(.other)
         case .send(let bytes): return .answer(bytes)
-        // Presence makes the server send what it has stored: by now it either counts what it sends, or never will.
-        case .decided(let outcome):
-            return .managed(outcome, presence.becomeAvailable() ? Presence.available : [])
+        case .decided(let outcome): return .managed(outcome)
+        case .refuse(let report): return miscounted(report)
         }
-        return QueryResponder.reply(to: stanza, as: component).map { .reply($0) } ?? .note(.other)
+        if !hasRival, isRival(stanza) {
+            hasRival = true
+            return .rival
+        }
+        guard let reply = queries.reply(to: stanza, from: asker(of: stanza), now: now) else { return .note(.other) }
+        management.wrote()
+        return .reply(reply)
+    }
+
+    /// Whose query it is (RFC 6120 section 8.1.2.1: without an address the server's, in the name of our account).
+    private func asker(of stanza: Stanza) -> QueryResponder.Asker {
+        guard let from = stanza.attribute("from", of: 0) else { return .server }
+        if let sender = JID(stanza.string(from)), sender == domain || sender.bare == address.bare { return .server }
+        return codec.isTrusted(from, in: stanza) ? .trusted : .stranger
+    }
+
+    /// Acks were written, one stanza each, or are kept to be written when the session goes on.
+    ///
+    /// - Returns: The number of the last one, where they have to be kept until the server has them; else nil.
+    package mutating func wrote(_ count: Int) -> UInt32? {
+        management.wrote(count)
+        return management.grant == nil ? nil : management.sent
+    }
+
+    /// How many of our stanzas the server has, modulo 2^32.
+    package var confirmed: UInt32 { management.confirmed }
+
+    /// The session can't be resumed any more: there are too many acks to be kept.
+    package mutating func forgoResumption() {
+        management.forgoResumption()
+        isSuspended = false
+    }
+
+    /// The session to be resumed, once everything that came has settled; nil where it is over.
+    package var suspended: SuspendedSession? {
+        isSuspended && management.canResume ? SuspendedSession(address: address, management: management) : nil
+    }
+
+    /// The server's count of our stanzas can't be.
+    private mutating func miscounted(_ report: [UInt8]) -> StanzaAction {
+        let bytes = management.last() + report
+        state = .ended
+        return .end(bytes, .miscounted)
+    }
+
+    /// Whether this is the presence of another resource of our account (RFC 6121 section 4.2.2).
+    private func isRival(_ stanza: Stanza) -> Bool {
+        guard stanza.element(0, is: "presence", in: XMLNamespace.client), stanza.attribute("type", of: 0) == nil,
+            let from = stanza.attribute("from", of: 0), let sender = JID(stanza.string(from))
+        else { return false }
+        return sender != address && sender.resource != nil && sender.bare == address.bare
     }
 
     private mutating func end(_ error: StreamError) -> StanzaAction {

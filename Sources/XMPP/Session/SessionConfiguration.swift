@@ -15,6 +15,10 @@ package struct SessionConfiguration: Sendable {
     package var window: Int?
     /// Whether this is an external component's connection (XEP-0114), `domain` then being the component's.
     package var isComponent: Bool
+    /// The priority of our presence (configuration key `priority`).
+    package var priority: Int8
+    /// The worker's version, which it tells to those who may know (XEP-0092).
+    package var version: String
 
     /// The configuration of one connection.
     package init(
@@ -24,7 +28,9 @@ package struct SessionConfiguration: Sendable {
         keepaliveTimeout: Duration = .seconds(15),
         closeTimeout: Duration = .seconds(2),
         window: Int? = 100,
-        isComponent: Bool = false
+        isComponent: Bool = false,
+        priority: Int8 = 0,
+        version: String = ""
     ) {
         self.domain = domain
         self.idPrefix = idPrefix
@@ -33,5 +39,7 @@ package struct SessionConfiguration: Sendable {
         self.closeTimeout = closeTimeout
         self.window = window
         self.isComponent = isComponent
+        self.priority = priority
+        self.version = version
     }
 }

@@ -38,7 +38,7 @@ package enum StreamErrorCondition: String, Sendable, CaseIterable {
     case resourceConstraint = "resource-constraint"
     /// `restricted-xml`
     case restrictedXML = "restricted-xml"
-    /// `see-other-host`: logged, never followed.
+    /// `see-other-host`: followed to configured hosts only.
     case seeOtherHost = "see-other-host"
     /// `system-shutdown`
     case systemShutdown = "system-shutdown"

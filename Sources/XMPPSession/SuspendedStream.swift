@@ -1,0 +1,22 @@
+import Telemetry
+import Vocabulary
+import XMPP
+
+/// A stream whose connection was lost, and which goes on over the next one if the server still holds its session.
+struct SuspendedStream: Sendable {
+    /// Our address and the counts.
+    var session: SuspendedSession
+    /// The acks that the server may not have; those that committed after the connection was lost are among them.
+    var acks: UnconfirmedAcks
+    /// Until when the server holds it; nanoseconds of the monotonic clock.
+    var heldUntil: UInt64
+
+    /// Whether it is worth asking for.
+    var isHeld: Bool { MonotonicTime.now.nanoseconds < heldUntil }
+
+    /// Where the server wants to be asked for it.
+    var location: String? { session.management.location }
+
+    /// Gives it up: what was not sent is not acked; the messages come again, and are acked then.
+    func abandon(_ metrics: Metrics) { metrics.acks[.connectionGone].increment(by: acks.uncounted) }
+}

@@ -1,0 +1,233 @@
+import Testing
+import Vocabulary
+import XMLWire
+
+@testable import XMPP
+
+@Suite("Resumption: going on with a stream whose connection was lost")
+struct ResumptionTests {
+    private static let second: UInt64 = 1_000_000_000
+    private static let granted =
+        "<enabled xmlns='urn:xmpp:sm:3' id='a&amp;\"1' resume='true' max='60' location='[2001:db8::1]:5222'/>"
+
+    private static func opened(_ enabled: String = granted) throws -> Session {
+        var session = try makeSession(.offered)
+        _ = try session.hear(enabled)
+        return session
+    }
+
+    private func opened(_ enabled: String = granted) throws -> Session { try ResumptionTests.opened(enabled) }
+
+    private static func grant(_ enabled: String) throws -> ResumptionGrant? {
+        let session = try opened(enabled)
+        return session.management.grant
+    }
+
+    /// A session that was lost after `sent` acks and this many stanzas.
+    private static func suspended(stanzas: Int = 3, acks: Int = 4) throws -> SuspendedSession {
+        var session = try opened()
+        for _ in 0..<stanzas { _ = try session.hear("<presence/>") }
+        _ = session.wrote(acks)
+        session.transportClosed()
+        let suspended = session.suspended
+        return try #require(suspended)
+    }
+
+    // MARK: What the server grants
+
+    @Test("what an <enabled/> grants")
+    func grants() throws {
+        let grant = try #require(try ResumptionTests.grant(ResumptionTests.granted))
+        #expect(text(grant.id) == "a&\"1" && grant.longest == .seconds(60) && grant.location == "[2001:db8::1]:5222")
+        let word = try #require(
+            try ResumptionTests.grant("<enabled xmlns='urn:xmpp:sm:3' id='x' resume='1' max='-1'/>")
+        )
+        #expect(word.longest == nil && word.location == nil)
+        for none in [
+            "<enabled xmlns='urn:xmpp:sm:3'/>", "<enabled xmlns='urn:xmpp:sm:3' id='x'/>",
+            "<enabled xmlns='urn:xmpp:sm:3' id='x' resume='false'/>", "<enabled xmlns='urn:xmpp:sm:3' resume='true'/>",
+            "<enabled xmlns='urn:xmpp:sm:3' id='' resume='true'/>",
+            "<enabled xmlns='urn:xmpp:sm:3' id='\(String(repeating: "x", count: 4_001))' resume='true'/>",
+        ] { #expect(try ResumptionTests.grant(none) == nil, "\(none)") }
+    }
+
+    @Test("a second <enabled/> changes nothing")
+    func enabledTwice() throws {
+        var session = try opened()
+        _ = try session.hear("<presence/>")
+        guard case .note(.other) = try session.hear("<enabled xmlns='urn:xmpp:sm:3' id='evil' resume='true'/>") else {
+            throw Unexpected("taken")
+        }
+        #expect(text(session.management.grant?.id ?? []) == "a&\"1" && session.management.handled == 1)
+    }
+
+    // MARK: When a session goes on
+
+    @Test("a lost connection suspends a session; every other end is the end")
+    func endings() throws {
+        var lost = try opened()
+        lost.transportClosed()
+        #expect(lost.isSuspended == true && lost.suspended != nil && lost.canSend == false)
+        var silent = try opened()
+        var timer = silent.start()
+        for now in [5, 30, 45] as [UInt64] {
+            switch silent.timerFired(timer.id, now: now * ResumptionTests.second) {
+            case .refresh(_, let next), .ping(_, let next): timer = next
+            case .end(_, .silent): break
+            case let action: throw Unexpected("\(action)")
+            }
+        }
+        #expect((silent.suspended != nil) == true)
+        var plain = try opened("<enabled xmlns='urn:xmpp:sm:3'/>")
+        plain.transportClosed()
+        var refused = try opened()
+        _ = try refused.hear(Said.shutdown)
+        refused.transportClosed()
+        var ours = try opened()
+        _ = ours.close()
+        ours.transportClosed()
+        var theirs = try opened()
+        _ = theirs.peerClosed()
+        theirs.transportClosed()
+        var broken = try opened()
+        _ = broken.farewell(.policyViolation)
+        broken.transportClosed()
+        for ended in [plain.isSuspended, refused.isSuspended, ours.isSuspended, theirs.isSuspended, broken.isSuspended]
+        {
+            #expect(!ended)
+        }
+    }
+
+    @Test("it goes on only when all that came has committed; h then covers it")
+    func onlyWhenSettled() throws {
+        var session = try opened()
+        _ = try session.hear("<presence/>")
+        let messages = [try session.deliver(), try session.deliver()]
+        session.transportClosed()
+        #expect(session.isSuspended && session.suspended == nil)
+        _ = session.committed([messages[1]])
+        #expect(session.suspended == nil)
+        #expect(session.committed([messages[0]]).bytes.isEmpty)
+        let lost = session.suspended
+        var suspended = try #require(lost)
+        #expect(
+            text(suspended.management.resumption())
+                == "<resume xmlns=\"urn:xmpp:sm:3\" previd=\"a&amp;&quot;1\" h=\"3\"/>"
+        )
+    }
+
+    @Test("it is held as long as the server says")
+    func held() throws {
+        let management = try ResumptionTests.suspended().management
+        #expect(management.resumable(until: 5 * ResumptionTests.second) == 65 * ResumptionTests.second)
+        #expect(management.resumable(until: .max - 1) == .max)
+        var open = try opened("<enabled xmlns='urn:xmpp:sm:3' id='x' resume='true'/>")
+        open.transportClosed()
+        #expect(open.suspended?.management.resumable(until: 5) == .max)
+    }
+
+    // MARK: The server's answer
+
+    @Test(
+        "the server's answer is believed only about this session and a count that can be",
+        arguments: [
+            ("<resumed xmlns='urn:xmpp:sm:3' previd='a&amp;\"1' h='5'/>", .resumed(confirmed: 5)),
+            ("<resumed xmlns='urn:xmpp:sm:3' previd='a&amp;\"1' h='0'/>", .resumed(confirmed: 0)),
+            ("<resumed xmlns='urn:xmpp:sm:3' previd='a&amp;\"1' h='6'/>", .invalid),
+            ("<resumed xmlns='urn:xmpp:sm:3' previd='a&amp;\"1' h='-1'/>", .invalid),
+            ("<resumed xmlns='urn:xmpp:sm:3' previd='a&amp;\"1'/>", .invalid),
+            ("<resumed xmlns='urn:xmpp:sm:3' previd='other' h='1'/>", .invalid),
+            ("<resumed xmlns='urn:xmpp:sm:3' h='1'/>", .invalid),
+            (
+                "<failed xmlns='urn:xmpp:sm:3' h='3'><item-not-found xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></failed>",
+                .refused(.itemNotFound)
+            ),
+            ("<failed xmlns='urn:xmpp:sm:3'/>", .refused(.undefinedCondition)),
+            ("<a xmlns='urn:xmpp:sm:3' h='1'/>", .none), ("<presence/>", .none), ("<resumed xmlns='x'/>", .none),
+        ] as [(String, StreamManagement.ResumptionAnswer)]
+    )
+    func answers(_ xml: String, _ expected: StreamManagement.ResumptionAnswer) throws {
+        // Presence and four acks: five stanzas of ours.
+        var management = try ResumptionTests.suspended().management
+        _ = management.resumption()
+        #expect(management.answered(try stanza(xml)) == expected, "\(xml)")
+    }
+
+    private static func negotiation() throws -> Negotiation {
+        var configuration = NegotiationTests.configuration(.direct, .xmpp)
+        configuration.suspended = try suspended()
+        return try NegotiationTests.reach(.featuresAuthenticated, configuration)
+    }
+
+    private static let features =
+        "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/><sm xmlns='urn:xmpp:sm:3'/></stream:features>"
+
+    @Test("instead of the binding the session is asked for; it goes on with its address and its counts")
+    func negotiated() throws {
+        var negotiation = try ResumptionTests.negotiation()
+        guard case .send(let request) = negotiation.stanza(try stanza(ResumptionTests.features), trailingBytes: 0)
+        else {
+            throw Unexpected("nothing asked")
+        }
+        #expect(text(request).hasPrefix("<resume ") && text(request).contains("h=\"3\""))
+        let answer = try stanza("<resumed xmlns='urn:xmpp:sm:3' previd='a&amp;\"1' h='2'/>")
+        guard case .bound(let stream) = negotiation.stanza(answer, trailingBytes: 0) else {
+            throw Unexpected("not bound")
+        }
+        #expect(stream.greeting.isEmpty && stream.address == JID("1234567890@fcm.googleapis.com/r"))
+        var session = Session(
+            configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r"),
+            codec: try makeCodec(dialect: .xmpp),
+            stream: stream,
+            now: 0
+        )
+        // Nothing is counted anew; presence is not given once more.
+        #expect(session.management.handled == 3 && session.confirmed == 2 && session.start().delay == .seconds(30))
+        let message = try session.deliver()
+        #expect(message.stanzaNumber == 4)
+        // What the server has not is sent again; its count goes on from what it has.
+        #expect(session.wrote(3) == 5)
+        guard case .note = try session.hear("<a xmlns='urn:xmpp:sm:3' h='5'/>") else { throw Unexpected("ended") }
+        guard case .end(_, .miscounted) = try session.hear("<a xmlns='urn:xmpp:sm:3' h='6'/>") else {
+            throw Unexpected("went on")
+        }
+    }
+
+    @Test("a refusal is followed by a binding on the same stream; a wrong answer ends it")
+    func refused() throws {
+        var negotiation = try ResumptionTests.negotiation()
+        _ = negotiation.stanza(try stanza(ResumptionTests.features), trailingBytes: 0)
+        let refusal = try stanza("<failed xmlns='urn:xmpp:sm:3'/>")
+        guard case .send(let bind) = negotiation.stanza(refusal, trailingBytes: 0) else {
+            throw Unexpected("no binding")
+        }
+        #expect(text(bind).contains("<bind "))
+        guard case .bound(let stream) = negotiation.stanza(try stanza(NegotiationTests.bound), trailingBytes: 0) else {
+            throw Unexpected("not bound")
+        }
+        #expect(stream.resumed == nil && text(stream.greeting).hasPrefix("<enable "))
+
+        var wrong = try ResumptionTests.negotiation()
+        _ = wrong.stanza(try stanza(ResumptionTests.features), trailingBytes: 0)
+        let other = try stanza("<resumed xmlns='urn:xmpp:sm:3' previd='other' h='0'/>")
+        guard case .fail(let error) = wrong.stanza(other, trailingBytes: 0) else { throw Unexpected("believed") }
+        #expect(error.code == .badStream)
+
+        var without = try ResumptionTests.negotiation()
+        let features = "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></stream:features>"
+        guard case .send(let request) = without.stanza(try stanza(features), trailingBytes: 0) else {
+            throw Unexpected("nothing asked")
+        }
+        #expect(text(request).contains("<bind "))
+    }
+
+    @Test("resumption is asked for with a time, and only where it is configured")
+    func request() {
+        #expect(text(StreamManagement.request(resume: .zero)) == "<enable xmlns=\"urn:xmpp:sm:3\" resume=\"false\"/>")
+        #expect(
+            text(StreamManagement.request(resume: .seconds(60)))
+                == "<enable xmlns=\"urn:xmpp:sm:3\" resume=\"true\" max=\"60\"/>"
+        )
+        #expect(text(StreamManagement.request(resume: .milliseconds(5))).contains("max=\"1\""))
+    }
+}
