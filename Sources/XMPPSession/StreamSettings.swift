@@ -67,6 +67,7 @@ package struct StreamSettings: Sendable, Equatable {
     /// - Parameters:
     ///   - slot: The connection's place, from 0.
     ///   - count: How many connections the sender has; each needs a resource of its own.
+    /// - Returns: Nil leaves the choice to the server.
     package func resource(ofSlot slot: Int, among count: Int) -> String? {
         guard count > 1 else { return resource }
         return resource.map { "\($0)-\(slot + 1)" }

@@ -35,6 +35,7 @@ struct Presence: Sendable {
     /// What tells the server that we take messages (RFC 6121 section 4.7.2.3).
     ///
     /// - Parameter priority: Ours among the resources of the account; 0 is what a server assumes.
+    /// - Returns: The stanza.
     static func available(_ priority: Int8) -> [UInt8] {
         Array((priority == 0 ? "<presence/>" : "<presence><priority>\(priority)</priority></presence>").utf8)
     }

@@ -25,6 +25,7 @@ extension StreamManagement {
     /// Until when the server holds the session at least, as far as it said; nanoseconds of a monotonic clock.
     ///
     /// - Parameter now: When the connection was lost, on the same clock.
+    /// - Returns: The end of that time; the end of all times where the server does not say.
     package func resumable(until now: UInt64) -> UInt64 {
         guard let longest = grant?.longest else { return .max }
         let (due, overflow) = now.addingReportingOverflow(longest.nanoseconds)
@@ -42,10 +43,12 @@ extension StreamManagement {
         return bytes
     }
 
-    /// The server's answer, and with it how many of our stanzas it has. What it has not must be sent again, or be given up:
-    /// the count goes on from there.
+    /// The server has answered, and says how many of our stanzas it has.
+    ///
+    /// What it has not must be sent again, or be given up: the count goes on from there.
     ///
     /// - Parameter element: Lent for the call.
+    /// - Returns: What to make of it.
     package mutating func answered(_ element: Stanza) -> ResumptionAnswer {
         guard element.equals(element.elements[0].namespace, XMLNamespace.streamManagement) else { return .none }
         let name = element.elements[0].name

@@ -68,6 +68,7 @@ package struct StreamManagement: Sendable, Equatable {
     /// What asks for it.
     ///
     /// - Parameter resume: How long the server is asked to hold the session of a lost connection; zero for not at all.
+    /// - Returns: The element.
     static func request(resume: Duration) -> [UInt8] {
         guard resume > .zero else { return Array("<enable xmlns=\"urn:xmpp:sm:3\" resume=\"false\"/>".utf8) }
         let seconds = max(resume.components.seconds, 1)
