@@ -38,6 +38,10 @@ package struct SenderSettings: Sendable {
     package var dialect: Dialect
     /// The user name that SASL is given.
     package var username: String
+    /// Whether the secret itself may be sent (SASL PLAIN).
+    ///
+    /// By default to a CCS alone, whose protocol has nothing else.
+    package var allowsPlain: Bool
     /// Unacked messages that the peer allows on one connection.
     package var window: Int
     /// Over what a `message_id` is unique.
@@ -93,6 +97,7 @@ package struct SenderSettings: Sendable {
         self.security = security
         self.dialect = dialect
         self.username = username
+        allowsPlain = dialect == .ccs
         self.window = window
         self.idScope = idScope
         self.trustedFrom = trustedFrom

@@ -58,6 +58,7 @@ extension StreamHandler {
                 credentials: SASLCredentials(username: settings.username, secret: secret),
                 tlsMode: isDirect ? .direct : .starttls,
                 dialect: settings.dialect,
+                allowsPlain: settings.allowsPlain,
                 resource: settings.stream.resource,
                 priority: settings.stream.priority,
                 resume: settings.stream.resume,

@@ -207,6 +207,7 @@ final class StandardServer: Sendable {
         mode: String = "direct",
         window: Int = 100,
         keepalive: String = "{interval: 30s, timeout: 15s}",
+        allowPlain: Bool = false,
         secret: String = StandardServer.secret
     ) throws -> String {
         let secretFile = try scratch.write(secret.utf8, as: "password-\(UInt32.random(in: 0...UInt32.max))")
@@ -219,6 +220,7 @@ final class StandardServer: Sendable {
                 domain: \(Self.domain)
                 window: \(window)
                 dialect: xmpp
+                allow_plain: \(allowPlain)
                 secret_file: \(secretFile)
                 tls: {mode: \(mode), ca_file: \(authorityFile)}
                 trusted_from: ["\(Self.peer)@\(Self.domain)"]

@@ -33,7 +33,8 @@ extension Integration {
         )
         func receiveAndAck(_ mode: String, _ mechanism: String) async throws {
             try await Prosody.run(Prosody.Options(mechanisms: [mechanism])) { server, sender, database in
-                try await Self.withWorker(try server.yaml(database, mode: mode)) { worker in
+                let yaml = try server.yaml(database, mode: mode, allowPlain: mechanism == "PLAIN")
+                try await Self.withWorker(yaml) { worker in
                     try await Self.waitUntilBound(worker)
                     let ids = Self.ids(1...50)
                     try sender.send(ids)

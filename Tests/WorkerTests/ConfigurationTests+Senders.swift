@@ -15,6 +15,17 @@ extension ConfigurationTests {
         #expect(two.warnings.map(\.key) == ["senders.0.connections"])
     }
 
+    @Test("the secret itself is sent to a CCS alone, unless the configuration says otherwise")
+    func plain() throws {
+        func isAllowed(_ more: String) throws -> Bool {
+            try read(minimal.replacing("SECRET}", with: "SECRET\(more)}")).senders[0].allowPlain
+        }
+        #expect(try isAllowed("") && isAllowed(", dialect: xmpp, allow_plain: true"))
+        #expect(try !isAllowed(", dialect: xmpp") && !isAllowed(", allow_plain: false"))
+        let found = problems(minimal.replacing("SECRET}", with: "SECRET, allow_plain: perhaps}"))
+        #expect(found.count == 1 && found[0].contains("true or false"), "\(found)")
+    }
+
     @Test("the certificate is for the host of a CCS, and for the domain of a standard server")
     func serverNames() throws {
         func name(_ more: String) throws -> String {

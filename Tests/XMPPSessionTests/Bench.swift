@@ -135,7 +135,7 @@ final class Bench: StreamBench<MessageReceiver> {
         var client = TLSClientConfiguration(serverName: "localhost")
         client.trust = .pem(try CertificateAuthority().certificatePEM)
         let context = try TLSContext.client(client)
-        return SenderSettings(
+        var settings = SenderSettings(
             index: 0,
             senderID: "42",
             host: "127.0.0.1",
@@ -153,6 +153,9 @@ final class Bench: StreamBench<MessageReceiver> {
             limits: StreamLimits(),
             secret: { Array("hunter2".utf8) }
         )
+        // The server of these tests offers nothing else.
+        settings.allowsPlain = true
+        return settings
     }
 
     let queue = IngestQueue()

@@ -255,19 +255,42 @@ import XMLWire
 
     @Test("which mechanism is taken, by dialect and by what is offered")
     func choice() {
-        func name(_ offered: String..., dialect: Dialect) -> String? {
-            SASLMechanisms.choose(among: offered, for: dialect, encrypted: true)?.name
+        func name(_ offered: String..., dialect: Dialect, plain: Bool? = nil) -> String? {
+            let allowsPlain = plain ?? (dialect == .ccs)
+            return SASLMechanisms.choose(among: offered, for: dialect, allowsPlain: allowsPlain, encrypted: true)?.name
         }
         #expect(name("PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", dialect: .xmpp) == "SCRAM-SHA-256")
         #expect(name("PLAIN", "SCRAM-SHA-1", dialect: .xmpp) == "SCRAM-SHA-1")
-        #expect(name("PLAIN", "X-OAUTH2", dialect: .xmpp) == "PLAIN")
+        // The secret itself: only where the configuration allows it, and never where less will do.
+        #expect(name("PLAIN", "X-OAUTH2", dialect: .xmpp) == nil)
+        #expect(name("PLAIN", "X-OAUTH2", dialect: .xmpp, plain: true) == "PLAIN")
+        #expect(name("PLAIN", "SCRAM-SHA-1", dialect: .xmpp, plain: true) == "SCRAM-SHA-1")
+        #expect(name("PLAIN", dialect: .ccs, plain: false) == nil)
         #expect(name("PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", dialect: .ccs) == "PLAIN")
         #expect(name("SCRAM-SHA-1", "SCRAM-SHA-256", dialect: .ccs) == "SCRAM-SHA-256")
         #expect(name("SCRAM-SHA-256-PLUS", "scram-sha-256", "DIGEST-MD5", dialect: .xmpp) == nil)
         for dialect in Dialect.allCases {
-            let all = SASLMechanisms.preferred(for: dialect).map { $0.name }
-            #expect(SASLMechanisms.choose(among: all, for: dialect, encrypted: false) == nil)
+            let all = SASLMechanisms.preferred(for: dialect, allowsPlain: true).map { $0.name }
+            #expect(SASLMechanisms.choose(among: all, for: dialect, allowsPlain: true, encrypted: false) == nil)
         }
+    }
+
+    @Test("a list of mechanisms that was shortened to PLAIN gets no secret, and the error says what was offered")
+    func aShortenedListGetsNoSecret() throws {
+        var negotiation = Negotiation(configuration: SCRAMTests.configuration(.xmpp))
+        _ = negotiation.transportReady(encrypted: true)
+        _ = negotiation.opened(try header(streamHeader))
+        let list = "<mechanism>PLAIN</mechanism><mechanism>X-OAUTH2</mechanism>"
+        let xml =
+            "<stream:features><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>\(list)</mechanisms></stream:features>"
+        guard case .fail(let error) = negotiation.stanza(try stanza(xml), trailingBytes: 0) else {
+            throw Unexpected("sent something")
+        }
+        #expect(error.code == .noMechanism && error.isAuthentication && error.isPermanent)
+        for words in ["offered: PLAIN, X-OAUTH2", "SCRAM-SHA-256", "`allow_plain: true`", "shortened"] {
+            #expect(error.message.contains(words), "\(error.message)")
+        }
+        #expect(!error.message.contains("pencil"))
     }
 
     // The server's side of a negotiation.

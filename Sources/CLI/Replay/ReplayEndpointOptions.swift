@@ -39,6 +39,7 @@ struct ReplayEndpointOptions: ParsableArguments {
                 throw CommandFailure(.usage, "--\(flag) takes \(allowed.joined(separator: " or "))")
             }
         }
+        let isLocalpart = username.map { $0 == "localpart" } ?? (known?.username == .localpart)
         var settings = try EndpointSettings.make(
             .init(
                 host: host,
@@ -49,7 +50,9 @@ struct ReplayEndpointOptions: ParsableArguments {
                 caFile: caFile ?? known?.caFile,
                 serverName: serverName ?? (known?.host == host ? known?.serverName : nil) ?? host,
                 isStartTLS: tls.map { $0 == "starttls" } ?? (known?.tlsMode == .starttls),
-                isLocalpart: username.map { $0 == "localpart" } ?? (known?.username == .localpart)
+                isLocalpart: isLocalpart,
+                // A CCS has its users sign in with the whole address, and knows nothing but PLAIN.
+                allowsPlain: known?.allowPlain ?? !isLocalpart
             ),
             configuration
         )

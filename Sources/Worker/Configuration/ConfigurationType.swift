@@ -125,6 +125,18 @@ extension ConfigurationType where Value == Duration {
     }
 }
 
+extension ConfigurationType where Value == Bool {
+    /// `true` or `false`.
+    static var flag: Self {
+        .init(name: "`true` `false`", placeholder: false) { text throws(ConfigurationTypeError) in
+            guard let value = Bool(text) else {
+                throw .init(message: "must be true or false, not '\(ConfigurationType<String>.shown(text))'")
+            }
+            return value
+        }
+    }
+}
+
 extension ConfigurationType where Value: RawRepresentable<String> & CaseIterable {
     /// One of a closed set of words.
     static func word(_ placeholder: Value) -> Self {

@@ -60,6 +60,8 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var dialect: Dialect
     /// The user name that SASL is given.
     package var username: Username
+    /// Whether SASL may send the secret itself (PLAIN).
+    package var allowPlain: Bool
     /// How many unacked messages the peer allows on one connection.
     package var window: Int
     /// Within what a message id is unique.
@@ -125,6 +127,13 @@ package struct SenderConfiguration: Sendable, Equatable {
                 "`jid` for ccs, `localpart` for xmpp, none for component",
                 "SASL user name."
             ) ?? (dialect == .ccs ? .jid : .localpart)
+        allowPlain =
+            scope.optional(
+                "allow_plain",
+                .flag,
+                "`true` for ccs, else `false`",
+                "Whether the secret itself may be sent (SASL PLAIN, inside TLS)."
+            ) ?? (dialect == .ccs)
         window = scope.value(
             "window",
             .number(1...10_000),

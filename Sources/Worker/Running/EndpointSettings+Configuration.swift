@@ -25,6 +25,8 @@ extension EndpointSettings {
         package var isStartTLS: Bool
         /// Whether SASL gets the account's name alone.
         package var isLocalpart: Bool
+        /// Whether the secret itself may be sent (SASL PLAIN).
+        package var allowsPlain: Bool
 
         package init(
             host: String,
@@ -35,7 +37,8 @@ extension EndpointSettings {
             caFile: String?,
             serverName: String,
             isStartTLS: Bool,
-            isLocalpart: Bool
+            isLocalpart: Bool,
+            allowsPlain: Bool
         ) {
             self.host = host
             self.port = port
@@ -46,6 +49,7 @@ extension EndpointSettings {
             self.serverName = serverName
             self.isStartTLS = isStartTLS
             self.isLocalpart = isLocalpart
+            self.allowsPlain = allowsPlain
         }
     }
 
@@ -65,28 +69,28 @@ extension EndpointSettings {
             throw .unusable(["the endpoint's TLS: \(error.message)"])
         }
         let secret = options.secret
-        return EndpointSettings(
-            SenderSettings(
-                index: 0,
-                senderID: options.account,
-                host: options.host,
-                port: options.port,
-                domain: options.domain,
-                connections: 1,
-                security: options.isStartTLS ? .startTLS(context) : .direct(context),
-                dialect: .ccs,
-                username: options.isLocalpart ? options.account : "\(options.account)@\(options.domain)",
-                window: 100,
-                idScope: .sender,
-                trustedFrom: [],
-                keepaliveInterval: .seconds(30),
-                keepaliveTimeout: .seconds(15),
-                limits: StreamLimits(configuration),
-                secret: {
-                    guard let line = try secret.lines().first else { throw WorkerError.failed("the file is empty") }
-                    return line
-                }
-            )
+        var sender = SenderSettings(
+            index: 0,
+            senderID: options.account,
+            host: options.host,
+            port: options.port,
+            domain: options.domain,
+            connections: 1,
+            security: options.isStartTLS ? .startTLS(context) : .direct(context),
+            dialect: .ccs,
+            username: options.isLocalpart ? options.account : "\(options.account)@\(options.domain)",
+            window: 100,
+            idScope: .sender,
+            trustedFrom: [],
+            keepaliveInterval: .seconds(30),
+            keepaliveTimeout: .seconds(15),
+            limits: StreamLimits(configuration),
+            secret: {
+                guard let line = try secret.lines().first else { throw WorkerError.failed("the file is empty") }
+                return line
+            }
         )
+        sender.allowsPlain = options.allowsPlain
+        return EndpointSettings(sender)
     }
 }

@@ -37,6 +37,7 @@ extension SenderSettings {
             resume: sender.stream.resume,
             redirectHosts: sender.stream.redirectHosts
         )
+        allowsPlain = sender.allowPlain
     }
 
     private static func security(of sender: SenderConfiguration) throws(TLSError) -> Security {

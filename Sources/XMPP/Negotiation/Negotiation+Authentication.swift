@@ -11,22 +11,13 @@ extension Negotiation {
                 offered.append(stanza.string(stanza.elements[child].text))
             }
         }
-        let dialect = configuration.dialect
-        guard let chosen = SASLMechanisms.choose(among: offered, for: dialect, encrypted: true) else {
-            let known = SASLMechanisms.preferred(for: dialect).map { $0.name }.joined(separator: ", ")
-            let names = PeerText.mechanisms(offered)
-            return .fail(
-                finish(
-                    NegotiationError(
-                        .noMechanism,
-                        "the server offers no SASL mechanism we can use (offered: \(names.isEmpty ? "none" : names); "
-                            + "ours: \(known)): allow one of ours for connections with TLS",
-                        isAuthentication: true,
-                        isPermanent: true
-                    )
-                )
-            )
-        }
+        let chosen = SASLMechanisms.choose(
+            among: offered,
+            for: configuration.dialect,
+            allowsPlain: configuration.allowsPlain,
+            encrypted: true
+        )
+        guard let chosen else { return .fail(finish(noMechanism(offered))) }
         var mechanism = chosen.init(credentials: configuration.credentials, nonce: configuration.nonce)
         var bytes: [UInt8] = []
         bytes.append(xml: "<auth xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\" mechanism=\"")
@@ -39,6 +30,24 @@ extension Negotiation {
         bytes.append(xml: "</auth>")
         state = .authenticating(mechanism)
         return .send(bytes)
+    }
+
+    private func noMechanism(_ offered: [String]) -> NegotiationError {
+        let names = PeerText.mechanisms(offered)
+        let known = SASLMechanisms.preferred(for: configuration.dialect, allowsPlain: configuration.allowsPlain)
+        let fix =
+            offered.contains(PlainMechanism.name)
+            ? "PLAIN would give it the secret itself. Enable SCRAM on the server; if it can't have SCRAM, set "
+                + "`allow_plain: true` for this sender. If it did offer SCRAM before, somebody on the network path may have "
+                + "shortened its list"
+            : "allow one of ours for connections with TLS"
+        return NegotiationError(
+            .noMechanism,
+            "the server offers no SASL mechanism we may use (offered: \(names.isEmpty ? "none" : names); "
+                + "ours: \(known.map { $0.name }.joined(separator: ", "))): \(fix)",
+            isAuthentication: true,
+            isPermanent: true
+        )
     }
 
     /// An answer of the SASL exchange, or something else.

@@ -18,6 +18,8 @@ package struct NegotiationConfiguration: Sendable {
     package var tlsMode: TLSMode
     /// Which kind of server the peer is; a standard one gets initial presence.
     package var dialect: Dialect
+    /// Whether the secret itself may be sent (SASL PLAIN).
+    package var allowsPlain: Bool
     /// The resource to ask for; nil lets the server choose.
     package var resource: String?
     /// The priority of our presence at a standard server.
@@ -34,12 +36,15 @@ package struct NegotiationConfiguration: Sendable {
     package var nonce: [UInt8]
 
     /// The configuration of one connection.
+    ///
+    /// - Parameter allowsPlain: Nil for what the dialect has by default: PLAIN for a CCS alone.
     package init(
         domain: String,
         localpart: String,
         credentials: SASLCredentials,
         tlsMode: TLSMode = .direct,
         dialect: Dialect = .ccs,
+        allowsPlain: Bool? = nil,
         resource: String? = nil,
         priority: Int8 = 0,
         resume: Duration = .zero,
@@ -52,6 +57,7 @@ package struct NegotiationConfiguration: Sendable {
         self.credentials = credentials
         self.tlsMode = tlsMode
         self.dialect = dialect
+        self.allowsPlain = allowsPlain ?? (dialect == .ccs)
         self.resource = resource
         self.priority = priority
         self.resume = resume

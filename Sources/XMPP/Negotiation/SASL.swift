@@ -77,7 +77,7 @@ package enum SASLStep: Sendable {
 
 /// One SASL exchange (RFC 4422): makes our messages from the server's.
 ///
-/// A mechanism joins by conforming and by standing in ``SASLMechanisms/preferred(for:)``. Messages are without their Base64.
+/// A mechanism joins by conforming and by standing in ``SASLMechanisms/preferred(for:allowsPlain:)``. Messages are without their Base64.
 package protocol SASLMechanism: Sendable {
     /// The registered name.
     static var name: String { get }
@@ -113,18 +113,19 @@ package protocol SASLMechanism: Sendable {
 
 /// The mechanisms that we can use, and which is taken.
 ///
-/// What was taken is not remembered: a server whose certificate TLS has verified may take SCRAM off its list, and is then
-/// given PLAIN. Inside one exchange there is no way back to a weaker mechanism.
+/// What was taken is not remembered, so a list that somebody has shortened is not noticed as such: it must never be enough to
+/// get the secret itself. Inside one exchange there is no way back to a weaker mechanism.
 package enum SASLMechanisms {
-    /// All of them, the best first.
+    /// Those that may be used, the best first.
     ///
     /// The CCS protocol speaks of PLAIN alone, so there it comes first. A standard server gets the secret itself only where
-    /// it can't do with less.
-    package static func preferred(for dialect: Dialect) -> [any SASLMechanism.Type] {
+    /// the configuration allows it, and it can't do with less.
+    package static func preferred(for dialect: Dialect, allowsPlain: Bool) -> [any SASLMechanism.Type] {
         let scram: [any SASLMechanism.Type] = [ScramSHA256Mechanism.self, ScramSHA1Mechanism.self]
+        let plain: [any SASLMechanism.Type] = allowsPlain ? [PlainMechanism.self] : []
         return switch dialect {
-        case .ccs: [PlainMechanism.self] + scram
-        case .xmpp: scram + [PlainMechanism.self]
+        case .ccs: plain + scram
+        case .xmpp: scram + plain
         // A component has no account: see ``ComponentNegotiation``.
         case .component: []
         }
@@ -134,9 +135,11 @@ package enum SASLMechanisms {
     package static func choose(
         among offered: [String],
         for dialect: Dialect,
+        allowsPlain: Bool,
         encrypted: Bool
     ) -> (any SASLMechanism.Type)? {
-        preferred(for: dialect).first { offered.contains($0.name) && (encrypted || $0.isSafeWithoutEncryption) }
+        preferred(for: dialect, allowsPlain: allowsPlain)
+            .first { offered.contains($0.name) && (encrypted || $0.isSafeWithoutEncryption) }
     }
 }
 
