@@ -34,6 +34,9 @@ static inline int upstream_ssl_ctx_add1_chain_cert(SSL_CTX *ctx, X509 *certifica
 // SSL_set_tlsext_host_name is a macro over SSL_ctrl. Copies the name. 1 on success.
 static inline int upstream_ssl_set_sni(SSL *ssl, const char *name) { return (int)SSL_set_tlsext_host_name(ssl, name); }
 
+// SSL_get_extms_support is a macro over SSL_ctrl. 1 where the master secret is the extended one (RFC 7627).
+static inline int upstream_ssl_extended_master_secret(SSL *ssl) { return (int)SSL_get_extms_support(ssl); }
+
 // The SSL_OP_* constants are built with SSL_OP_BIT(), a cast that Swift does not import.
 static const uint64_t upstream_ssl_op_no_compression = SSL_OP_NO_COMPRESSION;
 static const uint64_t upstream_ssl_op_no_renegotiation = SSL_OP_NO_RENEGOTIATION;

@@ -6,12 +6,15 @@ package enum HashFunction: Sendable, CaseIterable {
     case sha1
     /// SHA-256 (FIPS 180-4).
     case sha256
+    /// SHA-512 (FIPS 180-4).
+    case sha512
 
     /// The bytes of a digest.
     package var length: Int {
         switch self {
         case .sha1: 20
         case .sha256: 32
+        case .sha512: 64
         }
     }
 
@@ -20,6 +23,7 @@ package enum HashFunction: Sendable, CaseIterable {
         switch self {
         case .sha1: EVP_sha1()
         case .sha256: EVP_sha256()
+        case .sha512: EVP_sha512()
         }
     }
 

@@ -48,6 +48,13 @@ package final class TLSHandler: ChannelDuplexHandler {
         self.connection = try TLSConnection(context)
     }
 
+    /// What tells this connection from any other, for SASL to bind to: the strongest first.
+    ///
+    /// None before ``TLSEvent/established(version:cipher:)``.
+    package var channelBindings: [TLSChannelBinding] {
+        self.machine.state == .established ? self.connection.channelBindings : []
+    }
+
     package func handlerAdded(context: ChannelHandlerContext) {
         self.channelContext = context
         if context.channel.isActive {

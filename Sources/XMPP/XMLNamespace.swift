@@ -18,6 +18,8 @@ package enum XMLNamespace {
     package static var tls: StaticString { "urn:ietf:params:xml:ns:xmpp-tls" }
     /// SASL (RFC 6120 section 6).
     package static var sasl: StaticString { "urn:ietf:params:xml:ns:xmpp-sasl" }
+    /// Types of channel binding (XEP-0440).
+    package static var channelBinding: StaticString { "urn:xmpp:sasl-cb:0" }
     /// Resource binding (RFC 6120 section 7).
     package static var bind: StaticString { "urn:ietf:params:xml:ns:xmpp-bind" }
     /// Session establishment (RFC 3921 section 3; of old servers).

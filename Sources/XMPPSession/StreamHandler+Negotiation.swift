@@ -90,9 +90,9 @@ extension StreamHandler {
     }
 
     /// The transport is ready for a stream.
-    func transportReady(encrypted: Bool) {
+    func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) {
         let action =
-            negotiation?.transportReady(encrypted: encrypted)
+            negotiation?.transportReady(encrypted: encrypted, bindings: bindings)
             ?? componentNegotiation?.transportReady(encrypted: encrypted)
         switch action {
         case .send(let bytes)?: write(bytes)
@@ -100,6 +100,18 @@ extension StreamHandler {
         case .some(.none), nil: break
         }
         flush()
+    }
+
+    /// What the TLS of this channel gives to bind SASL to.
+    func bindings(_ context: ChannelHandlerContext) -> [ChannelBinding] {
+        let tls = try? context.pipeline.syncOperations.handler(type: TLSHandler.self)
+        return tls?.channelBindings.map { binding in
+            switch binding.kind {
+            case .exporter: ChannelBinding(.exporter, data: binding.data)
+            case .unique: ChannelBinding(.unique, data: binding.data)
+            case .endPoint: ChannelBinding(.endPoint, data: binding.data)
+            }
+        } ?? []
     }
 
     /// Hands an event of the stream to the negotiation.

@@ -95,7 +95,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case .established(let version, let cipher)? = event as? TLSEvent {
             delegate.noticed(.encrypted(version: version, cipher: cipher))
-            transportReady(encrypted: true)
+            transportReady(encrypted: true, bindings: bindings(context))
         }
         context.fireUserInboundEventTriggered(event)
     }

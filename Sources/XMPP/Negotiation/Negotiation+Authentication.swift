@@ -5,49 +5,45 @@ import XMLWire
 extension Negotiation {
     /// Chooses a mechanism among those offered and begins it.
     mutating func authenticate(_ stanza: Stanza) -> StanzaAction {
-        var offered: [String] = []
-        if let list = stanza.child("mechanisms", in: XMLNamespace.sasl) {
-            for child in stanza.children(of: list) where stanza.element(child, is: "mechanism", in: XMLNamespace.sasl) {
-                offered.append(stanza.string(stanza.elements[child].text))
-            }
-        }
-        let chosen = SASLMechanisms.choose(
-            among: offered,
-            for: configuration.dialect,
+        let offer = SASLOffer(stanza)
+        let policy = SASLPolicy(
+            dialect: configuration.dialect,
             allowsPlain: configuration.allowsPlain,
-            encrypted: true
+            bindings: bindings
         )
-        guard let chosen else { return .fail(finish(noMechanism(offered))) }
-        var mechanism = chosen.init(credentials: configuration.credentials, nonce: configuration.nonce)
+        let choice: SASLChoice
+        do throws(SASLPolicy.Refusal) {
+            choice = try policy.choose(among: offer)
+        } catch {
+            return .fail(finish(.refusal(error, offer, policy)))
+        }
+        var mechanism = self.mechanism(choice, offer)
         var bytes: [UInt8] = []
         bytes.append(xml: "<auth xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\" mechanism=\"")
-        bytes += Array(chosen.name.utf8)
+        bytes += Array(choice.name.utf8)
         bytes.append(xml: "\">")
         // RFC 6120 section 6.4.2: an empty initial response is a single equals sign.
         if let response = mechanism.initialResponse() {
             bytes += response.isEmpty ? [UInt8(ascii: "=")] : Base64.encode(response)
         }
         bytes.append(xml: "</auth>")
+        signIn = SignIn(choice: choice, offer: offer)
         state = .authenticating(mechanism)
         return .send(bytes)
     }
 
-    private func noMechanism(_ offered: [String]) -> NegotiationError {
-        let names = PeerText.mechanisms(offered)
-        let known = SASLMechanisms.preferred(for: configuration.dialect, allowsPlain: configuration.allowsPlain)
-        let fix =
-            offered.contains(PlainMechanism.name)
-            ? "PLAIN would give it the secret itself. Enable SCRAM on the server; if it can't have SCRAM, set "
-                + "`allow_plain: true` for this sender. If it did offer SCRAM before, somebody on the network path may have "
-                + "shortened its list"
-            : "allow one of ours for connections with TLS"
-        return NegotiationError(
-            .noMechanism,
-            "the server offers no SASL mechanism we may use (offered: \(names.isEmpty ? "none" : names); "
-                + "ours: \(known.map { $0.name }.joined(separator: ", "))): \(fix)",
-            isAuthentication: true,
-            isPermanent: true
-        )
+    private func mechanism(_ choice: SASLChoice, _ offer: SASLOffer) -> any SASLMechanism {
+        switch choice {
+        case .plain: PlainMechanism(credentials: configuration.credentials)
+        case .scram(let hash, let binding):
+            SCRAM(
+                hash,
+                credentials: configuration.credentials,
+                nonce: Base64.encode(configuration.nonce),
+                binding: binding,
+                offer: offer
+            )
+        }
     }
 
     /// An answer of the SASL exchange, or something else.
@@ -56,7 +52,7 @@ extension Negotiation {
         var mechanism = mechanism
         let text = stanza.bytes[stanza.elements[0].text]
         let name = stanza.string(stanza.elements[0].name)
-        if name == "failure" { return .fail(finish(.sasl(saslFailure(stanza)))) }
+        if name == "failure" { return .fail(finish(.sasl(saslFailure(stanza), signIn?.choice))) }
         guard name == "challenge" || name == "success" else { return .none }
         let encoded = text.elementsEqual([UInt8(ascii: "=")]) ? [] : Base64.decode(text)
         do throws(SASLMechanismError) {
@@ -98,7 +94,7 @@ extension Negotiation {
     /// While the key is computed it is our turn: all that the server may say is that it has given up.
     mutating func whileDeriving(_ stanza: Stanza) -> StanzaAction {
         guard stanza.element(0, is: "failure", in: XMLNamespace.sasl) else { return .none }
-        return .fail(finish(.sasl(saslFailure(stanza))))
+        return .fail(finish(.sasl(saslFailure(stanza), signIn?.choice)))
     }
 
     private static func saslResponse(_ response: [UInt8]) -> [UInt8] {

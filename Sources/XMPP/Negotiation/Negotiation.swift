@@ -66,6 +66,10 @@ package struct Negotiation: ~Copyable {
     let configuration: NegotiationConfiguration
     /// Changed by the machine and its steps only.
     var state = State.idle
+    /// What TLS gives to bind SASL to, the strongest first.
+    var bindings: [ChannelBinding] = []
+    /// How we sign in; nil before that is decided.
+    package internal(set) var signIn: SignIn?
 
     /// A negotiation that waits for its transport.
     package init(configuration: NegotiationConfiguration) { self.configuration = configuration }
@@ -82,11 +86,14 @@ package struct Negotiation: ~Copyable {
 
     /// The transport is connected, or, after ``StanzaAction/startTLS``, has finished its handshake.
     ///
-    /// - Parameter encrypted: Whether what is sent from now on goes through verified TLS.
+    /// - Parameters:
+    ///   - encrypted: Whether what is sent from now on goes through verified TLS.
+    ///   - bindings: What that TLS gives to bind SASL to.
     /// - Returns: What to do.
-    package mutating func transportReady(encrypted: Bool) -> ReadyAction {
+    package mutating func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) -> ReadyAction {
         switch state {
         case .idle where encrypted, .startingTLS where encrypted:
+            self.bindings = ChannelBinding.Kind.allCases.compactMap { kind in bindings.first { $0.kind == kind } }
             state = .awaitingHeader(.secured)
         case .idle where configuration.tlsMode == .starttls:
             state = .awaitingHeader(.plain)
@@ -139,7 +146,7 @@ package struct Negotiation: ~Copyable {
         case none
         /// Send these bytes.
         case send([UInt8])
-        /// Make TLS on this transport, then call ``Negotiation/transportReady(encrypted:)``.
+        /// Make TLS on this transport, then call ``Negotiation/transportReady(encrypted:bindings:)``.
         ///
         /// The parser begins anew.
         case startTLS

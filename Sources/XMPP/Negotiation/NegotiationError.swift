@@ -99,8 +99,35 @@ extension NegotiationError {
         return failure
     }
 
-    /// The meaning of a SASL failure (RFC 6120 section 6.5).
-    static func sasl(_ condition: SASLFailureCondition) -> NegotiationError {
+    /// Why none of the server's mechanisms is taken.
+    static func refusal(_ refusal: SASLPolicy.Refusal, _ offer: SASLOffer, _ policy: SASLPolicy) -> NegotiationError {
+        let names = PeerText.mechanisms(offer.mechanisms)
+        let offered = names.isEmpty ? "none" : names
+        let types = ChannelBinding.Kind.allCases.map(\.rawValue).filter { offer.bindings?.contains($0) ?? false }
+        let message =
+            switch refusal {
+            case .nothingUsable where offer.mechanisms.contains("PLAIN"):
+                "the server offers no SASL mechanism we may use (offered: \(offered); ours: "
+                    + "\(policy.names.joined(separator: ", "))): PLAIN would give it the secret itself. Enable SCRAM on the "
+                    + "server; if it can't have SCRAM, set `allow_plain: true` for this sender. If it did offer SCRAM "
+                    + "before, somebody on the network path may have shortened its list"
+            case .nothingUsable:
+                "the server offers no SASL mechanism we may use (offered: \(offered); ours: "
+                    + "\(policy.names.joined(separator: ", "))): allow one of ours for connections with TLS"
+            case .unknownBindings:
+                "the server offers channel binding (\(offered)), but by no type that this TLS connection has "
+                    + "(\(policy.bindings.map(\.kind.rawValue).joined(separator: ", "))): enable tls-exporter or "
+                    + "tls-server-end-point on the server; if it has them, somebody on the network path has changed its list"
+            case .bindingWithoutMechanism:
+                "the server lists channel bindings (\(types.isEmpty ? "of unknown types" : types.joined(separator: ", "))) "
+                    + "but no SASL mechanism that takes one (offered: \(offered)): enable SCRAM's -PLUS mechanisms on the "
+                    + "server; if they are enabled, somebody on the network path has shortened its list"
+            }
+        return NegotiationError(.noMechanism, message, isAuthentication: true, isPermanent: true)
+    }
+
+    /// The meaning of a SASL failure (RFC 6120 section 6.5) of this mechanism.
+    static func sasl(_ condition: SASLFailureCondition, _ choice: SASLChoice? = nil) -> NegotiationError {
         let fix: String
         var code = Code.authenticationRefused
         switch condition {
@@ -123,11 +150,26 @@ extension NegotiationError {
         }
         return NegotiationError(
             code,
-            "SASL failure \(condition.rawValue): \(fix)",
+            "SASL failure \(condition.rawValue): \(fix)\(NegotiationError.suspicion(condition, choice))",
             condition: condition.rawValue,
             isAuthentication: true,
             isPermanent: code == .authenticationRefused
         )
+    }
+}
+
+extension NegotiationError {
+    /// What a refusal may mean where channel binding plays a part: servers do not say that it is the reason.
+    private static func suspicion(_ condition: SASLFailureCondition, _ choice: SASLChoice?) -> String {
+        switch (condition, choice) {
+        case (.notAuthorized, .scram(_, .bound(let binding))), (.malformedRequest, .scram(_, .bound(let binding))):
+            "; if they are right, somebody on the network path may end the TLS connection in the server's place: the proof "
+                + "was bound to it (\(binding.kind.rawValue))"
+        case (.notAuthorized, .scram(_, .notOffered)), (.malformedRequest, .scram(_, .notOffered)):
+            "; if they are right, the server may support channel binding, and somebody on the network path may have taken "
+                + "the -PLUS mechanisms off its list"
+        default: ""
+        }
     }
 }
 

@@ -34,9 +34,9 @@ package struct SASLCredentials: Sendable {
 }
 
 /// Why a SASL exchange went wrong on our side of it.
-package struct SASLMechanismError: Error, Sendable {
+struct SASLMechanismError: Error, Sendable {
     /// What the server did that the mechanism does not allow.
-    package var message: String
+    var message: String
 }
 
 /// A key that a mechanism needs, and that takes long to compute: done beside the machines, which only wait for it.
@@ -68,30 +68,17 @@ package struct KeyDerivation: Sendable {
 }
 
 /// What to do about a challenge.
-package enum SASLStep: Sendable {
+enum SASLStep: Sendable {
     /// Answer with this message.
     case respond([UInt8])
     /// Compute the key, then call ``SASLMechanism/derived(_:)``.
     case derive(KeyDerivation)
 }
 
-/// One SASL exchange (RFC 4422): makes our messages from the server's.
+/// One SASL exchange (RFC 4422) on an encrypted stream: makes our messages from the server's.
 ///
-/// A mechanism joins by conforming and by standing in ``SASLMechanisms/preferred(for:allowsPlain:)``. Messages are without their Base64.
-package protocol SASLMechanism: Sendable {
-    /// The registered name.
-    static var name: String { get }
-
-    /// Whether the mechanism may be used on a connection without TLS.
-    static var isSafeWithoutEncryption: Bool { get }
-
-    /// An exchange that has not begun.
-    ///
-    /// - Parameters:
-    ///   - credentials: Who we are.
-    ///   - nonce: Random bytes of this exchange alone.
-    init(credentials: SASLCredentials, nonce: [UInt8])
-
+/// Which mechanism begins is ``SASLPolicy``'s decision. Messages are without their Base64.
+protocol SASLMechanism: Sendable {
     /// The message that goes with the mechanism's choice; nil for none.
     mutating func initialResponse() -> [UInt8]?
 
@@ -111,65 +98,28 @@ package protocol SASLMechanism: Sendable {
     mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError)
 }
 
-/// The mechanisms that we can use, and which is taken.
-///
-/// What was taken is not remembered, so a list that somebody has shortened is not noticed as such: it must never be enough to
-/// get the secret itself. Inside one exchange there is no way back to a weaker mechanism.
-package enum SASLMechanisms {
-    /// Those that may be used, the best first.
-    ///
-    /// The CCS protocol speaks of PLAIN alone, so there it comes first. A standard server gets the secret itself only where
-    /// the configuration allows it, and it can't do with less.
-    package static func preferred(for dialect: Dialect, allowsPlain: Bool) -> [any SASLMechanism.Type] {
-        let scram: [any SASLMechanism.Type] = [ScramSHA256Mechanism.self, ScramSHA1Mechanism.self]
-        let plain: [any SASLMechanism.Type] = allowsPlain ? [PlainMechanism.self] : []
-        return switch dialect {
-        case .ccs: plain + scram
-        case .xmpp: scram + plain
-        // A component has no account: see ``ComponentNegotiation``.
-        case .component: []
-        }
-    }
-
-    /// The best of those offered; nil where none will do.
-    package static func choose(
-        among offered: [String],
-        for dialect: Dialect,
-        allowsPlain: Bool,
-        encrypted: Bool
-    ) -> (any SASLMechanism.Type)? {
-        preferred(for: dialect, allowsPlain: allowsPlain)
-            .first { offered.contains($0.name) && (encrypted || $0.isSafeWithoutEncryption) }
-    }
-}
-
-/// PLAIN (RFC 4616): the secret itself, so over TLS only.
-package struct PlainMechanism: SASLMechanism {
-    /// The registered name.
-    package static let name = "PLAIN"
-    /// Never.
-    package static let isSafeWithoutEncryption = false
-
+/// PLAIN (RFC 4616): the secret itself.
+struct PlainMechanism: SASLMechanism {
     private let credentials: SASLCredentials
 
     /// An exchange that has not begun.
-    package init(credentials: SASLCredentials, nonce: [UInt8]) { self.credentials = credentials }
+    init(credentials: SASLCredentials) { self.credentials = credentials }
 
     /// `NUL username NUL secret`, without an authorization identity.
-    package mutating func initialResponse() -> [UInt8]? {
+    mutating func initialResponse() -> [UInt8]? {
         [0] + Array(credentials.username.utf8) + [0] + credentials.secret.bytes
     }
 
     /// There is no second step.
-    package mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
+    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
         throw SASLMechanismError(message: "the server sent a challenge where PLAIN has none")
     }
 
     /// No key is ever asked for.
-    package mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8] {
+    mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8] {
         throw SASLMechanismError(message: "PLAIN derives no key")
     }
 
     /// Nothing to check: PLAIN does not authenticate the server, TLS does.
-    package mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {}
+    mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {}
 }

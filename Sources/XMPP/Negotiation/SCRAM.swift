@@ -8,9 +8,10 @@ import Vocabulary
 /// ```
 /// The salted password takes up to 1,000,000 rounds of HMAC and is computed outside of the machine.
 ///
-/// Without channel binding: TLS has verified the server's name before a byte of this. A secret beyond ASCII is used as it
-/// stands; the server normalises its own (RFC 4013), so it must be in that form already.
-struct SCRAM: Sendable {
+/// TLS has verified the server's name before a byte of this. With channel binding the proof is worth nothing on any other TLS
+/// connection, whoever's certificate that has. A secret beyond ASCII is used as it stands; the server normalises its own
+/// (RFC 4013), so it must be in that form already.
+struct SCRAM: SASLMechanism {
     private enum State {
         /// Nothing is sent.
         case begun
@@ -41,6 +42,8 @@ struct SCRAM: Sendable {
     private let hash: HashFunction
     private let credentials: SASLCredentials
     private let nonce: [UInt8]
+    private let binding: ChannelBindingFlag
+    private let offer: SASLOffer
     private var state = State.begun
 
     /// An exchange that has not begun.
@@ -49,15 +52,21 @@ struct SCRAM: Sendable {
     ///   - hash: The mechanism's hash function.
     ///   - credentials: Who we are.
     ///   - nonce: Printable ASCII without a comma.
-    init(_ hash: HashFunction, credentials: SASLCredentials, nonce: [UInt8]) {
+    ///   - binding: What is said about channel binding.
+    ///   - offer: What reached us as the server's offer, which it may confirm in its first message.
+    init(
+        _ hash: HashFunction,
+        credentials: SASLCredentials,
+        nonce: [UInt8],
+        binding: ChannelBindingFlag,
+        offer: SASLOffer
+    ) {
         self.hash = hash
         self.credentials = credentials
         self.nonce = nonce
+        self.binding = binding
+        self.offer = offer
     }
-
-    // "No channel binding, no other identity", and its Base64.
-    private static var header: String { "n,," }
-    private static var encodedHeader: String { "biws" }
 
     private var bareFirst: [UInt8] {
         var bytes = Array("n=".utf8)
@@ -71,17 +80,18 @@ struct SCRAM: Sendable {
         return bytes + Array(",r=".utf8) + nonce
     }
 
-    /// The first message.
-    mutating func begin() -> [UInt8] {
+    /// The first message: the user and our nonce.
+    mutating func initialResponse() -> [UInt8]? {
         state = .awaitingChallenge
-        return Array(SCRAM.header.utf8) + bareFirst
+        return binding.header + bareFirst
     }
 
-    /// The answer to a challenge.
+    /// The answer to a challenge: the key that our proof needs, or, after the server's proof, nothing.
     mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
         switch state {
         case .awaitingChallenge:
             let first = try ServerFirst(challenge, nonce: nonce)
+            try compare(first.offerDigests)
             state = .deriving(first, challenge: challenge)
             return .derive(
                 KeyDerivation(hash: hash, secret: credentials.secret, salt: first.salt, iterations: first.iterations)
@@ -95,7 +105,20 @@ struct SCRAM: Sendable {
         }
     }
 
-    /// What came with the server's success.
+    /// Compares what the server has hashed of its offer with the one that reached us (XEP-0474).
+    ///
+    /// Nobody between can change the hash as well: the proofs of both sides cover it.
+    private func compare(_ digests: [ArraySlice<UInt8>]) throws(SASLMechanismError) {
+        let ours = Base64.encode(hash.digest(of: offer.downgradeText))
+        guard digests.allSatisfy({ $0.elementsEqual(ours) }) else {
+            throw SASLMechanismError(
+                message: "the server's list of mechanisms or channel bindings was changed on its way to us (XEP-0474): "
+                    + "somebody on the network path wants a weaker one"
+            )
+        }
+    }
+
+    /// Checks the server's proof, which comes with its success unless it came before.
     mutating func finish(with data: [UInt8]?) throws(SASLMechanismError) {
         switch (state, data) {
         case (.awaitingSignature(let expected), let data?): try verify(data, expected)
@@ -115,7 +138,7 @@ struct SCRAM: Sendable {
             throw SASLMechanismError(message: "a SCRAM key came at a wrong moment")
         }
         let salted = key.bytes
-        let withoutProof = Array("c=\(SCRAM.encodedHeader),r=".utf8) + first.nonce
+        let withoutProof = Array("c=".utf8) + Base64.encode(binding.input) + Array(",r=".utf8) + first.nonce
         let authenticated = bareFirst + [UInt8(ascii: ",")] + challenge + [UInt8(ascii: ",")] + withoutProof
         let clientKey = hash.code(for: Array("Client Key".utf8), key: salted)
         let signature = hash.code(for: authenticated, key: hash.digest(of: clientKey))
@@ -125,11 +148,22 @@ struct SCRAM: Sendable {
         return withoutProof + Array(",p=".utf8) + Base64.encode(proof)
     }
 
+    /// What a condition about channel binding says about the connection.
+    private static func meaning(_ condition: String) -> String {
+        switch condition {
+        case "channel-bindings-dont-match":
+            ": the TLS connection that it sees is not ours, so somebody between ends both"
+        case "server-does-support-channel-binding":
+            ": it offers channel binding, and somebody between took that off its list"
+        default: ""
+        }
+    }
+
     private mutating func verify(_ message: [UInt8], _ expected: [UInt8]) throws(SASLMechanismError) {
         let value = message.prefix { $0 != UInt8(ascii: ",") }
         if value.starts(with: Array("e=".utf8)) {
             let condition = SCRAM.failures.first { value.dropFirst(2).elementsEqual($0.utf8) } ?? "other-error"
-            throw SASLMechanismError(message: "the server ended SCRAM with \(condition)")
+            throw SASLMechanismError(message: "the server ended SCRAM with \(condition)\(SCRAM.meaning(condition))")
         }
         guard value.starts(with: Array("v=".utf8)), let signature = Base64.decode(value.dropFirst(2)),
             ConstantTime.areEqual(signature, expected)
@@ -144,11 +178,13 @@ struct SCRAM: Sendable {
     }
 }
 
-/// The server's first message: `r=nonce,s=salt,i=iterations`, and extensions, which are passed over.
+/// The server's first message: `r=nonce,s=salt,i=iterations`, and extensions: of those, all but `h` are passed over.
 private struct ServerFirst: Sendable {
     var nonce: [UInt8]
     var salt: [UInt8]
     var iterations: Int
+    /// The values of `h`: hashes of the server's offer (XEP-0474).
+    var offerDigests: [ArraySlice<UInt8>]
 
     init(_ message: [UInt8], nonce ours: [UInt8]) throws(SASLMechanismError) {
         guard message.count <= SCRAM.messageLimit else {
@@ -182,61 +218,10 @@ private struct ServerFirst: Sendable {
         self.nonce = Array(nonce)
         self.salt = salt
         self.iterations = iterations
+        offerDigests = parts.dropFirst(3).compactMap { ServerFirst.value("h", of: $0) }
     }
 
     private static func value(_ name: Character, of part: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
         part.starts(with: Array("\(name)=".utf8)) ? part.dropFirst(2) : nil
-    }
-}
-
-/// What the SCRAM mechanisms share: all but their name and hash.
-protocol ScramMechanism: SASLMechanism {
-    var exchange: SCRAM { get set }
-}
-
-extension ScramMechanism {
-    /// Never: what is sent would let a listener search for the secret.
-    package static var isSafeWithoutEncryption: Bool { false }
-
-    /// The user and our nonce.
-    package mutating func initialResponse() -> [UInt8]? { exchange.begin() }
-
-    /// The key that our proof needs, or, after the server's proof, nothing.
-    package mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
-        try exchange.respond(to: challenge)
-    }
-
-    /// Our proof.
-    package mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8] {
-        try exchange.derived(key)
-    }
-
-    /// Checks the server's proof.
-    package mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {
-        try exchange.finish(with: additionalData)
-    }
-}
-
-/// SCRAM-SHA-256 (RFC 7677).
-package struct ScramSHA256Mechanism: ScramMechanism {
-    /// The registered name.
-    package static let name = "SCRAM-SHA-256"
-    var exchange: SCRAM
-
-    /// An exchange that has not begun.
-    package init(credentials: SASLCredentials, nonce: [UInt8]) {
-        exchange = SCRAM(.sha256, credentials: credentials, nonce: Base64.encode(nonce))
-    }
-}
-
-/// SCRAM-SHA-1 (RFC 5802), for servers that store no other form.
-package struct ScramSHA1Mechanism: ScramMechanism {
-    /// The registered name.
-    package static let name = "SCRAM-SHA-1"
-    var exchange: SCRAM
-
-    /// An exchange that has not begun.
-    package init(credentials: SASLCredentials, nonce: [UInt8]) {
-        exchange = SCRAM(.sha1, credentials: credentials, nonce: Base64.encode(nonce))
     }
 }

@@ -1,0 +1,97 @@
+import COpenSSL
+
+/// What ties something said over a TLS connection to this very connection (RFC 5056).
+package struct TLSChannelBinding: Sendable, Equatable {
+    /// The types, by their registered names.
+    package enum Kind: String, Sendable, CaseIterable {
+        /// Keying material of the connection (RFC 9266).
+        case exporter = "tls-exporter"
+        /// The first Finished message of the handshake (RFC 5929 section 3).
+        case unique = "tls-unique"
+        /// The hash of the server's certificate (RFC 5929 section 4).
+        case endPoint = "tls-server-end-point"
+    }
+
+    /// Which type it is.
+    package var kind: Kind
+    /// The value; both ends of a connection have the same.
+    package var data: [UInt8]
+}
+
+extension TLSConnection {
+    /// What an established connection can be told by; the same on both sides.
+    ///
+    /// A type that this connection does not have is left out.
+    var channelBindings: [TLSChannelBinding] {
+        let values: [(TLSChannelBinding.Kind, [UInt8]?)] = [
+            (.exporter, self.exporter), (.unique, self.firstFinished), (.endPoint, self.serverCertificateHash),
+        ]
+        return values.compactMap { kind, data in data.map { TLSChannelBinding(kind: kind, data: $0) } }
+    }
+
+    private var hasTLS13: Bool { SSL_version(self.ssl) >= TLSVersion.v1_3.rawValue }
+
+    /// 32 bytes of keying material (RFC 9266 section 2).
+    ///
+    /// Below TLS 1.3 only where the master secret covers the whole handshake (RFC 7627): without that, somebody between can
+    /// bring both of his connections to the same one.
+    private var exporter: [UInt8]? {
+        guard self.hasTLS13 || upstream_ssl_extended_master_secret(self.ssl) == 1 else { return nil }
+        let label = "EXPORTER-Channel-Binding"
+        var context: UInt8 = 0
+        var material = [UInt8](repeating: 0, count: 32)
+        ERR_clear_error()
+        // All borrowed for the call. The context is there and empty, which before TLS 1.3 is not the same as none.
+        let result = SSL_export_keying_material(
+            self.ssl,
+            &material,
+            material.count,
+            label,
+            label.utf8.count,
+            &context,
+            0,
+            1
+        )
+        return result == 1 ? material : nil
+    }
+
+    /// The Finished message of the client, which sends the first one of a full handshake (RFC 5929 section 3.1).
+    ///
+    /// TLS 1.3 does not define it (RFC 9266 section 3). The triple handshake attack on it needs a session that is resumed or
+    /// a handshake that is repeated, and neither is ever done here.
+    private var firstFinished: [UInt8]? {
+        guard !self.hasTLS13, SSL_session_reused(self.ssl) == 0 else { return nil }
+        var message = [UInt8](repeating: 0, count: 64)
+        // Copies at most what there is room for and returns the message's length.
+        let length =
+            self.isClient
+            ? SSL_get_finished(self.ssl, &message, message.count)
+            : SSL_get_peer_finished(self.ssl, &message, message.count)
+        return (12...message.count).contains(length) ? Array(message.prefix(length)) : nil
+    }
+
+    /// The hash of the server's certificate, by the hash function of the certificate's signature, or SHA-256 where that is
+    /// MD5 or SHA-1 (RFC 5929 section 4.1).
+    ///
+    /// Nil for a signature without one hash function of its own, such as Ed25519: the type is not defined for it.
+    private var serverCertificateHash: [UInt8]? {
+        // Owned here, freed below: a reference of our own in both cases.
+        guard let certificate = self.isClient ? SSL_get1_peer_certificate(self.ssl) : SSL_get_certificate(self.ssl)
+        else {
+            return nil
+        }
+        if !self.isClient { X509_up_ref(certificate) }
+        defer { X509_free(certificate) }
+        ERR_clear_error()
+        defer { ERR_clear_error() }
+        var kind: Int32 = 0
+        guard X509_get_signature_info(certificate, &kind, nil, nil, nil) == 1, kind != NID_undef else { return nil }
+        let name = [NID_md5, NID_sha1].contains(kind) ? NID_sha256 : kind
+        // Static, never freed.
+        guard let algorithm = EVP_get_digestbyname(OBJ_nid2sn(name)) else { return nil }
+        var digest = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
+        var length: UInt32 = 0
+        guard X509_digest(certificate, algorithm, &digest, &length) == 1 else { return nil }
+        return Array(digest.prefix(Int(length)))
+    }
+}

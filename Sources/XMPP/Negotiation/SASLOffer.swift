@@ -1,0 +1,47 @@
+import XMLWire
+
+/// What a server offers for signing in, as it stands in the features of an encrypted stream.
+package struct SASLOffer: Sendable, Equatable {
+    /// The names of the mechanisms, as they came.
+    package var mechanisms: [String]
+    /// The types of channel binding that it lists (XEP-0440), as they came; nil where there is no list.
+    package var bindings: [String]?
+
+    /// An offer of these.
+    package init(mechanisms: [String], bindings: [String]? = nil) {
+        self.mechanisms = mechanisms
+        self.bindings = bindings
+    }
+
+    /// Reads the offer.
+    ///
+    /// - Parameter features: Lent for the call; the framer's bounds on elements bound the lists.
+    init(_ features: Stanza) {
+        mechanisms = []
+        if let list = features.child("mechanisms", in: XMLNamespace.sasl) {
+            for child in features.children(of: list)
+            where features.element(child, is: "mechanism", in: XMLNamespace.sasl) {
+                mechanisms.append(features.string(features.elements[child].text))
+            }
+        }
+        guard let list = features.child("sasl-channel-binding", in: XMLNamespace.channelBinding) else { return }
+        var types: [String] = []
+        for child in features.children(of: list)
+        where features.element(child, is: "channel-binding", in: XMLNamespace.channelBinding) {
+            if let type = features.attribute("type", of: child) { types.append(features.string(type)) }
+        }
+        bindings = types
+    }
+
+    /// What a server that knows XEP-0474 (version 0.4.0) puts a hash of into its first SCRAM message.
+    ///
+    /// The lists are sorted by bytes. The separators can't stand in XML, so no two offers give the same text.
+    var downgradeText: [UInt8] {
+        func joined(_ names: [String]) -> [UInt8] {
+            let sorted = names.map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }
+            return Array(sorted.joined(separator: [0x1e]))
+        }
+        guard let bindings else { return joined(mechanisms) }
+        return joined(mechanisms) + [0x1f] + joined(bindings)
+    }
+}

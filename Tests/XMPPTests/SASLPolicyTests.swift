@@ -1,0 +1,106 @@
+import Testing
+
+@testable import XMPP
+
+/// Which of a server's mechanisms is taken, and what is refused.
+@Suite struct SASLPolicyTests {
+    private static let exporter = ChannelBinding(.exporter, data: [1])
+    private static let unique = ChannelBinding(.unique, data: [2])
+    private static let endPoint = ChannelBinding(.endPoint, data: [3])
+    /// What each version of TLS gives.
+    private static let tls13 = [exporter, endPoint]
+    private static let tls12 = [exporter, unique, endPoint]
+
+    private static let scram = ["SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+    private static let plus = scram.map { $0 + "-PLUS" }
+
+    /// The choice as `mechanism flag`, or the refusal.
+    private static func outcome(
+        _ mechanisms: [String],
+        list: [String]? = nil,
+        tls: [ChannelBinding] = [],
+        dialect: Dialect = .xmpp,
+        plain: Bool = false
+    ) -> String {
+        let policy = SASLPolicy(dialect: dialect, allowsPlain: plain, bindings: tls)
+        do throws(SASLPolicy.Refusal) {
+            let choice = try policy.choose(among: SASLOffer(mechanisms: mechanisms, bindings: list))
+            guard case .scram(_, let flag) = choice else { return choice.name }
+            return "\(choice.name) \(String(decoding: flag.header, as: UTF8.self).dropLast(2))"
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    @Test("without TLS of ours: by hash, and the secret itself only where it is allowed and nothing else will do")
+    func choice() {
+        #expect(Self.outcome(["PLAIN"] + Self.scram) == "SCRAM-SHA-512 n")
+        #expect(Self.outcome(["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"]) == "SCRAM-SHA-256 n")
+        #expect(Self.outcome(["PLAIN", "SCRAM-SHA-1"], plain: true) == "SCRAM-SHA-1 n")
+        #expect(Self.outcome(["PLAIN", "X-OAUTH2"]) == "nothingUsable")
+        #expect(Self.outcome(["PLAIN", "X-OAUTH2"], plain: true) == "PLAIN")
+        #expect(Self.outcome(["PLAIN"] + Self.scram, dialect: .ccs, plain: true) == "PLAIN")
+        #expect(Self.outcome(Self.scram, dialect: .ccs, plain: true) == "SCRAM-SHA-512 n")
+        #expect(Self.outcome(["PLAIN"], dialect: .ccs) == "nothingUsable")
+        #expect(Self.outcome([]) == "nothingUsable")
+        // Names are compared byte by byte, and counted once.
+        #expect(Self.outcome(["scram-sha-256", "DIGEST-MD5", " SCRAM-SHA-1"]) == "nothingUsable")
+        #expect(Self.outcome(Array(repeating: "SCRAM-SHA-1", count: 4_000)) == "SCRAM-SHA-1 n")
+    }
+
+    @Test("a mechanism that binds comes before a stronger hash that does not, by the strongest type of both sides")
+    func binding() {
+        let all = ["SCRAM-SHA-512", "SCRAM-SHA-1-PLUS", "PLAIN"]
+        let listed = ["tls-server-end-point", "tls-unique", "tls-exporter", "other"]
+        #expect(Self.outcome(all, list: listed, tls: Self.tls13) == "SCRAM-SHA-1-PLUS p=tls-exporter")
+        #expect(Self.outcome(all, list: listed, tls: Self.tls12) == "SCRAM-SHA-1-PLUS p=tls-exporter")
+        #expect(
+            Self.outcome(Self.plus + Self.scram, list: listed, tls: Self.tls13) == "SCRAM-SHA-512-PLUS p=tls-exporter"
+        )
+        #expect(
+            Self.outcome(all, list: ["tls-unique", "tls-server-end-point"], tls: Self.tls13)
+                == "SCRAM-SHA-1-PLUS p=tls-server-end-point"
+        )
+        #expect(Self.outcome(all, list: ["tls-unique"], tls: Self.tls12) == "SCRAM-SHA-1-PLUS p=tls-unique")
+        // Without a list the type is the one that RFC 5802 names.
+        #expect(Self.outcome(all, tls: Self.tls12) == "SCRAM-SHA-1-PLUS p=tls-unique")
+        // TLS without anything to bind to.
+        #expect(Self.outcome(all, list: listed) == "SCRAM-SHA-512 n")
+    }
+
+    @Test("without an offer of binding the server is told that we could have: one that had offered it must refuse")
+    func notOffered() {
+        #expect(Self.outcome(Self.scram, tls: Self.tls13) == "SCRAM-SHA-512 y")
+        #expect(Self.outcome(Self.scram, tls: Self.tls12) == "SCRAM-SHA-512 y")
+        // No type is named, and TLS 1.3 does not have the one that is meant then.
+        #expect(Self.outcome(Self.scram + Self.plus, tls: Self.tls13) == "SCRAM-SHA-512 y")
+        #expect(Self.outcome(Self.plus, tls: Self.tls13) == "SCRAM-SHA-512-PLUS p=tls-exporter")
+    }
+
+    @Test("an offer of binding that can't be taken up is refused, never passed over")
+    func refused() {
+        for list in [["tls-unique"], ["x-nothing"], [], ["TLS-EXPORTER"]] {
+            #expect(Self.outcome(Self.scram + Self.plus, list: list, tls: Self.tls13) == "unknownBindings", "\(list)")
+        }
+        for list in [["tls-exporter"], ["x-nothing"]] {
+            #expect(Self.outcome(Self.scram, list: list, tls: Self.tls13) == "bindingWithoutMechanism", "\(list)")
+        }
+        // A list alone harms nobody where no SCRAM is offered.
+        #expect(Self.outcome(["PLAIN"], list: ["tls-exporter"], tls: Self.tls13, plain: true) == "PLAIN")
+        #expect(Self.outcome(["PLAIN"], list: ["tls-exporter"], tls: Self.tls13) == "nothingUsable")
+    }
+
+    @Test("the offer is read from the features by namespace, with the types as they stand")
+    func features() throws {
+        let xml =
+            "<stream:features><sasl-channel-binding xmlns='urn:xmpp:sasl-cb:0'><channel-binding type='tls-exporter'/>"
+            + "<channel-binding/><other type='x'/><channel-binding type='a&#x9;b'/></sasl-channel-binding>"
+            + "<m:mechanisms xmlns:m='urn:ietf:params:xml:ns:xmpp-sasl'><m:mechanism>PLAIN</m:mechanism>"
+            + "<mechanism>SCRAM-SHA-1</mechanism><m:mechanism/></m:mechanisms></stream:features>"
+        let offer = SASLOffer(try stanza(xml))
+        #expect(offer == SASLOffer(mechanisms: ["PLAIN", ""], bindings: ["tls-exporter", "a\tb"]))
+        #expect(SASLOffer(try stanza("<stream:features/>")) == SASLOffer(mechanisms: []))
+        let signIn = SignIn(choice: .plain, offer: offer)
+        #expect(signIn.offeredMechanisms == "PLAIN" && signIn.offeredBindings == ["tls-exporter"])
+    }
+}
