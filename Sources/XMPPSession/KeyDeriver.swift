@@ -8,7 +8,7 @@ package import XMPP
 /// A server may ask for 1,000,000 rounds, which take a processor a second; on an event loop that second would hold the acks of
 /// every other connection there. All senders share one thread, so that a hundred connections that reconnect at once, or a
 /// server that changes its salt each time, never take more than one processor. A key stays the same as long as salt, rounds
-/// and secret do, so a reconnection usually costs nothing. A cached key is as sensitive as the secret, which is in memory, too.
+/// and prepared secret do, so a reconnection usually costs nothing. A cached key is as sensitive as the secret, which is in memory, too.
 package final class KeyDeriver: Sendable {
     private struct Entry {
         var derivation: KeyDerivation
@@ -16,7 +16,7 @@ package final class KeyDeriver: Sendable {
     }
 
     /// How many keys are cached: one for each hash function, and those before a change of the secret.
-    static let capacity = 4
+    static let capacity = 6
 
     /// The one thread; it lives as long as the process.
     private static let thread: NIOThreadPool = {

@@ -92,7 +92,8 @@ extension StreamHandler {
         let reason: ReconnectReason =
             switch error.code {
             case .tlsNotOffered, .tlsRefused, .tlsInjection, .notEncrypted: .tlsFailed
-            case .noMechanism, .authenticationRefused, .authenticationUnavailable, .authenticationProtocol:
+            case .noMechanism, .credentialsUnusable, .authenticationRefused, .authenticationUnavailable,
+                .authenticationProtocol:
                 .authenticationFailed
             case .streamError: .streamError
             case .badStream, .bindRefused, .closed, .timedOut: .negotiationFailed

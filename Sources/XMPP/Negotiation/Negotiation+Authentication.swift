@@ -17,7 +17,16 @@ extension Negotiation {
         } catch {
             return .fail(finish(.refusal(error, offer, policy)))
         }
-        var mechanism = self.mechanism(choice, offer)
+        var mechanism: any SASLMechanism
+        do throws(SASLMechanismError) {
+            mechanism = try self.mechanism(choice, offer)
+        } catch {
+            return .fail(
+                finish(
+                    NegotiationError(.credentialsUnusable, error.message, isAuthentication: true, isPermanent: true)
+                )
+            )
+        }
         var bytes: [UInt8] = []
         bytes.append(xml: "<auth xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\" mechanism=\"")
         bytes += Array(choice.name.utf8)
@@ -32,13 +41,16 @@ extension Negotiation {
         return .send(bytes)
     }
 
-    private func mechanism(_ choice: SASLChoice, _ offer: SASLOffer) -> any SASLMechanism {
+    private func mechanism(
+        _ choice: SASLChoice,
+        _ offer: SASLOffer
+    ) throws(SASLMechanismError) -> any SASLMechanism {
         switch choice {
-        case .plain: PlainMechanism(credentials: configuration.credentials)
+        case .plain: return PlainMechanism(credentials: configuration.credentials)
         case .scram(let hash, let binding):
-            SCRAM(
+            return SCRAM(
                 hash,
-                credentials: configuration.credentials,
+                credentials: try configuration.credentials.prepared(),
                 nonce: Base64.encode(configuration.nonce),
                 binding: binding,
                 offer: offer

@@ -35,9 +35,7 @@ package struct NegotiationConfiguration: Sendable {
     /// What makes a SASL exchange unlike any other: 16 random bytes or more, new for each connection.
     package var nonce: [UInt8]
 
-    /// The configuration of one connection.
-    ///
-    /// - Parameter allowsPlain: Nil for what the dialect has by default: PLAIN for a CCS alone.
+    /// The configuration of one connection; without `allowsPlain` the secret itself goes to a CCS alone.
     package init(
         domain: String,
         localpart: String,

@@ -14,6 +14,8 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
         case badStream = "bad_stream"
         /// No SASL mechanism that we may use is offered.
         case noMechanism = "no_mechanism"
+        /// The name or the secret has no form that the mechanism can use.
+        case credentialsUnusable = "credentials_unusable"
         /// SASL failed: the server refuses the credentials or their form.
         case authenticationRefused = "authentication_refused"
         /// SASL failed for a reason that passes.

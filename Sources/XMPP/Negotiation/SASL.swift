@@ -33,6 +33,28 @@ package struct SASLCredentials: Sendable {
     }
 }
 
+extension SASLCredentials {
+    /// The same in the form that SCRAM hashes: name and secret prepared by ``SASLprep``.
+    ///
+    /// - Throws: ``SASLMechanismError``, which names the key to change and no part of its value.
+    func prepared() throws(SASLMechanismError) -> SASLCredentials {
+        var prepared = self
+        do throws(SASLprep.Failure) {
+            prepared.username = String(decoding: try SASLprep.prepare(Array(username.utf8)), as: UTF8.self)
+        } catch {
+            throw SASLMechanismError(message: "the user name \(error.reason): check `sender_id` and `domain`")
+        }
+        do throws(SASLprep.Failure) {
+            prepared.secret = Secret(try SASLprep.prepare(secret.bytes))
+        } catch {
+            throw SASLMechanismError(
+                message: "the secret \(error.reason): check the file of `secret_file`, or set another password"
+            )
+        }
+        return prepared
+    }
+}
+
 /// Why a SASL exchange went wrong on our side of it.
 struct SASLMechanismError: Error, Sendable {
     /// What the server did that the mechanism does not allow.
@@ -105,7 +127,7 @@ struct PlainMechanism: SASLMechanism {
     /// An exchange that has not begun.
     init(credentials: SASLCredentials) { self.credentials = credentials }
 
-    /// `NUL username NUL secret`, without an authorization identity.
+    /// `NUL username NUL secret`, without an authorization identity, and as they stand: the server prepares them (section 2).
     mutating func initialResponse() -> [UInt8]? {
         [0] + Array(credentials.username.utf8) + [0] + credentials.secret.bytes
     }

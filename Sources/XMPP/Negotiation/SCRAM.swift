@@ -9,8 +9,8 @@ import Vocabulary
 /// The salted password takes up to 1,000,000 rounds of HMAC and is computed outside of the machine.
 ///
 /// TLS has verified the server's name before a byte of this. With channel binding the proof is worth nothing on any other TLS
-/// connection, whoever's certificate that has. A secret beyond ASCII is used as it stands; the server normalises its own
-/// (RFC 4013), so it must be in that form already.
+/// connection, whoever's certificate that has. The name and the secret are in the form that the
+/// server hashes (``SASLprep``).
 struct SCRAM: SASLMechanism {
     private enum State {
         /// Nothing is sent.
@@ -50,7 +50,7 @@ struct SCRAM: SASLMechanism {
     ///
     /// - Parameters:
     ///   - hash: The mechanism's hash function.
-    ///   - credentials: Who we are.
+    ///   - credentials: Who we are, prepared.
     ///   - nonce: Printable ASCII without a comma.
     ///   - binding: What is said about channel binding.
     ///   - offer: What reached us as the server's offer, which it may confirm in its first message.
