@@ -58,6 +58,12 @@ static inline int upstream_x509_name_print(BIO *out, const X509_NAME *name) {
     return X509_NAME_print_ex(out, name, 0, XN_FLAG_RFC2253);
 }
 
+// sk_GENERAL_NAME_num and sk_GENERAL_NAME_value are macros. The name stays the list's.
+static inline int upstream_general_name_count(const GENERAL_NAMES *names) { return sk_GENERAL_NAME_num(names); }
+static inline GENERAL_NAME *upstream_general_name(const GENERAL_NAMES *names, int index) {
+    return sk_GENERAL_NAME_value(names, index);
+}
+
 // X509V3_set_ctx_nodb is a macro. Makes one extension; the certificate keeps its own copy. 1 on success.
 static inline int upstream_x509_add_extension(X509 *issuer, X509 *subject, int nid, const char *value) {
     X509V3_CTX ctx;

@@ -8,12 +8,42 @@ package struct IssuedCertificate: Sendable {
     package var keyPEM: [UInt8]
 }
 
+/// An `otherName` of a certificate.
+package struct OtherName: Sendable {
+    /// The type's object identifier, with dots.
+    package var type: String
+    /// The ASN.1 type of the value, as OpenSSL's configuration names it.
+    package var encoding: String
+    /// The name.
+    package var value: String
+
+    package init(type: String, encoding: String, value: String) {
+        self.type = type
+        self.encoding = encoding
+        self.value = value
+    }
+
+    /// A service of a domain, such as `_xmpp-client.example.org` (SRV-ID, RFC 4985).
+    package static func service(_ name: String) -> OtherName {
+        OtherName(type: "1.3.6.1.5.5.7.8.7", encoding: "IA5STRING", value: name)
+    }
+
+    /// An XMPP address (XmppAddr, RFC 6120 section 13.7.1.4).
+    package static func xmppAddress(_ address: String) -> OtherName {
+        OtherName(type: "1.3.6.1.5.5.7.8.5", encoding: "UTF8", value: address)
+    }
+}
+
 /// What a certificate is to say.
 package struct CertificateRequest: Sendable {
     /// Host names; a wildcard is allowed as the first label.
     package var dnsNames: [String]
     /// IPv4 and IPv6 addresses.
     package var addresses: [String]
+    /// Names of other kinds.
+    package var otherNames: [OtherName]
+    /// Whether it is for a client, not for a server.
+    package var isClient: Bool
     /// The subject's name; the first of the names by default.
     package var commonName: String?
     /// When it is valid, in seconds from now: by default from an hour ago to a day ahead.
@@ -22,12 +52,16 @@ package struct CertificateRequest: Sendable {
     package init(
         dnsNames: [String] = [],
         addresses: [String] = [],
+        otherNames: [OtherName] = [],
+        isClient: Bool = false,
         commonName: String? = nil,
         validity: ClosedRange<Int> = -3600...86_400
     ) {
         self.commonName = commonName
         self.dnsNames = dnsNames
         self.addresses = addresses
+        self.otherNames = otherNames
+        self.isClient = isClient
         self.validity = validity
     }
 }
@@ -78,17 +112,18 @@ extension CertificateRequest {
 
     /// The names in OpenSSL's configuration syntax.
     fileprivate func subjectAlternativeName() throws(TLSError) -> String {
-        for name in self.dnsNames + self.addresses {
+        for name in self.dnsNames + self.addresses + self.otherNames.map(\.value) {
             // Commas and the like would be read as syntax.
             let allowed = name.utf8.allSatisfy { byte in
                 (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
-                    || "-._*:".utf8.contains(byte)
+                    || "-._*:@".utf8.contains(byte)
             }
             guard allowed, !name.isEmpty else {
                 throw TLSError(.misconfigured, "\"\(name)\" cannot be a name in a certificate")
             }
         }
-        return (self.dnsNames.map { "DNS:" + $0 } + self.addresses.map { "IP:" + $0 }).joined(separator: ",")
+        let others = self.otherNames.map { "otherName:\($0.type);\($0.encoding):\($0.value)" }
+        return (self.dnsNames.map { "DNS:" + $0 } + self.addresses.map { "IP:" + $0 } + others).joined(separator: ",")
     }
 }
 
@@ -174,7 +209,7 @@ private enum CertificateMaker {
             (NID_subject_key_identifier, "hash"),
         ]
         if !isAuthority {
-            extensions.append((NID_ext_key_usage, "serverAuth"))
+            extensions.append((NID_ext_key_usage, request.isClient ? "clientAuth" : "serverAuth"))
             let names = try request.subjectAlternativeName()
             if !names.isEmpty {
                 extensions.append((NID_subject_alt_name, names))

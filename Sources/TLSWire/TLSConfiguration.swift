@@ -41,6 +41,8 @@ package struct TLSClientConfiguration: Sendable {
     /// A host name in ASCII (A-labels), or an IPv4 or IPv6 address, with or without brackets. An address is compared with
     /// the certificate's IP names, and no SNI is sent (RFC 6066 §3).
     package var serverName: String
+    /// An XMPP domain that the certificate may carry as SRV-ID or XmppAddr instead (RFC 6120 section 13.7); nil for none.
+    package var xmppDomain: String?
     /// The trusted authorities.
     package var trust: TLSTrust
     /// From the start of the handshake to its end; 10 s by default.

@@ -12,6 +12,11 @@ package final class TLSContext: @unchecked Sendable {
         case client(ReferenceIdentity)
         /// The side that shows a certificate.
         case server
+
+        /// What a client expects; nil for a server.
+        var identity: ReferenceIdentity? {
+            if case .client(let identity) = self { identity } else { nil }
+        }
     }
 
     /// The SSL_CTX, owned, freed in deinit.
@@ -22,6 +27,8 @@ package final class TLSContext: @unchecked Sendable {
     let handshakeTimeout: TimeAmount
     /// Bounds the wait for the peer's close_notify.
     let closeTimeout: TimeAmount
+    /// The domain that a server's certificate may name in XMPP's own ways; nil for none.
+    private(set) var xmppDomain: String?
 
     private init(_ role: Role, handshakeTimeout: TimeAmount, closeTimeout: TimeAmount) throws(TLSError) {
         ERR_clear_error()
@@ -47,6 +54,11 @@ package final class TLSContext: @unchecked Sendable {
             handshakeTimeout: configuration.handshakeTimeout,
             closeTimeout: configuration.closeTimeout
         )
+        if case .host? = context.role.identity {
+            context.xmppDomain = try configuration.xmppDomain.map { name throws(TLSError) in
+                try ReferenceIdentity(name).name
+            }
+        }
         try context.setVersions(.v1_2, .v1_3)
         try context.load(configuration.trust)
         return context

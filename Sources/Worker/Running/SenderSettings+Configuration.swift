@@ -42,9 +42,10 @@ extension SenderSettings {
 
     private static func security(of sender: SenderConfiguration) throws(TLSError) -> Security {
         if sender.tlsMode == .none { return .clear(ClearNetworks(sender.clearNetworks.compactMap { Network($0) })) }
-        let context = try TLSContext.client(
-            TLSClientConfiguration(serverName: sender.serverName, caFile: sender.caFile)
-        )
+        var tls = TLSClientConfiguration(serverName: sender.serverName, caFile: sender.caFile)
+        // Who names another server means that one, not whoever serves the domain.
+        tls.xmppDomain = sender.dialect == .xmpp && sender.serverName == sender.domain ? sender.domain : nil
+        let context = try TLSContext.client(tls)
         return sender.tlsMode == .direct ? .direct(context) : .startTLS(context)
     }
 

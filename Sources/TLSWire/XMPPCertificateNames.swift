@@ -1,0 +1,45 @@
+import COpenSSL
+
+/// The names of an XMPP server that OpenSSL does not compare: SRV-ID and XmppAddr (RFC 6120 section 13.7.1.2).
+///
+/// Both are `otherName`s of the subjectAltName, each with a type of its own; one that is encoded as anything else is no name.
+/// They are compared without case and as a whole: wildcards stand in DNS names alone, which OpenSSL compares.
+enum XMPPCertificateNames {
+    /// Whether a certificate is for clients of this domain.
+    ///
+    /// - Parameters:
+    ///   - certificate: Lent for the call.
+    ///   - domain: In ASCII, without a final dot.
+    static func isFor(_ domain: String, _ certificate: OpaquePointer) -> Bool {
+        // Owned here, freed below; nil where there is no such extension, or more than one.
+        guard let extracted = X509_get_ext_d2i(certificate, NID_subject_alt_name, nil, nil) else {
+            ERR_clear_error()
+            return false
+        }
+        let names = OpaquePointer(extracted)
+        defer { GENERAL_NAMES_free(names) }
+        let address = Array(domain.utf8)
+        let service = Array("_xmpp-client.".utf8) + address
+        return (0..<upstream_general_name_count(names)).contains { index in
+            // Stays the list's, as all that hangs on it.
+            guard let name = upstream_general_name(names, index), name.pointee.type == GEN_OTHERNAME,
+                let other = name.pointee.d.otherName, let value = other.pointee.value
+            else { return false }
+            return switch (OBJ_obj2nid(other.pointee.type_id), value.pointee.type) {
+            // RFC 4985 section 2.
+            case (NID_SRVName, V_ASN1_IA5STRING): equal(value.pointee.value.ia5string, service)
+            // RFC 6120 section 13.7.1.4.
+            case (NID_XmppAddr, V_ASN1_UTF8STRING): equal(value.pointee.value.utf8string, address)
+            default: false
+            }
+        }
+    }
+
+    private static func equal(_ text: UnsafeMutablePointer<ASN1_STRING>?, _ expected: [UInt8]) -> Bool {
+        guard let text, let bytes = ASN1_STRING_get0_data(text) else { return false }
+        let found = UnsafeBufferPointer(start: bytes, count: Int(ASN1_STRING_length(text)))
+        return found.count == expected.count && zip(found, expected).allSatisfy { fold($0) == fold($1) }
+    }
+
+    private static func fold(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
+}
