@@ -34,6 +34,19 @@ package enum TLSVersion: Int32, Sendable, Hashable, Comparable, CaseIterable {
     }
 }
 
+/// What a client shows to a server that asks for a certificate.
+package struct TLSClientIdentity: Sendable, Hashable {
+    /// The certificate, followed by the intermediates, in PEM.
+    package var certificateChain: PEMSource
+    /// Its private key in PEM, not encrypted.
+    package var privateKey: PEMSource
+
+    package init(certificateChain: PEMSource, privateKey: PEMSource) {
+        self.certificateChain = certificateChain
+        self.privateKey = privateKey
+    }
+}
+
 /// What a client expects of its peer: TLS 1.2 at least, a trusted chain, and the given name.
 package struct TLSClientConfiguration: Sendable {
     /// The name the server's certificate must carry, also sent as SNI.
@@ -43,6 +56,8 @@ package struct TLSClientConfiguration: Sendable {
     package var serverName: String
     /// An XMPP domain that the certificate may carry as SRV-ID or XmppAddr instead (RFC 6120 section 13.7); nil for none.
     package var xmppDomain: String?
+    /// What is shown to a server that asks for a certificate; nil for nothing.
+    package var identity: TLSClientIdentity?
     /// The trusted authorities.
     package var trust: TLSTrust
     /// From the start of the handshake to its end; 10 s by default.

@@ -47,7 +47,8 @@ package final class TLSContext: @unchecked Sendable {
 
     /// A context for connections to one server name.
     ///
-    /// Throws ``TLSError/Code/misconfigured`` for a name or an authority file that can't be used.
+    /// Throws ``TLSError/Code/misconfigured`` for a name or an authority file that can't be used, and for a certificate or key
+    /// of our own that can't, or that don't belong together.
     package static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
             .client(ReferenceIdentity(configuration.serverName)),
@@ -61,7 +62,26 @@ package final class TLSContext: @unchecked Sendable {
         }
         try context.setVersions(.v1_2, .v1_3)
         try context.load(configuration.trust)
+        if let identity = configuration.identity {
+            try context.load(
+                identity.certificateChain,
+                identity.privateKey,
+                names: ("tls.client_certificate_file", "tls.client_key_file")
+            )
+        }
         return context
+    }
+
+    /// When the certificate that this side shows ends, in seconds from now; negative where it has, nil where it shows none.
+    package var certificateEnd: Int? {
+        // Both stay their owners'.
+        guard let certificate = SSL_CTX_get0_certificate(self.handle), let end = X509_get0_notAfter(certificate) else {
+            return nil
+        }
+        var days: Int32 = 0
+        var seconds: Int32 = 0
+        guard ASN1_TIME_diff(&days, &seconds, nil, end) == 1 else { return nil }
+        return Int(days) * 86_400 + Int(seconds)
     }
 
     /// A context for a listener.
@@ -77,7 +97,11 @@ package final class TLSContext: @unchecked Sendable {
             SSL_CTX_set_security_level(context.handle, level)
         }
         try context.setVersions(configuration.minimumVersion, configuration.maximumVersion)
-        try context.load(certificateChain: configuration.certificateChain, privateKey: configuration.privateKey)
+        try context.load(
+            configuration.certificateChain,
+            configuration.privateKey,
+            names: ("the certificate", "the private key")
+        )
         return context
     }
 
@@ -137,22 +161,31 @@ package final class TLSContext: @unchecked Sendable {
         X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
     }
 
-    private func load(certificateChain: PEMSource, privateKey: PEMSource) throws(TLSError) {
+    /// Takes up what this side shows; `names` are for errors.
+    private func load(
+        _ certificateChain: PEMSource,
+        _ privateKey: PEMSource,
+        names: (certificate: String, key: String)
+    ) throws(TLSError) {
         let handle = self.handle
         // The context takes references of its own to certificates and key.
-        _ = try certificateChain.forEachCertificate("the certificate") { index, certificate throws(TLSError) in
+        _ = try certificateChain.forEachCertificate(names.certificate) { index, certificate throws(TLSError) in
             let accepted =
                 index == 0
                 ? SSL_CTX_use_certificate(handle, certificate) : upstream_ssl_ctx_add1_chain_cert(handle, certificate)
             guard accepted == 1 else {
-                throw TLSError(.misconfigured, "the certificate can't be used: \(OpenSSLFailure.takeText())")
+                throw TLSError(
+                    .misconfigured,
+                    "\(certificateChain.label(names.certificate)) can't be used: \(OpenSSLFailure.takeText())"
+                )
             }
         }
-        try privateKey.withPrivateKey("the private key") { key throws(TLSError) in
+        try privateKey.withPrivateKey(names.key) { key throws(TLSError) in
             guard SSL_CTX_use_PrivateKey(handle, key) == 1, SSL_CTX_check_private_key(handle) == 1 else {
                 throw TLSError(
                     .misconfigured,
-                    "the private key does not belong to the certificate: \(OpenSSLFailure.takeText())"
+                    "\(privateKey.label(names.key)) does not belong to \(certificateChain.label(names.certificate)): "
+                        + OpenSSLFailure.takeText()
                 )
             }
         }

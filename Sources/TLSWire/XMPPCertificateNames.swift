@@ -5,11 +5,7 @@ import COpenSSL
 /// Both are `otherName`s of the subjectAltName, each with a type of its own; one that is encoded as anything else is no name.
 /// They are compared without case and as a whole: wildcards stand in DNS names alone, which OpenSSL compares.
 enum XMPPCertificateNames {
-    /// Whether a certificate is for clients of this domain.
-    ///
-    /// - Parameters:
-    ///   - certificate: Lent for the call.
-    ///   - domain: In ASCII, without a final dot.
+    /// Whether a certificate, lent for the call, is for clients of this domain: in ASCII, without a final dot.
     static func isFor(_ domain: String, _ certificate: OpaquePointer) -> Bool {
         // Owned here, freed below; nil where there is no such extension, or more than one.
         guard let extracted = X509_get_ext_d2i(certificate, NID_subject_alt_name, nil, nil) else {

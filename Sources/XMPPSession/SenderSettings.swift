@@ -42,6 +42,8 @@ package struct SenderSettings: Sendable {
     ///
     /// By default to a CCS alone, whose protocol has nothing else.
     package var allowsPlain: Bool
+    /// When our client certificate ends, in seconds from the worker's start; nil where there is none.
+    package var certificateEnd: Int?
     /// Unacked messages that the peer allows on one connection.
     package var window: Int
     /// Over what a `message_id` is unique.

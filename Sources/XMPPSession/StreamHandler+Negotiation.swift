@@ -59,6 +59,7 @@ extension StreamHandler {
                 tlsMode: isDirect ? .direct : .starttls,
                 dialect: settings.dialect,
                 allowsPlain: settings.allowsPlain,
+                hasCertificate: settings.certificateEnd != nil,
                 resource: settings.stream.resource,
                 priority: settings.stream.priority,
                 resume: settings.stream.resume,

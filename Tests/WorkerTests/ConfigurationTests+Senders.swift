@@ -26,6 +26,30 @@ extension ConfigurationTests {
         #expect(found.count == 1 && found[0].contains("true or false"), "\(found)")
     }
 
+    @Test("a client certificate comes with its key, and stands in for the secret")
+    func clientCertificate() throws {
+        let tls = "client_certificate_file: SECRET, client_key_file: SECRET"
+        let sender = try read(minimal.replacing("SECRET}", with: "SECRET, tls: {\(tls)}}")).senders[0]
+        #expect(sender.clientCertificate?.file == "\(folder.secret)")
+        #expect(sender.clientCertificate?.keyFile.path == "\(folder.secret)" && !sender.secretFile.path.isEmpty)
+        let alone = try read(minimal.replacing("secret_file: SECRET}", with: "tls: {\(tls)}}")).senders[0]
+        #expect(alone.clientCertificate != nil && alone.secretFile.path.isEmpty)
+        #expect(try read(minimal).senders[0].clientCertificate == nil)
+        for (more, key, words) in [
+            ("client_certificate_file: SECRET", "client_certificate_file", "needs client_key_file"),
+            ("client_key_file: SECRET", "client_key_file", "needs client_certificate_file"),
+            ("client_certificate_file: SECRET, client_key_file: /nowhere/key", "client_key_file", "can't read"),
+        ] {
+            let found = problems(minimal.replacing("secret_file: SECRET}", with: "tls: {\(more)}}"))
+            #expect(
+                found.count == 1 && found[0].contains("senders.0.tls.\(key)") && found[0].contains(words),
+                "\(found)"
+            )
+        }
+        let neither = problems(minimal.replacing(", secret_file: SECRET}", with: "}"))
+        #expect(neither.count == 1 && neither[0].contains("senders.0.secret_file: is required"), "\(neither)")
+    }
+
     @Test("the certificate is for the host of a CCS, and for the domain of a standard server")
     func serverNames() throws {
         func name(_ more: String) throws -> String {

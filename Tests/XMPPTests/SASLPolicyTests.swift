@@ -90,6 +90,66 @@ import Testing
         #expect(Self.outcome(["PLAIN"], list: ["tls-exporter"], tls: Self.tls13) == "nothingUsable")
     }
 
+    @Test("a client certificate is used where the server offers that, and without a secret nothing else is")
+    func external() {
+        func outcome(_ mechanisms: [String], secret: Bool, dialect: Dialect = .xmpp) -> String {
+            let policy = SASLPolicy(
+                dialect: dialect,
+                allowsPlain: true,
+                hasCertificate: true,
+                hasSecret: secret,
+                bindings: Self.tls13
+            )
+            do throws(SASLPolicy.Refusal) {
+                return try policy.choose(among: SASLOffer(mechanisms: mechanisms)).name
+            } catch {
+                return "\(error)"
+            }
+        }
+        for secret in [true, false] {
+            #expect(outcome(["PLAIN", "EXTERNAL"] + Self.scram, secret: secret) == "EXTERNAL")
+            #expect(outcome(["PLAIN", "EXTERNAL"], secret: secret, dialect: .ccs) == "EXTERNAL")
+        }
+        #expect(outcome(["PLAIN"] + Self.scram, secret: true) == "SCRAM-SHA-512")
+        #expect(outcome(["PLAIN"] + Self.scram, secret: false) == "nothingUsable")
+        // Without a certificate there is nothing to be taken for.
+        #expect(Self.outcome(["EXTERNAL"], plain: true) == "nothingUsable")
+    }
+
+    @Test("EXTERNAL names the account that is meant, and a refusal says what a server wants of the certificate")
+    func externalInANegotiation() throws {
+        func begin(_ mechanisms: String) throws -> (Negotiation.StanzaAction, NegotiationError?) {
+            var negotiation = Negotiation(
+                configuration: NegotiationConfiguration(
+                    domain: "example.org",
+                    localpart: "user",
+                    credentials: SASLCredentials(username: "user", secret: Secret([])),
+                    dialect: .xmpp,
+                    hasCertificate: true,
+                    idPrefix: "r4nd",
+                    nonce: Array(0..<18)
+                )
+            )
+            _ = negotiation.transportReady(encrypted: true, bindings: Self.tls13)
+            _ = negotiation.opened(try header(streamHeader))
+            let sasl = "urn:ietf:params:xml:ns:xmpp-sasl"
+            let features = "<stream:features><mechanisms xmlns='\(sasl)'>\(mechanisms)</mechanisms></stream:features>"
+            let action = negotiation.stanza(try stanza(features), trailingBytes: 0)
+            let failure = try stanza("<failure xmlns='\(sasl)'><not-authorized/></failure>")
+            guard case .fail(let error) = negotiation.stanza(failure, trailingBytes: 0) else { return (action, nil) }
+            return (action, error)
+        }
+        let (action, refusal) = try begin("<mechanism>SCRAM-SHA-1</mechanism><mechanism>EXTERNAL</mechanism>")
+        guard case .send(let bytes) = action else { throw Unexpected("nothing sent") }
+        // echo -n user@example.org | base64
+        #expect(text(bytes).hasSuffix("mechanism=\"EXTERNAL\">dXNlckBleGFtcGxlLm9yZw==</auth>"))
+        #expect(refusal?.message.contains("client certificate") == true && refusal?.isPermanent == true)
+        guard case .fail(let missing) = try begin("<mechanism>SCRAM-SHA-1</mechanism>").0 else {
+            throw Unexpected("went on without a secret")
+        }
+        #expect(missing.message.contains("does not offer SASL EXTERNAL (offered: SCRAM-SHA-1)"), "\(missing.message)")
+    }
+
     @Test("the offer is read from the features by namespace, with the types as they stand")
     func features() throws {
         let xml =

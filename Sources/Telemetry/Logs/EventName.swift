@@ -24,6 +24,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case streamUnmanaged = "stream.unmanaged"
     case streamWithdrawn = "stream.withdrawn"
     case streamRival = "stream.rival"
+    case certificateExpiring = "tls.certificate_expiring"
     case reconnectScheduled = "stream.reconnect_scheduled"
     case stanzaIgnored = "stanza.ignored"
 

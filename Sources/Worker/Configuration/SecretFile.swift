@@ -25,18 +25,27 @@ extension ConfigurationScope {
     ///
     /// What is wrong with the file is reported with everything else.
     func secretFile(_ name: String, _ meaning: String) -> SecretFile {
-        let type = ConfigurationType<String>(name: "file", placeholder: "") {
-            [files = reading.files] text
-                throws(ConfigurationTypeError) in
+        SecretFile(path: warned(name, required(name, secretPath, meaning)))
+    }
+
+    /// The same for a key that may be missing; `note` is its default in the table.
+    func optionalSecretFile(_ name: String, _ note: String, _ meaning: String) -> SecretFile? {
+        optional(name, secretPath, note, meaning).map { SecretFile(path: warned(name, $0)) }
+    }
+
+    private var secretPath: ConfigurationType<String> {
+        .init(name: "file", placeholder: "") { [files = reading.files] text throws(ConfigurationTypeError) in
             let path = try files.resolve(ConfigurationType.text.parse(text))
             if let problem = ConfigurationFiles.problem(with: path) { throw .init(message: problem) }
             return path
         }
-        let path = required(name, type, meaning)
+    }
+
+    private func warned(_ name: String, _ path: String) -> String {
         if !path.isEmpty, ConfigurationFiles.isWorldReadable(path) {
             warning(name, "every user of this machine can read '\(path)': chmod 600 it")
         }
-        return SecretFile(path: path)
+        return path
     }
 }
 

@@ -36,6 +36,14 @@ package struct SenderConfiguration: Sendable, Equatable {
         case device
     }
 
+    /// A certificate of ours, with its key.
+    package struct ClientCertificate: Sendable, Equatable {
+        /// The certificate and its intermediates, PEM.
+        package var file: String
+        /// Where its private key stands, PEM.
+        package var keyFile: SecretFile
+    }
+
     /// The account's id, which is also the metrics' label `sender`.
     package var senderID: String
     /// The host to connect to: a name or an IP address.
@@ -46,7 +54,7 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var domain: String
     /// How many connections to keep.
     package var connections: Int
-    /// Where the server key stands.
+    /// Where the server key stands; an empty path where there is none, beside a client certificate.
     package var secretFile: SecretFile
     /// How TLS begins.
     package var tlsMode: TLSMode
@@ -54,6 +62,8 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var clearNetworks: [String]
     /// The certificates to trust, PEM; nil for the system's trust store.
     package var caFile: String?
+    /// What is shown to a server that asks for a certificate; nil for nothing.
+    package var clientCertificate: ClientCertificate?
     /// The name or IP address that the certificate must be for.
     package var serverName: String
     /// What the peer speaks.
@@ -99,14 +109,20 @@ package struct SenderConfiguration: Sendable, Equatable {
             "`2` for ccs, else `1`",
             "Streams kept open at the same time; a standard server gives each of an account's a copy of every message."
         )
-        secretFile = scope.secretFile(
+        let secret = scope.optionalSecretFile(
             "secret_file",
+            "required, unless a client certificate is given",
             "File with the server key, password or component secret, or the name of a systemd credential."
         )
         let tls = Self.tls(scope.section("tls"))
         (tlsMode, clearNetworks) = (tls.mode, tls.clearNetworks)
+        clientCertificate = tls.clientCertificate
         caFile = tls.caFile
         dialect = scope.value("dialect", .word(Dialect.ccs), default: "ccs", "What the peer speaks beyond XMPP.")
+        if scope.isMissing("secret_file"), !tls.namesCertificate || dialect == .component {
+            scope.problem("secret_file", "is required")
+        }
+        secretFile = secret ?? SecretFile(path: "")
         // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, whatever host it runs on. The CCS's is
         // for its host.
         self.port = port ?? (dialect == .component ? 5347 : 5235)
@@ -163,10 +179,13 @@ package struct SenderConfiguration: Sendable, Equatable {
         var caFile: String?
         var serverName: String?
         var clearNetworks: [String]
+        var clientCertificate: ClientCertificate?
+        /// Whether there is meant to be one, even if it can't be used.
+        var namesCertificate = false
     }
 
     private static func tls(_ scope: ConfigurationScope) -> TLS {
-        TLS(
+        var keys = TLS(
             mode: scope.value(
                 "mode",
                 .word(TLSMode.direct),
@@ -187,6 +206,23 @@ package struct SenderConfiguration: Sendable, Equatable {
                 "Where `mode: none` may connect to beside this machine: networks in which nobody else can read or write."
             ) ?? []
         )
+        let certificate = scope.optional(
+            "client_certificate_file",
+            .file,
+            "none",
+            "Certificate to sign in with (SASL EXTERNAL), followed by its intermediates, PEM."
+        )
+        let key = scope.optionalSecretFile("client_key_file", "none", "Its private key, PEM, without a passphrase.")
+        if let certificate, let key {
+            keys.clientCertificate = ClientCertificate(file: certificate, keyFile: key)
+        }
+        keys.namesCertificate = !scope.isMissing("client_certificate_file") || !scope.isMissing("client_key_file")
+        for (name, other) in [
+            ("client_certificate_file", "client_key_file"), ("client_key_file", "client_certificate_file"),
+        ] where scope.isMissing(name) && !scope.isMissing(other) {
+            scope.problem(other, "needs \(name) beside it")
+        }
+        return keys
     }
 
     private static func keepalive(_ scope: ConfigurationScope) -> (interval: Duration, timeout: Duration) {

@@ -27,6 +27,8 @@ extension SenderSettings {
             keepaliveTimeout: sender.keepaliveTimeout,
             limits: limits,
             secret: {
+                // Only a client certificate stands in for it.
+                guard !secretFile.path.isEmpty else { return [] }
                 guard let line = try secretFile.lines().first else { throw EmptySecret() }
                 return line
             }
@@ -38,6 +40,11 @@ extension SenderSettings {
             redirectHosts: sender.stream.redirectHosts
         )
         allowsPlain = sender.allowPlain
+        certificateEnd =
+            switch security {
+            case .direct(let context), .startTLS(let context): context.certificateEnd
+            case .clear: nil
+            }
     }
 
     private static func security(of sender: SenderConfiguration) throws(TLSError) -> Security {
@@ -45,6 +52,9 @@ extension SenderSettings {
         var tls = TLSClientConfiguration(serverName: sender.serverName, caFile: sender.caFile)
         // Who names another server means that one, not whoever serves the domain.
         tls.xmppDomain = sender.dialect == .xmpp && sender.serverName == sender.domain ? sender.domain : nil
+        tls.identity = sender.clientCertificate.map {
+            TLSClientIdentity(certificateChain: .file($0.file), privateKey: .file($0.keyFile.path))
+        }
         let context = try TLSContext.client(tls)
         return sender.tlsMode == .direct ? .direct(context) : .startTLS(context)
     }

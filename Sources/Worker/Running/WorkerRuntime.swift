@@ -60,6 +60,7 @@ package final class WorkerRuntime: Sendable {
             batchLimit: configuration.database.batchLimit
         )
         let senders = roles.contains(.receive) ? try Self.senders(configuration) : []
+        Self.warn(of: senders, logger)
         let registrations =
             roles.contains(.dispatch)
             ? try HandlerFactory.registrations(configuration.handlers, and: handlers, logger: logger) : []
@@ -190,6 +191,19 @@ package final class WorkerRuntime: Sendable {
         }
         guard problems.isEmpty else { throw .unusable(problems) }
         return settings
+    }
+
+    /// Warns of client certificates that end soon: two weeks are left to renew them.
+    private static func warn(of senders: [SenderSettings], _ logger: Logger) {
+        for sender in senders {
+            guard let seconds = sender.certificateEnd, seconds < 14 * 86_400 else { continue }
+            logger.event(
+                .warning,
+                .certificateExpiring,
+                "the client certificate of a sender has expired or will soon: renew it and restart the worker",
+                [.sender: .string(sender.senderID), .durationSeconds: .seconds(.seconds(seconds))]
+            )
+        }
     }
 
     private static func database(_ configuration: WorkerConfiguration) throws(WorkerError) -> PostgresSettings {

@@ -9,6 +9,8 @@ extension Negotiation {
         let policy = SASLPolicy(
             dialect: configuration.dialect,
             allowsPlain: configuration.allowsPlain,
+            hasCertificate: configuration.hasCertificate,
+            hasSecret: !configuration.credentials.secret.bytes.isEmpty,
             bindings: bindings
         )
         let choice: SASLChoice
@@ -47,6 +49,8 @@ extension Negotiation {
     ) throws(SASLMechanismError) -> any SASLMechanism {
         switch choice {
         case .plain: return PlainMechanism(credentials: configuration.credentials)
+        case .external:
+            return ExternalMechanism(address: "\(configuration.localpart)@\(configuration.domain)")
         case .scram(let hash, let binding):
             return SCRAM(
                 hash,

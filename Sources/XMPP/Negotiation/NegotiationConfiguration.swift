@@ -20,6 +20,8 @@ package struct NegotiationConfiguration: Sendable {
     package var dialect: Dialect
     /// Whether the secret itself may be sent (SASL PLAIN).
     package var allowsPlain: Bool
+    /// Whether TLS shows a certificate of ours, which may stand for the secret (SASL EXTERNAL).
+    package var hasCertificate: Bool
     /// The resource to ask for; nil lets the server choose.
     package var resource: String?
     /// The priority of our presence at a standard server.
@@ -43,6 +45,7 @@ package struct NegotiationConfiguration: Sendable {
         tlsMode: TLSMode = .direct,
         dialect: Dialect = .ccs,
         allowsPlain: Bool? = nil,
+        hasCertificate: Bool = false,
         resource: String? = nil,
         priority: Int8 = 0,
         resume: Duration = .zero,
@@ -56,6 +59,7 @@ package struct NegotiationConfiguration: Sendable {
         self.tlsMode = tlsMode
         self.dialect = dialect
         self.allowsPlain = allowsPlain ?? (dialect == .ccs)
+        self.hasCertificate = hasCertificate
         self.resource = resource
         self.priority = priority
         self.resume = resume

@@ -108,6 +108,9 @@ extension NegotiationError {
         let types = ChannelBinding.Kind.allCases.map(\.rawValue).filter { offer.bindings?.contains($0) ?? false }
         let message =
             switch refusal {
+            case .nothingUsable where !policy.hasSecret:
+                "the server does not offer SASL EXTERNAL (offered: \(offered)), and there is no `secret_file`: have the "
+                    + "server ask for client certificates and trust the authority of ours, or give it the secret"
             case .nothingUsable where offer.mechanisms.contains("PLAIN"):
                 "the server offers no SASL mechanism we may use (offered: \(offered); ours: "
                     + "\(policy.names.joined(separator: ", "))): PLAIN would give it the secret itself. Enable SCRAM on the "
@@ -133,6 +136,10 @@ extension NegotiationError {
         let fix: String
         var code = Code.authenticationRefused
         switch condition {
+        case .notAuthorized where choice == .external, .invalidAuthzid where choice == .external:
+            fix =
+                "the server does not take our client certificate for this account: its authority must be one that the server "
+                + "trusts for clients, and it must name the account's address as XmppAddr"
         case .notAuthorized:
             fix =
                 "the server refuses the sender id and secret: check `sender_id`, `username` and the file of `secret_file`"

@@ -145,3 +145,27 @@ struct PlainMechanism: SASLMechanism {
     /// Nothing to check: PLAIN does not authenticate the server, TLS does.
     mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {}
 }
+
+/// EXTERNAL (RFC 4422 appendix A): TLS has shown who we are; here is only said as whom we want to act.
+struct ExternalMechanism: SASLMechanism {
+    private let identity: [UInt8]
+
+    /// An exchange that has not begun, for this bare address (XEP-0178).
+    init(address: String) { identity = Array(address.utf8) }
+
+    /// The authorization identity: without it a server would choose among the certificate's addresses.
+    mutating func initialResponse() -> [UInt8]? { identity }
+
+    /// There is no second step.
+    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
+        throw SASLMechanismError(message: "the server sent a challenge where EXTERNAL has none")
+    }
+
+    /// No key is ever asked for.
+    mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8] {
+        throw SASLMechanismError(message: "EXTERNAL derives no key")
+    }
+
+    /// Nothing to check: TLS has authenticated the server.
+    mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {}
+}

@@ -4,6 +4,8 @@ package import Digests
 package enum SASLChoice: Sendable, Equatable {
     /// The secret itself (RFC 4616).
     case plain
+    /// The certificate that TLS has shown (RFC 4422 appendix A).
+    case external
     /// A proof of the secret (RFC 5802), and what it says about channel binding.
     case scram(HashFunction, ChannelBindingFlag)
 
@@ -11,6 +13,7 @@ package enum SASLChoice: Sendable, Equatable {
     package var name: String {
         switch self {
         case .plain: "PLAIN"
+        case .external: "EXTERNAL"
         case .scram(let hash, .bound): "SCRAM-\(hash.name)-PLUS"
         case .scram(let hash, _): "SCRAM-\(hash.name)"
         }
@@ -28,16 +31,21 @@ struct SASLPolicy: Sendable {
     var dialect: Dialect
     /// Whether the secret itself may be sent.
     var allowsPlain: Bool
+    /// Whether TLS shows a certificate of ours.
+    var hasCertificate = false
+    /// Whether there is a secret.
+    var hasSecret = true
     /// What TLS gives to bind to; none where TLS is not ours.
     var bindings: [ChannelBinding]
 
     /// The mechanisms that may be used, for a message.
     var names: [String] {
-        let scram = SASLPolicy.hashes.map { "SCRAM-\($0.name)" }
-        let plain = allowsPlain ? ["PLAIN"] : []
+        let external = hasCertificate ? ["EXTERNAL"] : []
+        let scram = hasSecret ? SASLPolicy.hashes.map { "SCRAM-\($0.name)" } : []
+        let plain = hasSecret && allowsPlain ? ["PLAIN"] : []
         return switch dialect {
-        case .ccs: plain + scram
-        case .xmpp: scram + plain
+        case .ccs: external + plain + scram
+        case .xmpp: external + scram + plain
         // A component has no account: see ``ComponentNegotiation``.
         case .component: []
         }
@@ -63,6 +71,9 @@ struct SASLPolicy: Sendable {
     /// server that had offered it must refuse.
     func choose(among offer: SASLOffer) throws(Refusal) -> SASLChoice {
         let offered = Set(offer.mechanisms)
+        // The operator's own choice; what it proves is worth nothing on any other connection.
+        if hasCertificate, offered.contains("EXTERNAL") { return .external }
+        guard hasSecret else { throw .nothingUsable }
         let hasPlain = allowsPlain && offered.contains("PLAIN")
         // The CCS protocol speaks of PLAIN alone.
         if hasPlain, dialect == .ccs { return .plain }
