@@ -119,6 +119,17 @@ final class MessageReceiver: StreamDelegate {
         case .encrypted(let version, let cipher):
             let fields: [LogField: LogValue] = [.version: .string(version), .state: .string(cipher)]
             logger.event(.debug, .connecting, "TLS is established", fields)
+        case .signedIn(let signIn):
+            logger.event(
+                .info,
+                .streamAuthenticated,
+                "signed in",
+                [
+                    .mechanism: .string(signIn.choice.name),
+                    .binding: .string(signIn.choice.binding?.rawValue ?? "none"),
+                    .offered: .string(signIn.offeredMechanisms),
+                ]
+            )
         case .skipped(let reason):
             metrics.stanzas[.other].increment()
             logger.event(

@@ -60,6 +60,8 @@ package enum StreamNotice: Sendable {
     case connecting
     /// TLS is established.
     case encrypted(version: String, cipher: String)
+    /// The server has taken our word for who we are, in this way.
+    case signedIn(SignIn)
     /// A stanza was skipped, for this reason.
     case skipped(SkippedStanza.Reason)
     /// A stanza that could not be read is answered for, and ends the stream.

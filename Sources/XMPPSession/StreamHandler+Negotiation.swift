@@ -172,6 +172,7 @@ extension StreamHandler {
 
     private func becomeBound(_ bound: BoundStream, _ context: ChannelHandlerContext) {
         timer?.cancel()
+        if let signIn = negotiation?.signIn { delegate.noticed(.signedIn(signIn)) }
         negotiation = nil
         componentNegotiation = nil
         session = Session(

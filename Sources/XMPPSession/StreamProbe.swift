@@ -3,17 +3,32 @@ import Vocabulary
 import XMLWire
 package import XMPP
 
+/// What a probe has seen of a server.
+package struct ProbeReport: Sendable {
+    /// How the connection ended.
+    package var end: SessionEnd
+    /// The version of TLS, as OpenSSL names it; nil where it was not established.
+    package var tlsVersion: String?
+    /// How the server was signed in to, and what it offered; nil where that failed.
+    package var signIn: SignIn?
+    /// The stream; nil where it was not bound.
+    package var stream: BoundStream?
+}
+
 /// Sees whether a stream can be bound, and closes it in order (`check --connect`).
 package final class StreamProbe: StreamDelegate {
     package static var takesMessages: Bool { false }
 
-    private let promise: EventLoopPromise<SessionEnd>
+    private let promise: EventLoopPromise<ProbeReport>
+    private var tlsVersion: String?
+    private var signIn: SignIn?
+    private var stream: BoundStream?
 
-    init(_ promise: EventLoopPromise<SessionEnd>) { self.promise = promise }
+    init(_ promise: EventLoopPromise<ProbeReport>) { self.promise = promise }
 
-    /// Connects once, and says how that ended.
-    package static func run(_ settings: SenderSettings, on eventLoop: any EventLoop) async -> SessionEnd {
-        let promise = eventLoop.makePromise(of: SessionEnd.self)
+    /// Connects once, and says how that went.
+    package static func run(_ settings: SenderSettings, on eventLoop: any EventLoop) async -> ProbeReport {
+        let promise = eventLoop.makePromise(of: ProbeReport.self)
         var settings = settings
         // With the worker's resource it would end the worker's session.
         settings.stream = StreamSettings()
@@ -21,9 +36,22 @@ package final class StreamProbe: StreamDelegate {
         return await promise.futureResult.value
     }
 
-    package func bound(_ stream: BoundStream, on channel: any Channel) -> Bool { false }
+    package func bound(_ stream: BoundStream, on channel: any Channel) -> Bool {
+        self.stream = stream
+        return false
+    }
 
-    package func ended(_ end: SessionEnd) { promise.succeed(end) }
+    package func noticed(_ notice: StreamNotice) {
+        switch notice {
+        case .encrypted(let version, _): tlsVersion = version
+        case .signedIn(let signIn): self.signIn = signIn
+        default: break
+        }
+    }
+
+    package func ended(_ end: SessionEnd) {
+        promise.succeed(ProbeReport(end: end, tlsVersion: tlsVersion, signIn: signIn, stream: stream))
+    }
 }
 
 extension EventLoopFuture where Value: Sendable {

@@ -114,13 +114,14 @@ class StreamBench<Delegate: StreamDelegate> {
 /// A bench whose stream is only probed.
 @MainActor
 final class ProbeBench: StreamBench<StreamProbe> {
-    private let endPromise = EmbeddedEventLoop().makePromise(of: SessionEnd.self)
+    private let endPromise = EmbeddedEventLoop().makePromise(of: ProbeReport.self)
 
     init(_ settings: SenderSettings) throws {
         try super.init(StreamHandler(settings: settings, delegate: StreamProbe(endPromise)))
     }
 
-    var end: SessionEnd? { value(endPromise.futureResult) }
+    var report: ProbeReport? { value(endPromise.futureResult) }
+    var end: SessionEnd? { report?.end }
 }
 
 /// A bench whose stream receives.

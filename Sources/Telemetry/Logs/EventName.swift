@@ -16,6 +16,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case tlsRefused = "stream.tls_refused"
     case saslRefused = "stream.sasl_refused"
     case negotiationFailed = "stream.negotiation_failed"
+    case streamAuthenticated = "stream.authenticated"
     case streamBound = "stream.bound"
     case streamDraining = "stream.draining"
     case streamClosed = "stream.closed"

@@ -44,6 +44,12 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case port
     /// A state's name.
     case state
+    /// The SASL mechanism that a connection has signed in with.
+    case mechanism
+    /// What ties that to the TLS connection: a type of channel binding, or `none`.
+    case binding
+    /// The SASL mechanisms to choose from.
+    case offered
     /// A schema's or a program's version.
     case version
     /// A table or partition.

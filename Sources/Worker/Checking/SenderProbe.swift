@@ -33,9 +33,9 @@ extension ProbeSequence {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        let end = await StreamProbe.run(settings, on: group.next())
+        let report = await StreamProbe.run(settings, on: group.next())
         try? await group.shutdownGracefully()
-        return result(of: end, at: sender)
+        return result(of: report, at: sender)
     }
 
     /// What a standard server without stream management means.
@@ -50,10 +50,11 @@ extension ProbeSequence {
         + "no worker is\n        connected it returns messages to their senders; so devices have to send a message again until it is "
         + "acked"
 
-    private static func result(of end: SessionEnd, at sender: SenderConfiguration) -> Probe.Result {
+    private static func result(of report: ProbeReport, at sender: SenderConfiguration) -> Probe.Result {
+        let end = report.end
         // Binding is what the probe tests; how the stream ended afterwards does not matter.
         if end.negotiation == nil, case .session = end.ending {
-            let detail = "bound at \(sender.host) port \(sender.port)"
+            let detail = "bound at \(sender.host) port \(sender.port)" + report.findings
             if sender.dialect == .component { return .passed(detail: detail + forgetful) }
             return .passed(detail: end.management == .missing ? detail + unmanaged : detail)
         }
@@ -93,5 +94,38 @@ extension ProbeSequence {
                 status: .protocolError
             )
         }
+    }
+}
+
+extension ProbeReport {
+    /// How the connection was secured and signed in, and what the server offered: lines behind the verdict.
+    var findings: String {
+        var lines: [String] = []
+        if let tlsVersion { lines.append("TLS: \(tlsVersion)") }
+        if let signIn {
+            let bound = signIn.choice.binding.map { ", bound to the TLS connection by \($0.rawValue)" } ?? ""
+            lines.append("signed in: \(signIn.choice.name)\(bound)")
+            lines.append("offered mechanisms: \(signIn.offeredMechanisms)")
+            let types = signIn.offeredBindings.map { $0.isEmpty ? "none known here" : $0.joined(separator: ", ") }
+            lines.append("offered channel bindings: \(types ?? "no list (XEP-0440)")")
+        }
+        if let stream {
+            let management =
+                switch stream.management {
+                case .unused: "not used with a CCS"
+                case .missing: "no"
+                case .offered: "yes"
+                }
+            lines.append("stream management: \(management)")
+            let limit = stream.stanzaLimit.map { "\($0) bytes" } ?? "not announced (XEP-0478)"
+            lines.append("longest stanza it takes: \(limit)")
+        }
+        if let signIn, signIn.isBindingUnnamed {
+            lines.append(
+                "note: the server offers channel binding without saying by which types (XEP-0440), and TLS 1.3 does not have "
+                    + "the usual one: signed in without it"
+            )
+        }
+        return lines.map { "\n        \($0)" }.joined()
     }
 }

@@ -89,9 +89,11 @@ package enum PeerText {
 
     /// Some of the SASL mechanisms that a server offers.
     ///
-    /// - Parameter names: UTF-8.
+    /// - Parameters:
+    ///   - names: UTF-8.
+    ///   - limit: The most characters.
     /// - Returns: Those that are names (RFC 4422 section 3.1), as far as there is room.
-    package static func mechanisms(_ names: some Sequence<String>) -> String {
+    package static func mechanisms(_ names: some Sequence<String>, limit: Int = PeerText.limit) -> String {
         var list = ""
         for name in names where (1...20).contains(name.utf8.count) {
             guard name.utf8.allSatisfy({ isWord($0) && !(0x61...0x7a).contains($0) || $0 == UInt8(ascii: "_") }) else {

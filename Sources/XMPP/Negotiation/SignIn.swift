@@ -6,10 +6,19 @@ package struct SignIn: Sendable, Equatable {
     package var offer: SASLOffer
 
     /// The offered mechanisms, made fit for a log by ``PeerText``.
-    package var offeredMechanisms: String { PeerText.mechanisms(offer.mechanisms) }
+    package var offeredMechanisms: String {
+        let names = PeerText.mechanisms(offer.mechanisms, limit: 300)
+        return names.isEmpty ? "none" : names
+    }
 
     /// The offered types of channel binding that are known here; nil where the server lists none (XEP-0440).
     package var offeredBindings: [String]? {
         offer.bindings.map { types in ChannelBinding.Kind.allCases.map(\.rawValue).filter(types.contains) }
+    }
+
+    /// Whether the server offers mechanisms that bind, without a word by which types, and none of them was taken.
+    package var isBindingUnnamed: Bool {
+        guard case .scram(_, .notOffered) = choice else { return false }
+        return offer.mechanisms.contains { $0.hasPrefix("SCRAM-") && $0.hasSuffix("-PLUS") }
     }
 }
