@@ -80,6 +80,8 @@ final class StandardSender: Sendable {
     /// What it has said so far, read once.
     private struct Events {
         var ids: [String: [String]] = [:]
+        /// The ids of acks by the address that they came from.
+        var acks: [String: Set<String>] = [:]
         var offset: UInt64 = 0
         var rest: [UInt8] = []
     }
@@ -95,7 +97,9 @@ final class StandardSender: Sendable {
             for line in lines {
                 let object = try? JSONSerialization.jsonObject(with: Data(line)) as? [String: Any]
                 guard let event = object?["event"] as? String else { continue }
-                said.ids[event, default: []].append(object?["id"] as? String ?? "")
+                let id = object?["id"] as? String ?? ""
+                said.ids[event, default: []].append(id)
+                if event == "ack", let from = object?["from"] as? String { said.acks[from, default: []].insert(id) }
             }
             return said.ids[kind] ?? []
         }
@@ -103,6 +107,12 @@ final class StandardSender: Sendable {
 
     /// The ids of the acks so far, in their order.
     var acks: [String] { events("ack") }
+
+    /// The ids of the acks from this address.
+    func acks(from address: String) -> Set<String> {
+        _ = acks
+        return said.withLock { $0.acks[address] ?? [] }
+    }
 
     /// The ids of what came back as an error.
     var errors: [String] { events("error") }

@@ -4,7 +4,7 @@ Usage: xmpp_sender.py PORT CA_FILE JID TO        with the password on the first 
 
 Each further line of stdin is a JSON object, sent as the payload of one message to TO; of {"raw": …} the text is sent as it
 is, a whole stanza. Each line of stdout is an event:
-{"event": "ready"}, {"event": "ack", "id": …}, {"event": "error", "id": …, "condition": …}. The end of stdin ends it, and the end of its stream.
+{"event": "ready"}, {"event": "ack", "id": …, "from": …}, {"event": "error", "id": …, "condition": …}. The end of stdin ends it, and the end of its stream.
 """
 
 import asyncio
@@ -43,7 +43,8 @@ class Sender(slixmpp.ClientXMPP):
     def on_payload(self, message):
         if message["type"] != "error":
             payload = json.loads(message.xml.find(PAYLOAD).text or "{}")
-            say(event=payload.get("message_type", "?"), id=payload.get("message_id", ""))
+            sender = {"from": str(message["from"])}
+            say(event=payload.get("message_type", "?"), id=payload.get("message_id", ""), **sender)
 
     def on_error(self, message):
         say(event="error", id=message["id"], condition=message["error"]["condition"])

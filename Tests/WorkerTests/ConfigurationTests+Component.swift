@@ -80,6 +80,6 @@ extension ConfigurationTests {
         let yaml = with("domain: a.b, connections: 2").replacing("SECRET", with: folder.secret)
         let warnings = try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "worker.yaml").warnings
         #expect(warnings.map(\.key) == ["senders.0.connections"])
-        #expect(warnings[0].message.contains("Prosody") && warnings[0].message.contains("domain_balancing"))
+        #expect(warnings[0].message.contains("Prosody") && warnings[0].message.contains("at random"))
     }
 }

@@ -61,8 +61,7 @@ extension SenderConfiguration {
             scope.warning(
                 "connections",
                 "Prosody takes one connection for a component and refuses or replaces the others; ejabberd shares messages out "
-                    + "among several, for which set domain_balancing to bare_source there: else a device's messages may "
-                    + "overtake each other"
+                    + "at random among all of them, so that a device's messages may overtake each other"
             )
         }
     }
