@@ -33,6 +33,12 @@ final class ServerProcess: @unchecked Sendable {
         try output.seekToEnd()
         process.standardOutput = output
         process.standardError = output
+        // Threads of the pool block signals, and a child inherits that: it would not hear SIGTERM.
+        var mask = sigset_t()
+        var none = sigset_t()
+        sigemptyset(&none)
+        pthread_sigmask(SIG_SETMASK, &none, &mask)
+        defer { pthread_sigmask(SIG_SETMASK, &mask, nil) }
         try process.run()
         // Ends the program once the other end of its standard input is closed: when this process has died, too.
         guardian.executableURL = URL(filePath: "/bin/sh")

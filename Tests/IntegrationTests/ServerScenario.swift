@@ -56,10 +56,14 @@ struct ServerScenario: Sendable {
     }
 
     /// Runs a worker inside this process for as long as `body` takes, from when the server delivers to it, and ends it in order.
-    func withWorker(_ yaml: String? = nil, _ body: (LocalWorker) async throws -> Void) async throws {
+    func withWorker(
+        _ yaml: String? = nil,
+        waits: Bool = true,
+        _ body: (LocalWorker) async throws -> Void
+    ) async throws {
         let worker = try LocalWorker(yaml: yaml ?? self.yaml())
         do {
-            try await waitUntilPresent(worker)
+            if waits { try await waitUntilPresent(worker) }
             try await body(worker)
         } catch {
             await worker.abandon()
@@ -90,6 +94,18 @@ struct ServerScenario: Sendable {
     func waitForAcks(_ ids: some Sequence<String>, limit: Duration = .seconds(60)) async throws {
         let wanted = Set(ids)
         try await waitUntil("every message is acked", limit: limit) { wanted.isSubset(of: device.acks) }
+    }
+
+    /// What a device does: sends again what has no ack after a while, a few messages at a time.
+    func resendUntilAcked(_ ids: [String], atOnce count: Int) async throws {
+        try await waitUntil("every message is acked", limit: .seconds(90)) {
+            let acked = Set(device.acks)
+            let next = ids.filter { !acked.contains($0) }.prefix(count)
+            guard !next.isEmpty else { return true }
+            try device.send(next)
+            try? await waitUntil(limit: .seconds(2)) { Set(next).isSubset(of: device.acks) }
+            return false
+        }
     }
 
     /// Expects each of these messages to be stored, and nothing else.
