@@ -180,6 +180,11 @@ final class MessageReceiver: StreamDelegate {
         count(as: nil)
         sink = nil
         lostAt = MonotonicTime.now.nanoseconds
+        // An answer that can't be right: the next connection binds a new session.
+        if end.negotiation?.code == .badStream, let lost = suspendedStream {
+            suspendedStream = nil
+            lost.abandon(metrics)
+        }
         log(end)
         turn.succeed(.ended(end))
         self.end.succeed(end)

@@ -167,6 +167,7 @@ final class Bench: StreamBench<MessageReceiver> {
     init(
         _ settings: SenderSettings? = nil,
         sink: any AckSink = IdleSink(),
+        suspended: SuspendedStream? = nil,
         logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     ) throws {
         let settings = try settings ?? Bench.settings()
@@ -176,6 +177,7 @@ final class Bench: StreamBench<MessageReceiver> {
             environment: Connection.Environment(ingest: queue, clock: clock, metrics: metrics),
             logger: logger,
             sink: sink,
+            suspended: suspended,
             turn: turnPromise,
             end: endPromise
         )

@@ -59,7 +59,9 @@ extension UpstreamCodec {
         raw: [UInt8],
         _ arrival: Arrival
     ) -> IncomingMessage {
+        let delay = arrival.delay != nil && !hasDelayMember(text) ? arrival.delay : nil
         var capacity = text.count + envelope.extraCount + raw.count + addresses.count
+        if delay != nil { capacity += UpstreamCodec.delayRoom }
         capacity += UpstreamCodec.room(envelope.messageID) + UpstreamCodec.room(envelope.from)
         capacity += UpstreamCodec.room(envelope.category) + UpstreamCodec.room(envelope.typeMember)
         var message = IncomingMessage(kind: .upstream, bytes: [], stanza: ByteSpan(start: 0, count: 0))
@@ -72,9 +74,9 @@ extension UpstreamCodec {
             message.registrationToken = UpstreamCodec.place(envelope.from, of: text, in: &writer)
             message.category = UpstreamCodec.place(envelope.category, of: text, in: &writer)
             message.messageType = UpstreamCodec.place(envelope.typeMember, of: text, in: &writer)
-            if envelope.extraCount > 0 {
+            if envelope.extraCount > 0 || delay != nil {
                 let start = writer.count
-                writeExtra(text, into: &writer)
+                writeExtra(text, delay, into: &writer)
                 message.extra = ByteSpan(start: start, count: writer.count - start)
             }
             if let from = addresses.from { message.stanzaFrom = writer.append(UnsafeBufferPointer(rebasing: from)) }

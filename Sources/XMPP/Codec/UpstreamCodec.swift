@@ -30,7 +30,9 @@ package struct UpstreamCodec: Sendable {
     private var trusted: TrustedSenders
     /// Our domain, where we are a component.
     private let component: ComponentDomain?
-    private var reader = EnvelopeReader()
+    var reader = EnvelopeReader()
+    /// Whose delays are believed.
+    private(set) var delaySources: [JID]
     /// What the acks are going to look like.
     let acks: AckEncoder
     /// The most bytes of an ack that is still written.
@@ -41,6 +43,9 @@ package struct UpstreamCodec: Sendable {
     /// A codec for one connection of a sender.
     package init(configuration: CodecConfiguration) {
         self.configuration = configuration
+        // A component's server is the domain above its own.
+        let above = configuration.domain.split(separator: ".", maxSplits: 1).last.map(String.init) ?? ""
+        delaySources = [JID(configuration.dialect == .component ? above : configuration.domain)].compactMap { $0 }
         trusted = TrustedSenders(configuration)
         component = configuration.dialect == .component ? ComponentDomain(configuration.domain) : nil
         acks = AckEncoder(dialect: configuration.dialect, domain: configuration.domain)
@@ -61,6 +66,7 @@ package struct UpstreamCodec: Sendable {
     ///   - stanzaLimit: The longest stanza that the server says it takes; a longer ack is never written.
     package mutating func bound(to address: JID, stanzaLimit: Int? = nil) {
         if component == nil { trusted.insert(own: address) }
+        delaySources.append(address.bare)
         ackLimit = min(UpstreamCodec.ackLimit, stanzaLimit ?? .max)
     }
 
@@ -80,7 +86,10 @@ package struct UpstreamCodec: Sendable {
         var addresses = Addresses(from: stanza.attribute("from", of: 0))
         if let from = addresses.from, !isTrusted(from, in: stanza) { return .untrusted }
         if component != nil, !isForComponent(stanza, &addresses) { return .untrusted }
-        return read(payload, addresses, of: stanza, Arrival(receivedAt: receivedAt, parsedAt: parsedAt))
+        var arrival = Arrival(receivedAt: receivedAt, parsedAt: parsedAt)
+        // A message and its payload are two elements: only where there are more can one be the server's delay.
+        if stanza.elements.count > 2 { arrival.delay = delay(in: stanza) }
+        return read(payload, addresses, of: stanza, arrival)
     }
 
     /// Where the addresses of a stanza stand, as far as its message keeps them.
@@ -93,6 +102,8 @@ package struct UpstreamCodec: Sendable {
     struct Arrival {
         var receivedAt: Int64
         var parsedAt: UInt64
+        /// When the server took it, where it had to store it (XEP-0203).
+        var delay: Timestamp?
     }
 
     /// Notes whose stanza it was and when it came.
@@ -212,7 +223,11 @@ package struct UpstreamCodec: Sendable {
     }
 
     /// The members that ``EnvelopeReader`` left as others, for ``extra``.
-    mutating func writeExtra(_ text: UnsafeBufferPointer<UInt8>, into writer: inout SpanWriter) {
+    mutating func writeExtra(
+        _ text: UnsafeBufferPointer<UInt8>,
+        _ delay: Timestamp?,
+        into writer: inout SpanWriter
+    ) {
         var first = true
         for member in reader.scanner.members where reader.field(of: member, in: text) == .other {
             writer.append(byte: first ? UInt8(ascii: "{") : UInt8(ascii: ","))
@@ -222,6 +237,10 @@ package struct UpstreamCodec: Sendable {
             writer.append(byte: UInt8(ascii: "\""))
             writer.append(byte: UInt8(ascii: ":"))
             _ = writer.append(UnsafeBufferPointer(rebasing: text[member.value.range]))
+        }
+        if let delay {
+            writer.append(byte: first ? UInt8(ascii: "{") : UInt8(ascii: ","))
+            writer.append(delay: delay)
         }
         writer.append(byte: UInt8(ascii: "}"))
     }

@@ -1,0 +1,141 @@
+import Foundation
+import IntegrationSupport
+import Telemetry
+import Testing
+
+extension Integration {
+    /// What a standard server does with the messages of a connection that is lost, half open, or taken over.
+    @Suite struct LostConnectionTests {
+        @Test(
+            "a worker that hangs holds 100 messages, its connection half open: the next login gets all, none is returned",
+            arguments: ServerKind.allCases
+        )
+        func halfOpen(_ kind: ServerKind) async throws {
+            try await ServerScenario.run(kind) { scenario in
+                let yaml = try scenario.yaml()
+                let ids = ServerScenario.ids(1...100)
+                let first = try await scenario.database.withLockedLedger {
+                    let first = try await scenario.startWorker(yaml)
+                    try scenario.device.send(ids.prefix(50))
+                    try await waitUntil("messages are in flight") {
+                        try await first.scrape().sum("upstream_messages_in_flight") == 50
+                    }
+                    first.send(SIGSTOP)
+                    try scenario.device.send(ids.suffix(50))
+                    try await scenario.database.endWaitingSessions()
+                    return first
+                }
+                let second = try await scenario.startWorker(yaml)
+                try await scenario.waitForAcks(ids)
+                #expect(scenario.device.acks.sorted() == ids.sorted() && scenario.device.errors.isEmpty)
+                try await scenario.expectStored(ids)
+                // Awake again it finds that its resource is taken, and does not take it back in a hurry.
+                first.send(SIGCONT)
+                try await first.waitForEvent("stream.reconnect_scheduled")
+                let delay = try first.events("stream.reconnect_scheduled").first?["duration_seconds"] as? Double
+                #expect(try #require(delay) >= 5)
+                first.send(SIGKILL)
+                second.send(SIGTERM)
+                #expect(try await second.exitCode() == 0)
+                _ = try await first.exitCode()
+                #expect(try await scenario.server.offlineMessages(scenario.account) == 0)
+            }
+        }
+
+        @Test(
+            "with `resume` a lost connection's session goes on: what committed meanwhile is acked, and nothing comes twice",
+            arguments: ServerKind.allCases
+        )
+        func resumed(_ kind: ServerKind) async throws {
+            try await ServerScenario.run(kind) { scenario in
+                let proxy = try await TCPProxy.start(toPort: scenario.server.ports.direct)
+                let yaml = try scenario.yaml()
+                    .replacing("port: \(scenario.server.ports.direct)", with: "port: \(proxy.port)")
+                    .replacing("    dialect: xmpp\n", with: "    dialect: xmpp\n    resume: 60s\n")
+                let ids = ServerScenario.ids(1...80)
+                try await scenario.withWorker(yaml) { worker in
+                    try await scenario.database.withLockedLedger {
+                        try scenario.device.send(ids.prefix(40))
+                        try await waitUntil("messages are in flight") {
+                            worker.metrics.messages.snapshot().inFlight == 40
+                        }
+                        proxy.cut()
+                        try await waitUntil("the connection is lost") {
+                            worker.metrics.connections(sender: 0, state: .bound).value == 0
+                        }
+                        // The session holds them.
+                        try scenario.device.send(ids.suffix(40))
+                    }
+                    try await waitUntil("what came has committed") { worker.settled(.stored) == 40 }
+                    proxy.restore()
+                    try await scenario.waitForAcks(ids)
+                    #expect(worker.logs.lines.contains { $0.contains("the session goes on") })
+                    #expect(worker.settled(.duplicate) == 0 && worker.metrics.acks[.connectionGone].value == 0)
+                    #expect(worker.metrics.acks[.sent].value == UInt64(ids.count))
+                }
+                #expect(scenario.device.acks.sorted() == ids.sorted() && scenario.device.errors.isEmpty)
+                try await scenario.expectStored(ids)
+                await proxy.stop()
+            }
+        }
+
+        @Test(
+            "kill -9 of a worker whose session the server holds: its successor has the resource, and gets all at once",
+            arguments: ServerKind.allCases
+        )
+        func killedWhileResumable(_ kind: ServerKind) async throws {
+            try await ServerScenario.run(kind) { scenario in
+                let yaml = try scenario.yaml()
+                    .replacing("    dialect: xmpp\n", with: "    dialect: xmpp\n    resume: 10m\n")
+                let ids = ServerScenario.ids(1...60)
+                try await scenario.database.withLockedLedger {
+                    let first = try await scenario.startWorker(yaml)
+                    try scenario.device.send(ids.prefix(30))
+                    try await waitUntil("messages are in flight") {
+                        try await first.scrape().sum("upstream_messages_in_flight") == 30
+                    }
+                    first.send(SIGKILL)
+                    #expect(try await first.exitCode() == -SIGKILL)
+                    try scenario.device.send(ids.suffix(30))
+                    try await scenario.database.endWaitingSessions()
+                }
+                let second = try await scenario.startWorker(yaml)
+                try await scenario.waitForAcks(ids)
+                #expect(scenario.device.acks.sorted() == ids.sorted() && scenario.device.errors.isEmpty)
+                try await scenario.expectStored(ids)
+                second.send(SIGTERM)
+                #expect(try await second.exitCode() == 0)
+            }
+        }
+
+        @Test("h never passes the first message that has not committed, as the server's log shows")
+        func transcript() async throws {
+            try await StandardServer.run(.prosody) { server, device, database in
+                /// The counts that the worker has told, in their order.
+                func told() -> [Int] {
+                    server.log.matches(of: /Received\[c2s\]: <a [^>]*h='(\d+)'/).compactMap { Int($0.output.1) }
+                }
+                let worker = try LocalWorker(yaml: server.yaml(database))
+                do {
+                    let ids = ServerScenario.ids(1...40)
+                    try await database.withLockedLedger {
+                        try device.send(ids)
+                        try await waitUntil("messages are in flight") {
+                            worker.metrics.messages.snapshot().inFlight == ids.count
+                        }
+                        // Our presence came back before them, at most three times; the server asked after it, and after messages.
+                        try await waitUntil("the server was answered") { told().count >= 2 }
+                        #expect(told().max() ?? .max <= 3)
+                    }
+                    try await waitUntil("all is answered for") { told().last ?? 0 > ids.count }
+                    #expect(told() == told().sorted())
+                    try await waitUntil("every message is acked") { device.acks.count == ids.count }
+                } catch {
+                    await worker.abandon()
+                    throw error
+                }
+                try await worker.stop()
+            }
+        }
+    }
+}
