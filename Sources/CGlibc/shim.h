@@ -3,8 +3,12 @@
 
 /* What Swift's own Glibc module leaves out. */
 
+#include <arpa/nameser.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <resolv.h>
+#include <string.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -120,6 +124,31 @@ static inline int upstream_lstat(const char *path, struct upstream_file *file) {
 static inline int upstream_fstat(int descriptor, struct upstream_file *file) {
     struct stat status;
     return upstream_file_from(fstat(descriptor, &status), &status, file);
+}
+
+/* Asks the name servers of /etc/resolv.conf, or the one IPv4 server given, for the records of a name, and waits: over UDP, and
+   over TCP where the answer doesn't fit. No search list is applied. The state is this call's own, so that any number of
+   threads may ask at once; servers, options and the file's changes are read anew each time.
+
+   The system's time-outs hold, 5 s and 3 tries at most. Returns the answer's length, whatever its code (which may be over
+   `size` where it did not fit), or -1 where no server gave a usable answer. res_state has unions and bit fields that Swift
+   can't set. */
+static inline int upstream_dns_ask(
+    const char *name, int type, const struct sockaddr_in *server, unsigned char *answer, int size) {
+    struct __res_state state;
+    unsigned char query[NS_PACKETSZ];
+    memset(&state, 0, sizeof state);
+    if (res_ninit(&state) != 0) return -1;
+    if (server != NULL) {
+        state.nsaddr_list[0] = *server;
+        state.nscount = 1;
+    }
+    if (state.retrans > 5) state.retrans = 5;
+    if (state.retry > 3) state.retry = 3;
+    int length = res_nmkquery(&state, ns_o_query, name, ns_c_in, type, NULL, 0, NULL, query, sizeof query);
+    if (length > 0) length = res_nsend(&state, query, length, answer, size);
+    res_nclose(&state);
+    return length;
 }
 
 #endif
