@@ -38,6 +38,12 @@ package enum XMLNamespace {
     package static var streamManagement: StaticString { "urn:xmpp:sm:3" }
     /// Stream limits (XEP-0478).
     package static var streamLimits: StaticString { "urn:xmpp:stream-limits:0" }
+    /// JSON containers (XEP-0335).
+    package static var json: StaticString { "urn:xmpp:json:0" }
+    /// Delivery receipts (XEP-0184).
+    package static var receipts: StaticString { "urn:xmpp:receipts" }
+    /// The ids that devices and servers give to stanzas (XEP-0359).
+    package static var stanzaIDs: StaticString { "urn:xmpp:sid:0" }
     /// The CCS payload (`gcm`).
     package static var payload: StaticString { "google:mobile:data" }
 }

@@ -39,6 +39,11 @@ package struct IncomingMessage: Sendable {
     /// Only with ``Kind/malformed``.
     package var isAckTooLarge = false
 
+    /// Whether the device wants to be told that the copy has been stored.
+    ///
+    /// False where receipts (XEP-0184) are asked for message by message, and this one asks for none.
+    package var isAckWanted = true
+
     /// All bytes that the spans below point into.
     ///
     /// UTF-8.
@@ -68,11 +73,11 @@ package struct IncomingMessage: Sendable {
     package var stanzaTo: ByteSpan?
     /// The body of the JSON string literal of `message_id` as it came, without its quotes.
     ///
-    /// What an ack echoes.
+    /// What an ack echoes. Where receipts are the answer, the stanza's `id`.
     package var ackMessageID: ByteSpan?
     /// The body of the JSON string literal of `from` as it came, without its quotes.
     ///
-    /// An ack's `to`.
+    /// An ack's `to`; empty where receipts are the answer.
     package var ackTo: ByteSpan?
 
     /// The ledger's key: the first 16 bytes of SHA-256(sender_id ‖ 0x00 ‖ message_id), or its per-device form.
@@ -105,5 +110,5 @@ package struct IncomingMessage: Sendable {
     }
 
     /// Whether the copy is acked once its transaction has committed.
-    package var isAcked: Bool { kind != .malformed }
+    package var isAcked: Bool { kind != .malformed && isAckWanted }
 }

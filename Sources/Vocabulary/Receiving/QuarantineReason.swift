@@ -1,6 +1,7 @@
 /// Why a stanza went to `quarantine` instead of `messages`: the closed set of the table's `reason` column.
 package enum QuarantineReason: String, CaseIterable, Sendable {
-    /// `message_id` is absent, empty, or not a string. Not acked: there is nothing to ack with.
+    /// `message_id` is absent, empty, or not a string. Not acked: there is nothing to ack with. Or a receipt (XEP-0184) is
+    /// asked for, and the stanza has no `id` to name in it.
     case messageIDUnusable = "message_id_unusable"
     /// `from` is absent, empty, or not a string. Not acked.
     case fromUnusable = "from_unusable"

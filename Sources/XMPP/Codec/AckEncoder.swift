@@ -6,9 +6,12 @@ package import Vocabulary
 /// (`<`, `>`, `&`, `'`), controls (DEL and U+0080 to U+009F included), and U+FFFE and U+FFFF, which XML can't hold, become
 /// `\uXXXX`. So the text means the same before and after any number of XML passes, nothing in an id can end the element, and
 /// an ack is hardly longer than what it echoes. The bytes are written once, straight into the caller's buffer.
+///
+/// In a JSON container the same, but for the element's name; a receipt (XEP-0184) names the stanza's `id` in an attribute.
 package struct AckEncoder: Sendable {
     private let addressed: Bool
     private let component: ComponentDomain?
+    private let form: AckForm
 
     /// An encoder for a kind of server.
     ///
@@ -17,9 +20,11 @@ package struct AckEncoder: Sendable {
     ///     `from` of the stanza that is acked. Without it the server would deliver the ack to our own account. A component's
     ///     carry a `from` as well, which no server adds for it: the very address that the message went to.
     ///   - domain: The component's domain; not used otherwise.
-    package init(dialect: Dialect, domain: String = "") {
+    ///   - payload: What the messages come in, and are to be answered with.
+    package init(dialect: Dialect, domain: String = "", payload: Payload = .gcm) {
         addressed = dialect != .ccs
         component = dialect == .component ? ComponentDomain(domain) : nil
+        form = payload.ackForm
     }
 
     /// The number of bytes of a message's ack as long as nothing in it needs an escape, which is how servers and devices
@@ -46,16 +51,16 @@ package struct AckEncoder: Sendable {
         guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
         return message.bytes.withUnsafeBufferPointer { bytes in
             var counted = Output(buffer: nil)
-            counted.write(escaping: bytes, token)
-            counted.write(escaping: bytes, id)
+            write(id, token, of: bytes, into: &counted)
             writeAddresses(of: message, in: bytes, to: &counted)
-            return AckEncoder.constantSize + counted.count
+            // The middle is counted with what stands around it.
+            return form.size - form.middle.utf8CodeUnitCount + counted.count
         }
     }
 
     private func size(of message: borrowing IncomingMessage, escape: Int) -> Int {
         guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
-        let size = AckEncoder.constantSize + escape * Int(id.count + token.count)
+        let size = form.size + escape * Int(id.count + token.count)
         guard addressed, let from = message.stanzaFrom else { return size }
         let addressed = size + AckEncoder.addressStart.utf8CodeUnitCount + 1 + escape * Int(from.count)
         guard let component else { return addressed }
@@ -75,13 +80,11 @@ package struct AckEncoder: Sendable {
         message.bytes.withUnsafeBufferPointer { bytes in
             guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
             var output = Output(buffer: buffer)
-            output.write("<message id=\"\"")
+            output.write(form.opening)
             writeAddresses(of: message, in: bytes, to: &output)
-            output.write(AckEncoder.head)
-            output.write(escaping: bytes, token)
-            output.write(AckEncoder.middle)
-            output.write(escaping: bytes, id)
-            output.write(AckEncoder.tail)
+            output.write(form.head)
+            write(id, token, of: bytes, into: &output)
+            output.write(form.tail)
             return output.count
         }
     }
@@ -97,11 +100,18 @@ package struct AckEncoder: Sendable {
 
     private static var addressStart: StaticString { " to=\"" }
     private static var senderStart: StaticString { "\" from=\"" }
-    private static var head: StaticString { "><gcm xmlns=\"google:mobile:data\">{\"to\":\"" }
-    private static var middle: StaticString { "\",\"message_id\":\"" }
-    private static var tail: StaticString { "\",\"message_type\":\"ack\"}</gcm></message>" }
-    private static var constantSize: Int {
-        14 + head.utf8CodeUnitCount + middle.utf8CodeUnitCount + tail.utf8CodeUnitCount
+
+    /// Writes what an ack names, and what stands between.
+    private func write(
+        _ id: ByteSpan,
+        _ token: ByteSpan,
+        of bytes: UnsafeBufferPointer<UInt8>,
+        into output: inout Output
+    ) {
+        if form == .receipt { return output.write(attribute: bytes, id.range) }
+        output.write(escaping: bytes, token)
+        output.write(form.middle)
+        output.write(escaping: bytes, id)
     }
 
     /// Writes the ack's addresses, where it has any.

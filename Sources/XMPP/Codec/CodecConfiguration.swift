@@ -12,6 +12,8 @@ package struct CodecConfiguration: Sendable {
     package var dialect: Dialect
     /// Over what a `message_id` is unique.
     package var idScope: IDScope
+    /// What carries the messages, and how they are answered.
+    package var payload: Payload
     /// More addresses whose stanzas are trusted.
     ///
     /// See ``TrustedSenders``. Entries that are no addresses are left out; the configuration's check reports them.
@@ -24,6 +26,7 @@ package struct CodecConfiguration: Sendable {
         domain: String,
         dialect: Dialect = .ccs,
         idScope: IDScope = .sender,
+        payload: Payload = .gcm,
         trustedFrom: [String] = []
     ) {
         self.sender = sender
@@ -31,6 +34,7 @@ package struct CodecConfiguration: Sendable {
         self.domain = domain
         self.dialect = dialect
         self.idScope = idScope
+        self.payload = payload
         self.trustedFrom = trustedFrom
     }
 }

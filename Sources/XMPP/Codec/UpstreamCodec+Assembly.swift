@@ -57,11 +57,13 @@ extension UpstreamCodec {
         _ text: UnsafeBufferPointer<UInt8>,
         _ addresses: AddressBytes,
         raw: [UInt8],
-        _ arrival: Arrival
+        _ arrival: Arrival,
+        receipt: ReceiptRequest? = nil
     ) -> IncomingMessage {
         let delay = arrival.delay != nil && !hasDelayMember(text) ? arrival.delay : nil
         var capacity = text.count + envelope.extraCount + raw.count + addresses.count
         if delay != nil { capacity += UpstreamCodec.delayRoom }
+        capacity += receipt?.id?.count ?? 0
         capacity += UpstreamCodec.room(envelope.messageID) + UpstreamCodec.room(envelope.from)
         capacity += UpstreamCodec.room(envelope.category) + UpstreamCodec.room(envelope.typeMember)
         var message = IncomingMessage(kind: .upstream, bytes: [], stanza: ByteSpan(start: 0, count: 0))
@@ -102,6 +104,7 @@ extension UpstreamCodec {
                 message.quarantine = reason
                 message.quarantineDetail = detail
             }
+            if let receipt { message.answer(receipt) }
             if acks.isAck(of: message, over: ackLimit) { message.refuseAck() }
         }
         UpstreamCodec.dropUnstorable(envelope, &message)

@@ -9,12 +9,13 @@ package import XMLWire
 /// **The order of decisions**, for stanzas that are odd in more than one way:
 /// 1. not a `{jabber:client}message`: ``DecodedStanza/other``;
 /// 2. `type="error"`: ``DecodedStanza/error(_:)``, whatever else it holds or echoes;
-/// 3. no direct child `{google:mobile:data}gcm`: ``DecodedStanza/other``;
+/// 3. no direct child `{google:mobile:data}gcm`, or, with ``Payload/json(_:)``, `{urn:xmpp:json:0}json`:
+///    ``DecodedStanza/other``;
 /// 4. a `from` attribute that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not. On a component's
 ///    connection absent is not trusted either, since there would be nobody to ack to, and so is a `to` at another domain: a
 ///    server that serves several components may hand theirs to us;
-/// 5. the payload can't be read (several `gcm`, an empty one, an element inside, not one JSON object): quarantined, not
-///    acked;
+/// 5. the payload can't be read (several `gcm`, an empty one, an element inside, not one JSON object; with JSON containers,
+///    a `gcm` beside one as well): quarantined, not acked;
 /// 6. `message_type` says `ack`, `nack` or `control`: that kind, however broken the rest is. Where `message_type` repeats,
 ///    only if each of them says so; else step 8 takes it as a repeated key. From our own account through a standard server
 ///    it is our own stanza coming back: ``DecodedStanza/untrusted``;
@@ -33,6 +34,8 @@ package struct UpstreamCodec: Sendable {
     var reader = EnvelopeReader()
     /// Whose delays are believed.
     private(set) var delaySources: [JID]
+    /// How messages in a JSON container are read; nil where they come as `gcm`.
+    private let json: JSONPayload?
     /// What the acks are going to look like.
     let acks: AckEncoder
     /// The most bytes of an ack that is still written.
@@ -48,7 +51,12 @@ package struct UpstreamCodec: Sendable {
         delaySources = [JID(configuration.dialect == .component ? above : configuration.domain)].compactMap { $0 }
         trusted = TrustedSenders(configuration)
         component = configuration.dialect == .component ? ComponentDomain(configuration.domain) : nil
-        acks = AckEncoder(dialect: configuration.dialect, domain: configuration.domain)
+        acks = AckEncoder(
+            dialect: configuration.dialect,
+            domain: configuration.domain,
+            payload: configuration.payload
+        )
+        json = if case .json(let json) = configuration.payload { json } else { nil }
         var prefix = SHA256()
         Array(configuration.senderID.utf8).withUnsafeBytes { prefix.update($0) }
         prefix.update(0)
@@ -82,7 +90,10 @@ package struct UpstreamCodec: Sendable {
         if let type = stanza.attribute("type", of: 0), stanza.equals(type, "error") {
             return .error(StanzaError(stanza))
         }
-        guard let payload = stanza.child("gcm", in: XMLNamespace.payload) else { return .other }
+        let child =
+            json == nil
+            ? stanza.child("gcm", in: XMLNamespace.payload) : stanza.child("json", in: XMLNamespace.json)
+        guard let payload = child else { return .other }
         var addresses = Addresses(from: stanza.attribute("from", of: 0))
         if let from = addresses.from, !isTrusted(from, in: stanza) { return .untrusted }
         if component != nil, !isForComponent(stanza, &addresses) { return .untrusted }
@@ -171,19 +182,20 @@ package struct UpstreamCodec: Sendable {
                 return isEcho(addresses.from, in: bytes) ? .untrusted : signal(envelope.type, in: text)
             }
             let attributes = AddressBytes(from: addresses.from.map { bytes[$0] }, to: addresses.to.map { bytes[$0] })
+            if let json { return read(envelope, text, json, attributes, from: addresses.from, of: stanza, arrival) }
             return .message(assemble(envelope, text, attributes, raw: stanza.raw, arrival))
         }
     }
 
-    /// The `gcm` children with what they hold, without what a server may write differently when it sends the stanza again:
-    /// prefixes, quotes, the order of attributes, and everything beside the `gcm`.
+    /// The payload's children with what they hold, without what a server may write differently when it sends the stanza again:
+    /// prefixes, quotes, the order of attributes, and everything beside the payload.
     ///
     /// Never longer than about the stanza: namespaces, which may be long and apply to many names, are left out. The marks
     /// between the parts are bytes that no XML text holds.
     private static func outline(of stanza: Stanza) -> [UInt8] {
         var outline: [UInt8] = []
         outline.reserveCapacity(stanza.raw.count)
-        for child in stanza.children() where stanza.element(child, is: "gcm", in: XMLNamespace.payload) {
+        for child in stanza.children() where isPayload(child, in: stanza) {
             for element in stanza.elements[child..<max(stanza.elements[child].end, child + 1)] {
                 outline += [0, UInt8(truncatingIfNeeded: element.depth)]
                 outline += stanza.bytes[element.name]
@@ -204,6 +216,7 @@ package struct UpstreamCodec: Sendable {
 
     /// Why the payload can't be read from this element; nil where it can.
     private func misplacement(of element: Stanza.Element, at payload: Int, in stanza: Stanza) -> StaticString? {
+        if json != nil { return UpstreamCodec.misplacement(ofContainer: payload, in: stanza) }
         if element.end > payload + 1 { return "an element inside gcm" }
         var next = element.end
         while next < stanza.elements[0].end {
@@ -215,6 +228,9 @@ package struct UpstreamCodec: Sendable {
 
     private mutating func signal(_ type: Envelope.MessageType, in text: UnsafeBufferPointer<UInt8>) -> DecodedStanza {
         switch type {
+        // A device has no say over the connection: only a CCS can announce that it closes it.
+        case .nack where json != nil: .nack(.unknown)
+        case .control where json != nil: .control(.unknown)
         case .nack: .nack(reader.string("error", in: text).flatMap { NackCode(rawValue: $0) } ?? .unknown)
         case .control:
             .control(reader.string("control_type", in: text).flatMap { ControlType(rawValue: $0) } ?? .unknown)

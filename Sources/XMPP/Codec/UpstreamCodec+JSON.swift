@@ -1,0 +1,163 @@
+import Vocabulary
+import XMLWire
+
+// Messages in a JSON container (XEP-0335), as plain XMPP apps send them.
+extension UpstreamCodec {
+    /// Makes the message of a container that holds no ack, nack or control message.
+    ///
+    /// Members that are missing and have a fallback are put in front of those that are there, and the whole is read as if
+    /// the device had sent it so: key, fingerprint, ack and every rule about odd members are those of the effective values.
+    /// A member that is there, however useless, has no fallback: the device meant something else.
+    mutating func read(
+        _ envelope: Envelope,
+        _ text: UnsafeBufferPointer<UInt8>,
+        _ json: JSONPayload,
+        _ addresses: AddressBytes,
+        from: Range<Int>?,
+        of stanza: Stanza,
+        _ arrival: Arrival
+    ) -> DecodedStanza {
+        let receipt = json.ack == .receipt ? ReceiptRequest(stanza) : nil
+        func made(_ text: UnsafeBufferPointer<UInt8>, _ envelope: Envelope) -> DecodedStanza {
+            .message(assemble(envelope, text, addresses, raw: stanza.raw, arrival, receipt: receipt))
+        }
+        func quarantined(_ reason: QuarantineReason, _ detail: StaticString) -> DecodedStanza {
+            var message = IncomingMessage.unreadable(reason, detail, from: from, content: Array(text), of: stanza)
+            note(arrival, in: &message)
+            return .message(message)
+        }
+        var members: [UInt8] = []
+        if envelope.messageID == nil {
+            guard !UpstreamCodec.hasTwoOriginIDs(stanza) || json.messageID == .none else {
+                return quarantined(.identityAmbiguous, "more than one origin-id")
+            }
+            if let id = json.messageID.id(of: stanza) { members.append(member: "message_id", stanza.bytes[id]) }
+        }
+        if envelope.from == nil, json.from == .sender, let from, let address = JID(stanza.string(from)) {
+            members.append(member: "from", address.bare.description.utf8)
+        }
+        if envelope.category == nil, let category = json.category(of: stanza) {
+            members.append(member: "category", category)
+        }
+        guard !members.isEmpty else { return made(text, envelope) }
+        let completed = UpstreamCodec.completed(text, with: members, isEmpty: reader.scanner.members.isEmpty)
+        return completed.withUnsafeBufferPointer { completed in
+            guard let envelope = try? reader.read(completed) else {
+                return quarantined(.payloadNotJSON, "2^31 bytes or more")
+            }
+            return made(completed, envelope)
+        }
+    }
+
+    /// An object's text with more members in front.
+    private static func completed(
+        _ text: UnsafeBufferPointer<UInt8>,
+        with members: [UInt8],
+        isEmpty: Bool
+    ) -> [UInt8] {
+        let open = (text.firstIndex(of: UInt8(ascii: "{")) ?? 0) + 1
+        var completed: [UInt8] = []
+        completed.reserveCapacity(text.count + members.count)
+        completed += text[..<open]
+        // Each ends with a comma, which the last one of all must not have.
+        completed += isEmpty ? members.dropLast() : members[...]
+        completed += text[open...]
+        return completed
+    }
+
+    /// Why a container can't be read; nil where it can.
+    static func misplacement(ofContainer payload: Int, in stanza: Stanza) -> StaticString? {
+        let element = stanza.elements[payload]
+        if element.end > payload + 1 { return "an element inside json" }
+        for child in stanza.children() where child != payload && isPayload(child, in: stanza) {
+            return stanza.element(child, is: "gcm", in: XMLNamespace.payload)
+                ? "both gcm and json" : "more than one json"
+        }
+        return element.text.isEmpty ? "an empty json" : nil
+    }
+
+    /// Whether an element is a payload of either form.
+    static func isPayload(_ index: Int, in stanza: Stanza) -> Bool {
+        stanza.element(index, is: "gcm", in: XMLNamespace.payload)
+            || stanza.element(index, is: "json", in: XMLNamespace.json)
+    }
+
+    private static func hasTwoOriginIDs(_ stanza: Stanza) -> Bool {
+        stanza.children().count { stanza.element($0, is: "origin-id", in: XMLNamespace.stanzaIDs) } > 1
+    }
+}
+
+extension JSONPayload.MessageID {
+    /// Where the id stands that a stanza has beside its payload; nil for none, or an empty one.
+    fileprivate func id(of stanza: Stanza) -> Range<Int>? {
+        guard self != .none else { return nil }
+        if let element = stanza.child("origin-id", in: XMLNamespace.stanzaIDs),
+            let id = stanza.attribute("id", of: element), !id.isEmpty
+        {
+            return id
+        }
+        guard self == .stanzaID, let id = stanza.attribute("id", of: 0), !id.isEmpty else { return nil }
+        return id
+    }
+}
+
+extension JSONPayload {
+    /// The category of a stanza whose payload names none.
+    fileprivate func category(of stanza: Stanza) -> [UInt8]? {
+        if categoryFrom == .localpart, let to = stanza.attribute("to", of: 0),
+            let local = JID(stanza.string(to))?.local
+        {
+            return local
+        }
+        return category.map { Array($0.utf8) }
+    }
+}
+
+/// Whether a message asks for a receipt (XEP-0184 section 5), and under which id.
+struct ReceiptRequest {
+    /// Whether it asks.
+    var isAsked: Bool
+    /// The stanza's `id`, which a receipt names; nil where it has none, or an empty one.
+    var id: [UInt8]?
+
+    init(_ stanza: Stanza) {
+        isAsked = stanza.child("request", in: XMLNamespace.receipts) != nil
+        guard isAsked, let id = stanza.attribute("id", of: 0), !id.isEmpty else { return }
+        self.id = Array(stanza.bytes[id])
+    }
+}
+
+extension IncomingMessage {
+    /// Takes the stanza's id for what the ack names, in the place of the payload's.
+    ///
+    /// Who asks for a receipt and gives no id (which XEP-0184 section 5.3 forbids) waits for what can't come: such a message
+    /// is kept in quarantine, where it is seen. Who asks for none gets none.
+    mutating func answer(_ request: ReceiptRequest) {
+        ackMessageID = nil
+        ackTo = nil
+        guard request.isAsked else {
+            isAckWanted = false
+            return
+        }
+        guard let id = request.id else {
+            kind = .malformed
+            quarantine = .messageIDUnusable
+            quarantineDetail = "a receipt is asked for, and the stanza has no id"
+            return
+        }
+        ackMessageID = ByteSpan(start: bytes.count, count: id.count)
+        ackTo = ByteSpan(start: bytes.count, count: 0)
+        bytes += id
+    }
+}
+
+extension [UInt8] {
+    /// Appends a string member of a JSON object, and a comma.
+    fileprivate mutating func append(member name: StaticString, _ text: some Sequence<UInt8>) {
+        append(UInt8(ascii: "\""))
+        append(xml: name)
+        append(contentsOf: "\":\"".utf8)
+        Array(text).withUnsafeBytes { JSONEscape.string.append($0, to: &self) }
+        append(contentsOf: "\",".utf8)
+    }
+}
