@@ -56,6 +56,9 @@ let package = Package(
         module("Telemetry", ["Vocabulary", logging]),
         module("Digests", ["Vocabulary", "COpenSSL"]),
 
+        // Service records: the resolver's call, and a reader of its answers.
+        module("DNS", ["CGlibc"]),
+
         // The wire.
         module("TLSWire", ["COpenSSL", nio]),
         module("XMLWire", ["CLibXML2", nio]),
@@ -63,7 +66,7 @@ let package = Package(
         module(
             "XMPPSession",
             [
-                "Vocabulary", "Telemetry", "TLSWire", "XMLWire", "XMPP", "Pipeline", nio, nioPosix,
+                "Vocabulary", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP", "Pipeline", nio, nioPosix,
                 logging,
             ]
         ),
@@ -112,7 +115,7 @@ let package = Package(
         module(
             "Worker",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "TLSWire", "XMLWire", "XMPP",
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP",
                 "XMPPSession",
                 "Postgres",
                 "MessageStore", "Replaying", "Pipeline", "Handlers", nio, nioPosix, logging, lifecycle,
@@ -174,13 +177,15 @@ let package = Package(
         suite("UpstreamKitTests", ["Vocabulary", "UpstreamKit"]),
         suite("TelemetryTests", ["Vocabulary", "Telemetry", logging]),
         suite("DigestsTests", ["Vocabulary", "Digests"]),
+        suite("DNSTests", ["DNS"]),
         suite("TLSWireTests", ["TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
         suite("XMLWireTests", ["XMLWire", "CGlibc", nio, nioEmbedded]),
         suite("XMPPTests", ["Vocabulary", "XMPP", "XMLWire", "Digests"]),
         suite(
             "XMPPSessionTests",
             [
-                "Vocabulary", "XMPPSession", "XMPP", "XMLWire", "TLSWire", "Pipeline", "Telemetry",
+                "Vocabulary", "IntegrationSupport", "XMPPSession", "XMPP", "XMLWire", "DNS", "TLSWire", "Pipeline",
+                "Telemetry",
                 "Digests", nio,
                 nioPosix, nioEmbedded, logging,
             ]
@@ -225,7 +230,11 @@ let package = Package(
         ),
         suite(
             "WorkerTests",
-            ["UpstreamKit", "Pipeline", "Vocabulary", "Worker", "MessageStore", "Telemetry", logging, lifecycle]
+            [
+                "UpstreamKit", "Pipeline", "Vocabulary", "Worker", "MessageStore", "Telemetry", "DNS", "XMLWire",
+                "XMPP",
+                "XMPPSession", logging, lifecycle,
+            ]
         ),
         suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", nio, nioPosix]),
         suite(

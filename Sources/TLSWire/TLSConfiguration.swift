@@ -60,6 +60,10 @@ package struct TLSClientConfiguration: Sendable {
     package var identity: TLSClientIdentity?
     /// The trusted authorities.
     package var trust: TLSTrust
+    /// The protocol that is named by ALPN (RFC 7301), such as `xmpp-client` (XEP-0368 section 4); nil for none.
+    ///
+    /// A server that knows no ALPN is spoken with all the same.
+    package var applicationProtocol: String?
     /// From the start of the handshake to its end; 10 s by default.
     package var handshakeTimeout: TimeAmount
     /// How long the peer's close_notify is waited for after ours; 2 s by default.
@@ -69,11 +73,13 @@ package struct TLSClientConfiguration: Sendable {
     package init(
         serverName: String,
         caFile: String? = nil,
+        applicationProtocol: String? = nil,
         handshakeTimeout: TimeAmount = .seconds(10),
         closeTimeout: TimeAmount = .seconds(2)
     ) {
         self.serverName = serverName
         self.trust = caFile.map { .file($0) } ?? .system
+        self.applicationProtocol = applicationProtocol
         self.handshakeTimeout = handshakeTimeout
         self.closeTimeout = closeTimeout
     }

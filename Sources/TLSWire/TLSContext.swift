@@ -69,6 +69,7 @@ package final class TLSContext: @unchecked Sendable {
                 names: ("tls.client_certificate_file", "tls.client_key_file")
             )
         }
+        if let name = configuration.applicationProtocol { try context.offer(name) }
         return context
     }
 
@@ -133,6 +134,18 @@ package final class TLSContext: @unchecked Sendable {
         guard minimum <= maximum, upstream_ssl_ctx_set_versions(self.handle, minimum.rawValue, maximum.rawValue) == 1
         else {
             throw TLSError(.misconfigured, "the TLS versions \(minimum) to \(maximum) can't be set")
+        }
+    }
+
+    /// Names a protocol by ALPN.
+    private func offer(_ name: String) throws(TLSError) {
+        guard (1...255).contains(name.utf8.count) else {
+            throw TLSError(.misconfigured, "the protocol name \"\(name)\" is none for ALPN")
+        }
+        // Copied by OpenSSL, which returns 0 for success here.
+        let list = [UInt8(name.utf8.count)] + name.utf8
+        guard SSL_CTX_set_alpn_protos(self.handle, list, UInt32(list.count)) == 0 else {
+            throw .internalFailure("a list of protocols")
         }
     }
 

@@ -8,7 +8,8 @@ enum ConnectFailure {
     static func reason(_ error: any Error) -> String {
         switch error {
         case let error as NIOConnectionError:
-            if error.dnsAError != nil, error.dnsAAAAError != nil { return "the host name cannot be resolved" }
+            // Nothing was connected to: the name is unknown, or has no address.
+            if error.connectionErrors.isEmpty { return "the host name cannot be resolved" }
             return error.connectionErrors.map { reason($0.error) }.joined(separator: "; ")
         case let error as IOError: return String(cString: strerror(error.errnoCode))
         case ChannelError.connectTimeout: return "no answer in time"

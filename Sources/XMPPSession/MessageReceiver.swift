@@ -23,6 +23,8 @@ final class MessageReceiver: StreamDelegate {
     private var sink: (any AckSink)?
     /// The state that the gauges count this connection in; nil before it begins and after its end.
     private var gauge: ConnectionState?
+    /// The host that was connected to.
+    private var host: String
     /// Completed when nothing is in flight any more.
     var allSettled: EventLoopPromise<Void>?
     /// When the connection ended; nanoseconds of the monotonic clock.
@@ -42,12 +44,13 @@ final class MessageReceiver: StreamDelegate {
         end: EventLoopPromise<SessionEnd>
     ) {
         self.settings = settings
+        host = settings.host
         self.logger = logger
         self.sink = sink
         self.turn = turn
         self.end = end
         suspendedStream = suspended
-        encoder = AckEncoder(dialect: settings.dialect, domain: settings.domain)
+        encoder = AckEncoder(dialect: settings.dialect, domain: settings.domain, payload: settings.payload)
         metrics = environment.metrics
         ingest = environment.ingest
     }
@@ -58,7 +61,7 @@ final class MessageReceiver: StreamDelegate {
         count(as: .bound)
         let isResumed = stream.resumed != nil
         let words: StaticString = isResumed ? "the session goes on" : "the stream is bound"
-        logger.event(.info, .streamBound, words, [.host: .string(settings.host)])
+        logger.event(.info, .streamBound, words, [.host: .string(host)])
         if !isResumed, let lost = suspendedStream {
             // The server has given the session up: what it held comes again.
             suspendedStream = nil
@@ -116,6 +119,7 @@ final class MessageReceiver: StreamDelegate {
     func noticed(_ notice: StreamNotice) {
         switch notice {
         case .connecting: count(as: .connecting)
+        case .reached(let server): log(server)
         case .encrypted(let version, let cipher):
             let fields: [LogField: LogValue] = [.version: .string(version), .state: .string(cipher)]
             logger.event(.debug, .connecting, "TLS is established", fields)
@@ -188,6 +192,17 @@ final class MessageReceiver: StreamDelegate {
         log(end)
         turn.succeed(.ended(end))
         self.end.succeed(end)
+    }
+
+    private func log(_ server: ReachedServer) {
+        host = server.target.host
+        var fields: [LogField: LogValue] = [
+            .host: .string(server.target.host), .port: .int(server.target.port),
+            .state: .string(server.target.isDirect ? "direct" : "starttls"),
+        ]
+        if let address = server.address?.ipAddress { fields[.address] = .string(address) }
+        if case .service(let name) = server.target.origin { fields[.service] = .string(name) }
+        logger.event(.info, .streamConnected, "connected to the server", fields)
     }
 
     private func log(_ end: SessionEnd) {

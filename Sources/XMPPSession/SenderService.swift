@@ -51,6 +51,7 @@ package struct SenderService: Sendable {
         // The stream that goes on over the next connection, and where that is made if the server has a wish.
         var suspended: SuspendedStream?
         var redirection: (host: String, port: Int?)?
+        var redirector: ReachedServer?
         let kept = DrainingConnections()
         await withDiscardingTaskGroup { draining in
             while !Task.isCancelled {
@@ -59,7 +60,7 @@ package struct SenderService: Sendable {
                     suspended = nil
                 }
                 let connection = Connection(
-                    settings: settings.redirected(redirection),
+                    settings: settings.redirected(redirection, by: redirector),
                     on: group.next(),
                     environment: environment,
                     logger: logger,
@@ -89,6 +90,7 @@ package struct SenderService: Sendable {
                     await connection.allSettled()
                     suspended = await connection.suspended()
                     redirection = (end.otherHost ?? suspended?.location).flatMap { settings.stream.redirection(to: $0) }
+                    redirector = end.server
                     ending = end.ending
                     reason = end.reason
                 }

@@ -24,16 +24,18 @@ package struct SenderSettings: Sendable {
     package var index: Int
     /// The sender id: SASL's user, and part of every message's key.
     package var senderID: String
-    /// The host to connect to.
+    /// The host to connect to; the domain where ``discovery`` finds the hosts.
     package var host: String
-    /// The TCP port to connect to.
+    /// The TCP port to connect to; unused with ``discovery``.
     package var port: Int
     /// The XMPP domain: the stream's `to`, and the domain of our JID; with ``XMPP/Dialect/component`` the component's.
     package var domain: String
     /// How many streams to keep open.
     package var connections: Int
-    /// TLS, and the trust and host name behind it.
+    /// TLS, and the trust and host name behind it; with ``discovery`` what each place says holds instead.
     package var security: Security
+    /// How to find the server; nil where ``host`` and ``port`` are given.
+    package var discovery: ServerDiscovery?
     /// Which kind of server the peer is.
     package var dialect: Dialect
     /// The user name that SASL is given.
@@ -48,6 +50,8 @@ package struct SenderSettings: Sendable {
     package var window: Int
     /// Over what a `message_id` is unique.
     package var idScope: IDScope
+    /// What carries the messages, and how they are answered.
+    package var payload = Payload.gcm
     /// Stanza senders that are accepted as the CCS, besides the ones that always are.
     package var trustedFrom: [String]
     /// How long after the last proof that the peer hears us it is pinged.
@@ -62,6 +66,13 @@ package struct SenderSettings: Sendable {
     package var connectTimeout = TimeAmount.seconds(10)
     /// How long it may take from there to the bound stream.
     package var negotiationTimeout = TimeAmount.seconds(30)
+    /// After how long no further place of a server is tried.
+    var findingTimeout: TimeAmount { connectTimeout * 3 }
+    /// How long it may take from the beginning to the bound stream.
+    var openingTimeout: TimeAmount {
+        guard discovery != nil else { return connectTimeout + negotiationTimeout }
+        return TimeAmount(ServiceLookup.timeout) + findingTimeout + connectTimeout + negotiationTimeout
+    }
     /// Reads the secret, each time it is needed, so that a rotated file takes effect at the next connection.
     package var secret: @Sendable () throws -> [UInt8]
     /// Finds the host's addresses; nil for the system's resolver, another one for tests.
@@ -112,11 +123,17 @@ package struct SenderSettings: Sendable {
 
 extension SenderSettings {
     /// The same, with a connection to another host: TLS, and what its certificate must be for, stay as they are.
-    func redirected(_ place: (host: String, port: Int?)?) -> SenderSettings {
+    ///
+    /// - Parameters:
+    ///   - place: The other host; nil for none.
+    ///   - server: Who named it; TLS begins there as it did here.
+    func redirected(_ place: (host: String, port: Int?)?, by server: ReachedServer? = nil) -> SenderSettings {
         guard let place else { return self }
         var settings = self
         settings.host = place.host
-        settings.port = place.port ?? port
+        settings.port = place.port ?? server?.target.port ?? port
+        settings.security = server?.target.security ?? security
+        settings.discovery = nil
         return settings
     }
 }

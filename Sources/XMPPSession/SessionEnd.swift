@@ -13,6 +13,8 @@ package struct SessionEnd: Sendable {
     package var ending: ReconnectPolicy.Ending
     /// The negotiation's verdict, where it failed.
     package var negotiation: NegotiationError?
+    /// What was connected to; nil where nothing was.
+    package var server: ReachedServer?
     /// What the server has of stream management; nil where the stream was not bound.
     package var management: StreamManagement.Offer?
     /// The other host that the server named (`see-other-host`), made fit for a log; else nil.

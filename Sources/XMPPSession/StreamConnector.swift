@@ -11,38 +11,46 @@ enum StreamConnector {
     /// The handlers of a connection behind TLS.
     typealias Handlers = (parser: XMLStreamHandler, stream: any ChannelHandler)
 
-    /// Connects to a sender's server, then puts TLS and these handlers into the pipeline.
+    /// What a connector asks of the stream that it connects; called on the event loop.
+    struct Stream: Sendable {
+        /// Whether the connection is still wanted.
+        var isWanted: @Sendable () -> Bool
+        /// Gives the handlers, once, for this server.
+        var handlers: @Sendable (ReachedServer) -> Handlers
+    }
+
+    /// Finds and connects to a sender's server, then puts TLS and the handlers into the pipeline.
     ///
     /// Not before: a host with several addresses is tried with a channel for each, side by side, and what the handlers keep
     /// belongs to one channel alone. Nothing is missed meanwhile, since with TLS as with XMPP the client speaks first.
     ///
+    /// Places are tried one after the other (RFC 6120 section 3.2.1), the addresses of each as RFC 8305 says, which is NIO's
+    /// way: IPv6 first, the next one 250 ms later, and the first connection wins.
+    ///
     /// - Parameters:
-    ///   - settings: The host, and how to speak with it.
+    ///   - settings: The host or the domain, and how to speak with it.
     ///   - eventLoop: Where the channel is to run.
-    ///   - handlers: Gives the handlers; called on the event loop, once.
-    /// - Returns: Fails where no address could be connected to.
+    ///   - stream: What is connected.
+    /// - Returns: Fails where no place could be connected to.
     static func connect(
         _ settings: SenderSettings,
         on eventLoop: any EventLoop,
-        _ handlers: @escaping @Sendable () -> Handlers
+        _ stream: Stream
     ) -> EventLoopFuture<Void> {
-        // What the kernel has taken and the peer has not acknowledged for this long, or had no room for, ends the connection:
-        // TCP itself would go on trying for a quarter of an hour.
-        let limit = settings.keepaliveTimeout.nanoseconds / 1_000_000
-        var bootstrap = ClientBootstrap(group: eventLoop)
-            .connectTimeout(settings.connectTimeout)
-            .channelOption(.socketOption(.so_keepalive), value: 1)
-            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .channelOption(
-                .tcpOption(NIOBSDSocket.Option(rawValue: CInt(TCP_USER_TIMEOUT))),
-                value: Int(min(max(limit, 1), 600_000))
+        let reached = targets(settings, on: eventLoop).flatMap { targets in
+            Attempt(
+                settings: settings,
+                eventLoop: eventLoop,
+                stream: stream,
+                deadline: .now() + settings.findingTimeout
             )
-        if let resolver = settings.resolver { bootstrap = bootstrap.resolver(resolver) }
-        return bootstrap.connect(host: settings.host, port: settings.port).flatMapThrowing { channel in
-            let handlers = handlers()
+            .reach(targets[...], failures: [])
+        }
+        return reached.flatMapThrowing { channel, target in
+            let handlers = stream.handlers(ReachedServer(target: target, address: channel.remoteAddress))
             do {
                 let pipeline = channel.pipeline.syncOperations
-                if case .direct(let context) = settings.security {
+                if case .direct(let context) = target.security {
                     try pipeline.addHandler(TLSHandler(context: context))
                 }
                 try pipeline.addHandlers([handlers.parser, handlers.stream])
@@ -50,6 +58,69 @@ enum StreamConnector {
                 channel.close(promise: nil)
                 throw error
             }
+        }
+    }
+
+    /// The places to try.
+    private static func targets(
+        _ settings: SenderSettings,
+        on eventLoop: any EventLoop
+    ) -> EventLoopFuture<[ServerTarget]> {
+        guard let discovery = settings.discovery else {
+            let target = ServerTarget(
+                host: settings.host,
+                port: settings.port,
+                security: settings.security,
+                origin: .configured
+            )
+            return eventLoop.makeSucceededFuture([target])
+        }
+        return ServiceLookup.findings(of: discovery, on: eventLoop).flatMapThrowing { findings in
+            var generator = SystemRandomNumberGenerator()
+            return try discovery.targets(findings, using: &generator)
+        }
+    }
+
+    /// One walk over the places of a server.
+    private struct Attempt: Sendable {
+        /// The most places that a message names.
+        static let shownFailures = 4
+
+        let settings: SenderSettings
+        let eventLoop: any EventLoop
+        let stream: Stream
+        /// No further place is tried after it.
+        let deadline: NIODeadline
+
+        func reach(
+            _ targets: ArraySlice<ServerTarget>,
+            failures: [String]
+        ) -> EventLoopFuture<(any Channel, ServerTarget)> {
+            guard let target = targets.first, stream.isWanted(), failures.isEmpty || .now() < deadline else {
+                return eventLoop.makeFailedFuture(ServerNotFound.unreachable(failures))
+            }
+            return connect(target).map { ($0, target) }.flatMapError { error in
+                guard settings.discovery != nil else { return eventLoop.makeFailedFuture(error) }
+                let place = "\(target.host) port \(target.port): \(ConnectFailure.reason(error))"
+                let isShown = failures.count < Self.shownFailures
+                return reach(targets.dropFirst(), failures: isShown ? failures + [place] : failures)
+            }
+        }
+
+        private func connect(_ target: ServerTarget) -> EventLoopFuture<any Channel> {
+            // What the kernel has taken and the peer has not acknowledged for this long, or had no room for, ends the
+            // connection: TCP itself would go on trying for a quarter of an hour.
+            let limit = settings.keepaliveTimeout.nanoseconds / 1_000_000
+            var bootstrap = ClientBootstrap(group: eventLoop)
+                .connectTimeout(settings.connectTimeout)
+                .channelOption(.socketOption(.so_keepalive), value: 1)
+                .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+                .channelOption(
+                    .tcpOption(NIOBSDSocket.Option(rawValue: CInt(TCP_USER_TIMEOUT))),
+                    value: Int(min(max(limit, 1), 600_000))
+                )
+            if let resolver = settings.resolver { bootstrap = bootstrap.resolver(resolver) }
+            return bootstrap.connect(host: target.host, port: target.port)
         }
     }
 }

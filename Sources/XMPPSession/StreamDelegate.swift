@@ -58,6 +58,8 @@ extension StreamDelegate {
 package enum StreamNotice: Sendable {
     /// The connection is being made.
     case connecting
+    /// TCP is connected.
+    case reached(ReachedServer)
     /// TLS is established.
     case encrypted(version: String, cipher: String)
     /// The server has taken our word for who we are, in this way.

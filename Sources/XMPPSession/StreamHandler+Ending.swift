@@ -155,6 +155,7 @@ extension StreamHandler {
                 message: message,
                 ending: ending ?? StreamHandler.ending(of: error),
                 negotiation: error,
+                server: server,
                 management: management,
                 otherHost: otherHost
             )

@@ -22,8 +22,23 @@ extension StreamHandler {
     func connect(on eventLoop: any EventLoop) {
         guard begin(on: eventLoop) else { return }
         let handler = NIOLoopBound(self, eventLoop: eventLoop)
-        StreamConnector.connect(settings, on: eventLoop) { (handler.value.stream, handler.value) }
+        let stream = StreamConnector.Stream(
+            isWanted: { if case .connecting = handler.value.phase { true } else { false } },
+            handlers: { server in
+                handler.value.reached(server)
+                return (handler.value.stream, handler.value)
+            }
+        )
+        StreamConnector.connect(settings, on: eventLoop, stream)
             .whenFailure { error in handler.value.connectFailed(error) }
+    }
+
+    /// TCP is connected to this server; the handlers are not in its channel yet.
+    func reached(_ server: ReachedServer) {
+        self.server = server
+        security = server.target.security
+        negotiation?.connected(server.target.isDirect ? .direct : .starttls)
+        if case .connecting = phase { delegate.noticed(.reached(server)) }
     }
 
     /// Gets ready to connect; false where that is not possible.
@@ -42,8 +57,7 @@ extension StreamHandler {
             end(.authenticationFailed, "the sender's secret cannot be read: \(error)")
             return false
         }
-        let deadline = settings.connectTimeout + settings.negotiationTimeout
-        timer = eventLoop.assumeIsolated().scheduleTask(in: deadline) {
+        timer = eventLoop.assumeIsolated().scheduleTask(in: settings.openingTimeout) {
             if let error = self.negotiation?.timedOut() ?? self.componentNegotiation?.timedOut() { self.fail(error) }
         }
         return true
@@ -70,8 +84,9 @@ extension StreamHandler {
         )
     }
 
-    /// TCP could not connect.
+    /// No server could be connected to.
     func connectFailed(_ error: any Error) {
+        if let error = error as? ServerNotFound { return end(.connectFailed, "\(settings.domain): \(error.message)") }
         end(.connectFailed, "cannot connect to \(settings.host) port \(settings.port): \(ConnectFailure.reason(error))")
     }
 
@@ -81,7 +96,7 @@ extension StreamHandler {
     func connected() {
         guard case .connecting = phase else { return }
         phase = .negotiating
-        switch settings.security {
+        switch security {
         case .direct: break
         case .startTLS: transportReady(encrypted: false)
         case .clear(let networks):
@@ -150,7 +165,7 @@ extension StreamHandler {
     }
 
     private func startTLS(_ context: ChannelHandlerContext) {
-        guard case .startTLS(let tls) = settings.security else { return }
+        guard case .startTLS(let tls) = security else { return }
         do {
             try context.pipeline.syncOperations.addHandler(TLSHandler(context: tls), position: .first)
         } catch {
@@ -193,6 +208,7 @@ extension StreamHandler {
                     domain: settings.domain,
                     dialect: settings.dialect,
                     idScope: settings.idScope,
+                    payload: settings.payload,
                     trustedFrom: settings.trustedFrom
                 )
             ),

@@ -34,6 +34,10 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     let idPrefix = String(UInt64.random(in: .min ... .max), radix: 36)
 
     var phase = Phase.connecting
+    /// How the transport gets its TLS: of the place that was connected to.
+    var security: SenderSettings.Security
+    /// What was connected to; nil until then.
+    var server: ReachedServer?
     /// Made once the secret has been read; nil again when the stream is bound.
     var negotiation: Negotiation?
     /// The same for a component's stream, in place of ``negotiation``.
@@ -66,6 +70,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     ///   - delegate: What the stream is used for.
     package init(settings: SenderSettings, clock: ArrivalClock = ArrivalClock(), delegate: Delegate) {
         self.settings = settings
+        security = settings.security
         self.clock = clock
         self.delegate = delegate
         stream = XMLStreamHandler(limits: settings.limits)

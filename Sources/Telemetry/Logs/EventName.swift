@@ -12,6 +12,7 @@ package enum EventName: String, CaseIterable, Sendable {
 
     // Connections.
     case connecting = "stream.connecting"
+    case streamConnected = "stream.connected"
     case connectFailed = "stream.connect_failed"
     case tlsRefused = "stream.tls_refused"
     case saslRefused = "stream.sasl_refused"

@@ -42,6 +42,10 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case host
     /// A port.
     case port
+    /// The IP address that was connected to.
+    case address
+    /// The name of the service records that led to a host.
+    case service
     /// A state's name.
     case state
     /// The SASL mechanism that a connection has signed in with.

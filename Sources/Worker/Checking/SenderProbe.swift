@@ -28,7 +28,12 @@ extension ProbeSequence {
     ) async -> Probe.Result {
         let settings: SenderSettings
         do throws(TLSError) {
-            settings = try SenderSettings(sender, index: index, limits: StreamLimits(configuration))
+            settings = try SenderSettings(
+                sender,
+                index: index,
+                limits: StreamLimits(configuration),
+                nameServers: configuration.nameServers
+            )
         } catch {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }
@@ -54,7 +59,7 @@ extension ProbeSequence {
         let end = report.end
         // Binding is what the probe tests; how the stream ended afterwards does not matter.
         if end.negotiation == nil, case .session = end.ending {
-            let detail = "bound at \(sender.host) port \(sender.port)" + report.findings
+            let detail = "bound at \(end.server?.summary ?? sender.host)" + report.findings
             if sender.dialect == .component { return .passed(detail: detail + forgetful) }
             return .passed(detail: end.management == .missing ? detail + unmanaged : detail)
         }
@@ -66,7 +71,9 @@ extension ProbeSequence {
                 status: .temporaryFailure
             )
         }
-        let place = "\(sender.host) port \(sender.port)"
+        let place =
+            sender.isFound
+            ? "the server that the service records of \(sender.host) name" : "\(sender.host) port \(sender.port)"
         switch end.reason {
         case .connectFailed:
             return .failed(

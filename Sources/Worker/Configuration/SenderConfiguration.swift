@@ -1,3 +1,5 @@
+package import XMPP
+
 /// One sender: an account at a CCS-compatible server, and the connections kept to it.
 package struct SenderConfiguration: Sendable, Equatable {
     /// How TLS begins.
@@ -46,12 +48,14 @@ package struct SenderConfiguration: Sendable, Equatable {
 
     /// The account's id, which is also the metrics' label `sender`.
     package var senderID: String
-    /// The host to connect to: a name or an IP address.
+    /// The host to connect to: a name in ASCII or an IP address; the domain where the host is to be found.
     package var host: String
-    /// Its TCP port.
+    /// Its TCP port; without meaning where the host is to be found.
     package var port: Int
-    /// The XMPP domain.
+    /// The XMPP domain, as addresses hold it.
     package var domain: String
+    /// Whether the domain's service records say where to connect to, since no host is given.
+    package var isFound: Bool
     /// How many connections to keep.
     package var connections: Int
     /// Where the server key stands; an empty path where there is none, beside a client certificate.
@@ -60,6 +64,8 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var tlsMode: TLSMode
     /// The networks, as CIDR, in which a component may connect without TLS, beside this machine.
     package var clearNetworks: [String]
+    /// Whether ``tlsMode`` is the operator's word, which restricts what the service records may say.
+    package var isTLSModeGiven: Bool
     /// The certificates to trust, PEM; nil for the system's trust store.
     package var caFile: String?
     /// What is shown to a server that asks for a certificate; nil for nothing.
@@ -76,6 +82,8 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var window: Int
     /// Within what a message id is unique.
     package var idScope: IDScope
+    /// What carries the messages, and how they are answered.
+    package var payload: Payload
     /// Stanza senders accepted as the server, beside the usual ones.
     package var trustedFrom: [String]
     /// How long after the last answer to a ping the next one is sent.
@@ -85,24 +93,15 @@ package struct SenderConfiguration: Sendable, Equatable {
     /// How its streams present themselves.
     package var stream: StreamConfiguration
 
-    private static var hostType: ConfigurationType<String> {
-        .text("host", "a host name or an IP address", isHost)
-    }
-
     init(_ scope: ConfigurationScope) {
-        let id = ConfigurationType.text("id", "1-64 letters, digits, '.', '_' or '-'") { text in
-            text.utf8.count <= 64 && text.unicodeScalars.allSatisfy { $0.isASCII && (Self.isWord($0)) }
-        }
-        let host = Self.hostType
-        senderID = scope.required("sender_id", id, "The account's id, in quotes: YAML reads bare digits as a number.")
-        self.host = scope.required("host", host, "Where to connect to: a name or an IP address.")
-        let port: Int? = scope.optional("port", .number(1...65_535), "`5235`; `5347` for component", "TCP port.")
-        let domain = scope.optional(
-            "domain",
-            host,
-            "the host; required for component",
-            "XMPP domain; for a component its own, such as upstream.example.com."
+        dialect = scope.value("dialect", .word(Dialect.ccs), default: "ccs", "What the peer speaks beyond XMPP.")
+        senderID = scope.required(
+            "sender_id",
+            dialect == .xmpp ? .localpart : .senderID,
+            "The account's id, in quotes: YAML reads bare digits as a number. For xmpp any local part of an address."
         )
+        let place = Self.place(scope, dialect)
+        (host, port, domain, isFound) = (place.host, place.port, place.domain, place.isFound)
         let connections: Int? = scope.optional(
             "connections",
             .number(1...1000),
@@ -115,19 +114,17 @@ package struct SenderConfiguration: Sendable, Equatable {
             "File with the server key, password or component secret, or the name of a systemd credential."
         )
         let tls = Self.tls(scope.section("tls"))
-        (tlsMode, clearNetworks) = (tls.mode, tls.clearNetworks)
+        (tlsMode, clearNetworks) = (tls.mode ?? .direct, tls.clearNetworks)
+        isTLSModeGiven = tls.mode != nil
         clientCertificate = tls.clientCertificate
         caFile = tls.caFile
-        dialect = scope.value("dialect", .word(Dialect.ccs), default: "ccs", "What the peer speaks beyond XMPP.")
         if scope.isMissing("secret_file"), !tls.namesCertificate || dialect == .component {
             scope.problem("secret_file", "is required")
         }
         secretFile = secret ?? SecretFile(path: "")
         // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, whatever host it runs on. The CCS's is
         // for its host.
-        self.port = port ?? (dialect == .component ? 5347 : 5235)
-        self.domain = dialect == .component ? Self.component(domain ?? "") : domain ?? self.host
-        serverName = tls.serverName ?? (dialect == .xmpp ? self.domain : self.host)
+        serverName = tls.serverName ?? (dialect == .xmpp ? InternationalDomain.ascii(domain) ?? domain : host)
         self.connections = connections ?? (dialect == .ccs ? 2 : 1)
         if dialect == .xmpp, self.connections > 1 {
             scope.warning(
@@ -162,20 +159,60 @@ package struct SenderConfiguration: Sendable, Equatable {
             default: "sender",
             "Within what a message id is unique; `device` for apps whose ids repeat across devices."
         )
+        payload = Self.payload(scope, dialect, idScope)
         let trusted = scope.list(
             "trusted_from",
             of: .address,
             "`devices@gcm.googleapis.com` for ccs, none for xmpp; for component the domain above its own and all accounts there",
             "Whose stanzas are taken: addresses, domains, or `*@domain` for all accounts of one."
         )
-        trustedFrom = trusted ?? Self.trusted(by: dialect, self.domain)
+        trustedFrom = trusted ?? Self.trusted(by: dialect, domain)
         (keepaliveInterval, keepaliveTimeout) = Self.keepalive(scope.section("keepalive"))
         stream = StreamConfiguration(scope, isStandard: dialect == .xmpp)
         checkComponent(scope)
     }
 
+    /// Where the server is: a host and its port, or the domain alone, whose name servers know.
+    private static func place(
+        _ scope: ConfigurationScope,
+        _ dialect: Dialect
+    ) -> (host: String, port: Int, domain: String, isFound: Bool) {
+        let given = scope.optional(
+            "host",
+            .host,
+            "required; for xmpp found by the domain's service records",
+            "Where to connect to: a name or an IP address."
+        )
+        let port: Int? = scope.optional(
+            "port",
+            .number(1...65_535),
+            "`5235`; `5347` for component",
+            "TCP port of `host`."
+        )
+        let domain = scope.optional(
+            "domain",
+            .domain,
+            "the host; required for component",
+            "XMPP domain; for a component its own, such as upstream.example.com."
+        )
+        if given != nil || !scope.isMissing("host") {
+            let standard = dialect == .component ? 5347 : 5235
+            let name = dialect == .component ? component(domain ?? "") : domain ?? given ?? ""
+            return (given ?? "", port ?? standard, name, false)
+        }
+        if dialect != .xmpp {
+            scope.problem("host", "is required")
+        } else if domain == nil, scope.isMissing("domain") {
+            scope.problem("domain", "is required where no host is given")
+        } else if !scope.isMissing("port") {
+            scope.problem("port", "is that of a host: give one, or leave the port to the domain's service records")
+        }
+        let name = domain ?? ""
+        return (InternationalDomain.ascii(name) ?? name, 5222, name, dialect == .xmpp)
+    }
+
     private struct TLS {
-        var mode: TLSMode
+        var mode: TLSMode?
         var caFile: String?
         var serverName: String?
         var clearNetworks: [String]
@@ -186,16 +223,16 @@ package struct SenderConfiguration: Sendable, Equatable {
 
     private static func tls(_ scope: ConfigurationScope) -> TLS {
         var keys = TLS(
-            mode: scope.value(
+            mode: scope.optional(
                 "mode",
                 .word(TLSMode.direct),
-                default: "direct",
+                "`direct`; without a host both, as the domain offers them",
                 "How TLS begins; `none` for a component whose server is on this machine or in `allow_clear_networks`."
             ),
             caFile: scope.optional("ca_file", .file, "the system's trust store", "Certificates to trust, PEM."),
             serverName: scope.optional(
                 "server_name",
-                hostType,
+                .host,
                 "the host; the domain for xmpp",
                 "Name or IP address the certificate must be for, also sent as SNI."
             ),
@@ -240,17 +277,5 @@ package struct SenderConfiguration: Sendable, Equatable {
                 "How long the answer to a ping, or a write, may take before the stream is closed and opened again."
             )
         )
-    }
-
-    private static func isWord(_ scalar: Unicode.Scalar) -> Bool {
-        ("a"..."z").contains(scalar) || ("A"..."Z").contains(scalar) || ("0"..."9").contains(scalar)
-            || scalar == "." || scalar == "_" || scalar == "-"
-    }
-
-    /// A name's labels, or an address; strict enough to catch a URL, a port or an @.
-    private static func isHost(_ text: String) -> Bool {
-        text.utf8.count <= 255 && !text.hasPrefix(".")
-            && text.unicodeScalars.allSatisfy { isWord($0) || $0 == ":" || $0.value > 0x7F }
-            && (!text.contains(":") || text.split(separator: ":", omittingEmptySubsequences: false).count > 2)
     }
 }

@@ -1,3 +1,4 @@
+package import DNS
 package import Logging
 package import MessageStore
 
@@ -31,6 +32,8 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var shutdownGrace: Duration
     /// Where the admin endpoints listen.
     package var admin: ListenAddress
+    /// Where the service records of senders' domains are asked for.
+    package var nameServers: NameServers
     /// The least level that is logged.
     package var logLevel: Logger.Level
     /// How log lines look.
@@ -68,6 +71,14 @@ package struct WorkerConfiguration: Sendable, Equatable {
             .value("grace", .duration("1s", "1h"), default: "25s", "Longest time for an orderly shutdown.")
         admin = scope.section("admin")
             .value("listen", .listen, default: "127.0.0.1:9464", "Health and metrics; port 0 takes a free port.")
+        nameServers =
+            scope.section("dns")
+            .optional(
+                "server",
+                .nameServer,
+                "those of /etc/resolv.conf",
+                "The name server to ask for the service records of a sender without a host."
+            ) ?? .system
         let log = scope.section("log")
         logLevel = log.value("level", .word(Logger.Level.info), default: "info", "Least level that is logged.")
         logStyle = log.value(

@@ -1,3 +1,4 @@
+package import DNS
 package import TLSWire
 import Vocabulary
 package import XMLWire
@@ -8,7 +9,12 @@ extension SenderSettings {
     /// What the configuration says about one sender.
     ///
     /// - Throws: `TLSError` where the file of trusted certificates or the server's name can't be used.
-    package init(_ sender: SenderConfiguration, index: Int, limits: StreamLimits) throws(TLSError) {
+    package init(
+        _ sender: SenderConfiguration,
+        index: Int,
+        limits: StreamLimits,
+        nameServers: NameServers = .system
+    ) throws(TLSError) {
         let secretFile = sender.secretFile
         self.init(
             index: index,
@@ -22,7 +28,7 @@ extension SenderSettings {
             username: sender.username == .jid ? "\(sender.senderID)@\(sender.domain)" : sender.senderID,
             window: sender.window,
             idScope: sender.idScope == .sender ? .sender : .device,
-            trustedFrom: sender.trustedFrom,
+            trustedFrom: sender.trustedSpellings,
             keepaliveInterval: sender.keepaliveInterval,
             keepaliveTimeout: sender.keepaliveTimeout,
             limits: limits,
@@ -40,6 +46,16 @@ extension SenderSettings {
             redirectHosts: sender.stream.redirectHosts
         )
         allowsPlain = sender.allowPlain
+        payload = sender.payload
+        if sender.isFound {
+            let allows = { (mode: SenderConfiguration.TLSMode) in !sender.isTLSModeGiven || sender.tlsMode == mode }
+            discovery = ServerDiscovery(
+                domain: sender.domainInASCII,
+                direct: allows(.direct) ? try Self.context(sender, isDirect: true) : nil,
+                startTLS: allows(.starttls) ? try Self.context(sender, isDirect: false) : nil,
+                nameServers: nameServers
+            )
+        }
         certificateEnd =
             switch security {
             case .direct(let context), .startTLS(let context): context.certificateEnd
@@ -47,16 +63,32 @@ extension SenderSettings {
             }
     }
 
-    private static func security(of sender: SenderConfiguration) throws(TLSError) -> Security {
-        if sender.tlsMode == .none { return .clear(ClearNetworks(sender.clearNetworks.compactMap { Network($0) })) }
-        var tls = TLSClientConfiguration(serverName: sender.serverName, caFile: sender.caFile)
+    /// TLS for a sender's server.
+    ///
+    /// A standard one learns by ALPN that a client of XMPP follows (XEP-0368); the CCS never had that.
+    private static func context(
+        _ sender: SenderConfiguration,
+        isDirect: Bool
+    ) throws(TLSError) -> TLSContext {
+        var tls = TLSClientConfiguration(
+            serverName: sender.serverName,
+            caFile: sender.caFile,
+            applicationProtocol: isDirect && sender.dialect == .xmpp ? "xmpp-client" : nil
+        )
         // Who names another server means that one, not whoever serves the domain.
-        tls.xmppDomain = sender.dialect == .xmpp && sender.serverName == sender.domain ? sender.domain : nil
+        let isDomains = sender.dialect == .xmpp && sender.serverName == sender.domainInASCII
+        tls.xmppDomain = isDomains ? sender.serverName : nil
         tls.identity = sender.clientCertificate.map {
             TLSClientIdentity(certificateChain: .file($0.file), privateKey: .file($0.keyFile.path))
         }
-        let context = try TLSContext.client(tls)
-        return sender.tlsMode == .direct ? .direct(context) : .startTLS(context)
+        return try TLSContext.client(tls)
+    }
+
+    private static func security(of sender: SenderConfiguration) throws(TLSError) -> Security {
+        if sender.tlsMode == .none { return .clear(ClearNetworks(sender.clearNetworks.compactMap { Network($0) })) }
+        let isDirect = sender.tlsMode == .direct
+        let context = try context(sender, isDirect: isDirect)
+        return isDirect ? .direct(context) : .startTLS(context)
     }
 
     private static func dialect(of sender: SenderConfiguration) -> Dialect {

@@ -184,7 +184,14 @@ package final class WorkerRuntime: Sendable {
         var problems: [String] = []
         for (index, sender) in configuration.senders.enumerated() {
             do throws(TLSError) {
-                settings.append(try SenderSettings(sender, index: index, limits: limits))
+                settings.append(
+                    try SenderSettings(
+                        sender,
+                        index: index,
+                        limits: limits,
+                        nameServers: configuration.nameServers
+                    )
+                )
             } catch {
                 problems.append("senders.\(index).tls: \(error.message)")
             }

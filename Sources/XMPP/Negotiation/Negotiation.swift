@@ -63,7 +63,7 @@ package struct Negotiation: ~Copyable {
         var idle: Duration? { idleLimit.flatMap { (1...1 << 32).contains($0) ? .seconds($0) : nil } }
     }
 
-    let configuration: NegotiationConfiguration
+    private(set) var configuration: NegotiationConfiguration
     /// Changed by the machine and its steps only.
     var state = State.idle
     /// What TLS gives to bind SASL to, the strongest first.
@@ -73,6 +73,13 @@ package struct Negotiation: ~Copyable {
 
     /// A negotiation that waits for its transport.
     package init(configuration: NegotiationConfiguration) { self.configuration = configuration }
+
+    /// The transport is connected, to a place where TLS begins like this: for a server that is found when it is wanted.
+    ///
+    /// Without effect once the transport is ready.
+    package mutating func connected(_ mode: NegotiationConfiguration.TLSMode) {
+        if case .idle = state { configuration.tlsMode = mode }
+    }
 
     /// What to do when the transport is ready.
     package enum ReadyAction: Sendable {

@@ -1,0 +1,119 @@
+import DNS
+import Foundation
+
+/// The parts of an XMPP address, and hosts, as the configuration names them.
+extension ConfigurationType where Value == String {
+    /// A CCS's sender id.
+    static var senderID: Self {
+        .text("id", "1-64 letters, digits, '.', '_' or '-'") { text in
+            text.utf8.count <= 64 && text.unicodeScalars.allSatisfy { $0.isASCII && isWord($0) }
+        }
+    }
+
+    /// The local part of an account's address (RFC 7622 section 3.3), in the form that servers give it.
+    static var localpart: Self {
+        let rule = "the local part of an XMPP address, without the '@' and the domain"
+        return .init(name: "id", placeholder: "") { text throws(ConfigurationTypeError) in
+            let text = try ConfigurationType.text("id", rule, isLocalpart).parse(text)
+            // As its servers compare it: what is not ASCII composed and in lower case, none of it a compatibility form.
+            let prepared =
+                text.unicodeScalars.allSatisfy(\.isASCII)
+                ? text : text.lowercased().precomposedStringWithCompatibilityMapping
+            guard Array(prepared.utf8) == Array(text.utf8) else {
+                throw .init(message: "must be written as servers compare it (RFC 8265), such as '\(prepared)'")
+            }
+            return text
+        }
+    }
+
+    /// A host to connect to, or the name in its certificate: in ASCII, or an IP address.
+    static var host: Self {
+        let type = ConfigurationType.text("host", "a host name or an IP address", isHost)
+        return .init(name: "host", placeholder: "") { text throws(ConfigurationTypeError) in
+            let text = try type.parse(text)
+            if AddressFamily(of: text) != nil { return text }
+            guard let name = InternationalDomain.ascii(text) else {
+                throw .init(message: "must be a host name or an IP address, not '\(shown(text))'")
+            }
+            return name
+        }
+    }
+
+    /// An XMPP domain, as addresses hold it: in the spelling that is given, A-labels or U-labels, in lower case.
+    static var domain: Self {
+        .init(name: "host", placeholder: "") { text throws(ConfigurationTypeError) in
+            let ascii = try ConfigurationType.host.parse(text)
+            guard AddressFamily(of: ascii) == nil, !text.unicodeScalars.allSatisfy(\.isASCII) else { return ascii }
+            return InternationalDomain.unicode(ascii)
+        }
+    }
+
+    /// An account's name: RFC 7622 section 3.3.1 forbids some of ASCII, RFC 8264 section 4.2 all but letters, digits and
+    /// marks of the rest.
+    private static func isLocalpart(_ text: String) -> Bool {
+        text.utf8.count <= 1_023
+            && text.unicodeScalars.allSatisfy { scalar in
+                guard !scalar.isASCII else {
+                    return scalar.value > 0x20 && scalar.value < 0x7f && !"\"&'/:<>@".unicodeScalars.contains(scalar)
+                }
+                switch scalar.properties.generalCategory {
+                case .lowercaseLetter, .uppercaseLetter, .otherLetter, .modifierLetter, .decimalNumber,
+                    .nonspacingMark, .spacingMark:
+                    return true
+                default: return false
+                }
+            }
+    }
+
+    private static func isWord(_ scalar: Unicode.Scalar) -> Bool {
+        ("a"..."z").contains(scalar) || ("A"..."Z").contains(scalar) || ("0"..."9").contains(scalar)
+            || scalar == "." || scalar == "_" || scalar == "-"
+    }
+
+    /// A name's labels, or an address; strict enough to catch a URL, a port or an @.
+    private static func isHost(_ text: String) -> Bool {
+        text.utf8.count <= 255 && !text.hasPrefix(".")
+            && text.unicodeScalars.allSatisfy { isWord($0) || $0 == ":" || $0.value > 0x7F }
+            && (!text.contains(":") || AddressFamily(of: text) == .ipv6)
+    }
+}
+
+extension ConfigurationType where Value == NameServers {
+    /// An IPv4 address and a port, such as `127.0.0.1:53`.
+    static var nameServer: Self {
+        .init(name: "IPv4:port", placeholder: .system) { text throws(ConfigurationTypeError) in
+            let parts = text.split(separator: ":", omittingEmptySubsequences: false).map(String.init)
+            guard parts.count == 2, let port = UInt16(parts[1]), port > 0,
+                let server = NameServers(address: parts[0], port: port)
+            else {
+                throw .init(
+                    message: "must be an IPv4 address and a port, such as 127.0.0.1:53, not "
+                        + "'\(ConfigurationType<String>.shown(text))'"
+                )
+            }
+            return server
+        }
+    }
+}
+
+extension SenderConfiguration {
+    /// The XMPP domain in ASCII: for the DNS, SNI and certificates.
+    package var domainInASCII: String { InternationalDomain.ascii(domain) ?? domain }
+
+    /// Whose stanzas are accepted, in every spelling of their domains, with our own domain's other spelling: a server may
+    /// write A-labels or U-labels (RFC 7622 section 3.2.1), whichever is configured.
+    package var trustedSpellings: [String] {
+        trustedFrom.flatMap { address in [address] + Self.respelled(address) } + Self.respelled(domain)
+    }
+
+    /// An address with its domain in the other form; nothing where it has only one.
+    private static func respelled(_ address: String) -> [String] {
+        let resource = address.firstIndex(of: "/") ?? address.endIndex
+        let local = address[..<resource].firstIndex(of: "@").map { address.index(after: $0) } ?? address.startIndex
+        let domain = String(address[local..<resource])
+        guard let ascii = InternationalDomain.ascii(domain) else { return [] }
+        let other = domain.unicodeScalars.allSatisfy(\.isASCII) ? InternationalDomain.unicode(ascii) : ascii
+        guard other != domain.lowercased() else { return [] }
+        return [address[..<local] + other + address[resource...]].map { String($0) }
+    }
+}

@@ -1,0 +1,79 @@
+import XMPP
+
+extension SenderConfiguration {
+    /// What carries the messages.
+    enum PayloadForm: String, CaseIterable, Sendable {
+        /// The CCS's element.
+        case gcm
+        /// A JSON container (XEP-0335).
+        case json
+    }
+
+    /// Reads `payload`, `ack` and `fallback`.
+    static func payload(_ scope: ConfigurationScope, _ dialect: Dialect, _ idScope: IDScope) -> Payload {
+        let form = scope.value(
+            "payload",
+            .word(PayloadForm.gcm),
+            default: "gcm",
+            "What carries a message: the CCS's `gcm`, or a JSON container (XEP-0335) with the same members, not for ccs."
+        )
+        let ack = scope.optional(
+            "ack",
+            .word(JSONPayload.Ack.json),
+            "`json` for json",
+            "What answers a stored message in a JSON container: `json`, the CCS's ack in one; `receipt`, a receipt (XEP-0184) "
+                + "where the message asks for one."
+        )
+        let fallback = Self.fallback(scope.section("fallback"))
+        guard form == .json else {
+            for key in ["ack", "fallback"] where scope.has(key) {
+                scope.problem(key, "is only for payload: json")
+            }
+            return .gcm
+        }
+        if dialect == .ccs {
+            scope.problem("payload", "must be gcm with dialect: ccs: a CCS knows no other")
+        }
+        if fallback.messageID != .none, idScope == .sender {
+            scope.warning(
+                "id_scope",
+                "ids that devices' XMPP libraries make are unique for each device at best: use id_scope: device, or a message "
+                    + "whose id another device has used goes to conflicts"
+            )
+        }
+        var json = fallback
+        json.ack = ack ?? .json
+        return .json(json)
+    }
+
+    private static func fallback(_ scope: ConfigurationScope) -> JSONPayload {
+        let category = ConfigurationType.text("text", "a category of at most 255 bytes") { $0.utf8.count <= 255 }
+        return JSONPayload(
+            messageID: scope.value(
+                "message_id",
+                .word(JSONPayload.MessageID.none),
+                default: "none",
+                "What a missing `message_id` becomes with payload json: the device's `origin_id` (XEP-0359), or that and else "
+                    + "the stanza's `id`, which must be unique for each device over its restarts."
+            ),
+            from: scope.value(
+                "from",
+                .word(JSONPayload.From.none),
+                default: "none",
+                "What a missing `from` becomes with payload json: the bare address of the stanza's sender."
+            ),
+            categoryFrom: scope.value(
+                "category_from",
+                .word(JSONPayload.CategoryFrom.none),
+                default: "none",
+                "What a missing `category` becomes first with payload json: the local part of the address that was written to."
+            ),
+            category: scope.optional(
+                "category",
+                category,
+                "",
+                "What a missing `category` becomes else with payload json."
+            )
+        )
+    }
+}

@@ -1,0 +1,48 @@
+package import NIOCore
+
+/// A place where the sender's server may be reached, and how TLS begins there.
+package struct ServerTarget: Sendable {
+    /// How the place became known.
+    package enum Origin: Sendable, Equatable {
+        /// The operator has named it.
+        case configured
+        /// A service record of the domain (RFC 2782), by the record's name.
+        case service(String)
+        /// The domain has no service records: it is the host itself (RFC 6120 section 3.2.2).
+        case domain
+    }
+
+    /// A host's name in ASCII, or an IP address.
+    package var host: String
+    /// The TCP port.
+    package var port: Int
+    /// How the transport gets its TLS.
+    package var security: SenderSettings.Security
+    /// How the place became known.
+    package var origin: Origin
+
+    /// Whether TLS begins with the first byte.
+    package var isDirect: Bool {
+        if case .direct = security { true } else { false }
+    }
+}
+
+/// The server that a connection has reached, for the log and for `check`.
+package struct ReachedServer: Sendable {
+    /// The place.
+    package var target: ServerTarget
+    /// The address among those of the host that answered first; nil where the channel has none.
+    package var address: SocketAddress?
+
+    /// Where it is, how TLS begins, and how it was found, in a few words.
+    package var summary: String {
+        var text = "\(target.host) port \(target.port)"
+        if let ip = address?.ipAddress, ip != target.host { text += " (\(ip))" }
+        text += target.isDirect ? ", TLS from the first byte" : ", STARTTLS"
+        switch target.origin {
+        case .configured: return text
+        case .service(let name): return text + ", found by the records of \(name)"
+        case .domain: return text + ", the domain itself, which has no service records"
+        }
+    }
+}

@@ -1,0 +1,70 @@
+"""A device that is an ordinary XMPP client (slixmpp) and knows nothing of CCS: it sends JSON containers (XEP-0335).
+
+Usage: xmpp_json_device.py PORT CA_FILE JID TO        with the password on the first line of stdin
+
+Each further line of stdin is a JSON object: "json", the container's content; "id", the stanza's id; and, where wanted,
+"origin", the id of an <origin-id/> (XEP-0359), and "receipt": true, a request for a receipt (XEP-0184). Each line of stdout is
+an event: {"event": "ready"}, {"event": "ack", "id": …, "to": …} for an ack in a JSON container, {"event": "receipt", "id": …},
+{"event": "error", "id": …}. The end of stdin ends it.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+import xml.etree.ElementTree as ET
+
+import slixmpp
+
+CONTAINER = "{urn:xmpp:json:0}json"
+
+
+def say(**event):
+    print(json.dumps(event), flush=True)
+
+
+class Device(slixmpp.ClientXMPP):
+    def __init__(self, jid, password, to, ca_file):
+        super().__init__(jid, password)
+        self.ca_certs = ca_file
+        self.to = to
+        self.register_plugin("xep_0184")
+        self["xep_0184"].auto_request = False
+        self.add_event_handler("session_start", lambda _: self.loop.create_task(self.serve()))
+        self.add_event_handler("message", self.on_message)
+        self.add_event_handler("message_error", lambda message: say(event="error", id=message["id"]))
+        self.add_event_handler("receipt_received", lambda message: say(event="receipt", id=message["receipt"]))
+
+    def on_message(self, message):
+        container = message.xml.find(CONTAINER)
+        if container is not None:
+            ack = json.loads(container.text)
+            say(event=ack.get("message_type", "?"), id=ack.get("message_id"), to=ack.get("to"))
+
+    async def serve(self):
+        self.send_presence()
+        say(event="ready")
+        while line := await self.loop.run_in_executor(None, sys.stdin.readline):
+            order = json.loads(line)
+            message = self.make_message(mto=self.to, mtype="normal")
+            message["id"] = order["id"]
+            ET.SubElement(message.xml, CONTAINER).text = json.dumps(order["json"])
+            if "origin" in order:
+                ET.SubElement(message.xml, "{urn:xmpp:sid:0}origin-id", {"id": order["origin"]})
+            if order.get("receipt"):
+                message["request_receipt"] = True
+            message.send()
+        await self.disconnect()
+
+
+async def main(port, ca_file, jid, to):
+    device = Device(jid, sys.stdin.readline().strip(), to, ca_file)
+    device.enable_direct_tls = True
+    device.connect("127.0.0.1", port)
+    await device.disconnected
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
+    arguments = sys.argv[1:]
+    asyncio.run(main(int(arguments[0]), *arguments[1:]))
