@@ -166,7 +166,7 @@ import Testing
             Self.service((1, 2, 3), [1, 0x61, 0xc0, 25]),
         ])
         var read = 0
-        for _ in 0..<200_000 {
+        for _ in 0..<30_000 {
             var message = whole
             for _ in 0..<Int.random(in: 1...6, using: &generator) {
                 let index = Int.random(in: 0..<message.count, using: &generator)
@@ -175,7 +175,7 @@ import Testing
             if (try? Self.read(message)) != nil { read += 1 }
         }
         // Both happen: otherwise this would try nothing.
-        #expect(read > 100 && read < 199_900)
+        #expect(read > 100 && read < 29_900)
     }
 
     @Test("a huge answer is bounded")

@@ -15,6 +15,8 @@ import sys
 import xml.etree.ElementTree as ET
 
 import slixmpp
+from slixmpp.xmlstream.handler import Callback
+from slixmpp.xmlstream.matcher import MatchXPath
 
 CONTAINER = "{urn:xmpp:json:0}json"
 
@@ -31,14 +33,16 @@ class Device(slixmpp.ClientXMPP):
         self.register_plugin("xep_0184")
         self["xep_0184"].auto_request = False
         self.add_event_handler("session_start", lambda _: self.loop.create_task(self.serve()))
-        self.add_event_handler("message", self.on_message)
+        # What has no body is no "message" to slixmpp.
+        self.register_handler(
+            Callback("container", MatchXPath("{jabber:client}message/" + CONTAINER), self.on_container)
+        )
         self.add_event_handler("message_error", lambda message: say(event="error", id=message["id"]))
         self.add_event_handler("receipt_received", lambda message: say(event="receipt", id=message["receipt"]))
 
-    def on_message(self, message):
-        container = message.xml.find(CONTAINER)
-        if container is not None:
-            ack = json.loads(container.text)
+    def on_container(self, message):
+        if message["type"] != "error":
+            ack = json.loads(message.xml.find(CONTAINER).text)
             say(event=ack.get("message_type", "?"), id=ack.get("message_id"), to=ack.get("to"))
 
     async def serve(self):
