@@ -127,6 +127,7 @@ extension SenderSettings {
     /// - Parameters:
     ///   - place: The other host; nil for none.
     ///   - server: Who named it; TLS begins there as it did here.
+    /// - Returns: These settings where there is no other host.
     func redirected(_ place: (host: String, port: Int?)?, by server: ReachedServer? = nil) -> SenderSettings {
         guard let place else { return self }
         var settings = self

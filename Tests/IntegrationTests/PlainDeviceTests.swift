@@ -7,10 +7,11 @@ extension Integration {
     /// An ordinary XMPP client as a device: JSON containers in, acks or receipts out.
     @Suite struct PlainDeviceTests {
         private static func run(
+            _ kind: ServerKind,
             _ more: String,
             _ body: (PlainDevice, LocalWorker, Database) async throws -> Void
         ) async throws {
-            try await Prosody.run { server, _, database in
+            try await StandardServer.run(kind) { server, _, database in
                 let device = try await PlainDevice.start(server)
                 let keys = more.split(separator: ";").map { "    \($0.trimmingCharacters(in: .whitespaces))\n" }
                 let yaml = try server.yaml(database).replacing(
@@ -38,16 +39,17 @@ extension Integration {
             """
 
         @Test(
-            "bare JSON is stored under the stanza's id and its sender, acked in the same form, and known when it comes again"
+            "bare JSON is stored under the stanza's id and its sender, acked in the same form, and known when it comes again",
+            arguments: ServerKind.allCases
         )
-        func bareMessages() async throws {
-            try await Self.run(Self.keys) { device, worker, database in
+        func bareMessages(_ kind: ServerKind) async throws {
+            try await Self.run(kind, Self.keys) { device, worker, database in
                 let ids = (1...20).map { "s\($0)" }
                 for id in ids + ids { try device.send(#"{"id":"\#(id)","json":{"data":{"n":"\#(id)"}}}"#) }
                 try await waitUntil("every copy is acked") { device.events("ack").count == 2 * ids.count }
                 #expect(Set(device.events("ack")) == Set(ids) && device.events("error").isEmpty)
                 #expect(worker.settled(.stored) == ids.count && worker.settled(.duplicate) == ids.count)
-                let token = "\(Prosody.peer)@\(Prosody.domain)"
+                let token = "\(StandardServer.peer)@\(StandardServer.domain)"
                 let right = try await database.integer(
                     "SELECT count(*) FROM upstream.messages WHERE registration_token = '\(token)' "
                         + "AND category = 'com.example.plain' AND data->>'n' = message_id AND extra IS NULL"
@@ -62,9 +64,9 @@ extension Integration {
             }
         }
 
-        @Test("receipts go to who asks for them, after the commit")
-        func receipts() async throws {
-            try await Self.run(Self.keys + "; ack: receipt") { device, worker, database in
+        @Test("receipts go to who asks for them, after the commit", arguments: ServerKind.allCases)
+        func receipts(_ kind: ServerKind) async throws {
+            try await Self.run(kind, Self.keys + "; ack: receipt") { device, worker, database in
                 let ids = (1...20).map { "r\($0)" }
                 try await database.withLockedLedger {
                     for id in ids {
@@ -96,21 +98,20 @@ final class PlainDevice: Sendable {
     }
 
     /// Starts it and waits until it is signed in.
-    static func start(_ server: Prosody) async throws -> PlainDevice {
+    static func start(_ server: StandardServer) async throws -> PlainDevice {
         let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        let python =
-            ProcessInfo.processInfo.environment["UPSTREAM_TEST_PYTHON"]
-            ?? tests.deletingLastPathComponent().appending(path: ".build/test-tools/bin/python3").path
         let log = server.scratch.url.appending(path: "device-\(UInt32.random(in: 0...UInt32.max)).out")
         let process = try ServerProcess(
             [
-                python, tests.appending(path: "Tools/xmpp_json_device.py").path, String(server.directPort),
-                server.authorityFile, "\(Prosody.peer)@\(Prosody.domain)", "\(Prosody.worker)@\(Prosody.domain)",
+                StandardSender.python(), tests.appending(path: "Tools/xmpp_json_device.py").path,
+                String(server.ports.direct),
+                server.authorityFile, "\(StandardServer.peer)@\(StandardServer.domain)",
+                "\(StandardServer.worker)@\(StandardServer.domain)",
             ],
             log: log.path
         )
         let device = PlainDevice(process: process, log: log)
-        try process.write("\(Prosody.secret)\n")
+        try process.write("\(StandardServer.secret)\n")
         try await waitUntil("the device is signed in") {
             guard process.isRunning else { throw WaitedTooLong(description: "the device has ended: \(device.text)") }
             return device.events("ready").count == 1

@@ -5,16 +5,16 @@ import Testing
 import Worker
 
 extension Integration {
-    /// A server that only its domain leads to: Prosody behind a name server of the tests.
+    /// A server that only its domain leads to: Prosody and ejabberd behind a name server of the tests.
     @Suite struct StandardFindingTests {
-        private static let direct = "_xmpps-client._tcp.\(Prosody.domain)"
-        private static let startTLS = "_xmpp-client._tcp.\(Prosody.domain)"
+        private static let direct = "_xmpps-client._tcp.\(StandardServer.domain)"
+        private static let startTLS = "_xmpp-client._tcp.\(StandardServer.domain)"
 
         /// The server's configuration without its host.
-        private static func yaml(_ server: Prosody, _ database: Database, _ names: NameServer) throws -> String {
+        private static func yaml(_ server: StandardServer, _ database: Database, _ names: NameServer) throws -> String {
             try server.yaml(database, mode: "starttls")
                 .replacing("    host: 127.0.0.1\n", with: "")
-                .replacing("    port: \(server.startTLSPort)\n", with: "")
+                .replacing("    port: \(server.ports.startTLS)\n", with: "")
                 .replacing("mode: starttls, ", with: "")
                 + "dns: {server: \"127.0.0.1:\(names.port)\"}\n"
         }
@@ -27,16 +27,17 @@ extension Integration {
         }
 
         @Test(
-            "the records lead to the server, each to its kind of TLS; the certificate is the domain's, not the host's"
+            "the records lead to the server, each to its kind of TLS; the certificate is the domain's, not the host's",
+            arguments: ServerKind.allCases
         )
-        func found() async throws {
-            try await Prosody.run { server, sender, database in
+        func found(_ kind: ServerKind) async throws {
+            try await StandardServer.run(kind) { server, sender, database in
                 let closed = UInt16(try await Self.closedPort())
                 let names = try await NameServer.start([
                     Self.direct: .records([
-                        (1, 0, closed, "localhost."), (2, 0, UInt16(server.directPort), "localhost."),
+                        (1, 0, closed, "localhost."), (2, 0, UInt16(server.ports.direct), "localhost."),
                     ]),
-                    Self.startTLS: .records([(3, 0, UInt16(server.startTLSPort), "localhost.")]),
+                    Self.startTLS: .records([(3, 0, UInt16(server.ports.startTLS), "localhost.")]),
                 ])
                 for (round, service) in [Self.direct, Self.startTLS].enumerated() {
                     if round == 1 { names.set(Self.direct, .records([(0, 0, 0, ".")])) }
@@ -54,14 +55,17 @@ extension Integration {
             }
         }
 
-        @Test("a server that was away is found at its next connection; check --connect names the place and the address")
-        func recovered() async throws {
-            try await Prosody.run { server, _, database in
+        @Test(
+            "a server that was away is found at its next connection; check --connect names the place and the address",
+            arguments: ServerKind.allCases
+        )
+        func recovered(_ kind: ServerKind) async throws {
+            try await StandardServer.run(kind) { server, _, database in
                 let names = try await NameServer.start([Self.startTLS: .code(2)])
                 let yaml = try Self.yaml(server, database, names)
                 let worker = try LocalWorker(yaml: yaml)
                 try await waitUntil("nothing is found") { worker.metrics.reconnects[.connectFailed].value >= 1 }
-                names.set(Self.startTLS, .records([(3, 0, UInt16(server.startTLSPort), "localhost.")]))
+                names.set(Self.startTLS, .records([(3, 0, UInt16(server.ports.startTLS), "localhost.")]))
                 try await waitUntil("the stream is bound") {
                     worker.metrics.connections(sender: 0, state: .bound).value == 1
                 }
@@ -74,7 +78,7 @@ extension Integration {
                     Issue.record("\(outcomes)")
                     return
                 }
-                let place = "localhost port \(server.startTLSPort) (127.0.0.1), STARTTLS, found by the records of "
+                let place = "localhost port \(server.ports.startTLS) (127.0.0.1), STARTTLS, found by the records of "
                 #expect(detail.contains(place + Self.startTLS), "\(detail)")
 
                 names.set(Self.startTLS, .records([(0, 0, 0, ".")]))

@@ -103,4 +103,18 @@ struct ServerDiscoveryTests {
         #expect(found.count == ServerDiscovery.targetLimit)
         #expect(found.last?.hasPrefix("h7:") == true)
     }
+
+    @Test("whom a server sends us to is connected to, and not looked for; TLS begins as it did")
+    func redirected() async throws {
+        var settings = try await Bench.settings()
+        settings.discovery = try discovery()
+        let context = try #require(settings.discovery?.startTLS)
+        let target = ServerTarget(host: "a.test", port: 5229, security: .startTLS(context), origin: .domain)
+        let server = ReachedServer(target: target, address: nil)
+        let other = settings.redirected(("b.test", nil), by: server)
+        #expect(other.discovery == nil && other.host == "b.test" && other.port == 5229)
+        if case .startTLS = other.security {} else { Issue.record("another kind of TLS") }
+        #expect(settings.redirected(("b.test", 1), by: server).port == 1)
+        #expect(settings.redirected(nil, by: server).discovery != nil)
+    }
 }
