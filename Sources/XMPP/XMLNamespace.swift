@@ -18,6 +18,8 @@ package enum XMLNamespace {
     package static var tls: StaticString { "urn:ietf:params:xml:ns:xmpp-tls" }
     /// SASL (RFC 6120 section 6).
     package static var sasl: StaticString { "urn:ietf:params:xml:ns:xmpp-sasl" }
+    /// The extensible profile of SASL (XEP-0388).
+    package static var sasl2: StaticString { "urn:xmpp:sasl:2" }
     /// Types of channel binding (XEP-0440).
     package static var channelBinding: StaticString { "urn:xmpp:sasl-cb:0" }
     /// Resource binding (RFC 6120 section 7).

@@ -6,7 +6,7 @@ the worker. TLS is pyOpenSSL's: Python's own gives no keying material.
 
 Both print `listening PORT`, then what happens, a line each. Options of `serve`: `mechanisms`; `types`, the channel bindings that
 it knows; `list`, those that it announces (XEP-0440; null for no list); `sasl2` (XEP-0388) in place of the older profile; `ssdp`
-(XEP-0474); `identity`, the address that SASL2 gives the client.
+(XEP-0474); `identity`, the address that SASL2 gives the client. Of both: `maximum`, "1.2" for no newer TLS.
 """
 
 import base64
@@ -212,6 +212,8 @@ def relay(chain, key, options):
     """Ends TLS in the server's place, with a certificate of its own, and passes on what comes, but for what it hides."""
     ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ours.load_cert_chain(chain, key)
+    if options.get("maximum") == "1.2":
+        ours.maximum_version = ssl.TLSVersion.TLSv1_2
     theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     theirs.check_hostname = False
     theirs.verify_mode = ssl.CERT_NONE

@@ -5,7 +5,8 @@ import XMLWire
 extension Negotiation {
     /// Chooses a mechanism among those offered and begins it.
     mutating func authenticate(_ stanza: Stanza) -> StanzaAction {
-        let offer = SASLOffer(stanza)
+        // A CCS has the protocol of its day.
+        let offer = SASLOffer(stanza, profiles: configuration.dialect == .xmpp ? [.extensible, .core] : [.core])
         let policy = SASLPolicy(
             dialect: configuration.dialect,
             allowsPlain: configuration.allowsPlain,
@@ -29,16 +30,8 @@ extension Negotiation {
                 )
             )
         }
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<auth xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\" mechanism=\"")
-        bytes += Array(choice.name.utf8)
-        bytes.append(xml: "\">")
-        // RFC 6120 section 6.4.2: an empty initial response is a single equals sign.
-        if let response = mechanism.initialResponse() {
-            bytes += response.isEmpty ? [UInt8(ascii: "=")] : Base64.encode(response)
-        }
-        bytes.append(xml: "</auth>")
         signIn = SignIn(choice: choice, offer: offer)
+        let bytes = offer.profile.begin(choice.name, with: mechanism.initialResponse())
         state = .authenticating(mechanism)
         return .send(bytes)
     }
@@ -64,26 +57,24 @@ extension Negotiation {
 
     /// An answer of the SASL exchange, or something else.
     mutating func authentication(_ stanza: Stanza, _ mechanism: any SASLMechanism) -> StanzaAction {
-        guard stanza.equals(stanza.elements[0].namespace, XMLNamespace.sasl) else { return .none }
+        guard stanza.equals(stanza.elements[0].namespace, profile.namespace) else { return .none }
         var mechanism = mechanism
-        let text = stanza.bytes[stanza.elements[0].text]
         let name = stanza.string(stanza.elements[0].name)
         if name == "failure" { return .fail(finish(.sasl(saslFailure(stanza), signIn?.choice))) }
+        if name == "continue", profile == .extensible { return .fail(finish(.furtherStep)) }
         guard name == "challenge" || name == "success" else { return .none }
-        let encoded = text.elementsEqual([UInt8(ascii: "=")]) ? [] : Base64.decode(text)
         do throws(SASLMechanismError) {
-            guard let data = encoded else {
-                throw SASLMechanismError(message: "the server's SASL message is not Base64")
-            }
+            let data = try profile.data(of: stanza)
             if name == "success" {
-                try mechanism.finish(with: text.isEmpty ? nil : data)
+                try mechanism.finish(with: data)
+                if profile == .extensible { return authenticated(stanza) }
                 state = .awaitingHeader(.authenticated)
                 return .restart(header)
             }
-            switch try mechanism.respond(to: data) {
+            switch try mechanism.respond(to: data ?? []) {
             case .respond(let response):
                 state = .authenticating(mechanism)
-                return .send(Negotiation.saslResponse(response))
+                return .send(profile.respond(response))
             case .derive(let derivation):
                 state = .deriving(mechanism)
                 return .derive(derivation)
@@ -101,7 +92,7 @@ extension Negotiation {
         do throws(SASLMechanismError) {
             let response = try mechanism.derived(key)
             state = .authenticating(mechanism)
-            return .send(Negotiation.saslResponse(response))
+            return .send(profile.respond(response))
         } catch {
             return .fail(finish(NegotiationError(.authenticationProtocol, error.message, isAuthentication: true)))
         }
@@ -109,16 +100,31 @@ extension Negotiation {
 
     /// While the key is computed it is our turn: all that the server may say is that it has given up.
     mutating func whileDeriving(_ stanza: Stanza) -> StanzaAction {
-        guard stanza.element(0, is: "failure", in: XMLNamespace.sasl) else { return .none }
+        guard stanza.element(0, is: "failure", in: profile.namespace) else { return .none }
         return .fail(finish(.sasl(saslFailure(stanza), signIn?.choice)))
     }
 
-    private static func saslResponse(_ response: [UInt8]) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<response xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\">")
-        bytes += Base64.encode(response)
-        bytes.append(xml: "</response>")
-        return bytes
+    /// How the exchange in hand is carried.
+    private var profile: SASLProfile { signIn?.offer.profile ?? .core }
+
+    /// A success of the extensible profile: the stream goes on, with features of its own to come (XEP-0388 section 2.6.1).
+    private mutating func authenticated(_ success: Stanza) -> StanzaAction {
+        guard let child = success.child("authorization-identifier", in: XMLNamespace.sasl2),
+            let address = JID(success.string(success.elements[child].text)), address.local != nil,
+            address.domain == JID(configuration.domain)?.domain
+        else {
+            return .fail(
+                finish(
+                    NegotiationError(
+                        .authenticationProtocol,
+                        "the server accepts us as nobody of this domain: check `domain`",
+                        isAuthentication: true
+                    )
+                )
+            )
+        }
+        state = .awaitingFeatures(.authenticated)
+        return .none
     }
 
     private func saslFailure(_ stanza: Stanza) -> SASLFailureCondition {

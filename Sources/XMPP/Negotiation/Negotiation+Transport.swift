@@ -7,10 +7,19 @@ extension Negotiation {
         var bytes: [UInt8] = []
         bytes.append(xml: "<?xml version=\"1.0\"?><stream:stream to=\"")
         bytes.append(escaping: configuration.domain.utf8)
+        // RFC 6120 section 4.7.1, and XEP-0388, whose mechanisms may depend on the account; not for listeners to read.
+        if configuration.dialect == .xmpp, isEncrypted {
+            bytes.append(xml: "\" from=\"")
+            bytes.append(escaping: "\(configuration.localpart)@\(configuration.domain)".utf8)
+        }
         bytes.append(
             xml: "\" version=\"1.0\" xmlns=\"jabber:client\" xmlns:stream=\"http://etherx.jabber.org/streams\">"
         )
         return bytes
+    }
+
+    private var isEncrypted: Bool {
+        if case .awaitingHeader(.plain) = state { false } else { true }
     }
 
     /// The server's features came: what follows depends on how far the stream is.

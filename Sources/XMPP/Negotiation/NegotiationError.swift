@@ -123,12 +123,25 @@ extension NegotiationError {
                 "the server offers channel binding (\(offered)), but by no type that this TLS connection has "
                     + "(\(policy.bindings.map(\.kind.rawValue).joined(separator: ", "))): enable tls-exporter or "
                     + "tls-server-end-point on the server; if it has them, somebody on the network path has changed its list"
+            case .unlistedBindings:
+                "the server offers channel binding (\(offered)) without the list of its types that belongs to SASL2 "
+                    + "(XEP-0440): if it has one, somebody on the network path has taken it away"
             case .bindingWithoutMechanism:
                 "the server lists channel bindings (\(types.isEmpty ? "of unknown types" : types.joined(separator: ", "))) "
                     + "but no SASL mechanism that takes one (offered: \(offered)): enable SCRAM's -PLUS mechanisms on the "
                     + "server; if they are enabled, somebody on the network path has shortened its list"
             }
         return NegotiationError(.noMechanism, message, isAuthentication: true, isPermanent: true)
+    }
+
+    /// The server wants more than SASL of us, a second factor for instance (XEP-0388 section 2.6.3).
+    static var furtherStep: NegotiationError {
+        NegotiationError(
+            .authenticationRefused,
+            "the server wants a further step after SASL, such as a second factor: exempt this account from it",
+            isAuthentication: true,
+            isPermanent: true
+        )
     }
 
     /// The meaning of a SASL failure (RFC 6120 section 6.5) of this mechanism.

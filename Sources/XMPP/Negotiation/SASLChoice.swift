@@ -60,6 +60,8 @@ struct SASLPolicy: Sendable {
         case nothingUsable
         /// It offers channel binding, by types alone that TLS does not give here.
         case unknownBindings
+        /// It offers channel binding by the extensible profile and does not say by which types, as it must.
+        case unlistedBindings
         /// It lists types of channel binding, and no mechanism that could use them.
         case bindingWithoutMechanism
     }
@@ -97,6 +99,8 @@ struct SASLPolicy: Sendable {
             }
             return .scram(boundHash, .bound(common))
         }
+        // XEP-0440: a list is part of the extensible profile.
+        guard offer.profile == .core else { throw .unlistedBindings }
         // RFC 5802 section 6.1: the type that is meant where none is named. TLS 1.3 does not have it (RFC 9266), so there a
         // server without a list has nothing that could be taken up; servers are known that offer it all the same.
         if let unique = bindings.first(where: { $0.kind == .unique }) { return .scram(boundHash, .bound(unique)) }

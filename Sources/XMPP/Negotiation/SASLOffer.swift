@@ -2,25 +2,31 @@ import XMLWire
 
 /// What a server offers for signing in, as it stands in the features of an encrypted stream.
 package struct SASLOffer: Sendable, Equatable {
+    /// How the messages are carried.
+    package var profile: SASLProfile
     /// The names of the mechanisms, as they came.
     package var mechanisms: [String]
     /// The types of channel binding that it lists (XEP-0440), as they came; nil where there is no list.
     package var bindings: [String]?
 
     /// An offer of these.
-    package init(mechanisms: [String], bindings: [String]? = nil) {
+    package init(mechanisms: [String], bindings: [String]? = nil, profile: SASLProfile = .core) {
+        self.profile = profile
         self.mechanisms = mechanisms
         self.bindings = bindings
     }
 
     /// Reads the offer.
     ///
-    /// - Parameter features: Lent for the call; the framer's bounds on elements bound the lists.
-    init(_ features: Stanza) {
+    /// - Parameters:
+    ///   - features: Lent for the call; the framer's bounds on elements bound the lists.
+    ///   - profiles: The profiles that we take part in: the first of them that the server offers is read, and no other.
+    init(_ features: Stanza, profiles: [SASLProfile] = [.core]) {
         mechanisms = []
-        if let list = features.child("mechanisms", in: XMLNamespace.sasl) {
+        profile = profiles.first { features.child($0.list, in: $0.namespace) != nil } ?? .core
+        if let list = features.child(profile.list, in: profile.namespace) {
             for child in features.children(of: list)
-            where features.element(child, is: "mechanism", in: XMLNamespace.sasl) {
+            where features.element(child, is: "mechanism", in: profile.namespace) {
                 mechanisms.append(features.string(features.elements[child].text))
             }
         }

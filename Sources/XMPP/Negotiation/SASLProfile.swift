@@ -1,0 +1,98 @@
+import Vocabulary
+import XMLWire
+
+/// The two ways in which XMPP carries the messages of SASL.
+///
+/// The extensible one goes on with the same stream after success, which saves a round trip. Its Bind 2 (XEP-0386) would save one
+/// more and is not used: it has the server drop the offline messages of the account, which wait for us.
+package enum SASLProfile: Sendable, Equatable {
+    /// RFC 6120 section 6.
+    case core
+    /// XEP-0388.
+    case extensible
+
+    /// The namespace of its elements.
+    var namespace: StaticString {
+        switch self {
+        case .core: XMLNamespace.sasl
+        case .extensible: XMLNamespace.sasl2
+        }
+    }
+
+    /// The element of the stream's features that lists the mechanisms.
+    var list: StaticString {
+        switch self {
+        case .core: "mechanisms"
+        case .extensible: "authentication"
+        }
+    }
+
+    /// What begins an exchange.
+    ///
+    /// - Parameters:
+    ///   - mechanism: A registered name.
+    ///   - response: What goes with it; nil for nothing.
+    /// - Returns: An element.
+    func begin(_ mechanism: String, with response: [UInt8]?) -> [UInt8] {
+        var bytes: [UInt8] = []
+        switch self {
+        case .core:
+            bytes.append(xml: "<auth xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\" mechanism=\"")
+            bytes += Array(mechanism.utf8)
+            bytes.append(xml: "\">")
+            // RFC 6120 section 6.4.2: an empty initial response is a single equals sign.
+            if let response { bytes += response.isEmpty ? [UInt8(ascii: "=")] : Base64.encode(response) }
+            bytes.append(xml: "</auth>")
+        case .extensible:
+            bytes.append(xml: "<authenticate xmlns=\"urn:xmpp:sasl:2\" mechanism=\"")
+            bytes += Array(mechanism.utf8)
+            bytes.append(xml: "\">")
+            if let response {
+                bytes.append(xml: "<initial-response>")
+                bytes += Base64.encode(response)
+                bytes.append(xml: "</initial-response>")
+            }
+            bytes.append(xml: "</authenticate>")
+        }
+        return bytes
+    }
+
+    /// An answer to a challenge.
+    func respond(_ response: [UInt8]) -> [UInt8] {
+        var bytes: [UInt8] = []
+        switch self {
+        case .core: bytes.append(xml: "<response xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\">")
+        case .extensible: bytes.append(xml: "<response xmlns=\"urn:xmpp:sasl:2\">")
+        }
+        bytes += Base64.encode(response)
+        bytes.append(xml: "</response>")
+        return bytes
+    }
+
+    /// The data of a challenge or a success.
+    ///
+    /// - Returns: Nil where there is none, or it is not Base64; which of the two, the error says.
+    /// - Throws: ``SASLMechanismError``
+    func data(of element: Stanza) throws(SASLMechanismError) -> [UInt8]? {
+        var text = element.bytes[element.elements[0].text]
+        if self == .extensible {
+            if element.equals(element.elements[0].name, "success") {
+                guard let child = element.child("additional-data", in: XMLNamespace.sasl2) else { return nil }
+                text = element.bytes[element.elements[child].text]
+            }
+            text = text.drop(while: SASLProfile.isSpace)
+            while let last = text.last, SASLProfile.isSpace(last) { text.removeLast() }
+        } else if text.isEmpty, element.equals(element.elements[0].name, "success") {
+            return nil
+        } else if text.elementsEqual([UInt8(ascii: "=")]) {
+            return []
+        }
+        guard let data = Base64.decode(text) else {
+            throw SASLMechanismError(message: "the server's SASL message is not Base64")
+        }
+        return data
+    }
+
+    /// White space around Base64, which XEP-0388 advises against only.
+    private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 || byte == 0x0a || byte == 0x0d }
+}
