@@ -5,6 +5,10 @@ import Testing
 struct ServerOptions: Sendable {
     /// The SASL mechanisms that it offers, with passwords stored as that needs.
     var mechanisms: [String]?
+    /// Whether it speaks nothing above TLS 1.2.
+    var isTLS12 = false
+    /// The file of the authority whose client certificates it takes; ejabberd's direct port alone.
+    var clientAuthority: String?
     /// Whether it has stream management.
     var management = true
     /// How many stanzas of a session it keeps until they are acknowledged.
@@ -112,6 +116,7 @@ enum Prosody: ServerProgram {
                 by: "authentication = \"internal_plain\"\ndisable_sasl_mechanisms = { \(disabled) }"
             )
         }
+        if options.isTLS12 { try text.replace("local tls = {", by: "local tls = { protocol = \"tlsv1_2\";") }
         if !options.management { try text.replace("; \"smacks\"", by: "") }
         if let queue = options.queue {
             try text.replace("smacks_max_queue_size = 50000", by: "smacks_max_queue_size = \(queue)")
@@ -182,6 +187,13 @@ enum Ejabberd: ServerProgram {
             let names = (["digest-md5", "x-oauth2"] + disabled.sorted()).map { "\"\($0)\"" }.joined(separator: ", ")
             try text.replace("[\"digest-md5\", \"x-oauth2\"]", by: "[\(names)]")
             try text.replace("auth_password_format: scram", by: "auth_password_format: plain")
+        }
+        if options.isTLS12 { try text.replace("\"no_tlsv1_1\"]", by: "\"no_tlsv1_1\", \"no_tlsv1_3\"]") }
+        if let file = options.clientAuthority {
+            try text.replace(
+                "port: \(site.ports.direct)\n",
+                by: "port: \(site.ports.direct)\n    tls_verify: true\n    cafile: \"\(file)\"\n"
+            )
         }
         if !options.management {
             try text.replace("  mod_stream_mgmt: {resend_on_timeout: if_offline, max_ack_queue: 50000}\n", by: "")

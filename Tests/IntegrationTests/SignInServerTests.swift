@@ -1,0 +1,117 @@
+import Foundation
+import IntegrationSupport
+import TLSWire
+import Testing
+import Worker
+
+extension Integration {
+    /// Signing in to real servers, and past somebody who sits between.
+    @Suite struct SignInServerTests {
+        private static let domain = StandardServer.domain
+
+        private static func withServer(
+            _ kind: ServerKind,
+            _ options: ServerOptions,
+            _ body: (StandardServer) async throws -> Void
+        ) async throws {
+            let server = try await StandardServer.start(kind, options)
+            do {
+                try await body(server)
+            } catch {
+                let tail = server.log.split(separator: "\n").suffix(30).joined(separator: "\n")
+                FileHandle.standardError.write(Data("\(kind.rawValue)'s last words:\n\(tail)\n".utf8))
+                try? await server.stop()
+                throw error
+            }
+            try await server.stop()
+        }
+
+        @Test(
+            "over TLS 1.2 both servers take our proof bound by tls-unique, and refuse it from in between",
+            arguments: ServerKind.allCases
+        )
+        func unique(_ kind: ServerKind) async throws {
+            try await Self.withServer(kind, ServerOptions(isTLS12: true)) { server in
+                let stage = try SignInStage()
+                let port = server.ports.direct
+                let detail = try SignInTests.passed(
+                    try await stage.check(port, domain: Self.domain, trusted: server.authorityFile)
+                )
+                #expect(detail.contains("TLS: TLSv1.2"), "\(detail)")
+                #expect(detail.contains("SCRAM-SHA-256-PLUS, bound to the TLS connection by tls-unique"), "\(detail)")
+                if kind == .ejabberd {
+                    #expect(server.log.contains("Accepted c2s SCRAM-SHA-256-PLUS authentication"))
+                } else {
+                    #expect(server.log.contains("Channel binding 'tls-unique' supported"))
+                }
+                // Somebody in between whose certificate we trust: with TLS 1.2 on our side too, then with TLS 1.3.
+                let old = try await stage.start("relay", ["port": port, "maximum": "1.2"], domain: Self.domain)
+                let (cause, status) = try SignInTests.failed(try await stage.check(old.port, domain: Self.domain))
+                #expect(status == .refused && cause.contains("in the server's place"), "\(cause)")
+                try await old.stop()
+                let new = try await stage.start("relay", ["port": port], domain: Self.domain)
+                let result = try await stage.check(new.port, domain: Self.domain)
+                switch kind {
+                case .prosody:
+                    #expect(try SignInTests.failed(result).cause.contains("off its list"))
+                case .ejabberd:
+                    // It takes the word of a client that it has no channel binding for an ordinary one.
+                    #expect(try SignInTests.passed(result).contains("signed in: SCRAM-SHA-256\n"))
+                }
+                try await new.stop()
+            }
+        }
+
+        @Test(
+            "over TLS 1.3, where neither has channel binding, both are signed in to without",
+            arguments: ServerKind.allCases
+        )
+        func unbound(_ kind: ServerKind) async throws {
+            try await Self.withServer(kind, ServerOptions()) { server in
+                let detail = try SignInTests.passed(
+                    try await SignInStage().check(
+                        server.ports.direct,
+                        domain: Self.domain,
+                        trusted: server.authorityFile
+                    )
+                )
+                #expect(detail.contains("TLS: TLSv1.3") && detail.contains("signed in: SCRAM-SHA-256\n"), "\(detail)")
+                #expect(detail.contains("offered channel bindings: no list"), "\(detail)")
+                // ejabberd offers a kind that TLS 1.3 does not have.
+                #expect(detail.contains("note: the server offers channel binding") == (kind == .ejabberd), "\(detail)")
+            }
+        }
+
+        @Test("ejabberd takes a client certificate that names the account, and no other")
+        func external() async throws {
+            let stage = try SignInStage()
+            // The server runs as a user of its own.
+            try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: stage.authorityFile)
+            try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: stage.folder.url.path)
+            try await Self.withServer(.ejabberd, ServerOptions(clientAuthority: stage.authorityFile)) { server in
+                func check(_ address: String) async throws -> Probe.Result {
+                    let request = CertificateRequest(
+                        otherNames: [.xmppAddress(address)],
+                        isClient: true,
+                        commonName: "worker"
+                    )
+                    return try await stage.check(
+                        server.ports.direct,
+                        domain: Self.domain,
+                        trusted: server.authorityFile,
+                        certificate: try stage.authority.issue(request)
+                    )
+                }
+                let detail = try SignInTests.passed(try await check("\(SignInStage.user)@\(Self.domain)"))
+                #expect(detail.contains("signed in: EXTERNAL"), "\(detail)")
+                #expect(
+                    server.log.contains("Accepted c2s EXTERNAL authentication for \(SignInStage.user)@\(Self.domain)")
+                )
+                let (cause, status) = try SignInTests.failed(
+                    try await check("\(StandardServer.stranger)@\(Self.domain)")
+                )
+                #expect(status == .refused && cause.contains("client certificate"), "\(cause)")
+            }
+        }
+    }
+}
