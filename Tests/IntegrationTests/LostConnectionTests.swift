@@ -108,6 +108,57 @@ extension Integration {
             }
         }
 
+        @Test(
+            "both sides count the same: after 1,000 acks, pings and presence the server's count is still believed",
+            arguments: ServerKind.allCases
+        )
+        func counts(_ kind: ServerKind) async throws {
+            try await ServerScenario.run(kind) { scenario in
+                let yaml = try scenario.yaml()
+                    .replacing(
+                        "keepalive: {interval: 30s, timeout: 15s}",
+                        with: "keepalive: {interval: 1s, timeout: 15s}"
+                    )
+                try await scenario.withWorker(yaml) { worker in
+                    let ids = ServerScenario.ids(1...1_000)
+                    try scenario.device.send(ids)
+                    try await scenario.waitForAcks(ids)
+                    // Our presence, taken back and given once more, comes back; and an answer to each ping.
+                    try await waitUntil("presence is given once more") { worker.metrics.stanzas[.other].value >= 8 }
+                    try scenario.device.send(["last"])
+                    try await scenario.waitForAcks(["last"])
+                    #expect(ReconnectReason.allCases.allSatisfy { worker.metrics.reconnects[$0].value == 0 })
+                    #expect(worker.metrics.acks[.sent].value == 1_001 && worker.settled(.duplicate) == 0)
+                }
+            }
+        }
+
+        @Test(
+            "two workers of one account take the resource from each other slowly, and nothing is lost",
+            arguments: ServerKind.allCases
+        )
+        func rivals(_ kind: ServerKind) async throws {
+            try await ServerScenario.run(kind) { scenario in
+                let first = try await scenario.startWorker()
+                let second = try await scenario.startWorker()
+                let ids = ServerScenario.ids(1...300)
+                try scenario.device.send(ids.prefix(150))
+                // The first backs off from 5 s, and then takes the resource back.
+                try await first.waitForEvent("stream.bound", count: 2)
+                try scenario.device.send(ids.suffix(150))
+                try await scenario.waitForAcks(ids)
+                #expect(scenario.device.errors.isEmpty)
+                try await scenario.expectStored(ids)
+                for worker in [first, second] {
+                    let delays = try worker.events("stream.reconnect_scheduled")
+                        .compactMap { $0["duration_seconds"] as? Double }
+                    #expect(delays.allSatisfy { $0 >= 5 }, "\(delays)")
+                    worker.send(SIGTERM)
+                    #expect(try await worker.exitCode() == 0)
+                }
+            }
+        }
+
         @Test("h never passes the first message that has not committed, as the server's log shows")
         func transcript() async throws {
             try await StandardServer.run(.prosody) { server, device, database in

@@ -233,7 +233,7 @@ extension Integration {
                     #expect(sender.acks.sorted() == ids.sorted() && sender.errors.isEmpty && stranger.errors.isEmpty)
                     // The stranger's, and our own presence, which comes back.
                     try await waitUntil("all are counted") {
-                        worker.metrics.stanzas[.other].value == UInt64(2 * hostile.count + 1)
+                        worker.metrics.stanzas[.other].value >= UInt64(2 * hostile.count + 1)
                     }
                     #expect(worker.settled(.stored) == ids.count && worker.settled(.duplicate) == 0)
                     #expect(ReconnectReason.allCases.allSatisfy { worker.metrics.reconnects[$0].value == 0 })

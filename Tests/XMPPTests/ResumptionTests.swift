@@ -221,6 +221,33 @@ struct ResumptionTests {
         #expect(text(request).contains("<bind "))
     }
 
+    @Test(
+        "the time that the server lets a stream be idle shortens the keepalive, and never to nothing",
+        arguments: [
+            ("<idle-seconds>20</idle-seconds>", 10), ("<idle-seconds>1</idle-seconds>", 1),
+            ("<idle-seconds>900</idle-seconds>", 30), ("<idle-seconds>0</idle-seconds>", 30),
+            ("<idle-seconds>-5</idle-seconds>", 30), ("<idle-seconds>99999999999999999999</idle-seconds>", 30),
+            ("<max-bytes>10000</max-bytes><idle-seconds>4</idle-seconds>", 2), ("", 30),
+        ]
+    )
+    func idle(_ limits: String, _ interval: Int64) throws {
+        var negotiation = try NegotiationTests.reach(.featuresAuthenticated)
+        let features =
+            "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>"
+            + "<limits xmlns='urn:xmpp:stream-limits:0'>\(limits)</limits></stream:features>"
+        _ = negotiation.stanza(try stanza(features), trailingBytes: 0)
+        guard case .bound(let stream) = negotiation.stanza(try stanza(NegotiationTests.bound), trailingBytes: 0) else {
+            throw Unexpected("not bound")
+        }
+        var session = Session(
+            configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r"),
+            codec: try makeCodec(),
+            stream: stream,
+            now: 0
+        )
+        #expect(session.start().delay == .seconds(interval))
+    }
+
     @Test("resumption is asked for with a time, and only where it is configured")
     func request() {
         #expect(text(StreamManagement.request(resume: .zero)) == "<enable xmlns=\"urn:xmpp:sm:3\" resume=\"false\"/>")
