@@ -13,8 +13,8 @@ final class CiphertextBIO {
     private var input = UnsafeRawBufferPointer(start: nil, count: 0)
     /// The certificate that was refused, if one was.
     var verificationFailure: VerificationFailure?
-    /// The domain that a certificate may name in XMPP's own ways; nil for none.
-    var xmppDomain: String?
+    /// What the certificate may be for beside its DNS names; nil for nothing.
+    var xmppNames: XMPPCertificateNames?
 
     /// A BIO over this object; the caller owns it.
     func makeBIO() throws(TLSError) -> OpaquePointer {

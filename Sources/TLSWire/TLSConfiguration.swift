@@ -34,6 +34,19 @@ package enum TLSVersion: Int32, Sendable, Hashable, Comparable, CaseIterable {
     }
 }
 
+/// A domain of XMPP, which certificates name in more ways than others.
+package struct XMPPDomain: Sendable, Hashable {
+    /// The name in ASCII: with A-labels.
+    package var ascii: String
+    /// The name as XMPP addresses have it: with U-labels, where it has any.
+    package var unicode: String
+
+    package init(ascii: String, unicode: String) {
+        self.ascii = ascii
+        self.unicode = unicode
+    }
+}
+
 /// What a client shows to a server that asks for a certificate.
 package struct TLSClientIdentity: Sendable, Hashable {
     /// The certificate, followed by the intermediates, in PEM.
@@ -55,7 +68,7 @@ package struct TLSClientConfiguration: Sendable {
     /// the certificate's IP names, and no SNI is sent (RFC 6066 §3).
     package var serverName: String
     /// An XMPP domain that the certificate may carry as SRV-ID or XmppAddr instead (RFC 6120 section 13.7); nil for none.
-    package var xmppDomain: String?
+    package var xmppDomain: XMPPDomain?
     /// What is shown to a server that asks for a certificate; nil for nothing.
     package var identity: TLSClientIdentity?
     /// The trusted authorities.

@@ -70,7 +70,7 @@ final class TLSConnection {
         switch context.role {
         case .client(let identity):
             try identity.apply(to: ssl)
-            self.transport.xmppDomain = context.xmppDomain
+            self.transport.xmppNames = context.xmppNames
             SSL_set_ex_data(ssl, 0, Unmanaged.passUnretained(self.transport).toOpaque())
             SSL_set_verify(ssl, SSL_VERIFY_PEER, Self.noteRefusedCertificate)
             SSL_set_connect_state(ssl)
@@ -219,8 +219,8 @@ final class TLSConnection {
         if let ssl, let transport = SSL_get_ex_data(OpaquePointer(ssl), 0) {
             return Unmanaged<CiphertextBIO>.fromOpaque(transport)._withUnsafeGuaranteedRef {
                 // No DNS name fits: the last word is with the names that OpenSSL does not know.
-                if X509_STORE_CTX_get_error(store) == X509_V_ERR_HOSTNAME_MISMATCH, let domain = $0.xmppDomain,
-                    let certificate = X509_STORE_CTX_get0_cert(store), XMPPCertificateNames.isFor(domain, certificate)
+                if X509_STORE_CTX_get_error(store) == X509_V_ERR_HOSTNAME_MISMATCH, let names = $0.xmppNames,
+                    let certificate = X509_STORE_CTX_get0_cert(store), names.match(certificate)
                 {
                     X509_STORE_CTX_set_error(store, X509_V_OK)
                     return 1

@@ -27,8 +27,8 @@ package final class TLSContext: @unchecked Sendable {
     let handshakeTimeout: TimeAmount
     /// Bounds the wait for the peer's close_notify.
     let closeTimeout: TimeAmount
-    /// The domain that a server's certificate may name in XMPP's own ways; nil for none.
-    private(set) var xmppDomain: String?
+    /// What a server's certificate may be for beside its DNS names; nil for nothing.
+    private(set) var xmppNames: XMPPCertificateNames?
 
     private init(_ role: Role, handshakeTimeout: TimeAmount, closeTimeout: TimeAmount) throws(TLSError) {
         ERR_clear_error()
@@ -55,10 +55,8 @@ package final class TLSContext: @unchecked Sendable {
             handshakeTimeout: configuration.handshakeTimeout,
             closeTimeout: configuration.closeTimeout
         )
-        if case .host? = context.role.identity {
-            context.xmppDomain = try configuration.xmppDomain.map { name throws(TLSError) in
-                try ReferenceIdentity(name).name
-            }
+        if case .host? = context.role.identity, let domain = configuration.xmppDomain {
+            context.xmppNames = try XMPPCertificateNames(domain)
         }
         try context.setVersions(.v1_2, .v1_3)
         try context.load(configuration.trust)

@@ -4,9 +4,21 @@ import COpenSSL
 ///
 /// Both are `otherName`s of the subjectAltName, each with a type of its own; one that is encoded as anything else is no name.
 /// They are compared without case and as a whole: wildcards stand in DNS names alone, which OpenSSL compares.
-enum XMPPCertificateNames {
-    /// Whether a certificate, lent for the call, is for clients of this domain: in ASCII, without a final dot.
-    static func isFor(_ domain: String, _ certificate: OpaquePointer) -> Bool {
+struct XMPPCertificateNames: Sendable {
+    /// The domain as XMPP addresses have it: in ASCII, or with U-labels, too (RFC 7622 section 3.2.1).
+    private let addresses: [[UInt8]]
+    /// The service of the domain, in ASCII (RFC 4985).
+    private let service: [UInt8]
+
+    /// The names of a domain.
+    init(_ domain: XMPPDomain) throws(TLSError) {
+        let ascii = try ReferenceIdentity(domain.ascii).name
+        addresses = [Array(ascii.utf8), Array(domain.unicode.utf8)]
+        service = Array("_xmpp-client.\(ascii)".utf8)
+    }
+
+    /// Whether a certificate, lent for the call, is for clients of the domain.
+    func match(_ certificate: OpaquePointer) -> Bool {
         // Owned here, freed below; nil where there is no such extension, or more than one.
         guard let extracted = X509_get_ext_d2i(certificate, NID_subject_alt_name, nil, nil) else {
             ERR_clear_error()
@@ -14,8 +26,6 @@ enum XMPPCertificateNames {
         }
         let names = OpaquePointer(extracted)
         defer { GENERAL_NAMES_free(names) }
-        let address = Array(domain.utf8)
-        let service = Array("_xmpp-client.".utf8) + address
         return (0..<upstream_general_name_count(names)).contains { index in
             // Stays the list's, as all that hangs on it.
             guard let name = upstream_general_name(names, index), name.pointee.type == GEN_OTHERNAME,
@@ -23,9 +33,10 @@ enum XMPPCertificateNames {
             else { return false }
             return switch (OBJ_obj2nid(other.pointee.type_id), value.pointee.type) {
             // RFC 4985 section 2.
-            case (NID_SRVName, V_ASN1_IA5STRING): equal(value.pointee.value.ia5string, service)
+            case (NID_SRVName, V_ASN1_IA5STRING): Self.equal(value.pointee.value.ia5string, service)
             // RFC 6120 section 13.7.1.4.
-            case (NID_XmppAddr, V_ASN1_UTF8STRING): equal(value.pointee.value.utf8string, address)
+            case (NID_XmppAddr, V_ASN1_UTF8STRING):
+                addresses.contains { Self.equal(value.pointee.value.utf8string, $0) }
             default: false
             }
         }

@@ -30,6 +30,8 @@ package struct SenderSettings: Sendable {
     package var port: Int
     /// The XMPP domain: the stream's `to`, and the domain of our JID; with ``XMPP/Dialect/component`` the component's.
     package var domain: String
+    /// The domain in each of its forms (RFC 7622 section 3.2.1): a server may return any.
+    package var domainSpellings: [String]
     /// How many streams to keep open.
     package var connections: Int
     /// TLS, and the trust and host name behind it; with ``discovery`` what each place says holds instead.
@@ -106,6 +108,7 @@ package struct SenderSettings: Sendable {
         self.host = host
         self.port = port
         self.domain = domain
+        domainSpellings = [domain]
         self.connections = connections
         self.security = security
         self.dialect = dialect

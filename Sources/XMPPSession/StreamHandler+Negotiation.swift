@@ -72,6 +72,7 @@ extension StreamHandler {
                 credentials: SASLCredentials(username: settings.username, secret: secret),
                 tlsMode: isDirect ? .direct : .starttls,
                 dialect: settings.dialect,
+                domainSpellings: settings.domainSpellings,
                 allowsPlain: settings.allowsPlain,
                 hasCertificate: settings.certificateEnd != nil,
                 resource: settings.stream.resource,

@@ -70,7 +70,7 @@ import Testing
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
         let (certificate, keyFile) = (folder.appending(path: "c.pem").path, folder.appending(path: "k.pem").path)
-        _ = try Self.openssl(
+        _ = try openssl(
             ["req", "-x509", "-newkey", key, "-nodes", "-subj", "/CN=x", "-addext", "subjectAltName=DNS:localhost"]
                 + ["-keyout", keyFile, "-out", certificate] + signature
         )
@@ -84,7 +84,7 @@ import Testing
             Self.value(try Self.bindings(connected.channel), .endPoint)
         }.get()
         if let expected {
-            let printed = try Self.openssl(["x509", "-in", certificate, "-noout", "-fingerprint", expected])
+            let printed = try openssl(["x509", "-in", certificate, "-noout", "-fingerprint", expected])
             let digits = try #require(printed.split(separator: "=").last).filter(\.isHexDigit)
             #expect(hash?.map { String(format: "%02X", $0) }.joined() == String(digits))
         } else {
@@ -92,18 +92,19 @@ import Testing
         }
         try await connected.channel.close().get()
     }
+}
 
-    private static func openssl(_ arguments: [String]) throws -> String {
-        let process = Process()
-        process.executableURL = URL(filePath: "/usr/bin/openssl")
-        process.arguments = arguments
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        try #require(process.terminationStatus == 0, "openssl \(arguments)")
-        return text
-    }
+/// Runs OpenSSL's own tool and returns what it prints.
+func openssl(_ arguments: [String]) throws -> String {
+    let process = Process()
+    process.executableURL = URL(filePath: "/usr/bin/openssl")
+    process.arguments = arguments
+    let output = Pipe()
+    process.standardOutput = output
+    process.standardError = FileHandle.nullDevice
+    try process.run()
+    let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    try #require(process.terminationStatus == 0, "openssl \(arguments)")
+    return text
 }

@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import Testing
 
@@ -12,11 +13,12 @@ import Testing
     private static func refusal(
         _ request: CertificateRequest,
         domain: String? = "chat.example",
+        unicode: String? = nil,
         name: String = "chat.example"
     ) async throws -> TLSError.Code? {
         let listener = try await Listener.tls(serving(request))
         var client = try trusting(name)
-        client.xmppDomain = domain
+        client.xmppDomain = domain.map { XMPPDomain(ascii: $0, unicode: unicode ?? $0) }
         let connected = try await Connected.tls(listener.port, client)
         try await connected.wait("established or an error") { !$0.established.isEmpty || !$0.errors.isEmpty }
         let seen = connected.recorder.seen
@@ -43,6 +45,37 @@ import Testing
         let wildcard = CertificateRequest(dnsNames: ["*.chat.example"])
         #expect(try await Self.refusal(wildcard, domain: "a.chat.example", name: "a.chat.example") == nil)
         #expect(try await Self.refusal(CertificateRequest(otherNames: others[0]), name: "chat.example.") == nil)
+    }
+
+    /// OpenSSL's own tool makes the certificates: ours takes names in ASCII alone.
+    @Test(
+        "an XmppAddr may have U-labels, an SRV-ID has A-labels",
+        arguments: [
+            ("5", "UTF8", "b\u{fc}cher.example", true), ("5", "UTF8", "xn--bcher-kva.example", true),
+            ("7", "IA5", "_xmpp-client.xn--bcher-kva.example", true), ("5", "UTF8", "b\u{fd}cher.example", false),
+            ("7", "UTF8", "_xmpp-client.b\u{fc}cher.example", false),
+        ]
+    )
+    func international(_ type: String, _ encoding: String, _ name: String, _ isAccepted: Bool) async throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let paths = ["o.cnf", "c.pem", "k.pem"].map { folder.appending(path: $0).path }
+        let options =
+            "[req]\ndistinguished_name = dn\nx509_extensions = ext\nprompt = no\n[dn]\nCN = x\n[ext]\n"
+            + "subjectAltName = @names\n[names]\notherName.1 = 1.3.6.1.5.5.7.8.\(type);FORMAT:UTF8,\(encoding):\(name)\n"
+        try options.write(toFile: paths[0], atomically: true, encoding: .utf8)
+        _ = try openssl([
+            "req", "-x509", "-config", paths[0], "-newkey", "rsa:2048", "-nodes", "-keyout", paths[2], "-out", paths[1],
+        ])
+        let server = try ForeignServer(["-cert", paths[1], "-key", paths[2]])
+        defer { server.stop() }
+        var client = TLSClientConfiguration(serverName: "xn--bcher-kva.example", caFile: paths[1])
+        client.xmppDomain = XMPPDomain(ascii: "xn--bcher-kva.example", unicode: "b\u{fc}cher.example")
+        let connected = try await Connected.tls(server.port, client)
+        try await connected.wait("established or an error") { !$0.established.isEmpty || !$0.errors.isEmpty }
+        #expect(connected.recorder.seen.codes == (isAccepted ? [] : [.hostnameMismatch]))
+        try? await connected.channel.close().get()
     }
 
     @Test("another service, another domain, a wildcard, an account, and a name of the wrong type match nothing")
@@ -80,7 +113,7 @@ import Testing
         let own = TLSServerConfiguration(try CertificateAuthority.selfSigned(request))
         let listener = try await Listener.tls(own)
         var client = try trusting("chat.example")
-        client.xmppDomain = "chat.example"
+        client.xmppDomain = XMPPDomain(ascii: "chat.example", unicode: "chat.example")
         let connected = try await Connected.tls(listener.port, client)
         try await connected.wait("the end") { $0.isInactive }
         #expect(connected.recorder.seen.codes == [.selfSigned])

@@ -47,6 +47,7 @@ import XMLWire
                 localpart: "user",
                 credentials: SASLCredentials(username: "user", secret: Secret(Array("pencil".utf8))),
                 dialect: dialect,
+                domainSpellings: ["example.org", "xn--exmple-cua.org"],
                 idPrefix: "r4nd",
                 nonce: (0..<18).map { UInt8($0 * 13) }
             )
@@ -126,7 +127,7 @@ import XMLWire
             #expect(error.code == .authenticationProtocol, "\(data)")
         }
         // The full address and another case of the domain are the account's as well.
-        for identifier in ["user@example.org/r", "USER@Example.ORG"] {
+        for identifier in ["user@example.org/r", "USER@Example.ORG", "user@xn--exmple-cua.org"] {
             var begun = try Self.proved()
             let xml = Self.success(begun.signature, identifier: identifier)
             guard case .none = try begun.hear(xml) else { throw Unexpected("refused") }

@@ -100,6 +100,9 @@ extension SenderConfiguration {
     /// The XMPP domain in ASCII: for the DNS, SNI and certificates.
     package var domainInASCII: String { InternationalDomain.ascii(domain) ?? domain }
 
+    /// The XMPP domain as addresses have it, with U-labels (RFC 7622 section 3.2.1).
+    package var domainInUnicode: String { InternationalDomain.unicode(domainInASCII) }
+
     /// Whose stanzas are accepted, in every spelling of their domains, with our own domain's other spelling: a server may
     /// write A-labels or U-labels (RFC 7622 section 3.2.1), whichever is configured.
     package var trustedSpellings: [String] {

@@ -46,6 +46,7 @@ extension SenderSettings {
             redirectHosts: sender.stream.redirectHosts
         )
         allowsPlain = sender.allowPlain
+        domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
         payload = sender.payload
         if sender.isFound {
             let allows = { (mode: SenderConfiguration.TLSMode) in !sender.isTLSModeGiven || sender.tlsMode == mode }
@@ -77,7 +78,7 @@ extension SenderSettings {
         )
         // Who names another server means that one, not whoever serves the domain.
         let isDomains = sender.dialect == .xmpp && sender.serverName == sender.domainInASCII
-        tls.xmppDomain = isDomains ? sender.serverName : nil
+        tls.xmppDomain = isDomains ? XMPPDomain(ascii: sender.serverName, unicode: sender.domainInUnicode) : nil
         tls.identity = sender.clientCertificate.map {
             TLSClientIdentity(certificateChain: .file($0.file), privateKey: .file($0.keyFile.path))
         }

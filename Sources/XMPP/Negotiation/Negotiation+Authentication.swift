@@ -111,7 +111,7 @@ extension Negotiation {
     private mutating func authenticated(_ success: Stanza) -> StanzaAction {
         guard let child = success.child("authorization-identifier", in: XMLNamespace.sasl2),
             let address = JID(success.string(success.elements[child].text)), address.local != nil,
-            address.domain == JID(configuration.domain)?.domain
+            configuration.domainSpellings.contains(where: { JID($0)?.domain == address.domain })
         else {
             return .fail(
                 finish(

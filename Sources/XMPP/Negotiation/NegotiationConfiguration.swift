@@ -18,6 +18,8 @@ package struct NegotiationConfiguration: Sendable {
     package var tlsMode: TLSMode
     /// Which kind of server the peer is; a standard one gets initial presence.
     package var dialect: Dialect
+    /// The domain in each of its forms: A-labels and U-labels.
+    package var domainSpellings: [String]
     /// Whether the secret itself may be sent (SASL PLAIN).
     package var allowsPlain: Bool
     /// Whether TLS shows a certificate of ours, which may stand for the secret (SASL EXTERNAL).
@@ -44,6 +46,7 @@ package struct NegotiationConfiguration: Sendable {
         credentials: SASLCredentials,
         tlsMode: TLSMode = .direct,
         dialect: Dialect = .ccs,
+        domainSpellings: [String]? = nil,
         allowsPlain: Bool? = nil,
         hasCertificate: Bool = false,
         resource: String? = nil,
@@ -58,6 +61,7 @@ package struct NegotiationConfiguration: Sendable {
         self.credentials = credentials
         self.tlsMode = tlsMode
         self.dialect = dialect
+        self.domainSpellings = domainSpellings ?? [domain]
         self.allowsPlain = allowsPlain ?? (dialect == .ccs)
         self.hasCertificate = hasCertificate
         self.resource = resource
