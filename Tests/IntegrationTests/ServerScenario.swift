@@ -4,10 +4,18 @@ import Synchronization
 import Telemetry
 import Testing
 
+/// What the worker is to a server.
+enum Attachment: String, CaseIterable, Sendable, CustomTestStringConvertible {
+    case account, component
+
+    var testDescription: String { rawValue }
+}
+
 /// One scenario on a standard server: an account for the worker, a device that writes to it, and a database, all of its own.
 struct ServerScenario: Sendable {
     let server: StandardServer
-    /// The worker's account.
+    let attachment: Attachment
+    /// The worker's account, or the local part that the device writes to at the component.
     let account: String
     let device: StandardSender
     let database: Database
@@ -19,6 +27,7 @@ struct ServerScenario: Sendable {
     static func run(
         _ kind: ServerKind,
         _ options: ServerOptions? = nil,
+        as attachment: Attachment = .account,
         ownServer: Bool = false,
         _ body: (ServerScenario) async throws -> Void
     ) async throws {
@@ -27,16 +36,20 @@ struct ServerScenario: Sendable {
         if isShared, let running = shared.withLock({ $0[kind] }), running.isRunning {
             server = running
         } else {
-            var options = options ?? ServerOptions()
-            options.verbose = false
-            server = try await StandardServer.start(kind, options)
+            server = try await StandardServer.start(kind, options ?? ServerOptions(verbose: false))
             if isShared { shared.withLock { $0[kind] = server } }
         }
         let account = "w\(UInt32.random(in: 0...UInt32.max))"
         try await server.register(account)
-        let address = "\(account)@\(StandardServer.domain)"
+        let address = "\(account)@\(attachment == .account ? StandardServer.domain : StandardServer.component)"
         let device = try await StandardSender.start(server, to: address)
-        let scenario = ServerScenario(server: server, account: account, device: device, database: try await Database())
+        let scenario = ServerScenario(
+            server: server,
+            attachment: attachment,
+            account: account,
+            device: device,
+            database: try await Database()
+        )
         do {
             try await body(scenario)
         } catch {
@@ -50,9 +63,30 @@ struct ServerScenario: Sendable {
         if !isShared { try await server.stop() }
     }
 
-    /// A worker's configuration.
-    func yaml(mode: String = "direct", window: Int = 100, secret: String = StandardServer.secret) throws -> String {
-        try server.yaml(database, account: account, mode: mode, window: window, secret: secret)
+    /// A worker's configuration, which trusts the device and nobody else.
+    func yaml(
+        mode: String = "direct",
+        window: Int = 100,
+        port: Int? = nil,
+        resource: String = "upstream-worker"
+    ) throws -> String {
+        switch attachment {
+        case .account:
+            try server.yaml(
+                database,
+                account: account,
+                mode: mode,
+                window: window,
+                port: port,
+                resource: resource
+            )
+        case .component:
+            try server.componentYAML(
+                database,
+                window: window,
+                trusted: "[\"\(StandardServer.peer)@\(StandardServer.domain)\"]"
+            )
+        }
     }
 
     /// Runs a worker inside this process for as long as `body` takes, from when the server delivers to it, and ends it in order.
@@ -76,7 +110,8 @@ struct ServerScenario: Sendable {
     /// Waits until the worker's presence has come back to it.
     func waitUntilPresent(_ worker: LocalWorker) async throws {
         try await waitUntil("the worker's presence comes back") {
-            worker.metrics.connections(sender: 0, state: .bound).value == 1 && worker.metrics.stanzas[.other].value > 0
+            worker.metrics.connections(sender: 0, state: .bound).value == 1
+                && (attachment == .component || worker.metrics.stanzas[.other].value > 0)
         }
     }
 
@@ -84,6 +119,7 @@ struct ServerScenario: Sendable {
     func startWorker(_ yaml: String? = nil) async throws -> ChildWorker {
         let worker = try ChildWorker(yaml: yaml ?? self.yaml(), in: server.scratch)
         try await worker.waitForEvent("stream.bound")
+        guard attachment == .account else { return worker }
         try await waitUntil("the worker's presence comes back") {
             try await worker.scrape().sum("upstream_stanzas_received_total", "kind=\"other\"") > 0
         }
@@ -97,8 +133,8 @@ struct ServerScenario: Sendable {
     }
 
     /// What a device does: sends again what has no ack after a while, a few messages at a time.
-    func resendUntilAcked(_ ids: [String], atOnce count: Int) async throws {
-        try await waitUntil("every message is acked", limit: .seconds(90)) {
+    func resendUntilAcked(_ ids: [String], atOnce count: Int, limit: Duration = .seconds(90)) async throws {
+        try await waitUntil("every message is acked", limit: limit) {
             let acked = Set(device.acks)
             let next = ids.filter { !acked.contains($0) }.prefix(count)
             guard !next.isEmpty else { return true }

@@ -208,7 +208,9 @@ final class StandardServer: Sendable {
         window: Int = 100,
         keepalive: String = "{interval: 30s, timeout: 15s}",
         allowPlain: Bool = false,
-        secret: String = StandardServer.secret
+        secret: String = StandardServer.secret,
+        port: Int? = nil,
+        resource: String = "upstream-worker"
     ) throws -> String {
         let secretFile = try scratch.write(secret.utf8, as: "password-\(UInt32.random(in: 0...UInt32.max))")
         return """
@@ -216,10 +218,11 @@ final class StandardServer: Sendable {
             senders:
               - sender_id: "\(account)"
                 host: 127.0.0.1
-                port: \(mode == "direct" ? ports.direct : ports.startTLS)
+                port: \(port ?? (mode == "direct" ? ports.direct : ports.startTLS))
                 domain: \(Self.domain)
                 window: \(window)
                 dialect: xmpp
+                resource: \(resource)
                 allow_plain: \(allowPlain)
                 secret_file: \(secretFile)
                 tls: {mode: \(mode), ca_file: \(authorityFile)}
