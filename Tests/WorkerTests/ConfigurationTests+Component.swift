@@ -44,6 +44,10 @@ extension ConfigurationTests {
             ("domain: upstream", "senders.0.trusted_from", "*@example.com"),
             ("domain: a.b, trusted_from: []", "senders.0.trusted_from", "must name"),
             ("domain: a.b, username: jid", "senders.0.username", "no account"),
+            ("domain: a.b, resume: 1m", "senders.0.resume", "no account"),
+            ("domain: a.b, resource: x", "senders.0.resource", "no account"),
+            ("domain: a.b, priority: 5", "senders.0.priority", "no account"),
+            ("domain: a.b, allow_plain: true", "senders.0.allow_plain", "no account"),
             ("domain: a.b, tls: {mode: starttls}", "senders.0.tls.mode", "from the first byte"),
             (
                 "domain: a.b, tls: {allow_clear_networks: [10.0.0.0/8]}", "senders.0.tls.allow_clear_networks",

@@ -137,6 +137,32 @@ import XMLWire
         #expect(word(try ComponentTests.decode(attributes + " type='error'")) == "error")
     }
 
+    @Test("JSON containers are answered from the address written to as well, by a container or a receipt")
+    func containers() throws {
+        for (ack, content) in [
+            (JSONPayload.Ack.json, "<json xmlns='urn:xmpp:json:0'>"),
+            (.receipt, "<received xmlns='urn:xmpp:receipts' id='s1'/>"),
+        ] {
+            let payload = Payload.json(JSONPayload(ack: ack, from: .sender, categoryFrom: .localpart))
+            var configuration = try ComponentTests.codec().configuration
+            configuration.payload = payload
+            var codec = UpstreamCodec(configuration: configuration)
+            let xml =
+                "<message from='alice@example.com/phone' to='orders@upstream.example.com' id='s1'>"
+                + "<request xmlns='urn:xmpp:receipts'/><json xmlns='urn:xmpp:json:0'>{\"message_id\":\"1\"}</json></message>"
+            guard case .message(let message) = codec.decode(try stanza(xml), receivedAt: 0, parsedAt: 0) else {
+                throw Unexpected("not taken")
+            }
+            #expect(message.text(message.category) == "orders")
+            var bytes: [UInt8] = []
+            AckEncoder(dialect: .component, domain: "upstream.example.com", payload: payload)
+                .encode(message, into: &bytes)
+            let sent = text(bytes).replacing("\"", with: "'")
+            #expect(sent.contains(" to='alice@example.com/phone' from='orders@upstream.example.com'"))
+            #expect(sent.contains(content), "\(sent)")
+        }
+    }
+
     // MARK: The session
 
     private static func session() throws -> Session {
@@ -172,6 +198,11 @@ import XMLWire
             #expect(reply?.contains(" to=\"b@evil.example\" from=\"\(from)\">") == true)
             #expect(reply?.contains("type=\"error\"") == true)
         }
+        let info = try answer(
+            "type='get' id='6' from='a@example.com' to='orders@upstream.example.com'",
+            "<query xmlns='http://jabber.org/protocol/disco#info'/>"
+        )
+        #expect(info?.contains("<identity category=\"component\" type=\"generic\"") == true)
         #expect(
             try answer("type='get' id='3' from='a@example.com'")?.contains(" from=\"upstream.example.com\"/>") == true
         )

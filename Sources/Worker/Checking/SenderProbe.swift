@@ -60,7 +60,12 @@ extension ProbeSequence {
         // Binding is what the probe tests; how the stream ended afterwards does not matter.
         if end.negotiation == nil, case .session = end.ending {
             let detail = "bound at \(end.server?.summary ?? sender.host)" + report.findings
-            if sender.dialect == .component { return .passed(detail: detail + forgetful) }
+            if sender.dialect == .component {
+                let clear =
+                    sender.tlsMode == .none
+                    ? "\n        TLS: none; the secret's digest and all messages go in the clear" : ""
+                return .passed(detail: detail + clear + forgetful)
+            }
             return .passed(detail: end.management == .missing ? detail + unmanaged : detail)
         }
         if sender.dialect == .component, end.negotiation?.condition == StreamErrorCondition.conflict.rawValue {
@@ -119,7 +124,7 @@ extension ProbeReport {
         if let stream {
             let management =
                 switch stream.management {
-                case .unused: "not used with a CCS"
+                case .unused: "not used with a CCS or a component"
                 case .missing: "no"
                 case .offered: "yes"
                 }

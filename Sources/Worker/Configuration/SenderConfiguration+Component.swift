@@ -47,8 +47,8 @@ extension SenderConfiguration {
                 "must name whose messages are taken, such as [\"*@example.com\"]: there is no domain above '\(domain)'"
             )
         }
-        if !scope.isMissing("username") {
-            scope.problem("username", "has no meaning with 'dialect: component', which has no account; leave it out")
+        for key in ["username", "allow_plain", "resource", "priority", "resume"] where !scope.isMissing(key) {
+            scope.problem(key, "has no meaning with 'dialect: component', which has no account; leave it out")
         }
         if tlsMode == .starttls {
             scope.problem(

@@ -131,16 +131,17 @@ struct QueryResponder: Sendable {
         }
         // XEP-0030 section 3.2: we have no nodes.
         guard stanza.attribute("node", of: child) == nil else { return .error("cancel", "item-not-found") }
-        return .result(Array((isInfo ? QueryResponder.information : QueryResponder.items).utf8))
+        return .result(Array((isInfo ? information : QueryResponder.items).utf8))
     }
 
-    /// What we are (XEP-0030; the identity is one of the registry's, `client/bot`).
-    private static var information: String {
+    /// What we are (XEP-0030; the identity is one of the registry's, `client/bot` or `component/generic`).
+    private var information: String {
+        let kind = component == nil ? "category=\"client\" type=\"bot\"" : "category=\"component\" type=\"generic\""
         let features = [
             XMLNamespace.discoveryInfo, XMLNamespace.discoveryItems, XMLNamespace.version, XMLNamespace.ping,
         ].map { "<feature var=\"\($0)\"/>" }.joined()
         return "<query xmlns=\"\(XMLNamespace.discoveryInfo)\">"
-            + "<identity category=\"client\" type=\"bot\" name=\"upstream-worker\"/>\(features)</query>"
+            + "<identity \(kind) name=\"upstream-worker\"/>\(features)</query>"
     }
 
     private static var items: String { "<query xmlns=\"\(XMLNamespace.discoveryItems)\"/>" }
