@@ -1,6 +1,7 @@
 import Foundation
 import IntegrationSupport
 import TLSWire
+import Telemetry
 import Testing
 import Worker
 
@@ -111,6 +112,48 @@ extension Integration {
                     try await check("\(StandardServer.stranger)@\(Self.domain)")
                 )
                 #expect(status == .refused && cause.contains("client certificate"), "\(cause)")
+            }
+        }
+
+        @Test("a worker says how it has signed in, and warns of a client certificate that ends soon")
+        func logged() async throws {
+            let stage = try SignInStage()
+            try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: stage.authorityFile)
+            try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: stage.folder.url.path)
+            let database = try await Database()
+            try await Self.withServer(.ejabberd, ServerOptions(clientAuthority: stage.authorityFile)) { server in
+                func yaml(_ certificate: IssuedCertificate) throws -> String {
+                    try stage.yaml(
+                        server.ports.direct,
+                        domain: Self.domain,
+                        trusted: server.authorityFile,
+                        certificate: certificate,
+                        database: database.url
+                    )
+                }
+                let address = "\(SignInStage.user)@\(Self.domain)"
+                let request = CertificateRequest(otherNames: [.xmppAddress(address)], isClient: true, commonName: "w")
+                var issued = try stage.authority.issue(request)
+                let worker = try LocalWorker(yaml: yaml(issued))
+                try await waitUntil("the stream is bound") {
+                    worker.metrics.connections(sender: 0, state: .bound).value == 1
+                }
+                let lines = worker.logs.lines
+                try await worker.stop()
+                let authenticated = lines.filter { $0.contains("\"event\":\"stream.authenticated\"") }
+                #expect(authenticated.count == 1 && authenticated[0].contains("\"mechanism\":\"EXTERNAL\""), "\(lines)")
+                #expect(
+                    authenticated.allSatisfy {
+                        $0.contains("\"binding\":\"none\"") && $0.contains("SCRAM-SHA-256-PLUS")
+                    }
+                )
+                #expect(lines.contains { $0.contains("tls.certificate_expiring") })
+                #expect(!lines.contains { $0.contains("PRIVATE KEY") || $0.contains(StandardServer.secret) })
+                // A key of another certificate is an error of the configuration.
+                issued.keyPEM = try stage.authority.issue(request).keyPEM
+                let unusable = try yaml(issued)
+                let error = #expect(throws: WorkerError.self) { try LocalWorker(yaml: unusable) }
+                #expect("\(String(describing: error))".contains("tls.client_key_file"))
             }
         }
     }

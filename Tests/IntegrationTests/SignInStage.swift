@@ -50,6 +50,21 @@ final class SignInStage {
         trusted: String? = nil,
         certificate: IssuedCertificate? = nil
     ) async throws -> Probe.Result {
+        let yaml = try self.yaml(port, domain: domain, trusted: trusted, certificate: certificate)
+        let configuration = try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "worker.yaml")
+            .configuration
+        let outcomes = await ProbeSequence.sender(configuration, index: 0).run()
+        return try #require(outcomes.first).result
+    }
+
+    /// A worker's configuration; the arguments are those of the check.
+    func yaml(
+        _ port: Int,
+        domain: String,
+        trusted: String?,
+        certificate: IssuedCertificate?,
+        database: String = "postgresql:///nowhere"
+    ) throws -> String {
         let more = try trusted.map { try Array(Data(contentsOf: URL(filePath: $0))) } ?? []
         let trust = try folder.write(authority.certificatePEM + more, as: "trust.pem")
         var credentials = "secret_file: \(try folder.write(Array("\(ScramTool.secret)\n".utf8), as: "secret"))"
@@ -59,8 +74,8 @@ final class SignInStage {
             tls += ", client_certificate_file: \(try folder.write(certificate.chainPEM, as: "client.pem"))"
             tls += ", client_key_file: \(try folder.write(certificate.keyPEM, as: "client-key.pem"))"
         }
-        let yaml = """
-            database: {url: "postgresql:///nowhere"}
+        return """
+            database: {url: "\(database)"}
             senders:
               - sender_id: "\(Self.user)"
                 host: 127.0.0.1
@@ -69,11 +84,9 @@ final class SignInStage {
                 dialect: xmpp
                 \(credentials)
                 tls: {\(tls)}
+            admin: {listen: "127.0.0.1:0"}
+
             """
-        let configuration = try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "worker.yaml")
-            .configuration
-        let outcomes = await ProbeSequence.sender(configuration, index: 0).run()
-        return try #require(outcomes.first).result
     }
 }
 
