@@ -26,10 +26,12 @@ struct ReplayEndpointOptions: ParsableArguments {
     ) throws -> EndpointSettings {
         let parts = account.split(separator: "@").map(String.init)
         let known = configuration.senders.first { $0.senderID == parts[0] && $0.domain == parts[1] }
-        guard let secret = secretFile ?? known?.secretFile.path else {
+        // A sender with a client certificate may have none.
+        let knownSecret = known.flatMap { $0.secretFile.path.isEmpty ? nil : $0.secretFile.path }
+        guard let secret = secretFile ?? knownSecret else {
             throw CommandFailure(
                 .usage,
-                "\(account) is not a configured sender: give its secret with --secret-file FILE"
+                "\(account) is not a configured sender with a secret: give its secret with --secret-file FILE"
             )
         }
         for (flag, value, allowed) in [
