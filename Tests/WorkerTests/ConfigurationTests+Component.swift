@@ -34,6 +34,9 @@ extension ConfigurationTests {
         ] {
             let sender = try read(with("domain: \(written)")).senders[0]
             #expect(sender.domain == sent && sender.trustedFrom == [parent, "*@\(parent)"])
+            // The server's domain in both spellings, and never the component's own.
+            #expect(sender.trustedSpellings.allSatisfy { !$0.contains("upstream.") && !$0.contains("up.") })
+            #expect(sender.trustedSpellings.count == (parent.utf8.contains { $0 > 0x7F } ? 4 : 2))
         }
     }
 

@@ -106,7 +106,9 @@ extension SenderConfiguration {
     /// Whose stanzas are accepted, in every spelling of their domains, with our own domain's other spelling: a server may
     /// write A-labels or U-labels (RFC 7622 section 3.2.1), whichever is configured.
     package var trustedSpellings: [String] {
-        trustedFrom.flatMap { address in [address] + Self.respelled(address) } + Self.respelled(domain)
+        // A component's own domain, in whatever spelling, is nobody that it hears.
+        let own = dialect == .component ? [] : Self.respelled(domain)
+        return trustedFrom.flatMap { address in [address] + Self.respelled(address) } + own
     }
 
     /// An address with its domain in the other form; nothing where it has only one.
