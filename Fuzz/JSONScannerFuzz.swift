@@ -18,6 +18,16 @@ nonisolated(unsafe) private var codec: UpstreamCodec = {
     return UpstreamCodec(configuration: configuration)
 }()
 
+/// The same sender with JSON containers, and every fall-back.
+nonisolated(unsafe) private var containerCodecs: [UpstreamCodec] = [JSONPayload.Ack.json, .receipt].map { ack in
+    var configuration = CodecConfiguration(sender: 0, senderID: "1", domain: "example.com")
+    configuration.dialect = .xmpp
+    configuration.payload = .json(
+        JSONPayload(ack: ack, messageID: .stanzaID, from: .sender, categoryFrom: .localpart, category: "c")
+    )
+    return UpstreamCodec(configuration: configuration)
+}
+
 private func scan(_ text: UnsafeBufferPointer<UInt8>, with scanner: inout JSONScanner) -> JSONKind? {
     do throws(JSONSyntaxError) {
         return try scanner.scan(text)
@@ -97,9 +107,35 @@ private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
     }
 }
 
+/// A container without an id, a sender or an address to fall back on is read as a `gcm` of the same text is.
+private func checkContainer(_ text: UnsafeBufferPointer<UInt8>) {
+    guard case .message(let wanted) = codec.decode(.fuzzed(payload: text), receivedAt: 1, parsedAt: 1) else { return }
+    let stanza = Stanza.fuzzed(payload: text, in: ("json", "urn:xmpp:json:0"))
+    for index in containerCodecs.indices {
+        guard case .message(let message) = containerCodecs[index].decode(stanza, receivedAt: 1, parsedAt: 1) else {
+            fatalError("a container is no message where a gcm is one")
+        }
+        // But for the category, which has a fall-back that needs nothing of the stanza.
+        if wanted.quarantine != .categoryUnusable || wanted.category != nil {
+            require(message.quarantine == wanted.quarantine, "another verdict on a container")
+            require(message.kind == wanted.kind, "another kind of container")
+            require(message.messageKey == wanted.messageKey, "another key of a container")
+            require(message.fingerprint == wanted.fingerprint || wanted.category == nil, "another fingerprint")
+        }
+        require(index == 0 || !message.isAcked, "a receipt that nobody asked for")
+        var ack: [UInt8] = []
+        let encoder = AckEncoder(dialect: .xmpp, payload: containerCodecs[index].configuration.payload)
+        encoder.encode(message, into: &ack)
+        require(ack.count <= encoder.sizeLimit(of: message), "an ack longer than announced")
+    }
+}
+
 extension Stanza {
     /// A trusted message with this payload.
-    fileprivate static func fuzzed(payload: UnsafeBufferPointer<UInt8>) -> Stanza {
+    fileprivate static func fuzzed(
+        payload: UnsafeBufferPointer<UInt8>,
+        in element: (name: String, namespace: String) = ("gcm", "google:mobile:data")
+    ) -> Stanza {
         let stanza = Stanza()
         func store(_ text: some Sequence<UInt8>) -> Range<Int> {
             let start = stanza.bytes.count
@@ -108,8 +144,8 @@ extension Stanza {
         }
         let name = store("message".utf8)
         let namespace = store("jabber:client".utf8)
-        let inner = store("gcm".utf8)
-        let innerNamespace = store("google:mobile:data".utf8)
+        let inner = store(element.name.utf8)
+        let innerNamespace = store(element.namespace.utf8)
         let text = store(payload)
         stanza.raw = Array("<message/>".utf8)
         stanza.elements = [
@@ -149,5 +185,6 @@ public func fuzzJSON(_ data: UnsafePointer<UInt8>, _ count: Int) -> CInt {
         checkMembers(text, fresh)
     }
     checkEnvelope(text)
+    checkContainer(text)
     return 0
 }

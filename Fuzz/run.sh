@@ -23,7 +23,7 @@ json)
     # What stands in modules of its own is compiled as one here, so the imports between them go.
     rm -rf .build-fuzz/sources-json
     mkdir -p .build-fuzz/sources-json
-    for path in $(find Sources/Vocabulary -name '*.swift') Sources/UpstreamKit/Receiving/*.swift Sources/XMLWire/Stanza.swift Sources/Digests/*.swift \
+    for path in $(find Sources/Vocabulary -name '*.swift') Sources/XMLWire/Stanza.swift Sources/Digests/*.swift \
         Sources/XMPP/*.swift Sources/XMPP/JSON/*.swift Sources/XMPP/Codec/*.swift Fuzz/JSONScannerFuzz.swift; do
         sed -E '/^(package )?import (Vocabulary|UpstreamKit|XMLWire|Digests)$/d' "$path" >".build-fuzz/sources-json/${path##*/}"
     done

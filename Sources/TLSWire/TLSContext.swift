@@ -23,6 +23,8 @@ package final class TLSContext: @unchecked Sendable {
     let handle: OpaquePointer
     /// The side taken.
     let role: Role
+    /// The protocol that ALPN names; nil for none.
+    package private(set) var applicationProtocol: String?
     /// Bounds the handshake.
     let handshakeTimeout: TimeAmount
     /// Bounds the wait for the peer's close_notify.
@@ -145,6 +147,7 @@ package final class TLSContext: @unchecked Sendable {
         guard SSL_CTX_set_alpn_protos(self.handle, list, UInt32(list.count)) == 0 else {
             throw .internalFailure("a list of protocols")
         }
+        self.applicationProtocol = name
     }
 
     private func load(_ trust: TLSTrust) throws(TLSError) {

@@ -52,6 +52,7 @@ package struct SenderService: Sendable {
         var suspended: SuspendedStream?
         var redirection: (host: String, port: Int?)?
         var redirector: ReachedServer?
+        var avoided: ServerTarget?
         let kept = DrainingConnections()
         await withDiscardingTaskGroup { draining in
             while !Task.isCancelled {
@@ -59,8 +60,10 @@ package struct SenderService: Sendable {
                     lost.abandon(environment.metrics)
                     suspended = nil
                 }
+                var place = settings.redirected(redirection, by: redirector)
+                place.discovery?.avoided = avoided
                 let connection = Connection(
-                    settings: settings.redirected(redirection, by: redirector),
+                    settings: place,
                     on: group.next(),
                     environment: environment,
                     logger: logger,
@@ -91,6 +94,7 @@ package struct SenderService: Sendable {
                     suspended = await connection.suspended()
                     redirection = (end.otherHost ?? suspended?.location).flatMap { settings.stream.redirection(to: $0) }
                     redirector = end.server
+                    avoided = end.ending == .failed ? end.server?.target : nil
                     ending = end.ending
                     reason = end.reason
                 }

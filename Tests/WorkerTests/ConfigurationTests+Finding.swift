@@ -20,6 +20,8 @@ extension ConfigurationTests {
         let both = try SenderSettings(sender, index: 0, limits: StreamLimits())
         #expect(both.discovery?.direct != nil && both.discovery?.startTLS != nil)
         #expect(both.discovery?.domain == "example.org" && both.discovery?.nameServers == .system)
+        #expect(both.discovery?.direct?.applicationProtocol == "xmpp-client")
+        #expect(both.discovery?.startTLS?.applicationProtocol == nil)
         for (mode, isDirect) in [("direct", true), ("starttls", false)] {
             let sender = try read(xmpp("domain: example.org, tls: {mode: \(mode)}")).senders[0]
             let settings = try SenderSettings(sender, index: 0, limits: StreamLimits())

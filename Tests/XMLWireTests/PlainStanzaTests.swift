@@ -31,6 +31,8 @@ struct PlainStanzaTests {
             "<message id='' xml:lang='en'><gcm xmlns='google:mobile:data'><![CDATA[\(json)]]></gcm></message>",
             "<message xmlns='jabber:client' to='a>b'><gcm xmlns='google:mobile:data'>\(quoted)</gcm>"
                 + "<delay xmlns='urn:xmpp:delay' stamp='2025-01-01T00:00:00Z'/></message>",
+            "<message from='a@b/c' id='1'><json xmlns='urn:xmpp:json:0'>\(quoted)</json>"
+                + "<origin-id xmlns='urn:xmpp:sid:0' id='o'/><request xmlns='urn:xmpp:receipts'/></message>",
             "<m:message xmlns:m='jabber:client'><x><![CDATA[a]]>b<![CDATA[]]>\n\tc</x><y ></y></m:message>",
             "<r xmlns='urn:xmpp:sm:3'/>",
         ]

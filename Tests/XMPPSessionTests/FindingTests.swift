@@ -151,7 +151,7 @@ struct FindingTests {
         #expect(first.server?.summary.contains("(127.0.0.1), TLS from the first byte") == true)
         #expect(tls.kinds == ["tls"] && plain.kinds == [])
         // SNI is the domain, whatever host the records name, and ALPN says what follows (XEP-0368).
-        let hello = tls.words.withLock { String(decoding: $0[0], as: UTF8.self) }
+        let hello = tls.words.withLock { String(decoding: $0.first ?? [], as: UTF8.self) }
         #expect(hello.contains("example.org") && !hello.contains("example.net") && hello.contains("xmpp-client"))
 
         server.set(Self.direct, .code(3))
@@ -185,6 +185,27 @@ struct FindingTests {
         #expect(resolver.asked.names.withLock { $0 } == names + names)
         try await server.stop()
         try await listener.stop()
+    }
+
+    @Test("a place that accepts connections and serves none hides no other")
+    func failureBehindTCP() async throws {
+        let (first, second) = (try await Listener.start(), try await Listener.start())
+        let server = try await NameServer.start([
+            Self.startTLS: .records([record(1, first.port, "first.test."), record(2, second.port, "second.test.")])
+        ])
+        let service = SenderService(
+            settings: try await settings(server, try Addresses.loopback()),
+            group: .singleton,
+            environment: Connection.Environment(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics),
+            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+        )
+        let running = Task { await service.run() }
+        try await waitUntil("both are tried, the first again") { first.kinds.count >= 2 && second.kinds.count >= 1 }
+        running.cancel()
+        await running.value
+        try await server.stop()
+        try await first.stop()
+        try await second.stop()
     }
 
     @Test("where no place can be connected to, the message names each with its reason")

@@ -96,6 +96,18 @@ struct ServerDiscoveryTests {
         #expect(places(direct, .failed(.noAnswer), nil).first?.hasPrefix("unknown") == true)
     }
 
+    @Test("the place where the last connection failed behind TCP comes last, and is not left out")
+    func avoided() throws {
+        var discovery = try discovery()
+        let context = try #require(discovery.startTLS)
+        let records = Finding.answer(.records([record(1, "a"), record(2, "b"), record(3, "c")]))
+        discovery.avoided = ServerTarget(host: "a", port: 1, security: .startTLS(context), origin: .configured)
+        #expect(places(discovery, nil, records).map { $0.prefix(1) } == ["b", "c", "a"])
+        #expect(places(discovery, nil, .answer(.records([record(1, "a")]))).map { $0.prefix(1) } == ["a"])
+        // Another kind of TLS there is another place.
+        #expect(places(discovery, records, nil).map { $0.prefix(1) } == ["a", "b", "c"])
+    }
+
     @Test("an answer with very many records is tried in part")
     func bounded() throws {
         let many = Finding.answer(.records((0..<64).map { record(UInt16($0), "h\($0)") }))

@@ -3,8 +3,9 @@ package import TLSWire
 
 /// How to find the server of a domain that nobody has named a host of (RFC 6120 section 3.2, XEP-0368).
 ///
-/// The name servers are asked anew for every connection, and nothing is remembered from one to the next: a server that has
-/// recovered, or moved, is found. What they say is not trusted: whatever host it leads to must have the domain's certificate.
+/// The name servers are asked anew for every connection, and nothing is remembered from one to the next but the place where the
+/// last one failed behind TCP, which comes last once: a server that has recovered, or moved, is found, and one that
+/// accepts connections and can't serve them hides no other. What they say is not trusted: whatever host it leads to must have the domain's certificate.
 package struct ServerDiscovery: Sendable {
     /// The two services under which a domain announces its server to clients.
     package enum Service: String, Sendable, CaseIterable {
@@ -30,6 +31,8 @@ package struct ServerDiscovery: Sendable {
     package var startTLS: TLSContext?
     /// Where questions are asked.
     package var nameServers: NameServers
+    /// Where the last connection got as far as TCP and no further: tried last.
+    var avoided: ServerTarget?
     /// The most places that are tried for a connection.
     static let targetLimit = 16
     /// The port of a domain without service records.
@@ -84,7 +87,9 @@ package struct ServerDiscovery: Sendable {
                 )
             }
         }
-        guard targets.isEmpty else { return targets }
+        guard targets.isEmpty else {
+            return targets.filter { !isAvoided($0) } + targets.filter(isAvoided)
+        }
         return [try fallback(findings)]
     }
 
@@ -99,6 +104,11 @@ package struct ServerDiscovery: Sendable {
         }
         if findings[.startTLS] == .answer(.declined) { throw .declined(name(of: .startTLS)) }
         return ServerTarget(host: domain, port: Self.fallbackPort, security: .startTLS(startTLS), origin: .domain)
+    }
+
+    private func isAvoided(_ target: ServerTarget) -> Bool {
+        guard let avoided else { return false }
+        return target.host == avoided.host && target.port == avoided.port && target.isDirect == avoided.isDirect
     }
 
     private func security(for service: Service) -> SenderSettings.Security? {
