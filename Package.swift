@@ -231,9 +231,8 @@ let package = Package(
         suite(
             "WorkerTests",
             [
-                "UpstreamKit", "Pipeline", "Vocabulary", "Worker", "MessageStore", "Telemetry", "DNS", "XMLWire",
-                "XMPP",
-                "XMPPSession", logging, lifecycle,
+                "UpstreamKit", "Pipeline", "Vocabulary", "Worker", "MessageStore", "Telemetry", "DNS", "TLSWire",
+                "XMLWire", "XMPP", "XMPPSession", logging, lifecycle,
             ]
         ),
         suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", nio, nioPosix]),

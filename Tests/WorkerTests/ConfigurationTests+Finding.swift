@@ -1,4 +1,5 @@
 import DNS
+import TLSWire
 import Testing
 import XMLWire
 import XMPP
