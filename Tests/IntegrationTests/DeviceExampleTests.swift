@@ -65,7 +65,7 @@ extension Integration {
             ["plain_device.py", "slixmpp_device.py"]
         )
         func everythingEnds(_ kind: ServerKind, _ program: String) async throws {
-            try await ServerScenario.run(kind, ownServer: true) { scenario in
+            try await ServerScenario.run(kind, as: .component, ownServer: true) { scenario in
                 let outbox = scenario.server.scratch.url.appending(path: "outbox.db").path
                 var ids = try await Self.put(1...200, outbox, in: scenario)
                 let worker = try await scenario.startWorker()
@@ -79,6 +79,7 @@ extension Integration {
                 let second = try Self.device(program, outbox, in: scenario)
                 ids += try await Self.put(201...250, outbox, in: scenario)
                 try await scenario.server.start()
+                // Behind a component nobody but the device remembers: what it sends now is returned.
                 try await scenario.withWorker { _ in
                     try await waitUntil("the outbox is empty") { !second.isRunning }
                 }

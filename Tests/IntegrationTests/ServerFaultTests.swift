@@ -40,7 +40,7 @@ extension Integration {
                 }
                 if attachment == .account {
                     try device.send(ids[(kills * share)...])
-                    try await scenario.waitForAcks(ids, limit: .seconds(600))
+                    try await scenario.waitForAcks(ids, limit: .seconds(60 + ids.count / 20))
                     #expect(device.errors.isEmpty)
                 }
                 try await resending
