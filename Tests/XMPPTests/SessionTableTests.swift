@@ -13,7 +13,7 @@ struct SessionTableTests {
 
     /// A session in this state, and the message that it has in flight.
     private static func reach(_ point: Point, _ body: (inout Session, IncomingMessage) throws -> Void) throws {
-        var session = try makeSession(.offered)
+        var session = try makeSession(.offered, dialect: .ccs)
         _ = session.start()
         _ = try session.hear(Said.enabled)
         let message = try session.deliver()
@@ -174,7 +174,7 @@ struct SessionTableTests {
         #expect(SessionTableTests.word(ours.close()) == "close / 2s")
         var peers = try makeSession()
         #expect(SessionTableTests.word(peers.peerClosed()) == "closedByPeer /")
-        var refusal = try makeSession(.offered)
+        var refusal = try makeSession(.offered, dialect: .ccs)
         _ = try refusal.hear(Said.enabled)
         let action = refusal.violated(SessionTableTests.badXML, inStanza: true)
         #expect(action.isCounted && SessionTableTests.word(action.step) == "answered a1!/")

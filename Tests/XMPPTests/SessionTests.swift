@@ -73,6 +73,18 @@ import XMLWire
         )
     }
 
+    @Test("on a standard server nobody can have us open connections by what a CCS says when it drains one")
+    func noDrainingOfAStandardServer() throws {
+        var session = try makeSession(.offered)
+        guard case .note(.control(.connectionDraining)) = try session.hear(Said.drain) else {
+            throw Unexpected("drains")
+        }
+        guard case .note(.nack(.connectionDraining)) = try session.hear(SessionTests.nackDrain) else {
+            throw Unexpected("drains")
+        }
+        #expect(session.isDraining == false)
+    }
+
     @Test(
         "queries are answered, other stanzas are noted by their kind",
         arguments: [

@@ -54,8 +54,6 @@ package struct Session: ~Copyable {
     /// Our own address, which a server may answer a ping from.
     let address: JID
     let domain: JID?
-    /// Our domain, where we are a component.
-    private let component: ComponentDomain?
     /// Whether the peer has announced that it will close the connection.
     package private(set) var isDraining = false
     /// Whether anything has come that the stream is there for: after it, an end by the peer's bad XML is no failure to connect.
@@ -84,7 +82,7 @@ package struct Session: ~Copyable {
         boundAt = now
         address = stream.address
         domain = JID(configuration.domain)
-        component = configuration.isComponent ? ComponentDomain(configuration.domain) : nil
+        let component = configuration.isComponent ? ComponentDomain(configuration.domain) : nil
         window = InFlightWindow(window: configuration.window ?? 0)
         management = stream.resumed ?? StreamManagement(stream.management)
         presence = Presence(
@@ -190,8 +188,9 @@ package struct Session: ~Copyable {
     private mutating func note(_ kind: DecodedStanza) -> StanzaAction {
         hasTakenStanza = true
         management.noted()
-        // A component hears from devices, not from a CCS: none of them may have us open connections.
-        guard kind.announcesDraining, component == nil else { return .note(kind) }
+        // Only a CCS is the server of its stream. On a standard server it is another account, or a device, which can't close the
+        // connection and may not have us open more.
+        guard kind.announcesDraining, codec.configuration.dialect == .ccs else { return .note(kind) }
         defer { isDraining = true }
         let timer = SessionTimer(id: Session.drainingTimerID, delay: Session.drainingLimit)
         return .drain(kind, isDraining ? nil : timer)
