@@ -110,9 +110,9 @@ extension StreamHandler where Delegate == MessageReceiver {
             keep(UnconfirmedAcks.Piece(last: 0, count: count, bytes: buffer, isCounted: false))
         } else {
             sendAcks(buffer, count: count, isCounted: false)
-        }
-        delegate.metrics.ackLatency.observe { add in
-            copies.visit { add(Double(now &- $0.parsedAt) * 1e-9) }
+            delegate.metrics.ackLatency.observe { add in
+                copies.visit { add(Double(now &- $0.parsedAt) * 1e-9) }
+            }
         }
     }
 }

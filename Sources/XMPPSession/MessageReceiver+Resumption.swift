@@ -18,7 +18,10 @@ extension MessageReceiver {
         }
     }
 
-    /// The stream does not go on: what has not been sent is not acked; the messages come again, and are acked then.
+    /// The stream does not go on: what has not been sent is not acked.
+    ///
+    /// The messages come again, and are acked then; those that a `<resume/>` has told the server of, only if their devices send
+    /// them again.
     ///
     /// To be called when no write is under way.
     func abandonAcks() {
@@ -35,15 +38,17 @@ extension StreamHandler where Delegate == MessageReceiver {
             delegate.suspendedStream = nil
             return waiting
         }
-        guard let session = session?.suspended else {
+        guard let suspended = session?.suspended else {
+            // Acks of what commits from now on have no stream to go out on.
+            session?.forgoResumption()
             delegate.abandonAcks()
             return nil
         }
         defer { delegate.unconfirmed = UnconfirmedAcks() }
         return SuspendedStream(
-            session: session,
+            session: suspended,
             acks: delegate.unconfirmed,
-            heldUntil: session.management.resumable(until: delegate.lostAt)
+            heldUntil: suspended.management.resumable(until: delegate.lostAt, asked: settings.stream.resume)
         )
     }
 }

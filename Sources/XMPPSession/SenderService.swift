@@ -92,7 +92,9 @@ package struct SenderService: Sendable {
                     // of it again: an outage must not add a window with every connection that a server gives up on.
                     await connection.allSettled()
                     suspended = await connection.suspended()
-                    redirection = (end.otherHost ?? suspended?.location).flatMap { settings.stream.redirection(to: $0) }
+                    // A place that has just failed is not asked again before the configured one.
+                    let location = end.management == nil ? nil : suspended?.location
+                    redirection = (end.otherHost ?? location).flatMap { settings.stream.redirection(to: $0) }
                     redirector = end.server
                     avoided = end.ending == .failed ? end.server?.target : nil
                     ending = end.ending

@@ -17,6 +17,9 @@ struct SuspendedStream: Sendable {
     /// Where the server wants to be asked for it.
     var location: String? { session.management.location }
 
-    /// Gives it up: what was not sent is not acked; the messages come again, and are acked then.
+    /// Gives it up: what was not sent is not acked.
+    ///
+    /// The messages come again, and are acked then; those that a `<resume/>` has told the server of, only if their devices send
+    /// them again.
     func abandon(_ metrics: Metrics) { metrics.acks[.connectionGone].increment(by: acks.uncounted) }
 }

@@ -14,7 +14,9 @@ import Vocabulary
 /// same stream.
 ///
 /// A message that a server was about to store while our first presence emptied the store would stay there until the next
-/// login. So presence is withdrawn and given once more a few seconds later, in one write: that empties the store again.
+/// login. So presence is withdrawn and given once more a few seconds later, in one write: that empties the store again. The same
+/// where the stream goes on over another connection: whether the last presence got through the one that was lost, or was
+/// ``unavailable``, is not known then.
 struct Presence: Sendable {
     private enum State {
         /// A CCS has no presence, and a component none that matters. The last state.
@@ -27,7 +29,7 @@ struct Presence: Sendable {
 
     /// How long reading may be paused before we become unavailable: longer than any pause of a working database.
     static let longestPause = Duration.seconds(10)
-    /// How long after the login presence is given once more: longer than a server's storing takes.
+    /// How long after the login, or the resumption, presence is given once more: longer than a server's storing takes.
     static let refreshDelay = Duration.seconds(5)
     /// What tells the server to store them instead.
     static var unavailable: [UInt8] { Array("<presence type=\"unavailable\"/>".utf8) }
@@ -50,11 +52,10 @@ struct Presence: Sendable {
     /// - Parameters:
     ///   - offer: What is known of the server.
     ///   - priority: Our priority.
-    ///   - isResumed: Whether the stream goes on with a session that has been through all this.
-    init(_ offer: StreamManagement.Offer, priority: Int8 = 0, isResumed: Bool = false) {
+    init(_ offer: StreamManagement.Offer, priority: Int8 = 0) {
         self.priority = priority
         state = offer == .unused ? .unused : .available
-        isRefreshed = isResumed || offer == .unused
+        isRefreshed = offer == .unused
     }
 
     /// Whether the server sends.

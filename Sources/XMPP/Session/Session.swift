@@ -85,11 +85,7 @@ package struct Session: ~Copyable {
         let component = configuration.isComponent ? ComponentDomain(configuration.domain) : nil
         window = InFlightWindow(window: configuration.window ?? 0)
         management = stream.resumed ?? StreamManagement(stream.management)
-        presence = Presence(
-            stream.management,
-            priority: configuration.priority,
-            isResumed: stream.resumed != nil
-        )
+        presence = Presence(stream.management, priority: configuration.priority)
         queries = QueryResponder(version: configuration.version, as: component, now: now)
         // The greeting's.
         if stream.resumed == nil, stream.management == .offered { management.wrote() }

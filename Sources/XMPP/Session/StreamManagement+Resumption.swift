@@ -24,11 +24,12 @@ extension StreamManagement {
 
     /// Until when the server holds the session at least, as far as it said; nanoseconds of a monotonic clock.
     ///
-    /// - Parameter now: When the connection was lost, on the same clock.
-    /// - Returns: The end of that time; the end of all times where the server does not say.
-    package func resumable(until now: UInt64) -> UInt64 {
-        guard let longest = grant?.longest else { return .max }
-        let (due, overflow) = now.addingReportingOverflow(longest.nanoseconds)
+    /// - Parameters:
+    ///   - now: When the connection was lost, on the same clock.
+    ///   - asked: How long it was asked to; counts where it does not say.
+    /// - Returns: The end of that time.
+    package func resumable(until now: UInt64, asked: Duration) -> UInt64 {
+        let (due, overflow) = now.addingReportingOverflow((grant?.longest ?? asked).nanoseconds)
         return overflow ? .max : due
     }
 
