@@ -236,6 +236,21 @@ struct ErasureTests {
             #expect(!StanzaText.holds(token, [UInt8](text.utf8)), "\(text)")
         }
         #expect(!StanzaText.holds([], token))
+        // An address may be a part of another one.
+        let address = [UInt8]("7@example.org".utf8)
+        for text in [
+            "<m from='7@example.org/x'/>", #"{"from":"7@example.org"}"#, "&quot;7@example.org&quot;", "7@example.org",
+            "17@example.org 7@example.org.", #"\u00227@example.org\u0022"#, "<![CDATA[7@example.org]]>",
+            "xmpp:7@example.org?",
+        ] {
+            #expect(StanzaText.holds(address, [UInt8](text.utf8)), "\(text)")
+        }
+        for text in [
+            "<m from='17@example.org/x'/>", "7@example.org.uk", "7@example.organic", "a.7@example.org",
+            "7@example.org-b.de", "é7@example.org", "7@example.orgé",
+        ] {
+            #expect(!StanzaText.holds(address, [UInt8](text.utf8)), "\(text)")
+        }
         #expect(StanzaText.holds([UInt8]("a<b>\"é😀/".utf8), [UInt8]("a&lt;b&gt;\\\"\\u00e9\\ud83d\\uDE00\\/".utf8)))
     }
 }

@@ -301,7 +301,7 @@ struct FindingTests {
     func tooLate() async throws {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let gate = ThreadGate()
-        let blockers = (0..<2).map { _ in
+        let blockers = (0..<ServiceLookup.threadCount).map { _ in
             ServiceLookup.ask(on: loop) { () throws(DNSError) in
                 gate.wait()
                 return .none

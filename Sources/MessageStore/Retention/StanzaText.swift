@@ -5,6 +5,9 @@
 package enum StanzaText {
     /// Whether the stanza holds the text: as bytes, or written with XML's references, in pieces of CDATA, or with JSON's
     /// escapes.
+    ///
+    /// A token may be an address (`fallback.from: sender`), which is short: one with an `@` is found only where it stands as a
+    /// whole, with a resource or none, and not as a part of another account's.
     package static func holds(_ text: [UInt8], _ stanza: [UInt8]) -> Bool {
         guard !text.isEmpty else { return false }
         if find(text, stanza) { return true }
@@ -19,12 +22,36 @@ package enum StanzaText {
 
     private static func find(_ text: [UInt8], _ stanza: [UInt8]) -> Bool {
         guard stanza.count >= text.count, let first = text.first else { return false }
+        let isAddress = text.contains(UInt8(ascii: "@"))
         return stanza.withUnsafeBufferPointer { stanza in
             text.withUnsafeBufferPointer { text in
                 (0...stanza.count - text.count).contains { start in
-                    stanza[start] == first && stanza[start..<start + text.count].elementsEqual(text)
+                    let range = start..<start + text.count
+                    guard stanza[start] == first, stanza[range].elementsEqual(text) else { return false }
+                    return !isAddress || isWhole(range, stanza)
                 }
             }
+        }
+    }
+
+    /// Whether an address that stands there is no part of a longer one.
+    private static func isWhole(_ range: Range<Int>, _ stanza: UnsafeBufferPointer<UInt8>) -> Bool {
+        if range.lowerBound > 0 {
+            // What no localpart holds (RFC 7622 section 3.3.1).
+            let before = stanza[range.lowerBound - 1]
+            guard before <= 0x20 || "\"&'/:<>@".utf8.contains(before) else { return false }
+        }
+        let after = stanza[range.upperBound...]
+        guard let next = after.first else { return true }
+        return !(isDomain(next) || next == UInt8(ascii: ".") && after.dropFirst().first.map(isDomain) == true)
+    }
+
+    /// Whether a byte can be part of a domain's label.
+    private static func isDomain(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), 0x80...: true
+        default: false
         }
     }
 

@@ -31,7 +31,11 @@ extension UpstreamCodec {
             guard !UpstreamCodec.hasTwoOriginIDs(stanza) || json.messageID == .none else {
                 return quarantined(.identityAmbiguous, "more than one origin-id")
             }
-            if let id = json.messageID.id(of: stanza) { members.append(member: "message_id", stanza.bytes[id]) }
+            if let id = json.messageID.id(of: stanza) {
+                // No ack could name it; written as JSON it could be six times as long.
+                guard id.count <= UpstreamCodec.ackLimit else { return quarantined(.fieldTooLong, "message_id") }
+                members.append(member: "message_id", stanza.bytes[id])
+            }
         }
         if envelope.from == nil, json.from == .sender, let from, let address = JID(stanza.string(from)) {
             members.append(member: "from", address.bare.description.utf8)

@@ -5,16 +5,19 @@ import Vocabulary
 
 /// Asks name servers off the event loops.
 ///
-/// glibc's resolver blocks, so it has threads of its own: two for the process, since a connection asks two questions. A
-/// question is given up after a time, whether or not its thread has come back; one whose time is over before a thread was
+/// glibc's resolver blocks, so it has threads of its own: a few for the process, so that one sender's silent name servers,
+/// which can hold a thread for half a minute, do not keep others from being asked. A question is given up after a time, whether or not its thread has come back; one whose time is over before a thread was
 /// free is not asked at all, so that an outage of the name servers piles nothing up.
 enum ServiceLookup {
     /// How long an answer may take.
     static let timeout = Duration.seconds(10)
 
+    /// How many questions are asked at the same time; each connection has two.
+    static let threadCount = 8
+
     /// The threads; they live as long as the process.
     private static let threads: NIOThreadPool = {
-        let pool = NIOThreadPool(numberOfThreads: 2)
+        let pool = NIOThreadPool(numberOfThreads: threadCount)
         pool.start()
         return pool
     }()
