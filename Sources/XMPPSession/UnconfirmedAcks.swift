@@ -17,7 +17,8 @@ struct UnconfirmedAcks: Sendable {
         var isCounted: Bool
     }
 
-    /// More bytes than this are not kept: a server that never says what it has does not get our memory.
+    /// More bytes than this are not kept, counted as they are allocated: a server that never says what it has does not get our
+    /// memory.
     static let byteLimit = 4 << 20
 
     /// What is kept, in the order it was written.
@@ -28,7 +29,7 @@ struct UnconfirmedAcks: Sendable {
     ///
     /// - Returns: False where there is no room: nothing is kept any more.
     mutating func append(_ piece: Piece) -> Bool {
-        size += piece.bytes.readableBytes
+        size += piece.bytes.storageCapacity
         guard size <= UnconfirmedAcks.byteLimit else { return false }
         pieces.append(piece)
         return true
@@ -55,14 +56,14 @@ struct UnconfirmedAcks: Sendable {
             if missing >= piece.count { break }
             let had = piece.count - max(missing, 0)
             if !piece.isCounted { uncounted += had }
-            size -= piece.bytes.readableBytes
+            size -= piece.bytes.storageCapacity
             guard missing > 0 else {
                 pieces.removeFirst()
                 continue
             }
             pieces[0].bytes = UnconfirmedAcks.tail(of: piece.bytes, after: had)
             pieces[0].count = missing
-            size += pieces[0].bytes.readableBytes
+            size += pieces[0].bytes.storageCapacity
             break
         }
         return uncounted

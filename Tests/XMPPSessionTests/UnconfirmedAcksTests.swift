@@ -68,6 +68,13 @@ struct UnconfirmedAcksTests {
         )
         let fits = [acks.append(piece), acks.append(piece)]
         #expect(fits == [true, false])
+        // A short ack in a large buffer takes the buffer.
+        var short = ByteBuffer()
+        short.reserveCapacity(UnconfirmedAcks.byteLimit / 2)
+        short.writeString("<message/>")
+        var others = UnconfirmedAcks()
+        let places = (0..<3).map { others.append(.init(last: $0, count: 1, bytes: short, isCounted: true)) }
+        #expect(places == [true, true, false])
     }
 }
 
