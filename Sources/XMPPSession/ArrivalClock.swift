@@ -3,8 +3,9 @@ import Vocabulary
 
 /// Gives every received copy its `received_at`: wall-clock microseconds, each given once.
 ///
-/// Because no two copies share a time, the store can tell a duplicate from its own earlier commit whose reply was lost: the
-/// ledger row then holds this copy's own time. After a step back of up to ``maximumStepBack`` times go on from the last one,
+/// Because no two copies of a worker share a time, the store can tell a duplicate from its own earlier commit whose reply was
+/// lost: the ledger row then holds this copy's own time. (Copies that two workers get in the same microsecond are stored once, and
+/// each worker counts its own as stored.) After a step back of up to ``maximumStepBack`` times go on from the last one,
 /// a microsecond per copy. After a larger step the clock is followed at once: it had been ahead (wrong network time, a
 /// resumed virtual machine), and messages would be dated into the future until it caught up. Only then can a time repeat.
 package final class ArrivalClock: Sendable {
