@@ -308,7 +308,9 @@ extension Integration {
                 try await waitUntil("the new messages are handled") { try await database.waitingDeliveries() == 1 }
                 try await worker.stop()
                 let log = worker.logs.lines.joined()
-                #expect(!log.contains("42501") && !log.contains("permission"), "\(log)")
+                // The state as its field: its five digits alone also stand in times and counts.
+                let refused = worker.logs.lines.filter { $0.contains("\"42501\"") || $0.contains("permission") }
+                #expect(refused.isEmpty)
                 #expect(log.contains("database.partitions_dropped") && log.contains("retention.held"))
                 #expect(try await database.count("messages WHERE received_at < \(Self.old)") == 1)
                 #expect(try await database.count("messages") == 302)
