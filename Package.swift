@@ -125,10 +125,20 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]
         ),
+        // The page and the HTTP API over what is stored.
+        module(
+            "Console",
+            [
+                "Vocabulary", "Telemetry", "Postgres", "Querying", "Worker", nio, logging, lifecycle,
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ]
+        ),
         module(
             "CLI",
             [
-                "Vocabulary", "CGlibc", "Worker", "CCSEmulator", "Telemetry", "Postgres", "LocalDatabase",
+                "Vocabulary", "CGlibc", "Worker", "Console", "CCSEmulator", "Telemetry", "Postgres", "LocalDatabase",
                 "MessageStore",
                 "Querying",
                 "Replaying",
@@ -235,6 +245,7 @@ let package = Package(
                 "XMLWire", "XMPP", "XMPPSession", logging, lifecycle,
             ]
         ),
+        suite("ConsoleTests", ["Console"]),
         suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", nio, nioPosix]),
         suite(
             "IntegrationTests",

@@ -18,7 +18,7 @@ struct RootCommand: AsyncParsableCommand {
                 RunCommand.self, DevCommand.self, MigrateCommand.self, CheckCommand.self, HandlersCommand.self,
                 DeadCommand.self, MessagesCommand.self, QuarantineCommand.self, ConflictsCommand.self,
                 ReplayCommand.self, PartitionsCommand.self, ForgetCommand.self, StatsCommand.self,
-                EmulateCommand.self, BenchCommand.self,
+                ConsoleCommand.self, EmulateCommand.self, BenchCommand.self,
             ]
         )
     }
