@@ -33,6 +33,19 @@ package actor ReadPool {
         return try await clients[index].run(body)
     }
 
+    /// Lends a free session for a few statements that belong to one answer; nothing is sent to a client meanwhile.
+    ///
+    /// - Parameter body: Runs the statements.
+    /// - Throws: ``PostgresError``, and what `body` throws.
+    /// - Returns: What `body` returns.
+    package func withConnection<T: Sendable>(
+        _ body: @Sendable (PostgresConnection) async throws -> T
+    ) async throws -> T {
+        let index = await take()
+        defer { giveBack(index) }
+        return try await clients[index].withConnection(body)
+    }
+
     private func take() async -> Int {
         if let index = free.popLast() { return index }
         return await withCheckedContinuation { waiting.append($0) }
