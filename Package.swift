@@ -129,7 +129,7 @@ let package = Package(
         module(
             "Console",
             [
-                "Vocabulary", "Telemetry", "Postgres", "Querying", "Worker", nio, logging, lifecycle,
+                "Vocabulary", "Telemetry", "Digests", "Postgres", "Querying", "Worker", nio, logging, lifecycle,
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
@@ -180,6 +180,18 @@ let package = Package(
             name: "QuerySupport",
             dependencies: ["Vocabulary", "DatabaseSupport", "Querying", "Postgres", "LocalDatabase", "UpstreamKit"],
             path: "Tests/QuerySupport",
+            swiftSettings: strict
+        ),
+
+        // The real console over a database, and a client for it.
+        .target(
+            name: "ConsoleSupport",
+            dependencies: [
+                "Console", "QuerySupport", "Worker", nio, logging, lifecycle,
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
+            ],
+            path: "Tests/ConsoleSupport",
             swiftSettings: strict
         ),
 
@@ -245,7 +257,7 @@ let package = Package(
                 "XMLWire", "XMPP", "XMPPSession", logging, lifecycle,
             ]
         ),
-        suite("ConsoleTests", ["Console"]),
+        suite("ConsoleTests", ["Console", "ConsoleSupport"]),
         suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", nio, nioPosix]),
         suite(
             "IntegrationTests",

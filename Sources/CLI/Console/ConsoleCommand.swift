@@ -19,8 +19,18 @@ struct ConsoleCommand: ProgramCommand {
     func run(in context: CommandContext) async throws {
         let configuration = try options.load(context, needsSenders: false).configuration
         let logger = ProgramLog.start(configuration)
-        let pool = ReadPool(try PostgresSettings(url: configuration.database.url), size: 4)
-        let server = ConsoleServer(.tcp(host: "127.0.0.1", port: 9465), pool: pool, logger: logger)
+        let settings = try PostgresSettings(url: configuration.database.url)
+        let services = ConsoleServices(
+            reader: ReadPool(settings, size: 4),
+            writer: ReadPool(settings, size: 2, isReadOnly: false),
+            settings: ConsoleSettings(version: Version.current),
+            logger: logger
+        )
+        let server = ConsoleServer(
+            .tcp(host: "127.0.0.1", port: 9465),
+            services: services,
+            access: try ConsoleAccess(tokens: [])
+        )
         try await server?.run()
     }
 }

@@ -1,11 +1,23 @@
-/// What somebody may do.
+/// What somebody may do in general.
 package enum ConsoleRole: String, Sendable, Equatable, CaseIterable {
     /// Sees messages as configured: tokens masked, payloads shown or not.
     case viewer
-    /// Sees the same, and acts.
+    /// Sees the same and the audit trail, and acts.
     case operator_ = "operator"
-    /// Sees the same, reveals registration tokens, and reads the audit trail; does not act.
+    /// Sees the same and the audit trail; does not act.
     case auditor
+}
+
+/// What a route asks for before it does anything.
+package enum ConsoleRight: String, Sendable, Equatable, CaseIterable {
+    /// Looking at what is stored.
+    case read
+    /// Changing something: pausing, retrying, discarding, replaying.
+    case act
+    /// Seeing a registration token. No role holds it: it is given to a token or a proxy's role by itself.
+    case reveal
+    /// Reading the audit trail.
+    case audit
 }
 
 /// Who sent a request, as far as it was proven.
@@ -14,9 +26,22 @@ package struct Principal: Sendable, Equatable {
     package var name: String
     /// What they may do.
     package var role: ConsoleRole
+    /// Whether they may see registration tokens, whatever the role.
+    package var reveals: Bool
 
-    package init(name: String, role: ConsoleRole) {
+    package init(name: String, role: ConsoleRole, reveals: Bool = false) {
         self.name = name
         self.role = role
+        self.reveals = reveals
+    }
+
+    /// Whether they have a right.
+    package func may(_ right: ConsoleRight) -> Bool {
+        switch right {
+        case .read: true
+        case .act: role == .operator_
+        case .audit: role != .viewer
+        case .reveal: reveals
+        }
     }
 }

@@ -5,7 +5,7 @@ package import NIOCore
 package struct ConsoleContext: RequestContext {
     /// What the library keeps of the request.
     package var coreContext: CoreRequestContextStorage
-    /// Who asks; nil until access was checked.
+    /// Who asks; nil until access was checked, and for nobody in particular.
     package var principal: Principal?
     /// The other end of the connection.
     package let peer: SocketAddress?
@@ -13,6 +13,21 @@ package struct ConsoleContext: RequestContext {
     package init(source: ApplicationRequestContextSource) {
         coreContext = .init(source: source)
         peer = source.channel.remoteAddress
+    }
+
+    /// The most bytes that the library reads of a body.
+    package var maxUploadSize: Int { 64 << 10 }
+
+    /// Who asks, if they have a right; each route calls it before anything else.
+    ///
+    /// - Parameter right: What the route does.
+    /// - Throws: A ``Problem`` with status 401 where nobody signed in, 403 without the right.
+    /// - Returns: Who asks.
+    @discardableResult
+    package func require(_ right: ConsoleRight) throws(Problem) -> Principal {
+        guard let principal else { throw .unauthorized }
+        guard principal.may(right) else { throw .forbidden(right, principal) }
+        return principal
     }
 }
 

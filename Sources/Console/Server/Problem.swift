@@ -4,6 +4,8 @@ import NIOCore
 import Vocabulary
 
 /// An error as the API tells it: problem details (RFC 9457).
+///
+/// A page's error is the same in HTML.
 package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
     /// The HTTP status.
     package var status: HTTPResponse.Status
@@ -13,16 +15,47 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
     package var title: String
     /// What happened here, and how to mend it.
     package var detail: String
+    /// Headers that go with it, such as `Retry-After`.
+    package var headers: HTTPFields
 
-    package init(_ status: HTTPResponse.Status, _ kind: String, _ title: String, _ detail: String) {
+    package init(
+        _ status: HTTPResponse.Status,
+        _ kind: String,
+        _ title: String,
+        _ detail: String,
+        headers: HTTPFields = [:]
+    ) {
         self.status = status
         self.kind = kind
         self.title = title
         self.detail = detail
+        self.headers = headers
     }
 
-    /// The answer's body is `application/problem+json`.
+    /// The answer: `application/problem+json` under `/api`, a plain page elsewhere.
     package func response(from request: Request, context: some RequestContext) throws -> Response {
+        response(isAPI: Self.isAPI(request))
+    }
+
+    /// Whether a request is one to the API.
+    static func isAPI(_ request: Request) -> Bool {
+        let path = request.uri.path
+        return path == "/api" || path.hasPrefix("/api/")
+    }
+
+    func response(isAPI: Bool) -> Response {
+        var headers = headers
+        headers[.contentType] = isAPI ? "application/problem+json" : "text/html; charset=utf-8"
+        headers[.cacheControl] = "no-store"
+        return Response(
+            status: status,
+            headers: headers,
+            body: .init(byteBuffer: ByteBuffer(bytes: isAPI ? json : Array(html.utf8)))
+        )
+    }
+
+    /// The problem details.
+    package var json: [UInt8] {
         var json = JSONWriter()
         json.beginObject()
         json.member("type", "/problems/" + kind)
@@ -31,9 +64,38 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
         json.member("detail", detail)
         json.endObject()
         json.endLine()
-        var headers = HTTPFields()
-        headers[.contentType] = "application/problem+json"
-        headers[.cacheControl] = "no-store"
-        return Response(status: status, headers: headers, body: .init(byteBuffer: ByteBuffer(bytes: json.finish())))
+        return json.finish()
+    }
+
+    /// A page of its own, without style, that needs nothing else to be seen.
+    private var html: String {
+        """
+        <!doctype html>
+        <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+        <title>\(HTMLText.escape(title))</title></head>
+        <body><main><h1>\(HTMLText.escape(title))</h1><p>\(HTMLText.escape(detail))</p>
+        <p><a href="/">To the overview</a></p></main></body></html>
+
+        """
+    }
+}
+
+/// Text within HTML.
+enum HTMLText {
+    /// The text with everything replaced that could begin or end markup or an attribute.
+    static func escape(_ text: String) -> String {
+        var out = ""
+        out.reserveCapacity(text.utf8.count)
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "<": out += "&lt;"
+            case ">": out += "&gt;"
+            case "&": out += "&amp;"
+            case "\"": out += "&quot;"
+            case "'": out += "&#39;"
+            default: out.unicodeScalars.append(scalar)
+            }
+        }
+        return out
     }
 }

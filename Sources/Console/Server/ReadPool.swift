@@ -1,62 +1,163 @@
 package import Postgres
 import Querying
+import Synchronization
+import Vocabulary
 
 /// The console's sessions of the database: few, each lent for one statement or transaction at a time.
 ///
 /// An answer is read whole, or page by page, before it is sent: a slow client holds no session.
 package actor ReadPool {
-    /// The sessions, each with a thread of its own.
-    private let clients: [PostgresClient]
+    /// How many may wait for a session; more are refused at once.
+    private static let queueLimit = 64
+    /// How long one waits for a session.
+    private static let patience = Duration.seconds(10)
+    /// How long after a failure to connect others are refused without an attempt.
+    private static let pause = Duration.seconds(1)
+
+    /// No session became free.
+    static let busy = PostgresError(.resources, "every database session of the console is in use")
+
+    /// A session that connects when it is needed, with a thread of its own.
+    private struct Lane: Sendable {
+        let client: PostgresClient
+        /// The connection that was prepared last.
+        let prepared = Prepared()
+    }
+
+    private final class Prepared: Sendable {
+        let connection = Mutex<PostgresConnection?>(nil)
+    }
+
+    private let lanes: [Lane]
+    private let isReadOnly: Bool
     private var free: [Int]
-    private var waiting: [CheckedContinuation<Int, Never>] = []
+    private var waiting: [(number: UInt64, continuation: CheckedContinuation<Int?, Never>)] = []
+    private var lastNumber: UInt64 = 0
+    private var failure: (error: PostgresError, until: ContinuousClock.Instant)?
 
     /// A pool that connects when it is needed.
     ///
     /// - Parameters:
     ///   - settings: What to connect to; its statement timeout bounds every statement.
     ///   - size: How many sessions, at least one.
-    package init(_ settings: PostgresSettings, size: Int) {
-        clients = (0..<max(1, size)).map { _ in PostgresClient(settings) }
-        free = Array(clients.indices)
+    ///   - isReadOnly: Whether the sessions can't change anything.
+    package init(_ settings: PostgresSettings, size: Int, isReadOnly: Bool = true) {
+        var settings = settings
+        settings.reconnectMaximum = 1_000
+        lanes = (0..<max(1, size)).map { [settings] _ in Lane(client: PostgresClient(settings)) }
+        free = Array(lanes.indices)
+        self.isReadOnly = isReadOnly
     }
 
     /// Runs statements on a free session.
     ///
     /// - Parameter body: Runs on the session's thread.
-    /// - Throws: ``PostgresError``
+    /// - Throws: ``PostgresError``: also where no session became free, or the database was away a moment ago.
     /// - Returns: What `body` returns.
     package func run<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
     ) async throws(PostgresError) -> T {
-        let index = await take()
+        let index = try await take()
         defer { giveBack(index) }
-        return try await clients[index].run(body)
+        let (lane, isReadOnly) = (lanes[index], isReadOnly)
+        do throws(PostgresError) {
+            let result = try await lane.client.run { connection throws(PostgresError) in
+                try Self.prepare(connection, lane, isReadOnly)
+                return try body(connection)
+            }
+            failure = nil
+            return result
+        } catch {
+            note(error)
+            throw error
+        }
     }
 
-    /// Lends a free session for a few statements that belong to one answer; nothing is sent to a client meanwhile.
+    /// Lends a session for one query or transaction; the answer must not be sent meanwhile.
     ///
-    /// - Parameter body: Runs the statements.
-    /// - Throws: ``PostgresError``, and what `body` throws.
+    /// - Parameter body: Uses it.
+    /// - Throws: As ``run(_:)``, and what `body` throws.
     /// - Returns: What `body` returns.
     package func withConnection<T: Sendable>(
         _ body: @Sendable (PostgresConnection) async throws -> T
     ) async throws -> T {
-        let index = await take()
+        let index = try await take()
         defer { giveBack(index) }
-        return try await clients[index].withConnection(body)
-    }
-
-    private func take() async -> Int {
-        if let index = free.popLast() { return index }
-        return await withCheckedContinuation { waiting.append($0) }
-    }
-
-    private func giveBack(_ index: Int) {
-        if waiting.isEmpty { free.append(index) } else { waiting.removeFirst().resume(returning: index) }
+        let (lane, isReadOnly) = (lanes[index], isReadOnly)
+        do {
+            let result = try await lane.client.withConnection { connection in
+                try await connection.run { connection throws(PostgresError) in
+                    try Self.prepare(connection, lane, isReadOnly)
+                }
+                return try await body(connection)
+            }
+            failure = nil
+            return result
+        } catch {
+            if let error = error as? PostgresError { note(error) }
+            throw error
+        }
     }
 
     /// Ends the sessions.
     package func close() async {
-        for client in clients { await client.close() }
+        for lane in lanes { await lane.client.close() }
+    }
+
+    private static func prepare(
+        _ connection: isolated PostgresConnection,
+        _ lane: Lane,
+        _ isReadOnly: Bool
+    ) throws(PostgresError) {
+        guard isReadOnly, lane.prepared.connection.withLock({ $0 !== connection }) else { return }
+        try connection.becomeReadOnly()
+        lane.prepared.connection.withLock { $0 = connection }
+    }
+
+    // MARK: Lending
+
+    private func take() async throws(PostgresError) -> Int {
+        try checkFailure()
+        if let index = free.popLast() { return index }
+        guard waiting.count < Self.queueLimit else { throw Self.busy }
+        lastNumber += 1
+        let number = lastNumber
+        let index = await withTaskGroup(of: Void.self) { group in
+            // Also when the request is given up.
+            group.addTask {
+                try? await Task.sleep(for: Self.patience)
+                await self.expire(number)
+            }
+            defer { group.cancelAll() }
+            return await withCheckedContinuation { waiting.append((number, $0)) }
+        }
+        guard let index else { throw Self.busy }
+        do throws(PostgresError) {
+            try checkFailure()
+        } catch {
+            giveBack(index)
+            throw error
+        }
+        return index
+    }
+
+    private func expire(_ number: UInt64) {
+        guard let place = waiting.firstIndex(where: { $0.number == number }) else { return }
+        waiting.remove(at: place).continuation.resume(returning: nil)
+    }
+
+    private func giveBack(_ index: Int) {
+        if waiting.isEmpty { free.append(index) } else { waiting.removeFirst().continuation.resume(returning: index) }
+    }
+
+    private func note(_ error: PostgresError) {
+        guard error.failureClass == .connection || error.failureClass == .authentication else { return }
+        failure = (error, .now + Self.pause)
+    }
+
+    private func checkFailure() throws(PostgresError) {
+        guard let failure else { return }
+        if ContinuousClock.now < failure.until { throw failure.error }
+        self.failure = nil
     }
 }

@@ -1,0 +1,116 @@
+import HTTPTypes
+import Hummingbird
+import NIOCore
+package import Postgres
+import Vocabulary
+
+extension Problem {
+    /// Nobody has signed in.
+    static var unauthorized: Problem {
+        Problem(
+            .unauthorized,
+            "unauthorized",
+            "Not signed in",
+            "send a token of console.tokens as 'Authorization: Bearer …', or sign in at /sign-in",
+            headers: [.wwwAuthenticate: "Bearer realm=\"upstream-worker\""]
+        )
+    }
+
+    /// Somebody lacks a right.
+    static func forbidden(_ right: ConsoleRight, _ principal: Principal) -> Problem {
+        let fix =
+            switch right {
+            case .reveal: "give the token or the proxy's role 'reveal: true' in the configuration"
+            default: "use a token of another role"
+            }
+        return Problem(
+            .forbidden,
+            "forbidden",
+            "Not allowed",
+            "the role \(principal.role.rawValue) lacks the right '\(right.rawValue)': \(fix)"
+        )
+    }
+
+    /// There is nothing at a path, or nothing of that key.
+    package static func notFound(_ detail: String) -> Problem {
+        Problem(.notFound, "not-found", "Not found", detail)
+    }
+
+    /// A request is wrong.
+    ///
+    /// - Parameter detail: What is wrong, and what would be right.
+    /// - Returns: A problem with status 400.
+    package static func badRequest(_ detail: String) -> Problem {
+        Problem(.badRequest, "bad-request", "Bad request", detail)
+    }
+
+    /// A failure of the database.
+    package init(_ error: PostgresError) {
+        switch error.failureClass {
+        case .timeout where error.sqlState == "57014", .deadline, .cancelled:
+            self.init(
+                .gatewayTimeout,
+                "statement-timeout",
+                "The query took too long",
+                "narrow it (a category, a device, a shorter time), or raise console.database.statement_timeout"
+            )
+        case .resources where error.sqlState == nil:
+            self.init(
+                .serviceUnavailable,
+                "busy",
+                "Too many queries at once",
+                "ask again in a moment, or raise console.database.sessions",
+                headers: [.retryAfter: "2"]
+            )
+        case .permission:
+            self.init(
+                .forbidden,
+                "database-permission",
+                "The console's database role lacks a right",
+                "grant it, as deploy/roles.sql does for upstream_console: \(error.message)"
+            )
+        case .schema:
+            self.init(
+                .serviceUnavailable,
+                "schema",
+                "The database has another schema",
+                "run `upstream-worker migrate status`: \(error.message)"
+            )
+        case .lock:
+            self.init(
+                .serviceUnavailable,
+                "locked",
+                "A table is locked",
+                "another session changes it: ask again in a moment",
+                headers: [.retryAfter: "5"]
+            )
+        case .data, .constraint, .limit:
+            self.init(.badRequest, "bad-request", "The database refused a value", error.message)
+        default:
+            self.init(
+                .serviceUnavailable,
+                "database-unavailable",
+                "The database does not answer",
+                "messages are not lost: the peer sends them again; ask again in a moment",
+                headers: [.retryAfter: "2"]
+            )
+        }
+    }
+
+    /// What any error of a route becomes; nil for what nobody foresaw.
+    init?(_ error: any Error) {
+        switch error {
+        case let error as Problem: self = error
+        case let error as PostgresError: self.init(error)
+        case is NIOTooManyBytesError:
+            self.init(.contentTooLarge, "too-large", "The request is too large", "send at most 64 KiB")
+        case let error as HTTPError where error.status == .notFound:
+            self = .notFound("there is nothing at this path; the API is described at /api/v1/openapi.json")
+        case let error as HTTPError where error.status.kind == .clientError:
+            self = .badRequest(error.body ?? error.status.reasonPhrase)
+            status = error.status
+        case is DecodingError: self = .badRequest("the body is not JSON of the form that is wanted")
+        default: return nil
+        }
+    }
+}

@@ -1,0 +1,48 @@
+import HTTPTypes
+import Hummingbird
+
+/// A router that knows which methods each path has, so that another method is answered with 405 and not with 404.
+final class RecordingRouter: RouterMethods {
+    typealias Context = ConsoleContext
+
+    private static let methods: [HTTPRequest.Method] = [.get, .post, .put, .patch, .delete, .options]
+
+    private let router = Router(context: ConsoleContext.self)
+    private var paths: [String: (path: RouterPath, methods: Set<HTTPRequest.Method>)] = [:]
+
+    @discardableResult
+    func on<Responder: HTTPResponder>(
+        _ path: RouterPath,
+        method: HTTPRequest.Method,
+        responder: Responder
+    ) -> Self where Responder.Context == ConsoleContext {
+        paths[path.description, default: (path, [])].methods.insert(method)
+        router.on(path, method: method, responder: responder)
+        return self
+    }
+
+    func add(middleware: any MiddlewareProtocol<Request, Response, ConsoleContext>) -> Self {
+        router.add(middleware: middleware)
+        return self
+    }
+
+    /// The finished router.
+    func finish() -> RouterResponder<ConsoleContext> {
+        for (path, methods) in paths.values {
+            let names = methods.map(\.rawValue) + (methods.contains(.get) ? ["HEAD"] : [])
+            let allowed = names.sorted().joined(separator: ", ")
+            for method in Self.methods where !methods.contains(method) {
+                router.on(path, method: method) { _, _ -> Response in
+                    throw Problem(
+                        .methodNotAllowed,
+                        "method-not-allowed",
+                        "Method not allowed",
+                        "this path takes \(allowed)",
+                        headers: [.allow: allowed]
+                    )
+                }
+            }
+        }
+        return router.buildResponder()
+    }
+}

@@ -1,0 +1,185 @@
+package import AsyncHTTPClient
+package import Console
+import Foundation
+import Logging
+package import NIOCore
+package import NIOHTTP1
+package import QuerySupport
+import ServiceLifecycle
+import Worker
+
+/// The real console over a migrated database, for one test.
+package struct ConsoleHarness: Sendable {
+    /// Who asks.
+    package enum Caller: String, CaseIterable, Sendable {
+        case viewer
+        /// May act.
+        case operator_ = "operator"
+        case auditor
+        /// A viewer who may see registration tokens.
+        case revealer
+        /// Without a token.
+        case nobody
+
+        /// The token; none is a secret of anybody's.
+        package var token: String? {
+            self == .nobody ? nil : "FAKE-token-of-the-\(rawValue)-for-tests-only"
+        }
+
+        fileprivate var principal: Principal? {
+            switch self {
+            case .viewer, .revealer: Principal(name: rawValue, role: .viewer, reveals: self == .revealer)
+            case .operator_: Principal(name: rawValue, role: .operator_)
+            case .auditor: Principal(name: rawValue, role: .auditor)
+            case .nobody: nil
+            }
+        }
+    }
+
+    /// The port on 127.0.0.1.
+    package let port: Int
+    /// What the database was filled with; `script`, `text` and `add` reach it.
+    package let database: QueryFixture
+
+    /// Runs a console over a database of its own, and ends it in order.
+    ///
+    /// - Parameters:
+    ///   - seeds: Messages that are stored beforehand.
+    ///   - configure: Changes the settings.
+    ///   - body: The test.
+    /// - Throws: What the server or `body` throws.
+    package static func run(
+        _ seeds: [Seed] = [],
+        configure: (inout ConsoleSettings) -> Void = { _ in },
+        _ body: @escaping @Sendable (ConsoleHarness) async throws -> Void
+    ) async throws {
+        let database = try await QueryFixture(seeds)
+        var settings = ConsoleSettings(version: "0.0.0-test")
+        configure(&settings)
+        let quiet = Logger(label: "console") { _ in SwiftLogNoOpLogHandler() }
+        let services = ConsoleServices(
+            reader: ReadPool(database.settings, size: 4),
+            writer: ReadPool(database.settings, size: 2, isReadOnly: false),
+            settings: settings,
+            logger: quiet
+        )
+        let tokens = Caller.allCases.compactMap { caller in
+            caller.principal.map { principal in
+                ConsoleToken(principal) { [Array((caller.token ?? "").utf8)] }
+            }
+        }
+        let access = try ConsoleAccess(tokens: tokens)
+        try await serve(services, access, quiet) { port in
+            try await body(ConsoleHarness(port: port, database: database))
+        }
+        await services.reader.close()
+        await services.writer.close()
+    }
+
+    private static func serve(
+        _ services: ConsoleServices,
+        _ access: ConsoleAccess,
+        _ logger: Logger,
+        _ body: @escaping @Sendable (Int) async throws -> Void
+    ) async throws {
+        let (ports, port) = AsyncStream<Int>.makeStream()
+        let address = ListenAddress.tcp(host: "127.0.0.1", port: 0)
+        guard let server = ConsoleServer(address, services: services, access: access, onListening: { port.yield($0) })
+        else { return }
+        let group = ServiceGroup(configuration: .init(services: [.init(service: server)], logger: logger))
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask { try await group.run() }
+            for await port in ports {
+                try await body(port)
+                break
+            }
+            await group.triggerGracefulShutdown()
+            try await tasks.waitForAll()
+        }
+    }
+}
+
+/// An answer, read whole.
+package struct ConsoleReply: Sendable {
+    /// The HTTP status.
+    package let status: Int
+    /// The headers.
+    package let headers: HTTPHeaders
+    /// The body.
+    package let body: [UInt8]
+
+    /// A header's first value.
+    package func header(_ name: String) -> String? { headers.first(name: name) }
+
+    /// The body as text.
+    package var text: String { String(decoding: body, as: UTF8.self) }
+
+    /// The body as a JSON object; empty where it is none.
+    package var object: [String: Any] { (try? JSONSerialization.jsonObject(with: Data(body))) as? [String: Any] ?? [:] }
+
+    /// The list `items` of an answer; empty where there is none.
+    package var items: [[String: Any]] { object["items"] as? [[String: Any]] ?? [] }
+}
+
+extension ConsoleHarness {
+    /// Sends a request and reads the answer.
+    ///
+    /// - Parameters:
+    ///   - path: The path with its query, percent-encoded, such as `/api/v1/messages?limit=2`.
+    ///   - method: The method.
+    ///   - caller: Whose token is sent.
+    ///   - headers: Other headers.
+    ///   - json: A body, sent as `application/json`.
+    /// - Throws: Where the connection fails, or the answer takes more than 30 s.
+    /// - Returns: The answer.
+    package func send(
+        _ path: String,
+        _ method: String = "GET",
+        as caller: Caller = .viewer,
+        headers: [String: String] = [:],
+        json: String? = nil
+    ) async throws -> ConsoleReply {
+        let response = try await open(path, method, as: caller, headers: headers, json: json, within: .seconds(30))
+        let body = try await response.body.collect(upTo: 64 << 20)
+        return ConsoleReply(
+            status: Int(response.status.code),
+            headers: response.headers,
+            body: Array(body.readableBytesView)
+        )
+    }
+
+    /// Sends a request and gives the answer as it comes, for streams.
+    package func open(
+        _ path: String,
+        _ method: String = "GET",
+        as caller: Caller = .viewer,
+        headers: [String: String] = [:],
+        json: String? = nil,
+        within limit: TimeAmount = .seconds(120)
+    ) async throws -> HTTPClientResponse {
+        var request = HTTPClientRequest(url: "http://127.0.0.1:\(port)\(path)")
+        request.method = HTTPMethod(rawValue: method)
+        if let token = caller.token { request.headers.add(name: "Authorization", value: "Bearer \(token)") }
+        if let json {
+            request.headers.add(name: "Content-Type", value: "application/json")
+            request.body = .bytes(ByteBuffer(string: json))
+        }
+        for (name, value) in headers { request.headers.replaceOrAdd(name: name, value: value) }
+        return try await HTTPClient.shared.execute(request, timeout: limit)
+    }
+
+    /// GET.
+    package func get(
+        _ path: String,
+        as caller: Caller = .viewer,
+        headers: [String: String] = [:]
+    ) async throws -> ConsoleReply { try await send(path, as: caller, headers: headers) }
+
+    /// POST of JSON.
+    package func post(
+        _ path: String,
+        _ json: String? = nil,
+        as caller: Caller = .operator_,
+        headers: [String: String] = [:]
+    ) async throws -> ConsoleReply { try await send(path, "POST", as: caller, headers: headers, json: json) }
+}
