@@ -23,7 +23,7 @@ struct CheckCommand: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let console = context.console
-        let result = try options.load(context)
+        let result = try options.load(context, parts: Set(ConfigurationPart.allCases))
         let configuration = result.configuration
         let own = try await context.ownHandlers()
         let quiet = Logger(label: "check") { _ in SwiftLogNoOpLogHandler() }

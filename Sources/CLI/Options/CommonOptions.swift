@@ -21,8 +21,17 @@ struct CommonOptions: ParsableArguments {
 
     /// Reads the configuration, and prints its warnings.
     ///
+    /// - Parameters:
+    ///   - context: What the command gets from outside.
+    ///   - needsSenders: Whether a configuration without senders is wrong.
+    ///   - parts: What the command needs; files that the other parts name are not looked at.
     /// - Throws: Everything that is wrong with it.
-    func load(_ context: CommandContext, needsSenders: Bool = true) throws -> ConfigurationLoader.Result {
+    /// - Returns: The configuration.
+    func load(
+        _ context: CommandContext,
+        needsSenders: Bool = true,
+        parts: Set<ConfigurationPart> = [.worker]
+    ) throws -> ConfigurationLoader.Result {
         let loader = ConfigurationLoader(
             environment: context.environment,
             overrides: try overrides.map { text in
@@ -39,7 +48,7 @@ struct CommonOptions: ParsableArguments {
                 )
             }
         )
-        let result = try loader.load(file: config, needsSenders: needsSenders)
+        let result = try loader.load(file: config, needsSenders: needsSenders, parts: parts)
         for warning in result.warnings { context.console.message("warning: \(warning)") }
         return result
     }

@@ -48,9 +48,14 @@ package struct ConfigurationLoader: Sendable {
     /// - Parameters:
     ///   - file: The argument of `--config`, if there was one.
     ///   - needsSenders: Whether a configuration without senders is wrong.
+    ///   - parts: What is read; keys of the others are only compared with those there are.
     /// - Returns: The configuration, with warnings.
     /// - Throws: ``ConfigurationError`` with every problem found.
-    package func load(file: String?, needsSenders: Bool = true) throws(ConfigurationError) -> Result {
+    package func load(
+        file: String?,
+        needsSenders: Bool = true,
+        parts: Set<ConfigurationPart> = [.worker]
+    ) throws(ConfigurationError) -> Result {
         let path = file ?? environment["UPSTREAM_CONFIG"] ?? Self.defaultPath
         let bytes: [UInt8]
         do throws(FileError) {
@@ -69,7 +74,7 @@ package struct ConfigurationLoader: Sendable {
                 problems: [.init(origin: origin, key: "", message: "is not UTF-8 text")]
             )
         }
-        return try read(yaml: yaml, path: path, needsSenders: needsSenders)
+        return try read(yaml: yaml, path: path, needsSenders: needsSenders, parts: parts)
     }
 
     /// Reads a configuration from its text.
@@ -78,12 +83,14 @@ package struct ConfigurationLoader: Sendable {
     ///   - yaml: The text.
     ///   - path: What problems call the file.
     ///   - needsSenders: Whether a configuration without senders is wrong.
+    ///   - parts: What is read; keys of the others are only compared with those there are.
     /// - Returns: The configuration, with warnings.
     /// - Throws: ``ConfigurationError`` with every problem found.
     package func read(
         yaml: String,
         path: String,
-        needsSenders: Bool = true
+        needsSenders: Bool = true,
+        parts: Set<ConfigurationPart> = [.worker]
     ) throws(ConfigurationError) -> Result {
         var tree = ConfigurationTree()
         tree.merge(yaml: yaml, path: path)
@@ -98,7 +105,8 @@ package struct ConfigurationLoader: Sendable {
         }
         let files = ConfigurationFiles(credentials: environment["CREDENTIALS_DIRECTORY"])
         let reading = ConfigurationReading(tree, describes: false, files: files)
-        let configuration = WorkerConfiguration(ConfigurationScope(reading), needsSenders: needsSenders)
+        let scope = ConfigurationScope(reading)
+        let configuration = WorkerConfiguration(scope, needsSenders: needsSenders, parts: parts)
         let problems = reading.problems + UnknownKeys(reading, known: Self.keys).problems
         guard problems.isEmpty else {
             throw ConfigurationError(kind: .invalid, problems: ConfigurationProblem.sorted(problems))
@@ -133,7 +141,8 @@ package struct ConfigurationLoader: Sendable {
             describes: true,
             files: ConfigurationFiles(credentials: nil)
         )
-        _ = WorkerConfiguration(ConfigurationScope(reading), needsSenders: false)
+        let parts = Set(ConfigurationPart.allCases)
+        _ = WorkerConfiguration(ConfigurationScope(reading), needsSenders: false, parts: parts)
         return reading.keys
     }()
 

@@ -26,6 +26,8 @@ final class ConfigurationReading {
     var warnings: [ConfigurationProblem] = []
     var keys: [ConfigurationKey] = []
     private(set) var consumed: Set<String> = []
+    /// The sections that are not read this time.
+    var skipped: Set<String> = []
 
     init(_ tree: ConfigurationTree, describes: Bool, files: ConfigurationFiles) {
         self.tree = tree
@@ -153,6 +155,14 @@ struct ConfigurationScope {
             }
             return element
         }
+    }
+
+    /// Leaves a section or list unread: of its keys only the names are checked.
+    func skipped(_ name: String) -> [ConfigurationScope] {
+        let key = join(path, name)
+        _ = reading.take(key)
+        reading.skipped.insert(key)
+        return []
     }
 
     // MARK: Problems

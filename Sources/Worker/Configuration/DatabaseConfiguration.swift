@@ -15,9 +15,19 @@ package struct DatabaseConfiguration: Sendable, Equatable {
         )
         writers = scope.value("writers", .number(1...64), default: "2", "Parallel batch writers.")
         batchLimit = scope.value("batch_limit", .number(1...10_000), default: "500", "Rows in one transaction at most.")
-        if Self.holdsPassword(url) {
-            scope.problem("url", "must not hold a password; put it into a file and add passfile=/path (see ~/.pgpass)")
-        }
+        Self.check(url, scope)
+    }
+
+    /// The `url` of a section that may have its own; `note` is its default in the table.
+    static func optionalURL(_ scope: ConfigurationScope, _ note: String, _ meaning: String) -> String? {
+        let url = scope.optional("url", .text, note, meaning)
+        if let url { check(url, scope) }
+        return url
+    }
+
+    private static func check(_ url: String, _ scope: ConfigurationScope) {
+        guard holdsPassword(url) else { return }
+        scope.problem("url", "must not hold a password; put it into a file and add passfile=/path (see ~/.pgpass)")
     }
 
     /// Whether a connection string carries a password in any of the forms that libpq takes.

@@ -13,13 +13,26 @@ struct UnknownKeys {
 
     /// One problem for each unknown key; an unknown section is reported once, without the keys in it.
     var problems: [ConfigurationProblem] {
-        let left = reading.tree.nodes.filter { !$0.key.isEmpty && !reading.consumed.contains($0.key) }
+        let left = reading.tree.nodes.filter { path, node in
+            !path.isEmpty && !reading.consumed.contains(path) && !isKnownAndSkipped(path, node)
+        }
         return left.keys.sorted()
             .filter { !isBelowAnother($0, left) }
             .compactMap { path in
                 guard let node = left[path] else { return nil }
                 return ConfigurationProblem(origin: node.origin, key: path, message: message(path, node.origin))
             }
+    }
+
+    /// Whether a path lies in a section that was left unread, and is a key, a section or an element of a list there.
+    ///
+    /// A mapping is judged by the keys in it: one without any, such as `log: {}`, is in no table.
+    private func isKnownAndSkipped(_ path: String, _ node: ConfigurationNode) -> Bool {
+        guard reading.skipped.contains(where: { path.hasPrefix($0 + ".") }) else { return false }
+        if node.content == .map { return true }
+        let pattern = Self.pattern(path)
+        let list = pattern.hasSuffix(".N") ? String(pattern.dropLast(2)) : pattern
+        return known.contains { $0.path == pattern || $0.path == list || $0.path.hasPrefix(pattern + ".") }
     }
 
     /// Whether a section above has been reported already: as unknown, or as something that takes one value.

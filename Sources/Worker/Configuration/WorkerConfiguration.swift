@@ -2,6 +2,14 @@ package import DNS
 package import Logging
 package import MessageStore
 
+/// A part of the configuration that names files of its own, which only those who need them have to be able to read.
+package enum ConfigurationPart: Sendable, CaseIterable {
+    /// Senders and handlers.
+    case worker
+    /// The console.
+    case console
+}
+
 /// Everything an operator can set.
 package struct WorkerConfiguration: Sendable, Equatable {
     /// How log lines look.
@@ -32,6 +40,8 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var shutdownGrace: Duration
     /// Where the admin endpoints listen.
     package var admin: ListenAddress
+    /// The console; nil where a command doesn't read that part.
+    package var console: ConsoleConfiguration?
     /// Where the service records of senders' domains are asked for.
     package var nameServers: NameServers
     /// The least level that is logged.
@@ -49,12 +59,12 @@ package struct WorkerConfiguration: Sendable, Equatable {
         handlers.flatMap(\.categories).filter { $0 != "*" }
     }
 
-    init(_ scope: ConfigurationScope, needsSenders: Bool) {
+    init(_ scope: ConfigurationScope, needsSenders: Bool, parts: Set<ConfigurationPart>) {
         database = DatabaseConfiguration(scope.section("database"))
-        let senders = scope.sections("senders")
+        let senders = parts.contains(.worker) ? scope.sections("senders") : scope.skipped("senders")
         self.senders = senders.map(SenderConfiguration.init)
         if needsSenders, senders.isEmpty { scope.problem("senders", "must list at least one sender") }
-        let handlers = scope.sections("handlers")
+        let handlers = parts.contains(.worker) ? scope.sections("handlers") : scope.skipped("handlers")
         self.handlers = handlers.map(HandlerConfiguration.init)
         lease = scope.section("dispatch")
             .value(
@@ -71,6 +81,8 @@ package struct WorkerConfiguration: Sendable, Equatable {
             .value("grace", .duration("1s", "1h"), default: "25s", "Longest time for an orderly shutdown.")
         admin = scope.section("admin")
             .value("listen", .listen, default: "127.0.0.1:9464", "Health and metrics; port 0 takes a free port.")
+        console = parts.contains(.console) ? ConsoleConfiguration(scope.section("console")) : nil
+        if console == nil { _ = scope.skipped("console") }
         nameServers =
             scope.section("dns")
             .optional(

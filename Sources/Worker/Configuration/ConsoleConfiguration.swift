@@ -1,0 +1,257 @@
+package import Vocabulary
+
+/// The console: where it listens, whom it lets in, and how it reads the database.
+package struct ConsoleConfiguration: Sendable, Equatable {
+    /// Whether messages are shown with their data.
+    package enum Payloads: String, CaseIterable, Sendable {
+        /// With their data.
+        case shown
+        /// Only what describes them: keys, categories, times, sizes.
+        case hidden
+    }
+
+    /// What a role may do; the console's own type has the same words.
+    package enum Role: String, CaseIterable, Sendable {
+        /// Looks.
+        case viewer
+        /// Looks and acts.
+        case operator_ = "operator"
+        /// Looks, and reads the audit trail.
+        case auditor
+    }
+
+    /// The console's own use of the database.
+    package struct Database: Sendable, Equatable {
+        /// Its own connection string; nil for `database.url`.
+        package var url: String?
+        /// Sessions that read.
+        package var sessions: Int
+        /// How long one statement may take.
+        package var statementTimeout: Duration
+    }
+
+    /// Where it listens.
+    package var listen: ListenAddress
+    /// The host names that requests may be addressed to, besides loopback's; none: any, unless it listens on loopback.
+    package var hosts: [String]
+    /// The tokens that let somebody in.
+    package var tokens: [ConsoleTokenConfiguration]
+    /// The proxy that says who sends a request; nil for none.
+    package var proxy: ConsoleProxyConfiguration?
+    /// The server's certificate; nil for plain HTTP.
+    package var tls: ConsoleTLSConfiguration?
+    /// Whether messages are shown with their data.
+    package var payloads: Payloads
+    /// How long a sign-in lasts.
+    package var sessionLifetime: Duration
+    /// The console's own use of the database.
+    package var database: Database
+
+    /// The shortest token: 32 characters hold 128 bits even where each is a hexadecimal digit.
+    package static let shortestToken = 32
+
+    init(_ scope: ConfigurationScope) {
+        listen = scope.value(
+            "listen",
+            .listen,
+            default: "127.0.0.1:9465",
+            "The console's page and API; another address than loopback's needs `tokens` or `proxy`."
+        )
+        hosts =
+            scope.list(
+                "hosts",
+                of: .hostName,
+                "loopback's on loopback, else any",
+                "Names that requests may be addressed to (`Host`), besides loopback's."
+            ) ?? []
+        tokens = scope.sections("tokens").map(ConsoleTokenConfiguration.init)
+        let proxyScope = scope.section("proxy")
+        proxy = scope.has("proxy") ? ConsoleProxyConfiguration(proxyScope) : nil
+        let tlsScope = scope.section("tls")
+        tls = scope.has("tls") ? ConsoleTLSConfiguration(tlsScope) : nil
+        payloads = scope.value(
+            "payloads",
+            .word(Payloads.shown),
+            default: "shown",
+            "`hidden`: messages are listed without their data."
+        )
+        sessionLifetime = scope.value(
+            "session_lifetime",
+            .duration("1m", "30d"),
+            default: "12h",
+            "How long a sign-in lasts; a restart of the console ends all."
+        )
+        let databaseScope = scope.section("database")
+        database = Database(
+            url: DatabaseConfiguration.optionalURL(
+                databaseScope,
+                "`database.url`",
+                "The console's own connection string, for the role `upstream_console`."
+            ),
+            sessions: databaseScope.value("sessions", .number(1...32), default: "4", "Database sessions that read."),
+            statementTimeout: databaseScope.value(
+                "statement_timeout",
+                .duration("100ms", "10m"),
+                default: "10s",
+                "How long one statement of the console may take."
+            )
+        )
+        checkAddress(scope)
+        checkNames(scope)
+    }
+
+    /// Whether it listens where only this machine reaches it.
+    package var isOnLoopback: Bool {
+        guard case .tcp(let host, _) = listen else { return true }
+        return host == "localhost" || NetworkAddress(host)?.isLoopback == true
+    }
+
+    private func checkAddress(_ scope: ConfigurationScope) {
+        guard !isOnLoopback else { return }
+        if tokens.isEmpty, proxy == nil {
+            scope.problem(
+                "listen",
+                "lets everybody in who reaches it: add console.tokens or console.proxy, or listen on 127.0.0.1"
+            )
+        } else if tls == nil, proxy == nil {
+            scope.warning("listen", "sends tokens in the clear: add console.tls, or a proxy with TLS in front")
+        }
+    }
+
+    private func checkNames(_ scope: ConfigurationScope) {
+        var seen: Set<String> = []
+        for token in tokens where !token.name.isEmpty && !seen.insert(token.name).inserted {
+            scope.problem("tokens", "holds the name '\(token.name)' twice: the audit trail could not tell them apart")
+        }
+    }
+}
+
+/// A token that lets somebody in.
+package struct ConsoleTokenConfiguration: Sendable, Equatable {
+    /// Where it stands; two lines while one replaces the other.
+    package var file: SecretFile
+    /// What its holder may do.
+    package var role: ConsoleConfiguration.Role
+    /// What the audit trail calls its holder.
+    package var name: String
+    /// Whether its holder may see registration tokens.
+    package var reveals: Bool
+
+    init(_ scope: ConfigurationScope) {
+        file = scope.secretFile(
+            "file",
+            "File with the token, at least 32 characters; two lines during a rotation."
+        )
+        role = scope.required(
+            "role",
+            .word(ConsoleConfiguration.Role.viewer),
+            "What it allows: `operator` acts, `auditor` reads the audit trail."
+        )
+        let own = scope.optional("name", .shortName, "the file's name", "What the audit trail calls its holder.")
+        name = own ?? String(file.path.split(separator: "/").last ?? "")
+        reveals = scope.value("reveal", .flag, default: "false", "Whether its holder may see registration tokens.")
+        if !file.path.isEmpty, let lines = try? file.lines() { check(lines, scope) }
+    }
+
+    private func check(_ tokens: [[UInt8]], _ scope: ConfigurationScope) {
+        let shortest = ConsoleConfiguration.shortestToken
+        if tokens.isEmpty || tokens.contains(where: { $0.count < shortest }) {
+            scope.problem(
+                "file",
+                "holds a token of fewer than \(shortest) characters: make one with `openssl rand -hex 32`"
+            )
+        }
+        if tokens.contains(where: { $0.contains { $0 <= 0x20 || $0 >= 0x7F } }) {
+            scope.problem("file", "holds a token with a space or a character beyond ASCII, which no header can carry")
+        }
+    }
+}
+
+/// A proxy in front of the console that signs people in and says who they are.
+package struct ConsoleProxyConfiguration: Sendable, Equatable {
+    /// What one of its users may do.
+    package struct User: Sendable, Equatable {
+        /// The user as the header names them; `*` for everybody else.
+        package var name: String
+        /// What they may do.
+        package var role: ConsoleConfiguration.Role
+        /// Whether they may see registration tokens.
+        package var reveals: Bool
+    }
+
+    /// The networks it sends from; the header is ignored from everywhere else.
+    package var networks: [Network]
+    /// The header with the user's name.
+    package var header: String
+    /// What its users may do; who is not among them may do nothing.
+    package var users: [User]
+
+    init(_ scope: ConfigurationScope) {
+        let texts = scope.list("networks", of: .network, "required", "Where the proxy sends from; nobody else may.")
+        networks = (texts ?? []).compactMap { Network($0) }
+        header = scope.value(
+            "header",
+            .text("header", "the name of a header") { Self.isHeaderName($0) },
+            default: "X-Forwarded-User",
+            "The header with the user's name; the proxy must replace it in every request."
+        )
+        let roles = scope.sections("roles")
+        users = roles.map { scope in
+            User(
+                name: scope.required("user", .text, "A user as the header names them; `*` for everybody else."),
+                role: scope.required(
+                    "role",
+                    .word(ConsoleConfiguration.Role.viewer),
+                    "What they may do."
+                ),
+                reveals: scope.value("reveal", .flag, default: "false", "Whether they may see registration tokens.")
+            )
+        }
+        if networks.isEmpty { scope.problem("networks", "must name the proxy's network, such as 10.1.2.3/32") }
+        if roles.isEmpty { scope.problem("roles", "must say who may what, such as [{user: \"*\", role: viewer}]") }
+        if ["authorization", "cookie", "host", "origin", "content-type"].contains(header.lowercased()) {
+            scope.problem("header", "has another meaning: use one such as X-Forwarded-User")
+        }
+        var seen: Set<String> = []
+        for user in users where !user.name.isEmpty && !seen.insert(user.name).inserted {
+            scope.problem("roles", "names '\(user.name)' twice")
+        }
+    }
+
+    private static func isHeaderName(_ text: String) -> Bool {
+        text.utf8.allSatisfy { byte in
+            byte == UInt8(ascii: "-") || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+                || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+        }
+    }
+}
+
+/// The certificate that the console serves with.
+package struct ConsoleTLSConfiguration: Sendable, Equatable {
+    /// The certificate and those between it and the authority's, PEM.
+    package var certificateFile: String
+    /// Its private key, PEM.
+    package var keyFile: SecretFile
+
+    init(_ scope: ConfigurationScope) {
+        certificateFile = scope.required("certificate_file", .file, "The certificate and its chain, PEM.")
+        keyFile = scope.secretFile("key_file", "The certificate's private key, PEM.")
+    }
+}
+
+extension ConfigurationType where Value == String {
+    /// A host name or address without a port.
+    fileprivate static var hostName: Self {
+        .text("host", "a host name without a port") { text in
+            NetworkAddress(text) != nil
+                || text.utf8.allSatisfy { byte in
+                    byte == UInt8(ascii: "-") || byte == UInt8(ascii: ".") || byte == UInt8(ascii: "_")
+                        || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+                        || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+                }
+        }
+    }
+
+    /// A name as the audit trail shows it.
+    fileprivate static var shortName: Self { .text("text", "at most 64 characters") { $0.count <= 64 } }
+}
