@@ -41,6 +41,8 @@ GRANT EXECUTE ON FUNCTION
     upstream.purge_dead_letters(integer),
     upstream.purge_dead_messages(bigint, integer)
     TO upstream_worker;
+-- Commands record what they do. The audit trail itself it can neither write to nor delete from.
+GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;
 -- upstream.store_messages, upstream.store_conflicts and upstream.known_messages run with the caller's rights; anyone may call them.
 
 -- Read-only. Registration tokens are readable: grant this role only to those you trust with them.

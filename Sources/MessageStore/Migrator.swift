@@ -70,9 +70,17 @@ package struct Migrator: Sendable {
     package static let statementTimeout = 86_400_000
 
     private let migrations: [Migration]
+    private let author: AuditAuthor?
 
     /// A migrator of the embedded steps, or of others for tests.
-    package init(_ migrations: [Migration] = Migration.embedded) { self.migrations = migrations }
+    ///
+    /// - Parameters:
+    ///   - migrations: The steps.
+    ///   - author: Who is recorded with each step, as far as the schema has an audit trail then; nil for nobody.
+    package init(_ migrations: [Migration] = Migration.embedded, by author: AuditAuthor? = nil) {
+        self.migrations = migrations
+        self.author = author
+    }
 
     /// Applies every step that is missing, makes the partitions from yesterday to a week ahead and the indexes that could not
     /// be built within a step, and returns the steps' versions.
@@ -212,6 +220,7 @@ package struct Migrator: Sendable {
     ) throws(PostgresError) {
         try connection.script(migration.up)
         try connection.run(MigrationStatements.record(migration))
+        try record(.migrateUp, migration, connection)
     }
 
     private func rollBack(
@@ -220,6 +229,16 @@ package struct Migrator: Sendable {
     ) throws(PostgresError) {
         try connection.script(migration.down)
         try connection.run(MigrationStatements.erase(migration))
+        try record(.migrateDown, migration, connection)
+    }
+
+    private func record(
+        _ action: AuditAction,
+        _ migration: Migration,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) {
+        guard let author, try connection.run(AuditStatements.exists).value(Bool.self) else { return }
+        try AuditLog.record(connection, action, "migration \(migration.version) \(migration.name)", by: author)
     }
 
     private func read(_ connection: PostgresConnection) async throws(MigrationError) -> [Applied] {

@@ -58,7 +58,7 @@ struct CatalogTests {
         )
         let expected = """
             drop_partition ensure_partitions keep_dead_messages purge_conflicts purge_dead_letters purge_dead_messages \
-            purge_message_ids purge_quarantine raise_retention
+            purge_message_ids purge_quarantine raise_retention record_audit
             """
         #expect(names == expected)
         #expect(names == all)

@@ -26,7 +26,9 @@ struct ConflictReleaseTests {
     func released() async throws {
         let (fixture, key) = try await fixture([.make("a"), .make("b", ["com.example.orders"]), .make("c", ["other"])])
         let admin = fixture.store.admin
-        #expect(try await ConflictRelease.release(key, fingerprint: print, admin) == .released(["a", "b"]))
+        #expect(
+            try await ConflictRelease.release(key, fingerprint: print, by: .tester, admin) == .released(["a", "b"])
+        )
         let delivery = try #require(try await fixture.claim(.make("a")).first)
         guard case .stored(let message) = delivery.content else {
             Issue.record("no message")
@@ -40,7 +42,8 @@ struct ConflictReleaseTests {
         )
         #expect(message.messageKey.description == expected)
         #expect(try await fixture.deliveries.settle([delivery.settled(.done)], of: "a") == 1)
-        guard case .releasedBefore = try await ConflictRelease.release(key, fingerprint: print, admin) else {
+        guard case .releasedBefore = try await ConflictRelease.release(key, fingerprint: print, by: .tester, admin)
+        else {
             Issue.record("released twice")
             return
         }
@@ -72,7 +75,10 @@ struct ConflictReleaseTests {
                 $$ INSERT INTO app.seen VALUES (message.message_key, message.data->>'item') $$
             """
         )
-        #expect(try await ConflictRelease.release(key, fingerprint: print, fixture.store.admin) == .released(["h"]))
+        #expect(
+            try await ConflictRelease.release(key, fingerprint: print, by: .tester, fixture.store.admin)
+                == .released(["h"])
+        )
         let delivery = try #require(try await fixture.claim(.make("h")).first)
         guard case .stored(let message) = delivery.content else {
             Issue.record("no message")
@@ -99,8 +105,11 @@ struct ConflictReleaseTests {
     func refusals() async throws {
         let (fixture, key) = try await fixture([.make("c", ["other"])])
         let admin = fixture.store.admin
-        #expect(try await ConflictRelease.release(key, fingerprint: print, admin) == .noHandler)
-        #expect(try await ConflictRelease.release(key, fingerprint: Digest128(high: 0, low: 9), admin) == .unknown)
+        #expect(try await ConflictRelease.release(key, fingerprint: print, by: .tester, admin) == .noHandler)
+        #expect(
+            try await ConflictRelease.release(key, fingerprint: Digest128(high: 0, low: 9), by: .tester, admin)
+                == .unknown
+        )
         #expect(
             try await fixture.store.integer("SELECT count(*) FROM upstream.conflicts WHERE released_at IS NULL") == 1
         )
@@ -110,14 +119,17 @@ struct ConflictReleaseTests {
     @Test("a dead letter of it is listed with its category, and can be retried")
     func deadLetter() async throws {
         let (fixture, key) = try await fixture([.make("h")])
-        #expect(try await ConflictRelease.release(key, fingerprint: print, fixture.store.admin) == .released(["h"]))
+        #expect(
+            try await ConflictRelease.release(key, fingerprint: print, by: .tester, fixture.store.admin)
+                == .released(["h"])
+        )
         let batch = try await fixture.claim(.make("h")).map {
             $0.settled(.dead(HandlerFailure(group: "g", detail: "d"), isCounted: true))
         }
         #expect(try await fixture.deliveries.settle(batch, of: "h") == 1)
         let letters = DeadLetters(fixture.store.admin)
         #expect(try await letters.list(DeadLetterFilter(), limit: 9).map(\.category) == ["com.example.orders"])
-        #expect(try await letters.retry(DeadLetterFilter()) == 1)
+        #expect(try await letters.retry(DeadLetterFilter(), by: .tester) == 1)
         guard case .stored? = try await fixture.claim(.make("h")).first?.content else {
             Issue.record("no message")
             return

@@ -24,7 +24,7 @@ struct DeadMessageTests {
             },
             of: "orders"
         )
-        try await Retention(fixture.store.admin).set(.usual)
+        try await Retention(fixture.store.admin).set(.usual, by: .tester)
         return fixture
     }
 
@@ -68,7 +68,7 @@ struct DeadMessageTests {
         var category = DeadLetterFilter()
         category.category = "com.example.orders"
         #expect(try await letters.count(category) == 2)
-        #expect(try await letters.retry(category) == 2)
+        #expect(try await letters.retry(category, by: .tester) == 2)
         // Retention leaves alone what a delivery needs.
         #expect(try await run(fixture).deadMessages == 0)
         let claimed = try await fixture.claim()
@@ -80,7 +80,7 @@ struct DeadMessageTests {
         )
         let second = try await run(fixture)
         #expect(second.deadMessages == 1 && second.ledger == 1)
-        #expect(try await letters.discard(DeadLetterFilter()) == 1)
+        #expect(try await letters.discard(DeadLetterFilter(), by: .tester) == 1)
         #expect(try await run(fixture).deadMessages == 1)
         #expect(try await store.count("dead_messages") == 0)
         #expect(try await store.count("message_ids") == 0)
@@ -157,7 +157,7 @@ struct DeadMessageTests {
     func retriedMeanwhile() async throws {
         let fixture = try await fixture(5, dead: 2)
         let outcome = try await dropDuring(fixture) { () async throws in
-            #expect(try await DeadLetters(fixture.store.admin).retry(DeadLetterFilter()) == 2)
+            #expect(try await DeadLetters(fixture.store.admin).retry(DeadLetterFilter(), by: .tester) == 2)
         }
         // Nothing had been copied, so the day stays for the deliveries.
         #expect(outcome == "pending" || outcome == "locked")
@@ -173,7 +173,7 @@ struct DeadMessageTests {
         )
         #expect(try await fixture.store.count("dead_messages") == 2)
         var outcome = try await dropDuring(fixture) { () async throws in
-            #expect(try await DeadLetters(fixture.store.admin).retry(DeadLetterFilter()) == 2)
+            #expect(try await DeadLetters(fixture.store.admin).retry(DeadLetterFilter(), by: .tester) == 2)
         }
         if outcome == "locked" { outcome = try await fixture.store.text(Self.drop) }
         #expect(outcome == "dropped")
@@ -200,7 +200,7 @@ struct DeadMessageTests {
         if outcome == "locked" { outcome = try await fixture.store.text(Self.drop) }
         #expect(outcome == "dropped")
         #expect(try await fixture.store.text("SELECT message_id FROM upstream.dead_messages") == "m-4")
-        #expect(try await DeadLetters(fixture.store.admin).retry(DeadLetterFilter()) == 1)
+        #expect(try await DeadLetters(fixture.store.admin).retry(DeadLetterFilter(), by: .tester) == 1)
         #expect(contents(try await fixture.claim()) == [4: #"{"a":1}"#])
     }
 
@@ -228,7 +228,7 @@ struct DeadMessageTests {
         #expect(try await fixture.store.count("messages") == 40)
         let report = try await run(fixture)
         #expect(report.dropped.count == 1 && report.deadLettersKept == 30 && report.ledger == 10)
-        #expect(try await DeadLetters(fixture.store.admin).retry(DeadLetterFilter()) == 30)
+        #expect(try await DeadLetters(fixture.store.admin).retry(DeadLetterFilter(), by: .tester) == 30)
         #expect(contents(try await fixture.claim()).values.allSatisfy { $0 == #"{"a":1}"# })
     }
 

@@ -53,11 +53,11 @@ struct DeliveriesCommandsTests {
         let letters = DeadLetters(fixture.store.admin)
         var filter = DeadLetterFilter()
         filter.group = "status 503"
-        #expect(try await letters.retry(filter, limit: 4) == 4)
-        #expect(try await letters.retry(filter, limit: 4) == 2)
-        #expect(try await letters.retry(filter, limit: 4) == 0)
+        #expect(try await letters.retry(filter, limit: 4, by: .tester) == 4)
+        #expect(try await letters.retry(filter, limit: 4, by: .tester) == 2)
+        #expect(try await letters.retry(filter, limit: 4, by: .tester) == 0)
         #expect(try await fixture.claim().map(\.attempts) == Array(repeating: 0, count: 6))
-        #expect(try await letters.discard(DeadLetterFilter()) == 4)
+        #expect(try await letters.discard(DeadLetterFilter(), by: .tester) == 4)
         #expect(try await letters.count(DeadLetterFilter()) == 0)
         #expect(try await fixture.count() == 6)
     }
@@ -70,16 +70,16 @@ struct DeliveriesCommandsTests {
         var state = try #require(try await handlers.list().first)
         #expect((state.name, state.depth, state.deadLetters) == ("orders", 3, 10))
         #expect(state.categories == ["*"] && !state.isPaused)
-        let pause = try #require(try await handlers.pause("orders", for: .seconds(60), reason: "moving"))
+        let pause = try #require(try await handlers.pause("orders", for: .seconds(60), by: .tester("moving")))
         state = try #require(try await handlers.list().first)
         #expect(state.isPaused && state.pausedUntil == pause.until && state.pausedReason == "moving")
         let isMinute = "(SELECT paused_until - paused_at = interval '60 s' FROM upstream.handlers)"
         #expect(try await fixture.count(isMinute) == 3)
         #expect(try await fixture.claim().isEmpty)
-        #expect(try await handlers.resume("orders"))
+        #expect(try await handlers.resume("orders", by: .tester))
         #expect(try await fixture.claim().count == 3)
-        #expect(try await handlers.pause("unknown", for: nil, reason: nil) == nil)
-        #expect(try await handlers.resume("unknown") == false)
+        #expect(try await handlers.pause("unknown", for: nil, by: .tester) == nil)
+        #expect(try await handlers.resume("unknown", by: .tester) == false)
     }
 
     @Test("a removed handler leaves nothing behind, and one that a worker runs stays")
@@ -88,7 +88,7 @@ struct DeliveriesCommandsTests {
         try await fixture.receive(1...30)
         let states = HandlerStates(fixture.store.admin)
         #expect(try await fixture.deliveries.unclaimed().isEmpty)
-        await #expect(throws: HandlerRemovalError.claimed) { try await states.unsubscribe("legacy") }
+        await #expect(throws: HandlerRemovalError.claimed) { try await states.unsubscribe("legacy", by: .tester) }
         try await fixture.store.script(
             """
             UPDATE upstream.handlers SET seen_at = now() - interval '3 minutes' WHERE name = 'legacy';
@@ -99,7 +99,7 @@ struct DeliveriesCommandsTests {
         )
         #expect(try await fixture.deliveries.unclaimed() == ["legacy"])
         #expect(try await states.list().map(\.isClaimed) == [false, true])
-        try await states.unsubscribe("legacy")
+        try await states.unsubscribe("legacy", by: .tester)
         // Received between the two steps.
         try await fixture.receive(31...33)
         var deleted = 0
@@ -110,7 +110,7 @@ struct DeliveriesCommandsTests {
         let left = "SELECT count(*) FROM upstream.dead_letters WHERE handler = 'legacy'"
         #expect(try await fixture.store.integer(left) == 0)
         #expect(try await states.list().map(\.name) == ["orders"])
-        await #expect(throws: HandlerRemovalError.unknown) { try await states.unsubscribe("legacy") }
+        await #expect(throws: HandlerRemovalError.unknown) { try await states.unsubscribe("legacy", by: .tester) }
         #expect(try await fixture.deliveries.unclaimed().isEmpty)
     }
 
@@ -131,10 +131,10 @@ struct DeliveriesCommandsTests {
             )
         }
         // While it is open the removal can't go on, so it can't miss the batch's rows.
-        await #expect(throws: PostgresError.self) { try await states.unsubscribe("legacy") }
+        await #expect(throws: PostgresError.self) { try await states.unsubscribe("legacy", by: .tester) }
         try await batch.run { connection throws(PostgresError) in try connection.script("COMMIT") }
         await batch.close()
-        try await states.unsubscribe("legacy")
+        try await states.unsubscribe("legacy", by: .tester)
         while try await states.sweep("legacy") > 0 {}
         #expect(try await fixture.count() == 0)
     }

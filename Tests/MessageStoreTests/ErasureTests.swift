@@ -72,6 +72,7 @@ struct ErasureTests {
             _ = try await ConflictRelease.release(
                 MessageKey(conflict.messageKey),
                 fingerprint: conflict.fingerprint,
+                by: .tester,
                 fixture.store.admin
             )
         }
@@ -102,7 +103,7 @@ struct ErasureTests {
             try await fixture.claim().map { $0.settled(.dead(failure, isCounted: true)) },
             of: "orders"
         )
-        try await Retention(fixture.store.admin).set(.usual)
+        try await Retention(fixture.store.admin).set(.usual, by: .tester)
         #expect(try await Retention(fixture.store.admin, pace: .brisk).run().deadLettersKept == 2)
         try await fixture.store.script("ANALYZE")
         return fixture
@@ -151,14 +152,14 @@ struct ErasureTests {
         // day has been dropped.
         #expect((counts.deliveries, counts.deadLetters, counts.deadMessages) == (3, 4, 1))
         #expect(traces(in: try dump(fixture)).count >= 6, "counting changes nothing")
-        #expect(try await erasure.run() == counts)
+        #expect(try await erasure.run(by: .tester) == counts)
 
         let text = try dump(fixture)
         #expect(traces(in: text) == [])
         #expect(text.contains(Self.other) && text.contains("keep"))
         #expect(try await self.kept(store) == kept)
         #expect(try await store.count("message_ids") == ledger)
-        #expect(try await erasure.run().isEmpty)
+        #expect(try await erasure.run(by: .tester).isEmpty)
         #expect(try await erasure.count().isEmpty)
         // What comes again is a duplicate, and brings nothing back.
         let again = Self.message(2, of: Self.token, at: IncomingMessage.now(), Self.payload)
@@ -193,7 +194,7 @@ struct ErasureTests {
             try await fixture.claim().map { $0.settled(.dead(failure, isCounted: true)) },
             of: "orders"
         )
-        try await Retention(store.admin).set(.usual)
+        try await Retention(store.admin).set(.usual, by: .tester)
         let retention = try await PostgresConnection.open(store.settings)
         try await retention.run { connection throws(PostgresError) in
             try connection.script(
@@ -201,7 +202,7 @@ struct ErasureTests {
             )
         }
         let own = try await PostgresConnection.open(store.settings)
-        async let counts = Erasure(own, token: [UInt8](Self.token.utf8), rest: .zero).run()
+        async let counts = Erasure(own, token: [UInt8](Self.token.utf8), rest: .zero).run(by: .tester)
         try await store.waitUntil("SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)")
         try await retention.run { connection throws(PostgresError) in try connection.script("COMMIT") }
         #expect(try await counts.deadMessages == 1)

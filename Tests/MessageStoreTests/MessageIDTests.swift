@@ -168,7 +168,8 @@ struct MessageIDTests {
         try await reader.run { connection throws(PostgresError) in try connection.script("COMMIT") }
         #expect(try await store.commit([message("between")]) == [.stored])
 
-        #expect(try await Migrator().up(fixture.admin) == ["0013"])
+        let steps = Migration.embedded.map(\.version).filter { $0 >= "0013" }
+        #expect(try await Migrator().up(fixture.admin) == steps)
         #expect(try await senders(fixture) == "1234567890 sender, 987 device")
         #expect(try await store.commit([message("new"), message("new", sender: 1)]) == [.stored, .stored])
         #expect(try await find("old", fixture) == "1234567890 token-SECRET, 987 a")
@@ -176,10 +177,10 @@ struct MessageIDTests {
         #expect(try await find("new", fixture) == "1234567890 token-SECRET, 987 token-SECRET")
         #expect(try await days(fixture)?.hasPrefix("0 ") == false)
 
-        #expect(try await Migrator().down(fixture.admin) == ["0013"])
+        for step in steps.reversed() { #expect(try await Migrator().down(fixture.admin) == [step]) }
         #expect(try await store.commit([message("back")]) == [.stored])
         #expect(try await fixture.count("messages") == 6)
-        #expect(try await Migrator().up(fixture.admin) == ["0013"])
+        #expect(try await Migrator().up(fixture.admin) == steps)
         #expect(try await find("back", fixture) == "1234567890 token-SECRET")
     }
 
@@ -187,7 +188,7 @@ struct MessageIDTests {
     func rights() async throws {
         let fixture = try await StoreFixture()
         try await fixture.addRoles()
-        _ = try await Migrator().down(fixture.admin)
+        while try await Migrator().down(fixture.admin) != ["0013"] {}
         _ = try await Migrator().up(fixture.admin)
         let store = MessageStore(try fixture.settings(as: "w"), senders: StoreFixture.senders)
         #expect(try await store.commit([message("m-1")]) == [.stored])

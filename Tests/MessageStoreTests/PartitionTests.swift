@@ -56,7 +56,7 @@ struct PartitionTests {
         try await fixture.script(
             "UPDATE upstream.messages SET device_key = left(encode(sha256('token-SECRET'), 'hex'), 32)::uuid"
         )
-        #expect(try await Erasure(fixture.admin, token: [UInt8]("token-SECRET".utf8)).run().messages == 1)
+        #expect(try await Erasure(fixture.admin, token: [UInt8]("token-SECRET".utf8)).run(by: .tester).messages == 1)
     }
 
     @Test("a day under another name is dropped when its time has come, and its ids with it")
@@ -67,7 +67,7 @@ struct PartitionTests {
         let name = try #require(try await fixture.text(Self.places))
         try await fixture.script("ALTER TABLE upstream.messages DETACH PARTITION upstream.\(name)")
         _ = try await fixture.store().commit([.make(2, receivedAt: past)])
-        try await Retention(fixture.admin).set(.usual)
+        try await Retention(fixture.admin).set(.usual, by: .tester)
         let report = try await Retention(fixture.admin, pace: .brisk).run()
         #expect(report.dropped.map(\.name) == [name + "_1"] && report.ledger == 2)
         #expect(try await fixture.count(name) == 1)
@@ -91,7 +91,7 @@ struct PartitionTests {
         )
         #expect(try await ensure(fixture, today - 60, today - 30) == 0)
         #expect(try await fixture.store().commit([.make(1, receivedAt: (today - 45) * Self.day)]) == [.stored])
-        try await Retention(fixture.admin).set(.usual)
+        try await Retention(fixture.admin).set(.usual, by: .tester)
         let retention = Retention(fixture.admin, pace: .brisk)
         #expect(try await retention.run().dropped.map(\.name) == ["half"])
         // Its first day is long past, its last one is not.
@@ -101,7 +101,7 @@ struct PartitionTests {
         #expect(error?.sqlState == "22023")
         var shorter = RetentionPolicy.usual
         shorter.messages = .seconds(28 * 86_400)
-        try await retention.set(shorter)
+        try await retention.set(shorter, by: .tester)
         #expect(try await retention.run().dropped.map(\.name) == ["wide"])
     }
 

@@ -45,7 +45,7 @@ import Vocabulary
         try await fixture.script(
             "UPDATE upstream.messages SET device_key = left(encode(sha256('token-SECRET'), 'hex'), 32)::uuid"
         )
-        #expect(try await Erasure(connection, token: [UInt8]("token-SECRET".utf8)).run().messages == 400)
+        #expect(try await Erasure(connection, token: [UInt8]("token-SECRET".utf8)).run(by: .tester).messages == 400)
         // Nothing of ours stays behind in the session that others get.
         let abandoned = try await connection.run { connection throws(PostgresError) in
             try connection.query("SELECT count(*) FROM pg_prepared_statements").value(Int64.self)

@@ -61,9 +61,11 @@ struct RetentionPolicyTests {
             Self.policy(60, 60, 100).longer(than: Self.policy(30, 60, 90)).map(\.key) == ["messages", "dead_letters"]
         )
         // Shorter only by the owner.
-        let error = await #expect(throws: PostgresError.self) { try await retention.set(Self.policy(30, 35, 90)) }
+        let error = await #expect(throws: PostgresError.self) {
+            try await retention.set(Self.policy(30, 35, 90), by: .tester)
+        }
         #expect(error?.failureClass == .permission)
-        try await Retention(fixture.admin).set(Self.policy(30, 35, 90, 0))
+        try await Retention(fixture.admin).set(Self.policy(30, 35, 90, 0), by: .tester)
         #expect(try await retention.policy()?.policy == Self.policy(30, 35, 90, 0))
     }
 
@@ -95,7 +97,7 @@ struct RetentionPolicyTests {
     func impossible(messages: Int, window: Int, dead: Int) async throws {
         let fixture = try await StoreFixture()
         let policy = Self.policy(messages, window, dead)
-        await #expect(throws: PostgresError.self) { try await Retention(fixture.admin).set(policy) }
+        await #expect(throws: PostgresError.self) { try await Retention(fixture.admin).set(policy, by: .tester) }
         await #expect(throws: PostgresError.self) { _ = try await Retention(fixture.admin).raise(to: policy) }
         await #expect(throws: PostgresError.self) {
             try await fixture.script(
@@ -117,7 +119,7 @@ struct RetentionPolicyTests {
     )
     func direct(call: String) async throws {
         let fixture = try await StoreFixture()
-        try await Retention(fixture.admin).set(Self.policy(60, 65, 90))
+        try await Retention(fixture.admin).set(Self.policy(60, 65, 90), by: .tester)
         let error = await #expect(throws: PostgresError.self) {
             try await fixture.script(
                 "SELECT upstream.\(call) FROM (SELECT (now() AT TIME ZONE 'UTC')::date AS today) AS days"
@@ -181,7 +183,7 @@ struct RetentionPolicyTests {
         let fixture = try await StoreFixture()
         let past = IncomingMessage.now() - 50 * Self.day
         _ = try await fixture.store().commit([.make(1, receivedAt: past), .make(2, receivedAt: past - Self.day)])
-        try await Retention(fixture.admin).set(.usual)
+        try await Retention(fixture.admin).set(.usual, by: .tester)
         let drop = "SELECT upstream.drop_partition((now() AT TIME ZONE 'UTC')::date"
         let (deleter, starter) = (
             try await PostgresConnection.open(fixture.settings), try await PostgresConnection.open(fixture.settings)
@@ -206,7 +208,7 @@ struct RetentionPolicyTests {
     func clocks() async throws {
         let fixture = try await StoreFixture()
         _ = try await fixture.store().commit([.make(1, receivedAt: IncomingMessage.now() - 50 * Self.day)])
-        try await Retention(fixture.admin).set(.usual)
+        try await Retention(fixture.admin).set(.usual, by: .tester)
         for ahead in [30 * Self.day, -30 * Self.day, 301_000_000, -302_000_000] {
             let report = try await Retention(fixture.admin, pace: .brisk) { .now + .microseconds(ahead) }.run()
             guard case .clock(let difference)? = report.refusal else {

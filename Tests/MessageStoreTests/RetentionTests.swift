@@ -31,7 +31,7 @@ extension StoreFixture {
         let ago = Duration.microseconds(IncomingMessage.now() - now)
         var longer = policy
         for (_, path) in RetentionPolicy.configured { longer[keyPath: path] += ago }
-        try await Retention(admin).set(longer)
+        try await Retention(admin).set(longer, by: .tester)
     }
 }
 
@@ -274,7 +274,7 @@ struct RetentionTests {
         _ = try await fixture.writer.commit([known, other, known.copy(receivedAt: Self.midnight + 10, fingerprint: 10)])
         try await fixture.store.script("DELETE FROM upstream.deliveries")
         let key = MessageKey(known.messageKey)
-        _ = try await ConflictRelease.release(key, fingerprint: other.fingerprint, fixture.store.admin)
+        _ = try await ConflictRelease.release(key, fingerprint: other.fingerprint, by: .tester, fixture.store.admin)
         let now = Self.midnight + 32 * Self.day
         #expect(try await run(fixture.store, now).conflicts == 1, "the one that nobody released")
         let failure = HandlerFailure(group: "g", detail: "d")
@@ -285,7 +285,7 @@ struct RetentionTests {
             of: "orders"
         )
         #expect(try await run(fixture.store, now).conflicts == 0)
-        #expect(try await DeadLetters(fixture.store.admin).discard(DeadLetterFilter()) == 1)
+        #expect(try await DeadLetters(fixture.store.admin).discard(DeadLetterFilter(), by: .tester) == 1)
         #expect(try await run(fixture.store, now).conflicts == 1)
     }
 
@@ -327,7 +327,7 @@ struct RetentionTests {
         _ = try await fixture.writer.commit([.make(1, receivedAt: Self.midnight)])
         _ = try await fixture.deliveries.settle(try await fixture.claim().map { $0.settled(.done) }, of: "orders")
         _ = try await fixture.writer.commit([.make(2, receivedAt: Self.midnight + Self.day), .make(3)])
-        try await Retention(store.admin).set(.usual)
+        try await Retention(store.admin).set(.usual, by: .tester)
         let retention = Retention(store.admin, pace: .brisk)
         let plan = try await retention.plan(under: .usual)
         #expect(abs(plan.now.microseconds - IncomingMessage.now()) < 60_000_000)

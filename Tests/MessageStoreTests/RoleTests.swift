@@ -85,6 +85,7 @@ struct RoleTests {
                 purge_quarantine: execute
                 quarantine: insert select update
                 raise_retention: execute
+                record_audit: execute
                 replay_events: insert select
                 replay_messages: delete insert select
                 replays: insert select update
@@ -123,7 +124,7 @@ struct RoleTests {
         claimed = try await deliveries.claim(.make())
         _ = try await deliveries.settle(claimed.map { $0.settled(.dead(failure, isCounted: true)) }, of: "orders")
         let worker = try await PostgresConnection.open(settings)
-        #expect(try await DeadLetters(worker).discard(DeadLetterFilter()) == 2)
+        #expect(try await DeadLetters(worker).discard(DeadLetterFilter(), by: .tester) == 2)
         #expect(try await StoreHealth.check(worker) == .ready)
         #expect(try await Retention(worker).raise(to: .usual))
         let report = try await Retention(worker).run()
@@ -150,12 +151,14 @@ struct RoleTests {
             "UPDATE upstream.retention_policy SET messages = '1 day'", "DELETE FROM upstream.retention_policy",
             "SELECT upstream.set_retention('30 days', '35 days', '90 days', '7 days')",
             "SELECT upstream.retention_end('messages')",
-            "ALTER TABLE upstream.deliveries ADD x int", "CREATE ROLE x",
+            "ALTER TABLE upstream.deliveries ADD x int", "CREATE ROLE x", "SELECT FROM upstream.audit",
+            "INSERT INTO upstream.audit (at, who, role, via, action, subject) VALUES (now(), '', '', 'command', '', '')",
+            "DELETE FROM upstream.audit", "TRUNCATE upstream.audit", "UPDATE upstream.audit SET who = 'x'",
         ] {
             await refuses(worker, sql)
         }
         let erasure = Erasure(worker, token: [UInt8]("token-SECRET".utf8))
-        let error = await #expect(throws: PostgresError.self) { try await erasure.run() }
+        let error = await #expect(throws: PostgresError.self) { try await erasure.run(by: .tester) }
         #expect(error?.failureClass == .permission)
     }
 

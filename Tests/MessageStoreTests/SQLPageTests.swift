@@ -102,6 +102,7 @@ struct SQLPageTests {
             compared: "took, partitions_dropped, partitions_held, ids_deleted",
             rows: "00:00:04|2|0|40"
         ),
+        "audit-latest": Expectation(compared: "who, action, subject, count", rows: "anna|dead.retry|dead letters|3"),
         "quarantine-latest": Expectation(
             compared: "reason, stanza",
             rows:
@@ -184,6 +185,9 @@ struct SQLPageTests {
             INSERT INTO upstream.retention_runs VALUES
                 (now() - interval '1 day', now() - interval '1 day 4 s', 'worker', 2, 0, 40, 0, 0),
                 (now() - interval '8 days', now() - interval '8 days', 'worker', 1, 0, 1, 0, 0);
+            INSERT INTO upstream.audit (at, who, role, via, action, subject)
+            VALUES (now() - interval '8 days', 'ben', 'ben', 'command', 'forget', 'device');
+            SELECT upstream.record_audit('anna', 'command', 'dead.retry', 'dead letters', 3, NULL);
             ANALYZE upstream.messages, upstream.message_ids, upstream.conflicts, upstream.quarantine, upstream.deliveries,
                 upstream.dead_letters
             """

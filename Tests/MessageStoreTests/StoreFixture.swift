@@ -97,3 +97,11 @@ extension IncomingMessage {
 
     static func now() -> Int64 { Int64(Date().timeIntervalSince1970 * 1_000_000) }
 }
+
+extension AuditAuthor {
+    /// Who acts in the tests.
+    static let tester = tester(nil)
+
+    /// The same, with a reason.
+    static func tester(_ reason: String?) -> AuditAuthor { AuditAuthor("tester@test", via: .command, reason: reason) }
+}

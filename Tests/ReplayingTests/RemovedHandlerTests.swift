@@ -65,7 +65,7 @@ struct RemovedHandlerTests {
 
     private func unsubscribe(_ fixture: ReplayFixture) async throws {
         try await fixture.script("UPDATE upstream.handlers SET seen_at = now() - interval '3 minutes'")
-        try await HandlerStates(fixture.admin).unsubscribe("audit")
+        try await HandlerStates(fixture.admin).unsubscribe("audit", by: .tester)
     }
 
     private func sweep(_ states: HandlerStates) async throws {

@@ -63,7 +63,7 @@ struct ReplayFixture {
         _ target: ReplayRequest.Target = .handlers([], .all),
         _ change: (inout ReplayRequest) -> Void = { _ in }
     ) -> ReplayRequest {
-        var request = ReplayRequest(name: name, filter: MessageFilter(), target: target, who: "tester@test")
+        var request = ReplayRequest(name: name, filter: MessageFilter(), target: target, by: .tester)
         change(&request)
         return request
     }
@@ -75,7 +75,7 @@ struct ReplayFixture {
 
     @discardableResult
     func apply(_ event: ReplayEvent, _ name: String = "r") async throws -> Replay {
-        try await ReplayTable.apply(event, to: name, who: "tester@test", over: admin).replay
+        try await ReplayTable.apply(event, to: name, by: .tester, over: admin).replay
     }
 
     func replay(_ name: String = "r") async throws -> Replay {
@@ -137,4 +137,9 @@ struct ReplayFixture {
             """
         )
     }
+}
+
+extension AuditAuthor {
+    /// Who acts in the tests.
+    static let tester = AuditAuthor("tester@test", via: .command)
 }

@@ -26,6 +26,7 @@ struct ConflictsRelease: ProgramCommand {
     var message: String
     @Option(help: "Which content, where there are several; `conflicts show` prints it.")
     var fingerprint: String?
+    @OptionGroup var reason: ReasonOption
     @Flag(help: "One JSON array with the outcome.")
     var json = false
 
@@ -59,7 +60,13 @@ struct ConflictsRelease: ProgramCommand {
                 let list = found.map { "  --fingerprint \($0.fingerprint)" }.joined(separator: "\n")
                 throw CommandFailure(.usage, "\(found.count) contents have this key; choose one:\n\(list)")
             }
-            return (chosen, try await ConflictRelease.release(key, fingerprint: chosen.fingerprint, connection))
+            let outcome = try await ConflictRelease.release(
+                key,
+                fingerprint: chosen.fingerprint,
+                by: reason.author,
+                connection
+            )
+            return (chosen, outcome)
         }
         try report(chosen, outcome, context.console)
     }

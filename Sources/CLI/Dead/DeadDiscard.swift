@@ -18,11 +18,12 @@ struct DeadDiscard: ProgramCommand {
     @OptionGroup var filter: DeadFilter
     @Flag(help: "All dead letters; needed where no filter is given.")
     var all = false
+    @OptionGroup var reason: ReasonOption
     @Flag(help: "Do not ask for confirmation.")
     var yes = false
 
     func run(in context: CommandContext) async throws {
         try context.console.confirm("Delete these dead letters?", yes: yes, because: "dead discard deletes")
-        try await filter.work(options, context, all: all, verb: "discarded") { try await $0.discard($1) }
+        try await filter.work(options, context, all: all, .discard, verb: "discarded", by: reason.author)
     }
 }

@@ -10,15 +10,17 @@ extension DeadFilter {
     ///   - options: The configuration's options.
     ///   - context: What the command gets from outside.
     ///   - all: Whether an empty filter may match everything.
-    ///   - verb: What happens to them, in the past tense.
-    ///   - step: Works on some of them and says on how many.
+    ///   - fate: What becomes of them.
+    ///   - verb: The same in the past tense.
+    ///   - author: Who, and why.
     /// - Throws: A usage error without a filter, and what the database throws.
     func work(
         _ options: CommonOptions,
         _ context: CommandContext,
         all: Bool,
+        _ fate: DeadLetters.Fate,
         verb: String,
-        _ step: (DeadLetters, DeadLetterFilter) async throws -> Int
+        by author: AuditAuthor
     ) async throws {
         guard all || !isEmpty else {
             throw CommandFailure(.usage, "give a filter (--handler, --group, --category, …), or --all")
@@ -29,13 +31,12 @@ extension DeadFilter {
             let chosen = try await letters.judge(filter, freezing: true)
             let total = try await letters.count(chosen)
             let bar = ProgressBar(verb, on: context.console)
-            var done = 0
-            while case let count = try await step(letters, chosen), count > 0 {
-                done += count
-                bar.show(Int64(done), of: Int64(total))
+            var progress = DeadLetters.Progress(total: total)
+            while try await letters.step(fate, chosen, &progress, by: author) > 0 {
+                bar.show(Int64(progress.done), of: Int64(total))
             }
             bar.clear()
-            context.console.message("\(verb) \(done)")
+            context.console.message("\(verb) \(progress.done)")
         }
     }
 }

@@ -18,8 +18,9 @@ struct DeadRetry: ProgramCommand {
     @OptionGroup var filter: DeadFilter
     @Flag(help: "All dead letters; needed where no filter is given.")
     var all = false
+    @OptionGroup var reason: ReasonOption
 
     func run(in context: CommandContext) async throws {
-        try await filter.work(options, context, all: all, verb: "retried") { try await $0.retry($1) }
+        try await filter.work(options, context, all: all, .retry, verb: "retried", by: reason.author)
     }
 }

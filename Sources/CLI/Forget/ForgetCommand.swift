@@ -29,6 +29,7 @@ struct ForgetCommand: ProgramCommand {
     var dryRun = false
     @Flag(help: "Do not ask for confirmation.")
     var yes = false
+    @OptionGroup var reason: ReasonOption
     @Flag(help: "One JSON object instead of a table.")
     var json = false
 
@@ -61,7 +62,7 @@ struct ForgetCommand: ProgramCommand {
                 because: "forget deletes (--dry-run only counts)"
             )
             do {
-                let counts = try await erasure.run { Self.show($0, bar) }
+                let counts = try await erasure.run(by: reason.author) { Self.show($0, bar) }
                 bar.clear()
                 try print(counts, erasure, console)
             } catch let error as PostgresError where error.failureClass == .permission {

@@ -19,12 +19,12 @@ struct HandlersPause: ProgramCommand {
     var handler: String
     @Option(name: .customLong("for"), help: "How long, for example 30m; without it, until it is resumed.")
     var length: DurationArgument?
-    @Option(help: "The reason, which `handlers list` shows.")
+    @Option(help: "The reason, which `handlers list` and the audit trail show.")
     var reason: String?
 
     func run(in context: CommandContext) async throws {
         let pause = try await options.withConnection(context) {
-            try await HandlerStates($0).pause(handler, for: length?.duration, reason: reason)
+            try await HandlerStates($0).pause(handler, for: length?.duration, by: .command(reason))
         }
         guard let pause else { throw CommandFailure.unknownHandler(handler) }
         let end = pause.until.map { " until \(ShownTime.full($0))" } ?? ""

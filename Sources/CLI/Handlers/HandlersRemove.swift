@@ -25,6 +25,7 @@ struct HandlersRemove: ProgramCommand {
     var handler: String
     @Flag(help: "Do not ask for confirmation.")
     var yes = false
+    @OptionGroup var reason: ReasonOption
     @Flag(help: "One JSON array with the handler and how many rows were deleted.")
     var json = false
 
@@ -42,7 +43,7 @@ struct HandlersRemove: ProgramCommand {
             guard !state.isClaimed else { throw Self.claimed(handler, state.seenAt) }
             try confirm(state, context.console)
             do {
-                try await states.unsubscribe(handler)
+                try await states.unsubscribe(handler, by: reason.author)
             } catch HandlerRemovalError.claimed {
                 throw Self.claimed(handler, state.seenAt)
             } catch HandlerRemovalError.unknown {
@@ -65,6 +66,7 @@ struct HandlersRemove: ProgramCommand {
             bar.show(Int64(deleted), of: Int64(max(total, deleted)))
         }
         bar.clear()
+        try await states.removed(handler, with: deleted, by: reason.author)
         return deleted
     }
 

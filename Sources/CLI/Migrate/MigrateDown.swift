@@ -15,6 +15,7 @@ struct MigrateDown: ProgramCommand {
     )
 
     @OptionGroup var options: CommonOptions
+    @OptionGroup var reason: ReasonOption
     @Flag(help: "Roll back every migration.")
     var all = false
     @Flag(help: "Do not ask for confirmation.")
@@ -24,7 +25,7 @@ struct MigrateDown: ProgramCommand {
         let what = all ? "every migration, with all messages" : "the latest migration, with the data in its tables"
         try context.console.confirm("Roll back \(what)?", yes: yes, because: "migrate down deletes data")
         let done = try await options.withConnection(context, statementTimeout: Migrator.statementTimeout) {
-            try await Migrator().down($0, all: all)
+            try await Migrator(by: reason.author).down($0, all: all)
         }
         for version in done { context.console.message("rolled back \(version)") }
         if done.isEmpty { context.console.message("no migration is applied") }

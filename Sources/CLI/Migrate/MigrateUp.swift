@@ -15,10 +15,11 @@ struct MigrateUp: ProgramCommand {
     )
 
     @OptionGroup var options: CommonOptions
+    @OptionGroup var reason: ReasonOption
 
     func run(in context: CommandContext) async throws {
         let done = try await options.withConnection(context, statementTimeout: Migrator.statementTimeout) {
-            try await Migrator().up($0)
+            try await Migrator(by: reason.author).up($0)
         }
         for version in done { context.console.message("applied \(version)") }
         if done.isEmpty { context.console.message("the schema is current") }

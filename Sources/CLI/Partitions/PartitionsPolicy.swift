@@ -27,6 +27,7 @@ struct PartitionsPolicy: ProgramCommand {
     var apply = false
     @Flag(help: "Do not ask before --apply makes a time shorter.")
     var yes = false
+    @OptionGroup var reason: ReasonOption
     @OptionGroup var format: ObjectFormatOptions
 
     func run(in context: CommandContext) async throws {
@@ -51,13 +52,13 @@ struct PartitionsPolicy: ProgramCommand {
         if inForce?.longer(than: wanted).isEmpty == false {
             try console.confirm("Keep data for a shorter time?", yes: yes, because: "--apply makes a time shorter")
         }
-        try await Self.store(wanted, retention)
+        try await store(wanted, retention)
         console.message("the policy is set: the next run of retention deletes what has expired")
     }
 
-    private static func store(_ wanted: RetentionPolicy, _ retention: Retention) async throws {
+    private func store(_ wanted: RetentionPolicy, _ retention: Retention) async throws {
         do {
-            try await retention.set(wanted)
+            try await retention.set(wanted, by: reason.author)
         } catch {
             guard error.failureClass == .permission else { throw error }
             throw CommandFailure(

@@ -26,6 +26,7 @@ struct PartitionsRun: ProgramCommand {
     var force = false
     @Flag(help: "Do not ask before --force deletes deliveries.")
     var yes = false
+    @OptionGroup var reason: ReasonOption
     @OptionGroup var format: ObjectFormatOptions
 
     func run(in context: CommandContext) async throws {
@@ -37,8 +38,19 @@ struct PartitionsRun: ProgramCommand {
             let retention = Retention(connection)
             if force { try await confirm(retention, console) }
             let bar = ProgressBar("retention", on: console)
+            let subject = force ? "retention, by force" : "retention"
+            try await AuditLog.record(over: connection, .runRetention, subject, by: reason.author)
             let report = try await retention.run(force: force) { Self.show($0, bar, console) }
             bar.clear()
+            let dropped = report.dropped.count
+            try await AuditLog.record(
+                over: connection,
+                .runRetention,
+                "\(subject): partitions dropped",
+                count: dropped,
+                by: reason.author,
+                isEnd: true
+            )
             if let refusal = report.refusal { throw Self.failure(refusal) }
             if format.json { try console.json(Summary(report)) } else { Self.show(report, console) }
             try Self.judge(report)

@@ -1,4 +1,5 @@
 import ArgumentParser
+import MessageStore
 import Postgres
 import Replaying
 import Vocabulary
@@ -44,8 +45,7 @@ extension ReplayCommand {
             return try await ReplayTable.apply(
                 event,
                 to: replay.id.description,
-                who: who,
-                reason: reason,
+                by: .command(reason),
                 pace: pace.flatMap { $0.isEmpty ? nil : $0.make(over: replay.pace) },
                 over: connection
             )

@@ -1,5 +1,6 @@
 import Glibc
 import Logging
+import MessageStore
 import Postgres
 import Replaying
 import Vocabulary
@@ -48,7 +49,7 @@ struct ReplayForeground {
                 _ = try await ReplayTable.apply(
                     .pause,
                     to: replay.id.description,
-                    who: ReplayCommand.who,
+                    by: .command("a signal to the process that ran it"),
                     over: connection
                 )
                 return nil

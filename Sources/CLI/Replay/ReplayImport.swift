@@ -2,6 +2,7 @@ import ArgumentParser
 import CGlibc
 import Foundation
 import Glibc
+import MessageStore
 import Pipeline
 import Postgres
 import Replaying
@@ -34,6 +35,7 @@ struct ReplayImport: ProgramCommand {
     var strict = false
     @Flag(help: "Check every line and store nothing.")
     var dryRun = false
+    @OptionGroup var reason: ReasonOption
     @Flag(help: "One JSON object instead of text.")
     var json = false
 
@@ -60,6 +62,7 @@ struct ReplayImport: ProgramCommand {
         let importer = ReplayImporter(settings, isDelivered: deliver, isStrict: strict, isDryRun: dryRun)
         let report: ReplayImporter.Report
         do {
+            try await record(settings)
             report = try await importer.run(from: descriptor) { problem in
                 shown += 1
                 if shown <= 20 { console.message("line \(problem.line): \(problem.message)") }
@@ -67,6 +70,7 @@ struct ReplayImport: ProgramCommand {
             } onProgress: { report in
                 bar.show(report.bytes, of: size, "\(Amount.count(Int64(report.lines))) lines")
             }
+            try await record(settings, stored: report.stored)
         } catch let problem as ImportProblem {
             bar.clear()
             throw CommandFailure(.badData, "line \(problem.line): \(problem.message)")
@@ -82,6 +86,22 @@ struct ReplayImport: ProgramCommand {
         bar.clear()
         try show(report, console)
         guard report.refused == 0 else { throw CommandFailure(.badData) }
+    }
+
+    /// Records the import: before it, and how many messages it has stored.
+    private func record(_ settings: PostgresSettings, stored: Int? = nil) async throws {
+        guard !dryRun else { return }
+        let name = file == "-" ? "stdin" : URL(filePath: file).lastPathComponent
+        let connection = try await PostgresConnection.open(settings)
+        try await AuditLog.record(
+            over: connection,
+            .importMessages,
+            "file \(name)",
+            count: stored,
+            by: reason.author,
+            isEnd: stored != nil
+        )
+        await connection.close()
     }
 
     private func show(_ report: ReplayImporter.Report, _ console: Console) throws {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import MessageStore
 import Postgres
 import Querying
 import Replaying
@@ -51,10 +52,9 @@ struct ReplayPlanCommand: ProgramCommand {
             name: name,
             filter: chosen,
             target: try target.make(),
-            who: ReplayCommand.who
+            by: .command(reason)
         )
         request.pace = pace.make()
-        request.reason = reason
         let typed = request
         let configuration = try options.load(context, needsSenders: false).configuration
         var settings = try PostgresSettings(url: configuration.database.url)

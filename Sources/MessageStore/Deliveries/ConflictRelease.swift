@@ -26,21 +26,35 @@ package enum ConflictRelease {
     package static func release(
         _ key: MessageKey,
         fingerprint: Digest128,
+        by author: AuditAuthor,
         _ connection: PostgresConnection
     ) async throws(PostgresError) -> Outcome {
         try await connection.run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
-                let key = key.digest
-                let found = try connection.run(ConflictReleaseStatements.find(key, fingerprint))
-                    .first { row throws(PostgresError) in try row.next(Timestamp?.self) }
-                guard let releasedAt = found else { return .unknown }
-                if let releasedAt { return .releasedBefore(releasedAt) }
-                let handlers = try connection.run(ConflictReleaseStatements.queue(key, fingerprint))
-                    .map { row throws(PostgresError) in try row.next(String.self) }
-                guard !handlers.isEmpty else { return .noHandler }
-                try connection.run(ConflictReleaseStatements.mark(key, fingerprint))
-                return .released(handlers.sorted())
+                try release(connection, key, fingerprint: fingerprint, by: author)
             }
         }
+    }
+
+    /// Releases one conflict, inside a transaction.
+    ///
+    /// - Throws: ``PostgresError``
+    package static func release(
+        _ connection: isolated PostgresConnection,
+        _ key: MessageKey,
+        fingerprint: Digest128,
+        by author: AuditAuthor
+    ) throws(PostgresError) -> Outcome {
+        let found = try connection.run(ConflictReleaseStatements.find(key.digest, fingerprint))
+            .first { row throws(PostgresError) in try row.next(Timestamp?.self) }
+        guard let releasedAt = found else { return .unknown }
+        if let releasedAt { return .releasedBefore(releasedAt) }
+        let handlers = try connection.run(ConflictReleaseStatements.queue(key.digest, fingerprint))
+            .map { row throws(PostgresError) in try row.next(String.self) }
+        guard !handlers.isEmpty else { return .noHandler }
+        try connection.run(ConflictReleaseStatements.mark(key.digest, fingerprint))
+        let subject = "conflict \(key), fingerprint \(fingerprint)"
+        try AuditLog.record(connection, .releaseConflict, subject, count: handlers.count, by: author)
+        return .released(handlers.sorted())
     }
 }

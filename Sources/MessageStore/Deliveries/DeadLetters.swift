@@ -25,6 +25,20 @@ package struct DeadLetterFilter: Sendable {
     package init() {}
 }
 
+extension DeadLetterFilter: CustomStringConvertible {
+    /// The conditions for people, each after a comma; empty where nothing narrows.
+    package var description: String {
+        var parts: [String] = []
+        if let handler { parts.append("handler \(handler)") }
+        if let group { parts.append("group '\(group)'") }
+        if let category { parts.append("category \(category)") }
+        if let messageKey { parts.append("message \(messageKey)") }
+        if let since { parts.append("since \(since.rfc3339)") }
+        if let until { parts.append("until \(until.rfc3339)") }
+        return parts.map { ", " + $0 }.joined()
+    }
+}
+
 /// A delivery that was given up.
 package struct DeadLetter: Sendable {
     /// The handler.
@@ -136,25 +150,108 @@ package struct DeadLetters: Sendable {
         }
     }
 
-    /// Queues one batch of them again, with all attempts before them.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: How many; 0 once none is left.
-    package func retry(_ filter: DeadLetterFilter, limit: Int = 1_000) async throws(PostgresError) -> Int {
-        try await remove(DeadLetterStatements.retry(filter, limit: limit))
-    }
+    /// What becomes of dead letters.
+    package enum Fate: Sendable {
+        /// They are queued again, with all attempts before them.
+        case retry
+        /// They are deleted; the messages themselves stay.
+        case discard
 
-    /// Deletes one batch of them.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: How many; 0 once none is left.
-    package func discard(_ filter: DeadLetterFilter, limit: Int = 1_000) async throws(PostgresError) -> Int {
-        try await remove(DeadLetterStatements.discard(filter, limit: limit))
-    }
-
-    private func remove(_ statement: SQL) async throws(PostgresError) -> Int {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(statement).only { row throws(PostgresError) in try row.value("count") }
+        /// What the audit trail calls it.
+        package var action: AuditAction {
+            switch self {
+            case .retry: .retryDead
+            case .discard: .discardDead
+            }
         }
+    }
+
+    /// How far a run over the dead letters of a filter is; a value of its own for each run.
+    package struct Progress: Sendable {
+        /// How many there were at its beginning.
+        package let total: Int
+        /// How many are done.
+        package private(set) var done = 0
+        /// How many the first entry of the audit trail speaks of; nil before it.
+        fileprivate var recorded: Int?
+
+        /// Nothing is done yet.
+        package init(total: Int) { self.total = total }
+
+        fileprivate mutating func add(_ count: Int) { done += count }
+    }
+
+    /// Retries or discards one batch of them.
+    ///
+    /// The first batch records the run, with the number of letters that it is about; the end of a run of several batches
+    /// records how many it was.
+    ///
+    /// - Parameters:
+    ///   - fate: What becomes of them.
+    ///   - filter: Which.
+    ///   - progress: Of this run.
+    ///   - limit: How many at most.
+    ///   - author: Who, and why.
+    /// - Throws: ``PostgresError``; nothing of the batch is done then.
+    /// - Returns: How many; 0 once none is left.
+    package func step(
+        _ fate: Fate,
+        _ filter: DeadLetterFilter,
+        _ progress: inout Progress,
+        limit: Int = 1_000,
+        by author: AuditAuthor
+    ) async throws(PostgresError) -> Int {
+        let now = progress
+        let (count, recorded) = try await connection.run { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) -> (Int, Int?) in
+                let statement =
+                    switch fate {
+                    case .retry: DeadLetterStatements.retry(filter, limit: limit)
+                    case .discard: DeadLetterStatements.discard(filter, limit: limit)
+                    }
+                let count = try connection.run(statement).only { row throws(PostgresError) in
+                    try row.value("count", as: Int.self)
+                }
+                let subject = "dead letters" + filter.description
+                if let recorded = now.recorded {
+                    guard count == 0, recorded != now.done else { return (count, recorded) }
+                    try AuditLog.record(connection, fate.action, subject, count: now.done, by: author, isEnd: true)
+                    return (count, now.done)
+                }
+                guard count > 0 else { return (0, nil) }
+                let meant = count < limit ? count : max(now.total, count)
+                try AuditLog.record(connection, fate.action, subject, count: meant, by: author)
+                return (count, meant)
+            }
+        }
+        progress.add(count)
+        progress.recorded = recorded
+        return count
+    }
+
+    /// Retries one batch on its own.
+    ///
+    /// - Throws: ``PostgresError``
+    /// - Returns: How many; 0 where there is none.
+    package func retry(
+        _ filter: DeadLetterFilter,
+        limit: Int = 1_000,
+        by author: AuditAuthor
+    ) async throws(PostgresError) -> Int {
+        var progress = Progress(total: 0)
+        return try await step(.retry, filter, &progress, limit: limit, by: author)
+    }
+
+    /// Discards one batch on its own.
+    ///
+    /// - Throws: ``PostgresError``
+    /// - Returns: How many; 0 where there is none.
+    package func discard(
+        _ filter: DeadLetterFilter,
+        limit: Int = 1_000,
+        by author: AuditAuthor
+    ) async throws(PostgresError) -> Int {
+        var progress = Progress(total: 0)
+        return try await step(.discard, filter, &progress, limit: limit, by: author)
     }
 }

@@ -13,7 +13,7 @@ extension HandlerStates {
     ///
     /// - Throws: ``HandlerRemovalError`` where it must stay; ``PostgresError``, with SQLSTATE 55P03 where somebody keeps
     ///   the table locked for more than two seconds: batches of the receive path wait behind us.
-    package func unsubscribe(_ name: String) async throws {
+    package func unsubscribe(_ name: String, by author: AuditAuthor) async throws {
         let outcome = try await connection.run { connection throws(PostgresError) -> HandlerRemovalError? in
             try connection.transaction { connection throws(PostgresError) in
                 try connection.run(HandlerStatements.limitLockWait)
@@ -23,10 +23,25 @@ extension HandlerStates {
                 guard !isClaimed else { return .claimed }
                 try connection.run(HandlerStatements.lockSubscriptions)
                 try connection.run(HandlerStatements.unsubscribe(name))
+                try AuditLog.record(connection, .removeHandler, Self.subject(name), by: author)
                 return nil
             }
         }
         if let outcome { throw outcome }
+    }
+
+    /// Records how much was deleted with a handler.
+    ///
+    /// - Throws: ``PostgresError``
+    package func removed(_ name: String, with count: Int, by author: AuditAuthor) async throws(PostgresError) {
+        try await AuditLog.record(
+            over: connection,
+            .removeHandler,
+            Self.subject(name),
+            count: count,
+            by: author,
+            isEnd: true
+        )
     }
 
     /// Deletes one batch of an unsubscribed handler's deliveries and dead letters, and finally the handler itself.

@@ -94,13 +94,18 @@ package struct HandlerStates: Sendable {
     /// - Parameters:
     ///   - name: The handler.
     ///   - length: How long; nil until it is resumed.
-    ///   - reason: Why, for people.
+    ///   - author: Who, and why, which `handlers list` shows.
     /// - Throws: ``PostgresError``
     /// - Returns: nil where there is no such handler.
-    package func pause(_ name: String, for length: Duration?, reason: String?) async throws(PostgresError) -> Pause? {
+    package func pause(
+        _ name: String,
+        for length: Duration?,
+        by author: AuditAuthor
+    ) async throws(PostgresError) -> Pause? {
         try await connection.run { connection throws(PostgresError) in
-            try connection.run(HandlerStatements.pause(name, for: length, reason: reason))
-                .first { row throws(PostgresError) in Pause(until: try row.next()) }
+            try connection.transaction { connection throws(PostgresError) in
+                try Self.pause(connection, name, for: length, by: author)
+            }
         }
     }
 
@@ -108,11 +113,46 @@ package struct HandlerStates: Sendable {
     ///
     /// - Throws: ``PostgresError``
     /// - Returns: False where there is no such handler.
-    package func resume(_ name: String) async throws(PostgresError) -> Bool {
+    package func resume(_ name: String, by author: AuditAuthor) async throws(PostgresError) -> Bool {
         try await connection.run { connection throws(PostgresError) in
-            try connection.run(HandlerStatements.resume(name)).affectedRows == 1
+            try connection.transaction { connection throws(PostgresError) in
+                try Self.resume(connection, name, by: author)
+            }
         }
     }
+
+    /// Pauses a handler, as ``pause(_:for:by:)`` does, inside a transaction.
+    ///
+    /// - Throws: ``PostgresError``
+    /// - Returns: nil where there is no such handler.
+    package static func pause(
+        _ connection: isolated PostgresConnection,
+        _ name: String,
+        for length: Duration?,
+        by author: AuditAuthor
+    ) throws(PostgresError) -> Pause? {
+        let pause = try connection.run(HandlerStatements.pause(name, for: length, reason: author.reason))
+            .first { row throws(PostgresError) in Pause(until: try row.next()) }
+        if pause != nil { try AuditLog.record(connection, .pauseHandler, subject(name), by: author) }
+        return pause
+    }
+
+    /// Resumes a handler, as ``resume(_:by:)`` does, inside a transaction.
+    ///
+    /// - Throws: ``PostgresError``
+    /// - Returns: False where there is no such handler.
+    package static func resume(
+        _ connection: isolated PostgresConnection,
+        _ name: String,
+        by author: AuditAuthor
+    ) throws(PostgresError) -> Bool {
+        let isKnown = try connection.run(HandlerStatements.resume(name)).affectedRows == 1
+        if isKnown { try AuditLog.record(connection, .resumeHandler, subject(name), by: author) }
+        return isKnown
+    }
+
+    /// What the audit trail calls a handler.
+    static func subject(_ name: String) -> String { "handler \(name)" }
 }
 
 extension HandlerState {

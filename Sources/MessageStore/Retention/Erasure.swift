@@ -20,6 +20,9 @@ package struct ErasureCounts: Sendable, Equatable {
 
     package init() {}
 
+    /// All rows.
+    package var total: Int { messages + deadMessages + deliveries + deadLetters + conflicts + quarantine }
+
     /// Whether there is nothing.
     package var isEmpty: Bool { self == ErasureCounts() }
 }
@@ -101,12 +104,19 @@ package struct Erasure: Sendable {
 
     /// Deletes, and vacuums the tables where something was deleted.
     ///
-    /// - Parameter report: Is told how far it is.
+    /// It is recorded before anything is deleted, and its end with the number of rows.
+    ///
+    /// - Parameters:
+    ///   - author: Who, and why.
+    ///   - report: Is told how far it is.
     /// - Returns: What was deleted.
     /// - Throws: ``PostgresError``; what was deleted before stays deleted.
     package func run(
+        by author: AuditAuthor,
         report: @Sendable (ErasureProgress) -> Void = { _ in }
     ) async throws(PostgresError) -> ErasureCounts {
+        let subject = "device \(deviceKey)"
+        try await AuditLog.record(over: connection, .forget, subject, by: author)
         var counts = ErasureCounts()
         var touched: [String] = []
         let partitions = try await connection.run { connection throws(PostgresError) in
@@ -141,6 +151,7 @@ package struct Erasure: Sendable {
             report(.vacuum(table: table, index, of: touched.count))
             try await vacuum(table)
         }
+        try await AuditLog.record(over: connection, .forget, subject, count: counts.total, by: author, isEnd: true)
         return counts
     }
 

@@ -34,8 +34,14 @@ extension Retention {
     /// Sets the policy, to shorter times as well; only the tables' owner may.
     ///
     /// - Throws: ``PostgresError``
-    package func set(_ policy: RetentionPolicy) async throws(PostgresError) {
-        _ = try await change(RetentionStatements.set(policy))
+    package func set(_ policy: RetentionPolicy, by author: AuditAuthor) async throws(PostgresError) {
+        let times = RetentionPolicy.configured.map { key, path in "\(key) \(policy[keyPath: path].unitText)" }
+        _ = try await connection.run { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) in
+                try connection.run(RetentionStatements.set(policy))
+                try AuditLog.record(connection, .setPolicy, times.joined(separator: ", "), by: author)
+            }
+        }
     }
 
     private func change(_ sql: SQL) async throws(PostgresError) -> Bool {

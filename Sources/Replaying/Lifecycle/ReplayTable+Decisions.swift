@@ -1,3 +1,4 @@
+package import MessageStore
 package import Postgres
 
 extension ReplayTable {
@@ -6,8 +7,7 @@ extension ReplayTable {
     /// - Parameters:
     ///   - event: What was decided.
     ///   - nameOrID: The replay's name or id.
-    ///   - who: User and host.
-    ///   - reason: Why, in the person's words.
+    ///   - author: Who, and why.
     ///   - pace: A new pace, from now on.
     ///   - client: The way to the database.
     /// - Throws: ``ReplayError`` if there is no such replay or its state forbids it; ``PostgresError``.
@@ -15,44 +15,55 @@ extension ReplayTable {
     package static func apply(
         _ event: ReplayEvent,
         to nameOrID: String,
-        who: String,
-        reason: String? = nil,
+        by author: AuditAuthor,
         pace: ReplayPace? = nil,
         over client: PostgresConnection
     ) async throws -> (replay: Replay, transition: ReplayTransition) {
-        let decision = Decision(event: event, who: who, reason: reason, pace: pace)
-        let result: Result<(Replay, ReplayTransition), ReplayError> = try await client.run {
+        let result: Result<(replay: Replay, transition: ReplayTransition), ReplayError> = try await client.run {
             connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
-                try connection.run(ReplayStatements.lock)
-                guard let replay = try find(connection, nameOrID) else {
-                    return .failure(ReplayError(.unknown, "no replay '\(nameOrID)': `replay status` lists them"))
-                }
-                return try decision.apply(to: replay, connection)
+                try apply(connection, event, to: nameOrID, by: author, pace: pace)
             }
         }
         return try result.get()
+    }
+
+    /// Does what a person decided, inside a transaction: nothing was written where it fails with a ``ReplayError``.
+    ///
+    /// - Throws: ``PostgresError``
+    /// - Returns: The replay as it is now, and its transition.
+    package static func apply(
+        _ connection: isolated PostgresConnection,
+        _ event: ReplayEvent,
+        to nameOrID: String,
+        by author: AuditAuthor,
+        pace: ReplayPace? = nil
+    ) throws(PostgresError) -> Result<(replay: Replay, transition: ReplayTransition), ReplayError> {
+        try connection.run(ReplayStatements.lock)
+        guard let replay = try find(connection, nameOrID) else {
+            return .failure(ReplayError(.unknown, "no replay '\(nameOrID)': `replay status` lists them"))
+        }
+        return try Decision(event: event, author: author, pace: pace).apply(to: replay, connection)
     }
 }
 
 /// What a person decided about a replay.
 private struct Decision {
     let event: ReplayEvent
-    let who: String
-    let reason: String?
+    let author: AuditAuthor
     let pace: ReplayPace?
 
     /// Writes it down if the replay's state, and the other replays, allow it; inside the transaction that holds the lock.
     func apply(
         to replay: Replay,
         _ connection: isolated PostgresConnection
-    ) throws(PostgresError) -> Result<(Replay, ReplayTransition), ReplayError> {
+    ) throws(PostgresError) -> Result<(replay: Replay, transition: ReplayTransition), ReplayError> {
         let transition = replay.state.transition(on: event)
         let state: ReplayState
         switch transition {
         case .refuse(let why):
             return .failure(ReplayError(.refused, "replay '\(replay.name)' is \(replay.state.rawValue): \(why)"))
-        case .stay: return .success((replay, transition))
+        case .stay: return .success((replay: replay, transition: transition))
         case .become(let next): state = next
         case .restart: state = .running
         }
@@ -70,11 +81,15 @@ private struct Decision {
             ReplayStatements.change(replay.id, to: state, isRestart: transition == .restart, options)
         )
         if state == .cancelled { try connection.run(ReplayStatements.deleteSelection(of: replay.id)) }
-        try ReplayTable.note(connection, replay.id, event.past, who: who, detail: reason)
+        try ReplayTable.note(connection, replay.id, event.past, who: author.name, detail: author.reason)
+        if let action = event.action {
+            let rest = Int(clamping: replay.planned - (transition == .restart ? 0 : replay.done))
+            try AuditLog.record(connection, action, replay.auditSubject, count: rest, by: author)
+        }
         guard let changed = try connection.run(ReplayStatements.find(id: replay.id)).first(Replay.read) ?? nil else {
             return .failure(ReplayError(.unknown, "replay '\(replay.name)' was deleted"))
         }
-        return .success((changed, transition))
+        return .success((replay: changed, transition: transition))
     }
 
     /// The name of another replay that runs or pauses on the way to the same target.
@@ -86,6 +101,18 @@ private struct Decision {
 }
 
 extension ReplayEvent {
+    /// What the audit trail calls it; nil for what a runner does.
+    fileprivate var action: AuditAction? {
+        switch self {
+        case .start: .startReplay
+        case .startAgain: .restartReplay
+        case .pause: .pauseReplay
+        case .resume: .resumeReplay
+        case .cancel: .cancelReplay
+        case .finish, .fail: nil
+        }
+    }
+
     /// What the replay's history calls it.
     fileprivate var past: String {
         switch self {
@@ -98,4 +125,9 @@ extension ReplayEvent {
         case .fail: "failed"
         }
     }
+}
+
+extension Replay {
+    /// What the audit trail calls it.
+    fileprivate var auditSubject: String { "replay '\(name)' (\(id)) to \(target)" }
 }

@@ -1,3 +1,4 @@
+import MessageStore
 import Postgres
 import Querying
 import Vocabulary
@@ -162,7 +163,7 @@ enum PlanStatements: StatementCatalog {
                 first_received_at, last_received_at
             ) VALUES (
                 \(request.name), \(target.kind), \(target.description), \(target.occupies), \(target.handlers),
-                \(onlyFailed), \(selection), \(options), \(request.reason), \(request.who), \(plan.planned),
+                \(onlyFailed), \(selection), \(options), \(request.author.reason), \(request.author.name), \(plan.planned),
                 \(plan.span?.lowerBound), \(plan.span?.upperBound)
             )
             RETURNING replay_id
@@ -188,7 +189,8 @@ enum PlanStatements: StatementCatalog {
 
     static var samples: [StatementSample] {
         let filter = MessageFilter.sample
-        let request = ReplayRequest(name: "", filter: filter, target: .handlers([], .all), who: "")
+        let author = AuditAuthor("", via: .command)
+        let request = ReplayRequest(name: "", filter: filter, target: .handlers([], .all), by: author)
         let plan = ReplayPlan(request, target: .output(path: nil, format: .ndjson))
         let json = JSONColumn(utf8: [])
         return [

@@ -1,3 +1,4 @@
+package import MessageStore
 package import Querying
 package import Vocabulary
 
@@ -11,10 +12,8 @@ package struct ReplayRequest: Sendable {
     package var target: Target
     /// How fast.
     package var pace = ReplayPace()
-    /// Why.
-    package var reason: String?
-    /// Who: user and host.
-    package var who: String
+    /// Who, and why.
+    package var author: AuditAuthor
 
     /// A target before the registered handlers are known.
     package enum Target: Sendable {
@@ -34,11 +33,11 @@ package struct ReplayRequest: Sendable {
         case all
     }
 
-    package init(name: String, filter: MessageFilter, target: Target, who: String) {
+    package init(name: String, filter: MessageFilter, target: Target, by author: AuditAuthor) {
         self.name = name
         self.filter = filter
         self.target = target
-        self.who = who
+        self.author = author
     }
 
     /// The scope; nil for a target without handlers.

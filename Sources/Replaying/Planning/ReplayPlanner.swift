@@ -1,3 +1,4 @@
+import MessageStore
 package import Postgres
 import Querying
 import Vocabulary
@@ -37,6 +38,17 @@ package struct ReplayPlanner: Sendable {
             return outcome
         }
         return try outcome.get()
+    }
+
+    /// Plans a replay inside a transaction, which the caller rolls back where this fails.
+    ///
+    /// - Throws: ``PostgresError``
+    /// - Returns: What the plan holds; without an id if there is nothing to send.
+    package static func plan(
+        _ connection: isolated PostgresConnection,
+        _ request: ReplayRequest
+    ) throws(PostgresError) -> Result<ReplayPlan, ReplayError> {
+        try Planning(request: request, isDryRun: false).run(connection)
     }
 }
 
@@ -143,7 +155,15 @@ private struct Planning {
         )
         let id = try connection.run(insert).value(Digest128.self)
         try connection.run(PlanStatements.freeze(id, request.scope))
-        try ReplayTable.note(connection, id, "planned", who: request.who, detail: request.reason)
+        let author = request.author
+        try ReplayTable.note(connection, id, "planned", who: author.name, detail: author.reason)
+        try AuditLog.record(
+            connection,
+            .planReplay,
+            "replay '\(plan.name)' (\(id)) to \(plan.target)",
+            count: Int(clamping: plan.planned),
+            by: author
+        )
         return id
     }
 }

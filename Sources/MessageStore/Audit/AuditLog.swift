@@ -1,0 +1,88 @@
+package import Postgres
+
+/// The table `audit`: what people did.
+///
+/// An entry is recorded in the transaction of the action, so that neither is there without the other. An action of several
+/// transactions records what it is about to do with, or before, its first one, and what it did after its last.
+package enum AuditLog {
+    /// Records an action; inside the transaction of that action.
+    ///
+    /// - Parameters:
+    ///   - connection: The session.
+    ///   - action: What.
+    ///   - subject: To what; never a registration token (its device_key instead) or a payload. At most 1,000 characters are kept.
+    ///   - count: To how many rows; nil where that is not known, or means nothing.
+    ///   - author: Who, and why.
+    ///   - isEnd: Whether this is the end of an action that was recorded before.
+    /// - Throws: ``PostgresError``: the caller must not commit then. It says what to do where the schema is older than this.
+    package static func record(
+        _ connection: isolated PostgresConnection,
+        _ action: AuditAction,
+        _ subject: String,
+        count: Int? = nil,
+        by author: AuditAuthor,
+        isEnd: Bool = false
+    ) throws(PostgresError) {
+        let name = action.rawValue + (isEnd ? ".finished" : "")
+        do throws(PostgresError) {
+            try connection.run(AuditStatements.record(name, subject, count: count, by: author))
+        } catch {
+            throw explained(error)
+        }
+    }
+
+    /// Records an action in a transaction of its own: before the first one of an action that takes several, or after the last.
+    ///
+    /// - Throws: ``PostgresError``
+    package static func record(
+        over connection: PostgresConnection,
+        _ action: AuditAction,
+        _ subject: String,
+        count: Int? = nil,
+        by author: AuditAuthor,
+        isEnd: Bool = false
+    ) async throws(PostgresError) {
+        try await connection.run { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) in
+                try record(connection, action, subject, count: count, by: author, isEnd: isEnd)
+            }
+        }
+    }
+
+    /// A page of entries, the latest first.
+    ///
+    /// - Throws: ``PostgresError``
+    package static func page(
+        _ connection: isolated PostgresConnection,
+        _ filter: AuditFilter,
+        limit: Int
+    ) throws(PostgresError) -> [AuditEntry] {
+        try connection.run(AuditStatements.page(filter, limit: limit)).map { row throws(PostgresError) in
+            AuditEntry(
+                id: try row.next(),
+                at: try row.next(),
+                who: try row.next(),
+                role: try row.next(),
+                via: try row.next(),
+                action: try row.next(),
+                subject: try row.next(),
+                count: try row.next(),
+                reason: try row.next()
+            )
+        }
+    }
+
+    /// Says what to do about a schema, or roles, of an earlier version.
+    private static func explained(_ error: PostgresError) -> PostgresError {
+        var error = error
+        switch error.sqlState {
+        // undefined_function, invalid_schema_name
+        case "42883", "3F000":
+            error.message = "the schema has no audit trail, nothing was done: run `upstream-worker migrate up`"
+        case "42501":
+            error.message += ": nothing was done; run deploy/roles.sql again, as after every upgrade"
+        default: break
+        }
+        return error
+    }
+}
