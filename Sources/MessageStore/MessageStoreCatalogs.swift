@@ -17,7 +17,9 @@ package enum MessageStoreCatalogs {
             PartitionStatements.self,
             RetentionStatements.self,
             StatisticsStatements.self,
+            SenderStatements.self,
             StoreStatements.self,
+            WaitingStatements.self,
         ]
     }
 }

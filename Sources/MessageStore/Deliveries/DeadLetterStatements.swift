@@ -6,15 +6,57 @@ import Vocabulary
 enum DeadLetterStatements: StatementCatalog {
     static let now: SQL = "SELECT clock_timestamp()"
 
-    /// The dead letters of a filter, the latest first.
-    static func list(_ filter: DeadLetterFilter, limit: Int) -> SQL {
-        """
-        SELECT
-            handler, message_key, received_at, died_at, attempts, error_group, coalesce(last_error, ''),
-            (SELECT category FROM upstream.message_of(dead_letters.message_key, dead_letters.received_at))
-        FROM upstream.dead_letters WHERE \(condition(filter))
-        ORDER BY died_at DESC, message_key LIMIT \(limit)
-        """
+    /// The dead letters of a filter, the latest first; after a cursor, those that come behind it.
+    static func list(_ filter: DeadLetterFilter, after cursor: DeadLetterCursor? = nil, limit: Int) -> SQL {
+        var condition = condition(filter)
+        if let cursor {
+            // The plain bound is what an index on died_at serves.
+            condition = """
+                \(condition) AND died_at <= \(cursor.diedAt) AND (died_at, message_key, handler)
+                    < (\(cursor.diedAt), \(cursor.messageKey.digest), \(cursor.handler))
+                """
+        }
+        return """
+            SELECT
+                handler, message_key, received_at, died_at, attempts, error_group, coalesce(last_error, ''),
+                (SELECT category FROM upstream.message_of(chosen.message_key, chosen.received_at)), replay_id
+            FROM (
+                SELECT * FROM upstream.dead_letters WHERE \(condition)
+                ORDER BY died_at DESC, message_key DESC, handler DESC LIMIT \(limit)
+            ) AS chosen
+            ORDER BY died_at DESC, message_key DESC, handler DESC
+            """
+    }
+
+    /// The groups of each handler, walked along the index from one to the next, with what each holds counted up to a limit:
+    /// bounded by the number of groups, however many dead letters there are.
+    static func summary(handler: String?, groups: Int, counted limit: Int) -> SQL {
+        let start: SQL = handler.map { "WHERE handler = \($0)" } ?? ""
+        let further: SQL = handler.map { "d.handler = \($0) AND" } ?? ""
+        return """
+            WITH RECURSIVE found AS (
+                (
+                    SELECT handler, error_group FROM upstream.dead_letters \(start) ORDER BY handler, error_group LIMIT 1
+                )
+                UNION ALL
+                SELECT next.handler, next.error_group FROM found CROSS JOIN LATERAL (
+                    SELECT d.handler, d.error_group FROM upstream.dead_letters AS d
+                    WHERE \(further) (d.handler, d.error_group) > (found.handler, found.error_group)
+                    ORDER BY d.handler, d.error_group LIMIT 1
+                ) AS next
+            )
+            SELECT
+                handler, error_group,
+                (SELECT count(*) FROM (
+                    SELECT FROM upstream.dead_letters AS d
+                    WHERE d.handler = found.handler AND d.error_group = found.error_group LIMIT \(limit)
+                ) AS counted),
+                (SELECT died_at FROM upstream.dead_letters AS d
+                    WHERE d.handler = found.handler AND d.error_group = found.error_group ORDER BY died_at LIMIT 1),
+                (SELECT died_at FROM upstream.dead_letters AS d
+                    WHERE d.handler = found.handler AND d.error_group = found.error_group ORDER BY died_at DESC LIMIT 1)
+            FROM found LIMIT \(groups)
+            """
     }
 
     /// Counted by handler and group, the largest first.
@@ -102,6 +144,9 @@ enum DeadLetterStatements: StatementCatalog {
             StatementSample("now", now),
             StatementSample("list", list(all, limit: 1)),
             StatementSample("list, narrowed", list(narrow, limit: 1)),
+            StatementSample("list, after a cursor", list(narrow, after: .sample, limit: 1)),
+            StatementSample("summary", summary(handler: nil, groups: 1, counted: 1)),
+            StatementSample("summary, of a handler", summary(handler: "orders", groups: 1, counted: 1)),
             StatementSample("groups", groups(narrow)),
             StatementSample("count", count(narrow)),
             StatementSample("retry", retry(narrow, limit: 1)),

@@ -57,6 +57,13 @@ package struct DeadLetter: Sendable {
     package var error: String
     /// The message's category; nil where the message is gone.
     package var category: String?
+    /// The replay that asked for the delivery; nil for a first one.
+    package var replayID: Digest128?
+
+    /// Its place in the order of dead letters.
+    package var cursor: DeadLetterCursor {
+        DeadLetterCursor(diedAt: diedAt, messageKey: messageKey, handler: handler)
+    }
 }
 
 /// Dead letters that failed alike.
@@ -106,10 +113,20 @@ package struct DeadLetters: Sendable {
 
     /// The latest first.
     ///
+    /// - Parameters:
+    ///   - filter: Which.
+    ///   - cursor: Where the page before has ended; nil for the first page.
+    ///   - limit: The most rows.
     /// - Throws: ``PostgresError``
-    package func list(_ filter: DeadLetterFilter, limit: Int) async throws(PostgresError) -> [DeadLetter] {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(DeadLetterStatements.list(filter, limit: limit)).map { row throws(PostgresError) in
+    /// - Returns: One page.
+    package func list(
+        _ filter: DeadLetterFilter,
+        after cursor: DeadLetterCursor? = nil,
+        limit: Int
+    ) async throws(PostgresError) -> [DeadLetter] {
+        let sql = DeadLetterStatements.list(filter, after: cursor, limit: limit)
+        return try await connection.run { connection throws(PostgresError) in
+            try connection.run(sql).map { row throws(PostgresError) in
                 DeadLetter(
                     handler: try row.next(),
                     messageKey: MessageKey(try row.next()),
@@ -118,7 +135,8 @@ package struct DeadLetters: Sendable {
                     attempts: try row.next(),
                     group: try row.next(),
                     error: try row.next(),
-                    category: try row.next()
+                    category: try row.next(),
+                    replayID: try row.next()
                 )
             }
         }
@@ -129,16 +147,28 @@ package struct DeadLetters: Sendable {
     /// - Throws: ``PostgresError``
     package func groups(_ filter: DeadLetterFilter) async throws(PostgresError) -> [DeadLetterGroup] {
         try await connection.run { connection throws(PostgresError) in
-            try connection.run(DeadLetterStatements.groups(filter)).map { row throws(PostgresError) in
-                DeadLetterGroup(
-                    handler: try row.next(),
-                    group: try row.next(),
-                    count: try row.next(),
-                    first: try row.next(),
-                    last: try row.next()
-                )
-            }
+            try connection.run(DeadLetterStatements.groups(filter)).map(DeadLetterGroup.init)
         }
+    }
+
+    /// The groups that there are, the largest first, at a cost that does not grow with the number of dead letters.
+    ///
+    /// - Parameters:
+    ///   - handler: Only this handler's; nil for all.
+    ///   - groups: The most groups.
+    ///   - limit: Where the count of each group stops.
+    /// - Throws: ``PostgresError``
+    /// - Returns: Groups whose count may be the limit, and so a lower bound.
+    package func summary(
+        handler: String? = nil,
+        groups: Int = 500,
+        counted limit: Int = 10_000
+    ) async throws(PostgresError) -> [DeadLetterGroup] {
+        let sql = DeadLetterStatements.summary(handler: handler, groups: groups, counted: limit)
+        let found = try await connection.run { connection throws(PostgresError) in
+            try connection.run(sql).map(DeadLetterGroup.init)
+        }
+        return found.sorted { ($1.count, $0.handler, $0.group) < ($0.count, $1.handler, $1.group) }
     }
 
     /// How many the filter lets through.
@@ -253,5 +283,47 @@ package struct DeadLetters: Sendable {
     ) async throws(PostgresError) -> Int {
         var progress = Progress(total: 0)
         return try await step(.discard, filter, &progress, limit: limit, by: author)
+    }
+}
+
+/// A position in the order of dead letters; its text form is that of a time, a key and the handler, with slashes between.
+package struct DeadLetterCursor: Sendable, Equatable, CustomStringConvertible {
+    /// When it was given up.
+    package var diedAt: Timestamp
+    /// The message.
+    package var messageKey: MessageKey
+    /// The handler.
+    package var handler: String
+
+    init(diedAt: Timestamp, messageKey: MessageKey, handler: String) {
+        (self.diedAt, self.messageKey, self.handler) = (diedAt, messageKey, handler)
+    }
+
+    /// Parses the text form; nil if it is not one.
+    package init?(_ text: String) {
+        let parts = text.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == 3, let time = try? Timestamp(parsing: parts[0]), let key = MessageKey(parts[1]),
+            !parts[2].unicodeScalars.contains("\0")
+        else { return nil }
+        self.init(diedAt: time, messageKey: key, handler: parts[2])
+    }
+
+    package var description: String { "\(diedAt.rfc3339)/\(messageKey)/\(handler)" }
+
+    static let sample = DeadLetterCursor(
+        diedAt: Timestamp(microseconds: 0),
+        messageKey: MessageKey(Digest128(high: 0, low: 0)),
+        handler: "orders"
+    )
+}
+
+extension DeadLetterGroup {
+    /// Reads a row of ``DeadLetterStatements/groups(_:)``, or of its bounded form.
+    fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
+        handler = try row.next()
+        group = try row.next()
+        count = try row.next()
+        first = try row.next()
+        last = try row.next()
     }
 }

@@ -6,14 +6,15 @@ enum HandlerStatements: StatementCatalog {
     /// A condition on `handlers`: workers note twice a minute what they run.
     static let isClaimed = "(seen_at > now() - interval '2 minutes')"
 
-    /// Every handler, by name.
-    static let list: SQL = """
+    /// Every handler, by name; counts stop at a limit.
+    static func list(counted limit: Int) -> SQL {
+        """
         SELECT
             name,
             ARRAY(SELECT category FROM upstream.subscriptions WHERE handler = name ORDER BY category),
             paused AND (paused_until IS NULL OR paused_until > now()), paused_until, paused_reason,
             (SELECT count(*) FROM (
-                SELECT FROM upstream.deliveries WHERE handler = name LIMIT 100000
+                SELECT FROM upstream.deliveries WHERE handler = name LIMIT \(limit)
             ) AS counted) + (
                 SELECT coalesce(sum(cardinality(keys)), 0) FROM upstream.delivery_blocks WHERE handler = name
             )::int8,
@@ -22,11 +23,12 @@ enum HandlerStatements: StatementCatalog {
                 WHERE handler = name ORDER BY next_attempt_at LIMIT 1000
             ) AS soonest),
             (SELECT count(*) FROM (
-                SELECT FROM upstream.dead_letters WHERE handler = name LIMIT 100000
+                SELECT FROM upstream.dead_letters WHERE handler = name LIMIT \(limit)
             ) AS counted),
             seen_at, \(raw: isClaimed)
         FROM upstream.handlers ORDER BY name
         """
+    }
 
     /// The workers that ask for each handler, the latest heard of first.
     static let workers: SQL = """
@@ -100,7 +102,7 @@ enum HandlerStatements: StatementCatalog {
 
     static var samples: [StatementSample] {
         [
-            StatementSample("list", list),
+            StatementSample("list", list(counted: 1)),
             StatementSample("workers", workers),
             StatementSample("pause", pause("orders", for: nil, reason: nil)),
             StatementSample("resume", resume("orders")),

@@ -52,11 +52,14 @@ package struct HandlerStates: Sendable {
 
     /// All of them, by name.
     ///
+    /// - Parameter limit: Where the counts of deliveries and dead letters stop.
     /// - Throws: ``PostgresError``
-    package func list() async throws(PostgresError) -> [HandlerState] {
-        try await connection.run { connection throws(PostgresError) in
+    /// - Returns: Each handler with its workers.
+    package func list(counted limit: Int = 100_000) async throws(PostgresError) -> [HandlerState] {
+        let sql = HandlerStatements.list(counted: limit)
+        return try await connection.run { connection throws(PostgresError) in
             let workers = try Self.workers(connection)
-            return try connection.run(HandlerStatements.list).map { row throws(PostgresError) in
+            return try connection.run(sql).map { row throws(PostgresError) in
                 var state = try HandlerState(&row)
                 state.workers = workers[state.name] ?? []
                 return state
@@ -156,7 +159,7 @@ package struct HandlerStates: Sendable {
 }
 
 extension HandlerState {
-    /// Reads a row of ``HandlerStatements/list``.
+    /// Reads a row of ``HandlerStatements/list(counted:)``.
     fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
         name = try row.next()
         categories = try row.next()

@@ -48,15 +48,20 @@ package struct Retention: Sendable {
 
     /// Looks, and changes nothing.
     ///
-    /// - Parameter policy: How long what is kept.
+    /// - Parameters:
+    ///   - policy: How long what is kept.
+    ///   - limit: Where counts of what is too old, and of what needs old days, stop; nil to count all.
     /// - Returns: What ``run(force:report:)`` would do if that policy were in force.
     /// - Throws: ``PostgresError``
-    package func plan(under policy: RetentionPolicy) async throws(PostgresError) -> RetentionPlan {
+    package func plan(
+        under policy: RetentionPolicy,
+        counted limit: Int? = nil
+    ) async throws(PostgresError) -> RetentionPlan {
         try await connection.run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 try connection.script(RetentionStatements.begin)
                 let now: Timestamp = try connection.run(RetentionStatements.now).value()
-                let partitions = try partitions(connection, policy, now: now)
+                let partitions = try partitions(connection, policy, now: now, counted: limit)
                 let today = UTCDay(now)
                 let ledger = try connection.run(RetentionStatements.ledger(before: policy.ledgerEnd(now)))
                     .only { row throws(PostgresError) in
@@ -64,7 +69,8 @@ package struct Retention: Sendable {
                     }
                 let expired = RetentionStatements.expired(
                     bodies: policy.bodiesEnd(now),
-                    deadLetters: policy.deadLettersEnd(now)
+                    deadLetters: policy.deadLettersEnd(now),
+                    counted: limit
                 )
                 return try connection.run(expired).only { row throws(PostgresError) in
                     RetentionPlan(
@@ -88,7 +94,8 @@ package struct Retention: Sendable {
     private func partitions(
         _ connection: isolated PostgresConnection,
         _ policy: RetentionPolicy,
-        now: Timestamp
+        now: Timestamp,
+        counted limit: Int?
     ) throws(PostgresError) -> [PartitionPlan] {
         let found = try connection.run(RetentionStatements.partitions).map { row throws(PostgresError) in
             (
@@ -98,7 +105,8 @@ package struct Retention: Sendable {
         }
         var needs: [(day: UTCDay, waiting: Int64, deadLetters: Int64)] = []
         if let last = found.filter({ policy.fate(of: $0.day, until: $0.end, now) == .drop }).map(\.end).max() {
-            needs = try connection.run(RetentionStatements.needs(before: last)).map { row throws(PostgresError) in
+            let sql = RetentionStatements.needs(before: last, counted: limit)
+            needs = try connection.run(sql).map { row throws(PostgresError) in
                 (UTCDay(number: try row.next()), try row.next(Int64.self), try row.next(Int64.self))
             }
         }

@@ -23,22 +23,22 @@ enum RetentionStatements: StatementCatalog {
         ORDER BY p.since
         """
 
-    /// What needs the bodies of days from before a time, by day.
-    static func needs(before end: Timestamp) -> SQL {
+    /// What needs the bodies of days from before a time, by day; each kind is counted up to a limit, nil for none.
+    static func needs(before end: Timestamp, counted limit: Int? = nil) -> SQL {
         """
         SELECT (day - date '1970-01-01')::bigint, sum(waiting)::bigint, sum(dead)::bigint
         FROM (
-            SELECT (received_at AT TIME ZONE 'UTC')::date AS day, 1 AS waiting, 0 AS dead
+            (SELECT (received_at AT TIME ZONE 'UTC')::date AS day, 1 AS waiting, 0 AS dead
             FROM upstream.deliveries AS d
             WHERE received_at < \(end) AND NOT EXISTS (
                 SELECT FROM upstream.dead_messages AS k
-                WHERE k.message_key = d.message_key AND k.received_at = d.received_at)
+                WHERE k.message_key = d.message_key AND k.received_at = d.received_at) LIMIT \(limit))
             UNION ALL
             SELECT (at AT TIME ZONE 'UTC')::date, 1, 0
             FROM upstream.delivery_blocks CROSS JOIN LATERAL unnest(times) AS at WHERE at < \(end)
             UNION ALL
-            SELECT (received_at AT TIME ZONE 'UTC')::date, 0, 1
-            FROM upstream.dead_letters WHERE received_at < \(end)
+            (SELECT (received_at AT TIME ZONE 'UTC')::date, 0, 1
+            FROM upstream.dead_letters WHERE received_at < \(end) LIMIT \(limit))
         ) AS needs
         GROUP BY day
         """
@@ -78,14 +78,18 @@ enum RetentionStatements: StatementCatalog {
         """
     }
 
-    /// Conflicts and quarantined stanzas whose bodies are too old, and dead letters that are.
-    static func expired(bodies: Timestamp, deadLetters: Timestamp) -> SQL {
-        """
-        SELECT
-            (SELECT count(*) FROM upstream.conflicts WHERE received_at < \(bodies) AND last_seen_at < \(bodies)),
-            (SELECT count(*) FROM upstream.quarantine WHERE received_at < \(bodies) AND last_seen_at < \(bodies)),
-            (SELECT count(*) FROM upstream.dead_letters WHERE died_at < \(deadLetters))
-        """
+    /// Conflicts and quarantined stanzas whose bodies are too old, and dead letters that are; each counted up to a limit, nil
+    /// for none.
+    static func expired(bodies: Timestamp, deadLetters: Timestamp, counted limit: Int? = nil) -> SQL {
+        func count(_ table: String, _ condition: SQL) -> SQL {
+            "(SELECT count(*) FROM (SELECT FROM upstream.\(raw: table) WHERE \(condition) LIMIT \(limit)) AS counted)"
+        }
+        let isOld: SQL = "received_at < \(bodies) AND last_seen_at < \(bodies)"
+        return """
+            SELECT
+                \(count("conflicts", isOld)), \(count("quarantine", isOld)),
+                \(count("dead_letters", "died_at < \(deadLetters)"))
+            """
     }
 
     // MARK: The policy

@@ -53,13 +53,15 @@ package struct StoreStatistics: Sendable {
     /// - Parameters:
     ///   - connection: A session that may select from the schema's tables.
     ///   - categories: How many categories at most.
+    ///   - limit: Where the counts of each handler's deliveries and dead letters stop.
     /// - Returns: The figures of this moment.
     /// - Throws: ``PostgresError``
     package static func take(
         _ connection: PostgresConnection,
-        categories: Int = 10
+        categories: Int = 10,
+        counted limit: Int = 100_000
     ) async throws(PostgresError) -> StoreStatistics {
-        let handlers = try await HandlerStates(connection).list()
+        let handlers = try await HandlerStates(connection).list(counted: limit)
         return try await connection.run { connection throws(PostgresError) in
             let tables = try connection.run(StatisticsStatements.tables).map { row throws(PostgresError) in
                 Table(

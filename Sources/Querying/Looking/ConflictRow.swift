@@ -19,6 +19,8 @@ package struct ConflictRow: Sendable {
     /// The key under which handlers see it.
     package var releaseKey: MessageKey
 
+    /// The bytes of the page up to here; 0 where they were not counted.
+    fileprivate let bytesThrough: Int64
     fileprivate let page: MessagePage
     fileprivate let row: Int
 
@@ -39,6 +41,7 @@ package struct ConflictRow: Sendable {
                 releasedAt: try row.next(),
                 releasedBy: try row.next(),
                 releaseKey: MessageKey(try row.next(Digest128.self)),
+                bytesThrough: try row.next(),
                 page: page,
                 row: number
             )
@@ -49,10 +52,11 @@ package struct ConflictRow: Sendable {
     ///
     /// - Parameters:
     ///   - tokens: Whether the registration token is written.
+    ///   - payloads: Whether what the device sent is written.
     ///   - isForTerminal: Whether control characters are escaped as well.
     /// - Returns: One line without line end.
-    package func json(tokens: Bool, isForTerminal: Bool) -> [UInt8] {
-        var lines = MessageLines(.ndjson, tokens: tokens, isForTerminal: isForTerminal)
+    package func json(tokens: Bool, payloads: Bool = true, isForTerminal: Bool) -> [UInt8] {
+        var lines = MessageLines(.ndjson, tokens: tokens, payloads: payloads, isForTerminal: isForTerminal)
         lines.appendObject(page, row)
         var object = lines.take()
         object.removeLast()
@@ -101,6 +105,8 @@ package struct ConflictQuery: Sendable {
     package var cursor: ConflictCursor?
     /// The maximum number of rows.
     package var limit: Int
+    /// A page ends with the row that takes it past this many bytes, as they are read; nil for no limit.
+    package var byteLimit: Int?
 
     package init(filter: MessageFilter, fingerprint: Digest128? = nil, after cursor: ConflictCursor? = nil, limit: Int)
     {
@@ -121,5 +127,17 @@ package struct ConflictQuery: Sendable {
         return try await connection.run { connection throws(PostgresError) in
             try ConflictRow.rows(of: try connection.run(sql))
         }
+    }
+
+    /// Runs it.
+    ///
+    /// - Throws: ``PostgresError``
+    /// - Returns: The newest first, and whether others may follow.
+    package func page(
+        _ connection: PostgresConnection
+    ) async throws(PostgresError) -> (rows: [ConflictRow], isFull: Bool) {
+        let rows = try await rows(connection)
+        let isCut = byteLimit.map { limit in rows.last.map { $0.bytesThrough >= limit } ?? false } ?? false
+        return (rows, isCut || rows.count >= limit)
     }
 }

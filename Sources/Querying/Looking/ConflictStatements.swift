@@ -15,12 +15,25 @@ enum ConflictStatements: StatementCatalog {
                     < (\(message.receivedAt), \(message.messageKey.digest), \(fingerprint))
                 """
         }
+        let columns: SQL = """
+            \(MessagePage.columns()), m.fingerprint, m.times_seen, m.last_seen_at, m.released_at, m.released_by,
+            upstream.release_key(m.message_key, m.fingerprint)
+            """
+        let order: SQL = "m.received_at DESC, m.message_key DESC, m.fingerprint DESC"
+        guard let byteLimit = query.byteLimit else {
+            return """
+                SELECT \(columns), 0::bigint AS bytes_through FROM upstream.conflicts AS m WHERE \(condition)
+                ORDER BY \(order) LIMIT \(query.limit)
+                """
+        }
         return """
-            SELECT
-                \(MessagePage.columns()), m.fingerprint, m.times_seen, m.last_seen_at, m.released_at, m.released_by,
-                upstream.release_key(m.message_key, m.fingerprint)
-            FROM upstream.conflicts AS m WHERE \(condition)
-            ORDER BY m.received_at DESC, m.message_key DESC, m.fingerprint DESC LIMIT \(query.limit)
+            SELECT \(columns), m.bytes_through::bigint FROM (
+                SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through FROM (
+                    SELECT *, \(MessageStatements.verbatimBytes) AS bytes FROM upstream.conflicts AS m
+                    WHERE \(condition) ORDER BY \(order) LIMIT \(query.limit)
+                ) AS m
+            ) AS m
+            WHERE m.bytes_through - m.bytes < \(byteLimit) ORDER BY \(order)
             """
     }
 
@@ -29,6 +42,8 @@ enum ConflictStatements: StatementCatalog {
         let message = MessageCursor(receivedAt: Timestamp(microseconds: 0), messageKey: MessageKey(fingerprint))
         let cursor = ConflictCursor(message: message, fingerprint: fingerprint)
         let query = ConflictQuery(filter: .sample, fingerprint: fingerprint, after: cursor, limit: 1)
-        return [StatementSample("page", page(query))]
+        var bounded = query
+        bounded.byteLimit = 1
+        return [StatementSample("page", page(query)), StatementSample("page, with a byte limit", page(bounded))]
     }
 }

@@ -7,11 +7,12 @@ extension MessageDetail {
     ///
     /// - Parameters:
     ///   - tokens: Whether registration tokens are written.
+    ///   - payloads: Whether what devices sent is written.
     ///   - isForTerminal: Whether characters that a terminal may act on are escaped, too.
     /// - Returns: One line without its end.
     /// - Throws: What `JSONEncoder` does.
-    package func json(tokens: Bool, isForTerminal: Bool) throws -> [UInt8] {
-        var lines = MessageLines(.ndjson, tokens: tokens, isForTerminal: isForTerminal)
+    package func json(tokens: Bool, payloads: Bool = true, isForTerminal: Bool) throws -> [UInt8] {
+        var lines = MessageLines(.ndjson, tokens: tokens, payloads: payloads, isForTerminal: isForTerminal)
         if let row {
             lines.appendObject(page, row)
         } else {
@@ -43,7 +44,7 @@ extension MessageDetail {
         object += ",\"conflicts\":[".utf8
         for (index, conflict) in conflicts.enumerated() {
             if index > 0 { object.append(UInt8(ascii: ",")) }
-            object += conflict.json(tokens: tokens, isForTerminal: isForTerminal)
+            object += conflict.json(tokens: tokens, payloads: payloads, isForTerminal: isForTerminal)
         }
         object += "]}".utf8
         return object

@@ -1,10 +1,14 @@
 package import Postgres
+import UpstreamKit
 package import Vocabulary
 
 /// Follows messages as they are committed; ``TailWindow`` describes how none is missed.
 package struct MessageTail: Sendable {
     /// Which rows still have to be shown, and whether the follower keeps up.
     package var window: TailWindow
+
+    /// Where another follower could go on: everything up to here was shown, and a little after it.
+    package private(set) var position: TailPosition
 
     private let filter: MessageFilter
 
@@ -23,8 +27,10 @@ package struct MessageTail: Sendable {
         _ connection: PostgresConnection
     ) async throws {
         self.filter = filter
-        window = TailWindow(now: try await Self.now(connection), overlap: overlap, longInterval: longInterval)
-        try await read(from: window.start, connection) { _, _ in }
+        position = try await Self.moment(connection)
+        position.overlap = overlap
+        window = TailWindow(now: position.at, overlap: overlap, longInterval: longInterval)
+        try await eachNewPlace(from: window.start, connection) { _, _ in }
     }
 
     /// Messages that a follower can't show, or can't be sure of.
@@ -46,7 +52,8 @@ package struct MessageTail: Sendable {
         _ connection: PostgresConnection,
         _ show: (MessagePage, Int) throws -> Void
     ) async throws -> Gap? {
-        let now = try await Self.now(connection)
+        let moment = try await Self.moment(connection)
+        let now = moment.at
         let pause = now - window.lastSuccess
         let floor = window.poll(now: now)
         var gap = window.unproven.map(Gap.unproven)
@@ -57,32 +64,108 @@ package struct MessageTail: Sendable {
         }
         try await read(from: floor, connection, show)
         window.succeeded()
+        if window.lastLongSuccess == now { (position.at, position.transaction) = (now, moment.transaction) }
         return gap
     }
 
     /// The start of the oldest day that retention has kept; nil if there is none.
-    private static func oldest(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp? {
+    package static func oldest(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp? {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(MessageStatements.oldestDay).value(Timestamp?.self)
         }
     }
 
+    /// Shows the new rows from a time on.
+    ///
+    /// Most of what each poll looks at was shown before, so places are read first, and bodies only of new ones.
     private mutating func read(
         from floor: Timestamp,
         _ connection: PostgresConnection,
         _ show: (MessagePage, Int) throws -> Void
     ) async throws {
+        var waiting: [MessageCursor] = []
+        var shown = 0
+        do {
+            try await eachNewPlace(from: floor, connection) { places, sizes in
+                var next = 0
+                (waiting, shown) = (places, 0)
+                while next < places.count {
+                    var (end, bytes) = (next, Int64(0))
+                    while end < places.count, end - next < Self.pageRows, bytes < Self.pageBytes {
+                        bytes += sizes[end]
+                        end += 1
+                    }
+                    let page = try await Self.page(Array(places[next..<end]), connection)
+                    for row in 0..<page.count {
+                        try show(page, row)
+                        // In the same order; one that is gone meanwhile is passed by.
+                        while shown < end, places[shown] != page.cursor(row) { shown += 1 }
+                        shown += 1
+                    }
+                    (shown, next) = (end, end)
+                }
+            }
+        } catch {
+            for place in waiting.dropFirst(shown) { window.takeBack(place) }
+            throw error
+        }
+    }
+
+    /// Hands over the places of new rows from a time on, in order, with the bytes of each, some thousands at a time.
+    private mutating func eachNewPlace(
+        from floor: Timestamp,
+        _ connection: PostgresConnection,
+        _ take: ([MessageCursor], [Int64]) async throws -> Void
+    ) async throws {
         var filter = filter
         filter.since = max(floor, filter.since ?? floor)
-        var pager = MessagePager(filter, .oldestFirst, limit: 2_000)
-        pager.byteLimit = 8 << 20
+        var cursor: MessageCursor?
         while true {
-            let page = try await pager.next(connection)
-            for row in 0..<page.count {
-                guard let place = page.cursor(row), window.isNew(place) else { continue }
-                try show(page, row)
+            let sql = MessageStatements.places(filter, after: cursor, limit: Self.placeLimit)
+            let found = try await connection.run { connection throws(PostgresError) in
+                try connection.run(sql).map { row throws(PostgresError) in
+                    let time = try row.next(Timestamp.self)
+                    let key = MessageKey(try row.next(Digest128.self))
+                    return (place: MessageCursor(receivedAt: time, messageKey: key), bytes: try row.next(Int64.self))
+                }
             }
-            if !page.isFull { return }
+            var places: [MessageCursor] = []
+            var sizes: [Int64] = []
+            for (place, bytes) in found where window.isNew(place) {
+                places.append(place)
+                sizes.append(bytes)
+            }
+            if !places.isEmpty { try await take(places, sizes) }
+            cursor = found.last?.place
+            if found.count < Self.placeLimit { return }
+        }
+    }
+
+    private static func page(
+        _ places: [MessageCursor],
+        _ connection: PostgresConnection
+    ) async throws(PostgresError) -> MessagePage {
+        let times = places.map(\.receivedAt)
+        guard let first = times.min(), let last = times.max() else {
+            throw PostgresError(.other, "a page of messages was asked for without places")
+        }
+        let sql = MessageStatements.at(places, in: first...last)
+        return try await connection.run { connection throws(PostgresError) in try MessagePage(try connection.run(sql)) }
+    }
+
+    /// How many places are read at once.
+    private static let placeLimit = 10_000
+    /// The most rows, and about the most bytes, whose bodies are read at once.
+    private static let (pageRows, pageBytes) = (1_000, Int64(4 << 20))
+
+    /// Where a follower begins that starts now.
+    ///
+    /// - Throws: ``PostgresError``
+    package static func moment(_ connection: PostgresConnection) async throws(PostgresError) -> TailPosition {
+        try await connection.run { connection throws(PostgresError) in
+            try connection.run(MessageStatements.moment).only { row throws(PostgresError) in
+                TailPosition(at: try row.next(), transaction: try row.next())
+            }
         }
     }
 

@@ -59,6 +59,9 @@ package struct TailWindow: Sendable {
     /// Where the first read begins; its rows count as already shown.
     package var start: Timestamp { lastLongPoll - overlap }
 
+    /// The time of the last successful poll that read the whole overlap.
+    package var lastLongSuccess: Timestamp { lastLongPoll }
+
     /// The time of the last successful poll.
     package var lastSuccess: Timestamp { lastPoll }
 
@@ -98,6 +101,9 @@ package struct TailWindow: Sendable {
         if seen.count > seenLimit { shorten() }
         return true
     }
+
+    /// Takes a row back that was new and could not be shown: the next poll finds it again.
+    package mutating func takeBack(_ place: MessageCursor) { seen[place.messageKey] = nil }
 
     /// Makes room: first by forgetting what no later poll reads, which after a long pause is most of it.
     ///

@@ -1,5 +1,5 @@
 package import Postgres
-import UpstreamKit
+package import UpstreamKit
 import Vocabulary
 
 /// A result whose first columns are those of a message, read row by row.
@@ -78,6 +78,9 @@ package struct MessagePage: Sendable {
     /// The position of the last message; nil for a page without rows.
     package var end: MessageCursor? { keys.last.flatMap { $0?.cursor } }
 
+    /// The device of a row's message; nil where an outer join found none.
+    package func deviceKey(_ row: Int) -> DeviceKey? { keys[row]?.deviceKey }
+
     /// The position of a row's message; nil where an outer join found none.
     package func cursor(_ row: Int) -> MessageCursor? { keys[row]?.cursor }
 
@@ -108,10 +111,10 @@ package struct MessagePage: Sendable {
     func keys(_ row: Int) -> Keys? { keys[row] }
 
     /// Whether the value is null.
-    func isNull(_ row: Int, _ column: Column) -> Bool { result.isNull(row, column.rawValue) }
+    package func isNull(_ row: Int, _ column: Column) -> Bool { result.isNull(row, column.rawValue) }
 
     /// Lends the bytes of a value; empty for null.
-    func withBytes<T>(_ row: Int, _ column: Column, _ body: (UnsafeRawBufferPointer) -> T) -> T {
+    package func withBytes<T>(_ row: Int, _ column: Column, _ body: (UnsafeRawBufferPointer) -> T) -> T {
         result.withBytes(row, column.rawValue, body)
     }
 }

@@ -17,6 +17,12 @@ package struct MessagePager: Sendable {
     ///
     /// Bounds memory whatever devices send.
     package var byteLimit: Int?
+    /// Whether ``byteLimit`` counts values as they are read instead of as they are stored, compressed.
+    ///
+    /// Costs the reading of what is compressed; without it a page of compressible text may take many times the limit.
+    package var countsVerbatim = false
+    /// Only what may have committed since a follower's position; nil for all.
+    package var since: TailPosition?
     /// The position after which the next page begins; nil for the first page.
     package var cursor: MessageCursor?
 

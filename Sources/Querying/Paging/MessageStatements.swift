@@ -17,6 +17,7 @@ enum MessageStatements: StatementCatalog {
                 \(condition) AND m.received_at \(sign)= \(time) AND (m.received_at, m.message_key) \(sign) (\(time), \(key))
                 """
         }
+        if let since = pager.since { condition = "\(condition) AND \(committed(since: since))" }
         let order: SQL =
             isBackwards ? "m.received_at DESC, m.message_key DESC" : "m.received_at ASC, m.message_key ASC"
         guard let byteLimit = pager.byteLimit else {
@@ -25,21 +26,72 @@ enum MessageStatements: StatementCatalog {
                 WHERE \(condition) ORDER BY \(order) LIMIT \(pager.limit)
                 """
         }
-        // pg_column_size reads no value that is stored out of line.
         return """
-            SELECT \(MessagePage.columns()), m.bytes_through FROM (
+            SELECT \(MessagePage.columns()), m.bytes_through::bigint FROM (
                 SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through
                 FROM (
-                    SELECT *,
-                        pg_column_size(message_id) + pg_column_size(registration_token)
-                            + coalesce(pg_column_size(data), pg_column_size(data_raw), 0)
-                            + coalesce(pg_column_size(extra), 0) AS bytes
+                    SELECT *, \(pager.countsVerbatim ? verbatimBytes : storedBytes) AS bytes
                     FROM upstream.messages AS m WHERE \(condition) ORDER BY \(order) LIMIT \(pager.limit)
                 ) AS m
             ) AS m
             WHERE m.bytes_through - m.bytes < \(byteLimit) ORDER BY \(order)
             """
     }
+
+    /// The bytes of a row `m` as it is stored; no value that is stored out of line is read.
+    static let storedBytes: SQL = """
+        (pg_column_size(m.message_id) + pg_column_size(m.registration_token)
+            + coalesce(pg_column_size(m.data), pg_column_size(m.data_raw), 0)
+            + coalesce(pg_column_size(m.extra), 0))::bigint
+        """
+
+    /// The bytes of a row `m` as it is read: what is stored compressed counts in full, and is read for it.
+    static let verbatimBytes: SQL = """
+        (octet_length(m.message_id) + octet_length(m.registration_token)
+            + coalesce(octet_length(m.data::text), octet_length(m.data_raw), 0)
+            + coalesce(octet_length(m.extra), 0))::bigint
+        """
+
+    /// What may have committed since a follower's position, and all that was received after it.
+    ///
+    /// The subtraction is modulo 2^32, as transaction numbers are: right unless two thousand million transactions ended
+    /// within the overlap.
+    private static func committed(since position: TailPosition) -> SQL {
+        """
+        m.received_at >= \(position.at - position.overlap) AND (
+            m.received_at > \(position.at) OR ((m.xmin::text::bigint - \(position.transaction)) & 4294967295) < 2147483648
+        )
+        """
+    }
+
+    /// The places of a filter's messages behind a place, oldest first, with the bytes that each is stored in.
+    static func places(_ filter: MessageFilter, after cursor: MessageCursor?, limit: Int) -> SQL {
+        var condition = filter.condition()
+        if let cursor {
+            let (time, key) = (cursor.receivedAt, cursor.messageKey.digest)
+            condition =
+                "\(condition) AND m.received_at >= \(time) AND (m.received_at, m.message_key) > (\(time), \(key))"
+        }
+        return """
+            SELECT m.received_at, m.message_key, \(storedBytes) FROM upstream.messages AS m
+            WHERE \(condition) ORDER BY m.received_at, m.message_key LIMIT \(limit)
+            """
+    }
+
+    /// The messages at some places, oldest first; the span that they are in keeps other partitions out.
+    static func at(_ places: [MessageCursor], in span: ClosedRange<Timestamp>) -> SQL {
+        """
+        SELECT \(MessagePage.columns()) FROM upstream.messages AS m
+        WHERE m.received_at >= \(span.lowerBound) AND m.received_at <= \(span.upperBound)
+            AND (m.received_at, m.message_key) IN (
+                SELECT * FROM unnest(\(places.map(\.receivedAt)), \(places.map(\.messageKey.digest)))
+            )
+        ORDER BY m.received_at, m.message_key
+        """
+    }
+
+    /// The database's time, and the oldest transaction that has not ended: all before it are visible to the next statement.
+    static let moment: SQL = "SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 
     /// Messages of dropped days that are kept for their dead letters.
     ///
@@ -115,10 +167,19 @@ enum MessageStatements: StatementCatalog {
         let filter = MessageFilter.sample
         var bounded = MessagePager(filter, .oldestFirst, limit: 1, after: cursor)
         bounded.byteLimit = 1
+        var resumed = bounded
+        resumed.countsVerbatim = true
+        resumed.since = TailPosition(at: cursor.receivedAt, transaction: 3)
         return [
             StatementSample("page", page(MessagePager(filter, .newestFirst, limit: 1))),
             StatementSample("page, after a cursor", page(MessagePager(filter, .newestFirst, limit: 1, after: cursor))),
             StatementSample("page, with a byte limit", page(bounded)),
+            StatementSample("page, since a position", page(resumed)),
+            StatementSample("storedBytes", "SELECT \(storedBytes) FROM upstream.messages AS m"),
+            StatementSample("verbatimBytes", "SELECT \(verbatimBytes) FROM upstream.messages AS m"),
+            StatementSample("places", places(filter, after: cursor, limit: 1)),
+            StatementSample("at", at([cursor], in: cursor.receivedAt...cursor.receivedAt)),
+            StatementSample("moment", moment),
             StatementSample("kept", kept(where: "m.message_key = \(key.digest)")),
             StatementSample("released", released(key)),
             StatementSample("ledger", ledger(key)),

@@ -22,6 +22,8 @@ package struct MessageLines {
     package let format: Format
     /// Whether tokens are written.
     package let hasTokens: Bool
+    /// Whether `data` and `extra` are written as JSON; without them an object says `"payload":"hidden"`.
+    package let hasPayloads: Bool
 
     private let isForTerminal: Bool
     private let strings: JSONEscape
@@ -32,11 +34,13 @@ package struct MessageLines {
     /// - Parameters:
     ///   - format: How messages are written.
     ///   - tokens: Whether registration tokens are written.
+    ///   - payloads: Whether what the device sent is written; only for NDJSON.
     ///   - isForTerminal: Whether characters that a terminal may act on are escaped in what devices sent, too.
-    package init(_ format: Format, tokens: Bool, isForTerminal: Bool = false) {
+    package init(_ format: Format, tokens: Bool, payloads: Bool = true, isForTerminal: Bool = false) {
         self.format = format
         self.isForTerminal = isForTerminal
         hasTokens = tokens
+        hasPayloads = payloads
         strings = isForTerminal ? .stringForTerminal : .string
     }
 
@@ -67,8 +71,11 @@ package struct MessageLines {
         }
     }
 
+    /// Appends a row as a JSON object without a line's end; only for NDJSON.
+    package mutating func appendObject(of page: MessagePage, _ row: Int) { appendObject(page, row) }
+
     /// Appends a text as it is.
-    mutating func append(text: String) {
+    package mutating func append(text: String) {
         var text = text
         text.withUTF8 { buffer.append(UnsafeRawBufferPointer($0)) }
     }
@@ -92,9 +99,13 @@ package struct MessageLines {
         if hasTokens { member(",\"registration_token\":\"", fields, .registrationToken) }
         member(",\"message_type\":\"", fields, .messageType)
         member(",\"stanza_from\":\"", fields, .stanzaFrom)
-        embed(",\"data\":", verbatim: ",\"data_verbatim\":\"", fields, .data)
-        member(",\"data_raw\":\"", fields, .dataRaw)
-        embed(",\"extra\":", verbatim: ",\"extra_verbatim\":\"", fields, .extra)
+        if hasPayloads {
+            embed(",\"data\":", verbatim: ",\"data_verbatim\":\"", fields, .data)
+            member(",\"data_raw\":\"", fields, .dataRaw)
+            embed(",\"extra\":", verbatim: ",\"extra_verbatim\":\"", fields, .extra)
+        } else {
+            buffer.append(",\"payload\":\"hidden\"")
+        }
         buffer.append(",\"fingerprint\":\"")
         buffer.append(uuid: fields.fingerprint)
         buffer.append("\"}")

@@ -1,7 +1,7 @@
 /// Finds what a mistyped name most likely meant.
-enum Suggestion {
+package enum Suggestion {
     /// The candidate with the fewest edits, if few enough for a typing mistake.
-    static func nearest(to name: String, among candidates: [String]) -> String? {
+    package static func nearest(to name: String, among candidates: [String]) -> String? {
         let allowed = max(1, min(3, name.count / 3))
         return candidates.map { (candidate: $0, edits: edits(name.lowercased(), $0.lowercased())) }
             .filter { $0.edits <= allowed }

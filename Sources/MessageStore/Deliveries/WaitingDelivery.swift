@@ -1,0 +1,136 @@
+package import Postgres
+package import UpstreamKit
+package import Vocabulary
+
+/// A delivery that is not done yet, and why it waits.
+package struct WaitingDelivery: Sendable {
+    /// Why a delivery waits, from a closed set.
+    package enum Reason: String, Sendable, CaseIterable {
+        /// A worker has it in hand.
+        case leased
+        /// The handler is paused.
+        case paused
+        /// The latest attempt failed, and the next one is not due yet.
+        case retry
+        /// It was given back without a failed attempt, and is not due yet: a circuit breaker, a stopping worker.
+        case postponed
+        /// It is due, and no live worker runs the handler.
+        case unclaimed
+        /// It is due, and a worker will take it in its turn.
+        case due
+    }
+
+    /// The handler.
+    package var handler: String
+    /// The message.
+    package var messageKey: MessageKey
+    /// When the message was received.
+    package var receivedAt: Timestamp
+    /// Attempts that failed and count.
+    package var attempts: Int
+    /// When the next attempt is due; the end of the lease for what a worker has in hand.
+    package var dueAt: Timestamp
+    /// The worker that has it in hand; nil for none.
+    package var leaseOwner: String?
+    /// When the lease ends unless it is renewed; nil without one.
+    package var leaseUntil: Timestamp?
+    /// What the latest attempt failed with.
+    package var error: String?
+    /// The replay that asked for it; nil for a first delivery.
+    package var replayID: Digest128?
+    /// Whether it is in a block: in the memory of the worker that stored its message.
+    package var isInBlock: Bool
+    /// Why it waits.
+    package var reason: Reason
+    /// When the handler's pause ends by itself; nil where it is not paused, or until somebody resumes it.
+    package var pausedUntil: Timestamp?
+    /// Why the handler is paused.
+    package var pausedReason: String?
+    /// The message's category; nil where the message is gone.
+    package var category: String?
+
+    /// Its place in the order of deliveries.
+    package var cursor: WaitingCursor {
+        WaitingCursor(dueAt: dueAt, receivedAt: receivedAt, messageKey: messageKey, handler: handler)
+    }
+}
+
+/// A position in the order of waiting deliveries; its text form is two times, a key and the handler, with slashes between.
+package struct WaitingCursor: Sendable, Equatable, CustomStringConvertible {
+    /// When the delivery is due.
+    package var dueAt: Timestamp
+    /// When its message was received.
+    package var receivedAt: Timestamp
+    /// The message.
+    package var messageKey: MessageKey
+    /// The handler.
+    package var handler: String
+
+    init(dueAt: Timestamp, receivedAt: Timestamp, messageKey: MessageKey, handler: String) {
+        (self.dueAt, self.receivedAt, self.messageKey, self.handler) = (dueAt, receivedAt, messageKey, handler)
+    }
+
+    /// Parses the text form; nil if it is not one.
+    package init?(_ text: String) {
+        let parts = text.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == 4, let due = try? Timestamp(parsing: parts[0]),
+            let received = try? Timestamp(parsing: parts[1]), let key = MessageKey(parts[2]),
+            !parts[3].unicodeScalars.contains("\0")
+        else { return nil }
+        self.init(dueAt: due, receivedAt: received, messageKey: key, handler: parts[3])
+    }
+
+    package var description: String { "\(dueAt.rfc3339)/\(receivedAt.rfc3339)/\(messageKey)/\(handler)" }
+}
+
+/// A query for waiting deliveries, in pages: what is due first comes first.
+package struct WaitingQuery: Sendable {
+    /// Only this handler's.
+    package var handler: String?
+    /// Where the page before has ended; nil for the first page.
+    package var cursor: WaitingCursor?
+    /// The maximum number of rows.
+    package var limit = 50
+
+    package init() {}
+
+    /// Runs it.
+    ///
+    /// - Throws: ``PostgresError``
+    package func rows(_ connection: PostgresConnection) async throws(PostgresError) -> [WaitingDelivery] {
+        let sql = WaitingStatements.page(self)
+        return try await connection.run { connection throws(PostgresError) in
+            try connection.run(sql).map(WaitingDelivery.init)
+        }
+    }
+}
+
+extension WaitingDelivery {
+    /// Reads a row of ``WaitingStatements/page(_:)``.
+    fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
+        handler = try row.next()
+        messageKey = MessageKey(try row.next(Digest128.self))
+        receivedAt = try row.next()
+        attempts = try row.next()
+        dueAt = try row.next()
+        let owner = try row.next(String?.self)
+        let until = try row.next(Timestamp?.self)
+        let isHeld = try row.next(Bool?.self) ?? false && owner != nil
+        let isAhead = try row.next(Bool.self)
+        (leaseOwner, leaseUntil) = isHeld ? (owner, until) : (nil, nil)
+        error = try row.next()
+        replayID = try row.next()
+        isInBlock = try row.next()
+        let isPaused = try row.next(Bool?.self) ?? false
+        let (pauseEnd, pauseReason) = (try row.next(Timestamp?.self), try row.next(String?.self))
+        (pausedUntil, pausedReason) = isPaused ? (pauseEnd, pauseReason) : (nil, nil)
+        let isClaimed = try row.next(Bool?.self) ?? false
+        category = try row.next()
+        reason =
+            if isHeld { .leased } else if isPaused { .paused } else if isAhead {
+                attempts > 0 ? .retry : .postponed
+            } else {
+                isClaimed ? .due : .unclaimed
+            }
+    }
+}
