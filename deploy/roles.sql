@@ -23,7 +23,7 @@ GRANT SELECT ON upstream.retention_policy, upstream.dead_messages TO upstream_wo
 GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE
     ON upstream.handlers, upstream.handler_workers, upstream.subscriptions, upstream.deliveries,
-        upstream.delivery_blocks, upstream.dead_letters
+        upstream.delivery_blocks, upstream.dead_letters, upstream.workers
     TO upstream_worker;
 -- Replays are planned and run with the same rights; they change no message.
 GRANT SELECT, INSERT, UPDATE ON upstream.replays TO upstream_worker;

@@ -20,6 +20,7 @@ package enum MessageStoreCatalogs {
             SenderStatements.self,
             StoreStatements.self,
             WaitingStatements.self,
+            WorkerStatements.self,
         ]
     }
 }

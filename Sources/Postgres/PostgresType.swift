@@ -17,6 +17,7 @@ package struct PostgresType: Sendable, Equatable {
     package static let text = PostgresType(oid: 25, arrayOID: 1009)
     package static let oid = PostgresType(oid: 26, arrayOID: 1028)
     package static let json = PostgresType(oid: 114, arrayOID: 199)
+    package static let float4 = PostgresType(oid: 700, arrayOID: 1021)
     package static let float8 = PostgresType(oid: 701, arrayOID: 1022)
     package static let varchar = PostgresType(oid: 1043, arrayOID: 1015)
     package static let date = PostgresType(oid: 1082, arrayOID: 1182)

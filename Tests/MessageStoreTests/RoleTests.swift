@@ -95,6 +95,7 @@ struct RoleTests {
                 schema_migrations: select
                 senders: insert select
                 subscriptions: delete insert select update
+                workers: delete insert select update
                 """
         )
     }

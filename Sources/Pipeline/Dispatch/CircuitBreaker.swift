@@ -67,6 +67,25 @@ package struct CircuitBreaker: Sendable {
         return false
     }
 
+    /// What it is doing, for people.
+    package enum Phase: String, Sendable {
+        /// Everything passes.
+        case closed
+        /// Nothing passes until a time.
+        case open
+        /// A probe may begin, or is under way.
+        case halfOpen = "half_open"
+    }
+
+    /// What it is doing now, and when the next probe may begin where it is open.
+    package func phase(now: ContinuousClock.Instant) -> (Phase, probe: ContinuousClock.Instant?) {
+        switch state {
+        case .closed: (.closed, nil)
+        case .open(let until, _, _): now < until ? (.open, until) : (.halfOpen, nil)
+        case .halfOpen: (.halfOpen, nil)
+        }
+    }
+
     /// Whether an attempt may begin; does not begin one.
     package func admission(now: ContinuousClock.Instant) -> Admission {
         switch state {

@@ -19,6 +19,9 @@ struct DeliveryQueue: Sendable {
 
     var isEmpty: Bool { untried.isEmpty && tried.isEmpty }
 
+    /// How many wait.
+    var count: Int { fresh + claimed }
+
     mutating func append(_ delivery: Delivery, isFresh: Bool) {
         if delivery.isUntried {
             untried.append(delivery, isFresh)

@@ -107,6 +107,24 @@ package final class DispatchService: Sendable {
         !isEnding.load(ordering: .relaxed) && settler.isEmpty && lanes.allSatisfy { $0.inspect(\.isIdle) }
     }
 
+    /// What each handler is doing in this worker, in the order of its registration.
+    package var activity: [HandlerActivity] {
+        let now = clock.now()
+        return lanes.map { lane in
+            lane.inspect { machine in
+                let (circuit, probe) = machine.breaker.phase(now: now)
+                return HandlerActivity(
+                    handler: lane.settings.name,
+                    circuit: circuit,
+                    nextProbe: probe.map { now.duration(to: $0) },
+                    isPaused: machine.isPaused,
+                    running: machine.running.count,
+                    waiting: machine.waiting.count
+                )
+            }
+        }
+    }
+
     /// Waits until the handlers are subscribed in the database: they would miss messages received before.
     ///
     /// For one task while ``run()`` runs; returns early when cancelled.

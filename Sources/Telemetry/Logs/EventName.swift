@@ -9,6 +9,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case givingUp = "worker.giving_up"
     case graceExpired = "worker.grace_expired"
     case secondSignal = "worker.second_signal"
+    case workerUnlisted = "worker.unlisted"
 
     // Connections.
     case connecting = "stream.connecting"
@@ -58,6 +59,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case handlerUnclaimed = "handler.unclaimed"
     case handlerHanging = "handler.hanging"
     case leaseLost = "delivery.lease_lost"
+    case attemptsUnrecorded = "delivery.attempts_unrecorded"
     case messageHandled = "handler.message"
     case handlerOutput = "handler.output"
     case handlerProcessEnded = "handler.process_ended"

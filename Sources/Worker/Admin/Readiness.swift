@@ -44,9 +44,12 @@ package final class Readiness: Sendable {
         draining.store(true, ordering: .relaxed)
     }
 
+    /// Whether shutdown has begun.
+    package var isDraining: Bool { draining.load(ordering: .relaxed) }
+
     /// What all checks find now.
     package func report() -> Report {
-        let isDraining = draining.load(ordering: .relaxed)
+        let isDraining = isDraining
         let own = ReadinessCheck("draining") { isDraining ? .notReady("shutting down") : .ready }
         var report = Report(isReady: true, lines: [])
         for check in checks + [own] {

@@ -1,5 +1,6 @@
 import Glibc
 import Handlers
+import Logging
 import MessageStore
 import Pipeline
 import Postgres
@@ -17,7 +18,7 @@ struct DispatchRunner: Service {
     /// A dispatcher for these handlers.
     init(_ shared: WorkerRuntime.Shared, _ registrations: [HandlerRegistration]) {
         let configuration = shared.configuration
-        let owner = "\(Self.hostName):\(getpid())"
+        let owner = Self.workerName
         let store = PostgresDeliveryStore(shared.database, worker: owner)
         let functions = FunctionCaller(shared.database)
         var settings = DispatchSettings()
@@ -79,6 +80,22 @@ struct DispatchRunner: Service {
         // The sessions of handlers' functions and of the dispatcher: the service is idle by now.
         await functions.close()
         await store.close()
+    }
+
+    /// What the handlers are doing in this worker.
+    var activity: [HandlerActivity] { service.activity }
+
+    /// This process for people: host and process id.
+    static var workerName: String { "\(hostName):\(getpid())" }
+
+    /// Warns that settlements are written without the history of attempts, for a while.
+    static func attemptsUnrecorded(_ error: StoreError, _ logger: Logger) {
+        logger.event(
+            .warning,
+            .attemptsUnrecorded,
+            "cannot write the history of attempts: deliveries are settled without, retrying in a minute",
+            [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
+        )
     }
 
     /// This machine's name.

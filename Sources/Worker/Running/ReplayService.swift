@@ -1,4 +1,3 @@
-import Glibc
 import Logging
 import Pipeline
 import Postgres
@@ -69,7 +68,7 @@ struct ReplayService: Service {
 
     private func run(_ replay: Replay) async {
         let client = PostgresClient(settings)
-        var options = ReplayRunner.Settings(owner: "worker \(DispatchRunner.hostName):\(getpid())")
+        var options = ReplayRunner.Settings(owner: "worker \(DispatchRunner.workerName)")
         options.lease = min(options.lease, lease)
         let runner = ReplayRunner(client, settings: options, logger: logger, intake: intake)
         let ended: LogValue

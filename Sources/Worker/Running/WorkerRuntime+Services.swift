@@ -40,6 +40,17 @@ extension WorkerRuntime.Shared {
         ]
     }
 
+    /// What tells of this worker in `upstream.workers`; stops after all that it tells of.
+    func heartbeat(_ roles: Set<WorkerRole>, _ readiness: Readiness, _ dispatch: DispatchRunner?) -> any Service {
+        let service = HeartbeatService(
+            self,
+            roles: roles,
+            isStopping: { readiness.isDraining },
+            activity: { dispatch?.activity ?? [] }
+        )
+        return bounded(service, .milliseconds(200))
+    }
+
     /// Replays to handlers.
     func replayService(_ dispatch: DispatchRunner?) -> any Service {
         let service = ReplayService(

@@ -91,6 +91,7 @@ package final class WorkerRuntime: Sendable {
         )
         var list: [any Service] = admin.map { [$0] } ?? []
         list += shared.databaseServices()
+        list.append(shared.heartbeat(roles, readiness, dispatch))
         if let dispatch { list.append(shared.bounded(dispatch, .milliseconds(500)) { dispatch.isIdle }) }
         if roles.contains(.dispatch) { list.append(shared.replayService(dispatch)) }
         if roles.contains(.receive) {

@@ -1,0 +1,57 @@
+import Postgres
+import Vocabulary
+
+/// The statements of the table `workers`.
+enum WorkerStatements: StatementCatalog {
+    /// Writes a process's row.
+    ///
+    /// Doesn't wait for the disk or a standby: the next row comes in a few seconds.
+    static let write: PreparedStatement<WorkerReport> = """
+        WITH quick AS MATERIALIZED (
+            SELECT set_config('synchronous_commit', 'off', true)
+        )
+        INSERT INTO upstream.workers (
+            instance, worker, version, roles, started_at, heartbeat_at, stopping, in_flight, streams, rates, handlers
+        )
+        SELECT
+            \(\.instance), \(\.worker), \(\.version), \(\.roles), now() - \(\.uptime), now(), \(\.isStopping),
+            \(\.inFlight), \(\.streamsJSON)::jsonb, \(\.ratesJSON)::jsonb, \(\.handlersJSON)::jsonb
+        FROM quick
+        ON CONFLICT (instance) DO UPDATE SET
+            heartbeat_at = excluded.heartbeat_at, stopping = excluded.stopping, in_flight = excluded.in_flight,
+            streams = excluded.streams, rates = excluded.rates, handlers = excluded.handlers
+        """
+
+    /// Deletes what is left of processes that died: silent for ten minutes, or followed by this one.
+    static let purge: PreparedStatement<WorkerReport> = """
+        DELETE FROM upstream.workers
+        WHERE heartbeat_at < now() - interval '10 minutes'
+            OR worker = \(\.worker) AND instance <> \(\.instance) AND NOT \(raw: isAlive)
+        """
+
+    /// Deletes a process's row.
+    static let remove: PreparedStatement<WorkerReport> = """
+        WITH quick AS MATERIALIZED (
+            SELECT set_config('synchronous_commit', 'off', true)
+        )
+        DELETE FROM upstream.workers USING quick WHERE instance = \(\.instance)
+        """
+
+    /// Every row.
+    static let list: SQL = """
+        SELECT
+            worker, version, roles, started_at, heartbeat_at, \(raw: isAlive), stopping, in_flight, streams::json,
+            rates::json, handlers::json
+        FROM upstream.workers ORDER BY worker, started_at
+        """
+
+    /// A condition on `workers`, judged by the database's clock: four rows may be missing.
+    private static let isAlive = "(heartbeat_at > now() - interval '20 seconds')"
+
+    package static var samples: [StatementSample] {
+        [
+            StatementSample("write", write), StatementSample("purge", purge), StatementSample("remove", remove),
+            StatementSample("list", list),
+        ]
+    }
+}

@@ -1,0 +1,121 @@
+import MessageStore
+import Pipeline
+import Telemetry
+import Vocabulary
+
+/// Makes a worker's row of `upstream.workers` from its metrics: levels as they are, and rates since the row before.
+struct WorkerFigures {
+    private let metrics: Metrics
+    private let isStopping: @Sendable () -> Bool
+    private let activity: @Sendable () -> [HandlerActivity]
+    private let start: ContinuousClock.Instant
+    private var report: WorkerReport
+    private var before: Counts
+
+    /// The counters at one moment.
+    private struct Counts {
+        struct Handler {
+            var done: UInt64
+            var failed: UInt64
+        }
+
+        var at: ContinuousClock.Instant
+        var messages: MessageAccounts.Snapshot
+        var acked: UInt64
+        var ackLatency: Histogram.Snapshot
+        var handlers: [Handler]
+
+        init(_ metrics: Metrics, _ now: ContinuousClock.Instant) {
+            at = now
+            messages = metrics.messages.snapshot()
+            acked = metrics.acks[.sent].value
+            ackLatency = metrics.ackLatency.snapshot()
+            handlers = metrics.handlers.indices.map { index in
+                let deliveries = metrics.handler(index).deliveries
+                return Handler(
+                    done: deliveries[.done].value,
+                    failed: deliveries[.retry].value + deliveries[.rejected].value + deliveries[.exhausted].value
+                )
+            }
+        }
+    }
+
+    /// Figures of a process that starts now.
+    ///
+    /// - Parameters:
+    ///   - identity: Who it is.
+    ///   - metrics: Its counters.
+    ///   - isStopping: Whether shutdown has begun.
+    ///   - activity: What its handlers are doing.
+    ///   - now: The current time.
+    init(
+        of identity: WorkerReport,
+        metrics: Metrics,
+        isStopping: @escaping @Sendable () -> Bool,
+        activity: @escaping @Sendable () -> [HandlerActivity],
+        now: ContinuousClock.Instant
+    ) {
+        report = identity
+        self.metrics = metrics
+        self.isStopping = isStopping
+        self.activity = activity
+        start = now
+        before = Counts(metrics, now)
+    }
+
+    /// The row of this moment; the next one's rates begin here.
+    mutating func next(now: ContinuousClock.Instant) -> WorkerReport {
+        let counts = Counts(metrics, now)
+        let seconds = before.at.duration(to: now).inSeconds
+        func rate(_ value: UInt64, _ earlier: UInt64) -> Double {
+            seconds > 0 ? (Double(value &- earlier) / seconds * 100).rounded() / 100 : 0
+        }
+        let (new, old) = (counts.messages, before.messages)
+        report.uptime = start.duration(to: now)
+        report.isStopping = isStopping()
+        report.inFlight = new.inFlight
+        report.streams = metrics.senders.enumerated().map { index, sender in
+            WorkerReport.Streams(
+                sender: sender,
+                connecting: metrics.connections(sender: index, state: .connecting).value,
+                bound: metrics.connections(sender: index, state: .bound).value,
+                draining: metrics.connections(sender: index, state: .draining).value
+            )
+        }
+        report.rates.seconds = (seconds * 1_000).rounded() / 1_000
+        report.rates.received = rate(new.received.reduce(0, +), old.received.reduce(0, +))
+        report.rates.stored = rate(new.settled(.stored), old.settled(.stored))
+        report.rates.duplicates = rate(new.settled(.duplicate), old.settled(.duplicate))
+        report.rates.acked = rate(counts.acked, before.acked)
+        report.rates.handled = rate(
+            counts.handlers.reduce(0) { $0 + $1.done },
+            before.handlers.reduce(0) { $0 + $1.done }
+        )
+        var acks = counts.ackLatency
+        for index in acks.counts.indices { acks.counts[index] &-= before.ackLatency.counts[index] }
+        let bounds = metrics.ackLatency.bounds
+        // Above the highest bound nothing is known but that.
+        report.rates.ackP50 = acks.bound(below: 0.5, in: bounds).map { min($0, bounds.last ?? 0) }
+        report.rates.ackP99 = acks.bound(below: 0.99, in: bounds).map { min($0, bounds.last ?? 0) }
+        report.handlers = activity().map { handler in
+            let index = metrics.handlers.firstIndex(of: handler.handler)
+            let (done, wasDone) = (index.map { counts.handlers[$0].done }, index.map { before.handlers[$0].done })
+            let (failed, hadFailed) = (
+                index.map { counts.handlers[$0].failed }, index.map { before.handlers[$0].failed }
+            )
+            let failures = rate(failed ?? 0, hadFailed ?? 0)
+            return WorkerReport.Handler(
+                handler: handler.handler,
+                circuit: handler.circuit.rawValue,
+                nextProbe: handler.nextProbe?.inSeconds,
+                isPaused: handler.isPaused,
+                running: handler.running,
+                waiting: handler.waiting,
+                attempts: rate(done ?? 0, wasDone ?? 0) + failures,
+                failed: failures
+            )
+        }
+        before = counts
+        return report
+    }
+}
