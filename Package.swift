@@ -129,9 +129,13 @@ let package = Package(
         module(
             "Console",
             [
-                "Vocabulary", "Telemetry", "Digests", "Postgres", "Querying", "Worker", nio, logging, lifecycle,
+                "Vocabulary", "Telemetry", "Digests", "Postgres", "MessageStore", "Querying", "Worker", nio, logging,
+                lifecycle,
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HummingbirdTLS", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]
         ),
@@ -257,7 +261,13 @@ let package = Package(
                 "XMLWire", "XMPP", "XMPPSession", logging, lifecycle,
             ]
         ),
-        suite("ConsoleTests", ["Console", "ConsoleSupport"]),
+        suite(
+            "ConsoleTests",
+            [
+                "Vocabulary", "Console", "ConsoleSupport", "Postgres", "QuerySupport", nio,
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ]
+        ),
         suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", nio, nioPosix]),
         suite(
             "IntegrationTests",

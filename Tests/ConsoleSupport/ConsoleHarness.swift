@@ -36,21 +36,34 @@ package struct ConsoleHarness: Sendable {
         }
     }
 
+    /// Follows no redirect, and opens as many connections as are asked for; lives as long as the process.
+    private static let client = {
+        var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
+        configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 256
+        return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
+    }()
+
     /// The port on 127.0.0.1.
     package let port: Int
     /// What the database was filled with; `script`, `text` and `add` reach it.
     package let database: QueryFixture
+    /// Who is let in.
+    package let access: ConsoleAccess
 
     /// Runs a console over a database of its own, and ends it in order.
     ///
     /// - Parameters:
     ///   - seeds: Messages that are stored beforehand.
     ///   - configure: Changes the settings.
+    ///   - rules: Who is let in, besides the callers.
+    ///   - limits: What one connection may use.
     ///   - body: The test.
     /// - Throws: What the server or `body` throws.
     package static func run(
         _ seeds: [Seed] = [],
         configure: (inout ConsoleSettings) -> Void = { _ in },
+        rules: ConsoleAccess.Settings = ConsoleAccess.Settings(),
+        limits: ConsoleLimits = ConsoleLimits(),
         _ body: @escaping @Sendable (ConsoleHarness) async throws -> Void
     ) async throws {
         let database = try await QueryFixture(seeds)
@@ -68,9 +81,11 @@ package struct ConsoleHarness: Sendable {
                 ConsoleToken(principal) { [Array((caller.token ?? "").utf8)] }
             }
         }
-        let access = try ConsoleAccess(tokens: tokens)
-        try await serve(services, access, quiet) { port in
-            try await body(ConsoleHarness(port: port, database: database))
+        var rules = rules
+        rules.tokens += tokens
+        let access = try ConsoleAccess(rules, logger: quiet)
+        try await serve(services, access, limits, quiet) { port in
+            try await body(ConsoleHarness(port: port, database: database, access: access))
         }
         await services.reader.close()
         await services.writer.close()
@@ -79,13 +94,14 @@ package struct ConsoleHarness: Sendable {
     private static func serve(
         _ services: ConsoleServices,
         _ access: ConsoleAccess,
+        _ limits: ConsoleLimits,
         _ logger: Logger,
         _ body: @escaping @Sendable (Int) async throws -> Void
     ) async throws {
         let (ports, port) = AsyncStream<Int>.makeStream()
         let address = ListenAddress.tcp(host: "127.0.0.1", port: 0)
-        guard let server = ConsoleServer(address, services: services, access: access, onListening: { port.yield($0) })
-        else { return }
+        let made = try ConsoleServer(address, services: services, access: access, limits: limits) { port.yield($0) }
+        guard let server = made else { return }
         let group = ServiceGroup(configuration: .init(services: [.init(service: server)], logger: logger))
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             tasks.addTask { try await group.run() }
@@ -165,7 +181,7 @@ extension ConsoleHarness {
             request.body = .bytes(ByteBuffer(string: json))
         }
         for (name, value) in headers { request.headers.replaceOrAdd(name: name, value: value) }
-        return try await HTTPClient.shared.execute(request, timeout: limit)
+        return try await Self.client.execute(request, timeout: limit)
     }
 
     /// GET.

@@ -26,10 +26,10 @@ struct ConsoleCommand: ProgramCommand {
             settings: ConsoleSettings(version: Version.current),
             logger: logger
         )
-        let server = ConsoleServer(
+        let server = try ConsoleServer(
             .tcp(host: "127.0.0.1", port: 9465),
             services: services,
-            access: try ConsoleAccess(tokens: [])
+            access: try ConsoleAccess(ConsoleAccess.Settings(), logger: logger)
         )
         try await server?.run()
     }

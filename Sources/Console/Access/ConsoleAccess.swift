@@ -1,28 +1,169 @@
-import Digests
 import HTTPTypes
 import Hummingbird
+package import Logging
+import NIOCore
+import Telemetry
 import Vocabulary
 
-/// Finds out who sent a request.
+/// Finds out who sent a request, and whether a stranger's page made them.
 package final class ConsoleAccess: Sendable {
-    private let tokens: [(digest: [UInt8], principal: Principal)]
+    /// Whom to let in.
+    package struct Settings: Sendable {
+        /// The tokens.
+        package var tokens: [ConsoleToken] = []
+        /// The proxy that signs people in.
+        package var proxy: TrustedProxy?
+        /// Who everybody is that proves nothing; nil for nobody.
+        ///
+        /// Only where nothing but this machine reaches the console.
+        package var anybody: Principal?
+        /// The names that requests may be addressed to.
+        package var hosts = AllowedHosts([], isOnLoopback: true)
+        /// Whether the console itself serves TLS.
+        package var isTLS = false
+        /// How long a sign-in lasts.
+        package var sessionLifetime = Duration.seconds(43_200)
+        /// The clock.
+        package var now: @Sendable () -> ContinuousClock.Instant = { .now }
 
-    /// Access by these tokens.
-    ///
-    /// - Throws: What reading a token throws.
-    package init(tokens: [ConsoleToken]) throws {
-        self.tokens = try tokens.flatMap { token in
-            try token.secrets().map { (HashFunction.sha256.digest(of: $0), token.principal) }
-        }
+        package init() {}
     }
 
-    /// Who sent a request; nil where nothing was proven.
-    func principal(of request: Request) -> Principal? {
-        guard let value = request.headers[.authorization], value.hasPrefix("Bearer ") else { return nil }
-        let digest = HashFunction.sha256.digest(of: Array(value.utf8.dropFirst("Bearer ".utf8.count)))
-        // Compared with each, so that the time tells nothing.
-        var found: Principal?
-        for token in tokens where ConstantTime.areEqual(token.digest, digest) { found = token.principal }
-        return found
+    /// How somebody proved who they are.
+    enum Proof: Sendable, Equatable {
+        case none
+        case token
+        /// Of the kinds that a browser adds by itself, whoever made the request.
+        case session, proxy, anybody
+    }
+
+    /// What is known of a request's sender.
+    struct Sender: Sendable {
+        var principal: Principal?
+        var proof: Proof
+        /// Whether the client's own connection is TLS.
+        var isSecure: Bool
+        /// What limits count by.
+        var key: String
+    }
+
+    let settings: Settings
+    let sessions: SessionStore
+    let logger: Logger
+    private let tokens: TokenRegistry
+    /// Failures to sign in: ten at once, then one in three seconds.
+    private let failures: RateLimiter
+    /// Requests: a page with its parts is one burst.
+    private let requests: RateLimiter
+
+    /// Access by these rules.
+    ///
+    /// - Throws: What reading a token throws.
+    package init(_ settings: Settings, logger: Logger) throws {
+        self.settings = settings
+        self.logger = logger
+        tokens = try TokenRegistry(settings.tokens, logger: logger, now: settings.now)
+        sessions = SessionStore(lifetime: settings.sessionLifetime, now: settings.now)
+        failures = RateLimiter(burst: 10, perSecond: 1 / 3, now: settings.now)
+        requests = RateLimiter(burst: 400, perSecond: 100, now: settings.now)
+    }
+
+    /// The path of a link that signs somebody in once.
+    ///
+    /// - Parameters:
+    ///   - principal: Whom.
+    ///   - lifetime: For how long it can be used.
+    /// - Returns: The path, which is a secret until then.
+    package func oneTimePath(for principal: Principal, lifetime: Duration) -> String {
+        "/sign-in/once/" + sessions.makeLink(for: principal, lifetime: lifetime)
+    }
+
+    /// Who sent a request.
+    ///
+    /// - Throws: A ``Problem`` where what they sent proves nothing, is ambiguous, or comes too often.
+    func sender(of request: Request, from peer: SocketAddress?) throws(Problem) -> Sender {
+        var client = ClientAddress(peer)
+        var sender = Sender(principal: nil, proof: .none, isSecure: settings.isTLS, key: "")
+        var user: Principal?
+        if let proxy = settings.proxy, proxy.sends(from: client.address) {
+            if request.headers[values: .forwardedProto] == ["https"] { sender.isSecure = true }
+            client = client.behindProxy(request)
+            user = try proxy.user(of: request)
+        }
+        sender.key = client.key
+        if let user {
+            (sender.principal, sender.proof) = (user, .proxy)
+        } else if let value = request.headers[values: .authorization].first {
+            guard request.headers[values: .authorization].count == 1 else {
+                throw .badRequest("the header Authorization came twice")
+            }
+            (sender.principal, sender.proof) = (try bearer(value, client.key), .token)
+        } else if let principal = session(of: request, isSecure: sender.isSecure) {
+            (sender.principal, sender.proof) = (principal, .session)
+        } else if let anybody = settings.anybody {
+            (sender.principal, sender.proof) = (anybody, .anybody)
+        }
+        return sender
+    }
+
+    /// Counts a request.
+    ///
+    /// - Throws: A ``Problem`` with status 429 where its sender asks too often.
+    func count(_ sender: Sender) throws(Problem) {
+        let key = sender.principal.map { "principal " + $0.name } ?? "address " + sender.key
+        guard let wait = requests.use(key) else { return }
+        throw .tooMany("more than 100 requests a second", wait)
+    }
+
+    /// Whose token it is.
+    ///
+    /// - Parameters:
+    ///   - token: What somebody sent.
+    ///   - key: Who they are to the limits.
+    /// - Throws: A ``Problem``: the token is unknown, or too many have been tried.
+    /// - Returns: The token's entry.
+    func entry(for token: some Sequence<UInt8>, _ key: String) throws(Problem) -> TokenRegistry.Entry {
+        // Before it is looked at: beyond the limit a guess tells nothing, right or wrong.
+        if let wait = failures.wait(key) { throw .tooMany("too many wrong tokens", wait) }
+        if let entry = tokens.entry(for: token) { return entry }
+        failures.use(key)
+        logger.event(
+            .notice,
+            .consoleSignInRefused,
+            "a wrong token was sent to the console",
+            [.address: .string(key)]
+        )
+        throw .unauthorized
+    }
+
+    /// Uses a one-time link up.
+    ///
+    /// - Throws: A ``Problem``: the link is unknown, used or expired, or too many have been tried.
+    /// - Returns: Whom it signs in.
+    func link(_ secret: String, _ key: String) throws(Problem) -> SessionStore.Source {
+        if let wait = failures.wait(key) { throw .tooMany("too many wrong links", wait) }
+        if let source = sessions.useLink(secret) { return source }
+        failures.use(key)
+        throw Problem(
+            .notFound,
+            "link-used",
+            "This link no longer works",
+            "a sign-in link works once and for a few minutes: start the program again for another, or sign in with a token"
+        )
+    }
+
+    private func bearer(_ value: String, _ key: String) throws(Problem) -> Principal {
+        let parts = value.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2, parts[0].lowercased() == "bearer" else { throw .unauthorized }
+        return try entry(for: parts[1].utf8, key).principal
+    }
+
+    private func session(of request: Request, isSecure: Bool) -> Principal? {
+        guard let id = SessionCookie.id(in: request, isSecure: isSecure) else { return nil }
+        switch sessions.source(of: id) {
+        case .token(let digest): return tokens.entry(digest: digest)?.principal
+        case .link(let principal): return principal
+        case nil: return nil
+        }
     }
 }

@@ -9,6 +9,10 @@ package struct ConsoleContext: RequestContext {
     package var principal: Principal?
     /// The other end of the connection.
     package let peer: SocketAddress?
+    /// Whether the client's own connection is TLS.
+    var isSecure = false
+    /// What limits count by.
+    var clientKey = ""
 
     package init(source: ApplicationRequestContextSource) {
         coreContext = .init(source: source)

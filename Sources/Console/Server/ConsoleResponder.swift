@@ -1,3 +1,4 @@
+import Foundation
 import HTTPTypes
 import Hummingbird
 import Logging
@@ -8,8 +9,10 @@ import Telemetry
 struct ConsoleResponder: HTTPResponder {
     let routes: RouterResponder<ConsoleContext>
     let access: ConsoleAccess
+    let logger: Logger
 
     func respond(to request: Request, context: ConsoleContext) async throws -> Response {
+        let start = ContinuousClock.now
         // HEAD is GET without the body (RFC 9110 section 9.3.2).
         let isHead = request.method == .head
         var request = request
@@ -18,13 +21,19 @@ struct ConsoleResponder: HTTPResponder {
             head.method = .get
             request = Request(head: head, body: request.body)
         }
+        var context = context
+        context.isSecure = access.settings.isTLS
         var response: Response
         do {
-            response = try await answer(request, context)
+            response = try await answer(request, &context, isHead: isHead)
         } catch let problem as Problem {
             response = problem.response(isAPI: Problem.isAPI(request))
         }
-        SecurityHeaders.add(to: &response)
+        if response.status == .unauthorized, request.method == .get, !Problem.isAPI(request) {
+            response = toSignIn(request)
+        }
+        SecurityHeaders.add(to: &response, isSecure: context.isSecure)
+        log(request, response, context, since: start)
         guard isHead else { return response }
         let length = response.headers[.contentLength].flatMap { Int($0) }
         return Response(
@@ -34,10 +43,45 @@ struct ConsoleResponder: HTTPResponder {
         )
     }
 
-    private func answer(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        var context = context
-        context.principal = access.principal(of: request)
+    private func answer(_ request: Request, _ context: inout ConsoleContext, isHead: Bool) async throws -> Response {
+        if let response = HealthRoutes.live(request) { return response }
+        // What a messenger asks to show a preview must not use the link up.
+        if isHead, request.uri.path.hasPrefix("/sign-in/once/") { throw Problem.notFound("ask with GET") }
+        try RequestChecks.form(request, access.settings.hosts)
+        let sender = try access.sender(of: request, from: context.peer)
+        (context.principal, context.isSecure, context.clientKey) = (sender.principal, sender.isSecure, sender.key)
+        try access.count(sender)
+        try RequestChecks.forgery(request, sender)
         return try await routes.respond(to: request, context: context)
+    }
+
+    /// A person is shown where to sign in, and comes back to where they wanted to go.
+    private func toSignIn(_ request: Request) -> Response {
+        let next = SignInRoutes.safe(request.head.path)
+        let characters = CharacterSet.urlPathAllowed.subtracting(CharacterSet(charactersIn: "&+=;"))
+        let encoded = next.addingPercentEncoding(withAllowedCharacters: characters) ?? "/"
+        return Response(status: .seeOther, headers: [.location: "/sign-in?next=\(encoded)"])
+    }
+
+    /// Neither the query nor the path itself, which may hold keys and the secret of a link: the route's pattern.
+    private func log(
+        _ request: Request,
+        _ response: Response,
+        _ context: ConsoleContext,
+        since start: ContinuousClock.Instant
+    ) {
+        guard logger.logLevel <= .debug else { return }
+        logger.event(
+            .debug,
+            .consoleRequest,
+            "request answered",
+            [
+                .method: .string(request.method.rawValue),
+                .route: .string(context.coreContext.endpointPath.value ?? "-"),
+                .status: .int(response.status.code), .principal: .string(context.principal?.name ?? "-"),
+                .durationSeconds: .seconds(.now - start),
+            ]
+        )
     }
 }
 
@@ -54,6 +98,16 @@ struct ProblemMiddleware: RouterMiddleware {
             return try await next(request, context)
         } catch {
             if let problem = Problem(error) { throw problem }
+            // A failure that nobody foresaw may quote what it failed on: only its kind is logged.
+            logger.event(
+                .error,
+                .consoleRequestFailed,
+                "a request to the console failed",
+                [
+                    .route: .string(context.coreContext.endpointPath.value ?? "-"),
+                    .error: .string("\(type(of: error))"),
+                ]
+            )
             throw Problem(
                 .internalServerError,
                 "internal",
@@ -72,9 +126,15 @@ enum SecurityHeaders {
         form-action 'self'; base-uri 'none'; frame-ancestors 'none'
         """
 
-    static func add(to response: inout Response) {
+    static func add(to response: inout Response, isSecure: Bool) {
         response.headers[.contentSecurityPolicy] = contentSecurityPolicy
         response.headers[.xContentTypeOptions] = "nosniff"
+        response.headers[.frameOptions] = "DENY"
+        response.headers[.referrerPolicy] = "same-origin"
+        response.headers[.crossOriginOpenerPolicy] = "same-origin"
+        response.headers[.crossOriginResourcePolicy] = "same-origin"
+        // RFC 6797: only over TLS; a year.
+        if isSecure { response.headers[.strictTransportSecurity] = "max-age=31536000" }
         if response.headers[.cacheControl] == nil { response.headers[.cacheControl] = "no-store" }
     }
 }

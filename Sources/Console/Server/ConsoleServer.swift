@@ -1,8 +1,11 @@
+import Foundation
 import HTTPTypes
 import Hummingbird
 import HummingbirdCore
+import HummingbirdTLS
 import Logging
 import NIOCore
+import NIOSSL
 import ServiceLifecycle
 import Telemetry
 package import Worker
@@ -14,6 +17,8 @@ package struct ConsoleServer: Service {
     private let services: ConsoleServices
     private let access: ConsoleAccess
     private let logger: Logger
+    private let limits: ConsoleLimits
+    private let tls: TLSConfiguration?
     private let onListening: @Sendable (Int) async -> Void
 
     /// A console for an address; nil where the address is `off`.
@@ -22,19 +27,26 @@ package struct ConsoleServer: Service {
     ///   - address: Where to listen; port 0 takes a free port, which is logged.
     ///   - services: What routes work with.
     ///   - access: Who is let in.
+    ///   - certificate: What it serves with; nil for plain HTTP.
+    ///   - limits: What one connection may use.
     ///   - onListening: Is told the port.
+    /// - Throws: ``ConsoleError`` where the certificate or its key can't be used.
     package init?(
         _ address: ListenAddress,
         services: ConsoleServices,
         access: ConsoleAccess,
+        certificate: ConsoleTLSConfiguration? = nil,
+        limits: ConsoleLimits = ConsoleLimits(),
         onListening: @escaping @Sendable (Int) async -> Void = { _ in }
-    ) {
+    ) throws(ConsoleError) {
         guard case .tcp(let host, let port) = address else { return nil }
         self.host = host
         self.port = port
         self.services = services
         self.access = access
         logger = services.logger
+        self.limits = limits
+        tls = try certificate.map { certificate throws(ConsoleError) in try Self.tls(certificate) }
         self.onListening = onListening
     }
 
@@ -47,18 +59,59 @@ package struct ConsoleServer: Service {
 
     /// The pages' routes, by name; each page is a file of `Pages/`.
     private var pages: [any ConsoleRoutes] {
-        []
+        [
+            HealthRoutes(services: services), SignInRoutes(access: access),
+        ]
     }
 
     /// Serves until shutdown.
+    ///
+    /// - Throws: ``ConsoleError`` where the port is taken.
     package func run() async throws {
+        let quiet = logger.forLibrary
+        let (limits, tls) = (limits, tls)
         let application = Application(
             responder: responder(),
-            configuration: ApplicationConfiguration(address: .hostname(host, port: port), serverName: nil),
-            onServerRunning: { [onListening] channel in await onListening(channel.localAddress?.port ?? 0) },
-            logger: logger.forLibrary
+            server: HTTPServerBuilder { responder in
+                let channel = ConsoleChannel(limits, responder: responder)
+                return try tls.map { try TLSChannel(channel, tlsConfiguration: $0) } ?? channel
+            },
+            configuration: ApplicationConfiguration(
+                address: .hostname(host, port: port),
+                serverName: nil,
+                availableConnectionsDelegate: MaximumAvailableConnections(limits.connections, logger: quiet)
+            ),
+            onServerRunning: { [host, access, logger, onListening] channel in
+                let port = channel.localAddress?.port ?? 0
+                logger.event(
+                    .info,
+                    .consoleListening,
+                    "console listening",
+                    [.host: .string(host), .port: .int(port)]
+                )
+                if let anybody = access.settings.anybody {
+                    logger.event(
+                        .warning,
+                        .consoleOpen,
+                        "every program of this machine may use the console: add console.tokens",
+                        [.principal: .string(anybody.name)]
+                    )
+                }
+                await onListening(port)
+            },
+            logger: quiet
         )
-        try await application.run()
+        do {
+            try await application.run()
+        } catch {
+            logger.event(
+                .error,
+                .consoleFailed,
+                "cannot serve the console; if another process uses the port, change console.listen",
+                [.host: .string(host), .port: .int(port), .error: .string("\(error)")]
+            )
+            throw ConsoleError("cannot listen on \(host):\(port): \(error); set console.listen to a free address")
+        }
     }
 
     private func responder() -> ConsoleResponder {
@@ -66,6 +119,33 @@ package struct ConsoleServer: Service {
         _ = router.add(middleware: ProblemMiddleware(logger: logger))
         for routes in api { routes.add(to: router.group("/api/v1")) }
         for routes in pages { routes.add(to: router.group()) }
-        return ConsoleResponder(routes: router.finish(), access: access)
+        return ConsoleResponder(routes: router.finish(), access: access, logger: logger)
     }
+
+    /// TLS 1.2 or 1.3 with the configured certificate.
+    private static func tls(_ files: ConsoleTLSConfiguration) throws(ConsoleError) -> TLSConfiguration {
+        do {
+            let chain = try NIOSSLCertificate.fromPEMFile(files.certificateFile)
+            let key = try NIOSSLPrivateKey(file: files.keyFile.path, format: .pem)
+            var configuration = TLSConfiguration.makeServerConfiguration(
+                certificateChain: chain.map { .certificate($0) },
+                privateKey: .privateKey(key)
+            )
+            configuration.minimumTLSVersion = .tlsv12
+            configuration.applicationProtocols = ["http/1.1"]
+            // Finds out now whether the key belongs to the certificate.
+            _ = try NIOSSLContext(configuration: configuration)
+            return configuration
+        } catch {
+            throw ConsoleError("console.tls: the certificate and its key cannot be used: \(error)")
+        }
+    }
+}
+
+/// The console can't be served.
+package struct ConsoleError: Error, Sendable, CustomStringConvertible {
+    /// Why, and what to do.
+    package let description: String
+
+    init(_ description: String) { self.description = description }
 }

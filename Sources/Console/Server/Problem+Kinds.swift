@@ -31,6 +31,28 @@ extension Problem {
         )
     }
 
+    /// Somebody asks too often.
+    ///
+    /// - Parameters:
+    ///   - why: What they did.
+    ///   - wait: How long they have to wait.
+    /// - Returns: A problem with status 429.
+    static func tooMany(_ why: String, _ wait: Duration) -> Problem {
+        let seconds = max(1, Int((wait / .seconds(1)).rounded(.up)))
+        return Problem(
+            .tooManyRequests,
+            "too-many-requests",
+            "Too many requests",
+            "\(why): wait \(seconds) s",
+            headers: [.retryAfter: "\(seconds)"]
+        )
+    }
+
+    /// Another site's page may have made the browser send it.
+    static func foreign(_ detail: String) -> Problem {
+        Problem(.forbidden, "cross-site", "Not from a page of the console", detail)
+    }
+
     /// There is nothing at a path, or nothing of that key.
     package static func notFound(_ detail: String) -> Problem {
         Problem(.notFound, "not-found", "Not found", detail)
@@ -102,7 +124,7 @@ extension Problem {
         switch error {
         case let error as Problem: self = error
         case let error as PostgresError: self.init(error)
-        case is NIOTooManyBytesError:
+        case is NIOTooManyBytesError, is RequestTooLarge:
             self.init(.contentTooLarge, "too-large", "The request is too large", "send at most 64 KiB")
         case let error as HTTPError where error.status == .notFound:
             self = .notFound("there is nothing at this path; the API is described at /api/v1/openapi.json")

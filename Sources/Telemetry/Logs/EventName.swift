@@ -74,6 +74,16 @@ package enum EventName: String, CaseIterable, Sendable {
     case adminListening = "admin.listening"
     case adminFailed = "admin.failed"
 
+    // The console.
+    case consoleListening = "console.listening"
+    case consoleFailed = "console.failed"
+    case consoleOpen = "console.open"
+    case consoleSignedIn = "console.signed_in"
+    case consoleSignInRefused = "console.sign_in_refused"
+    case consoleTokenUnreadable = "console.token_unreadable"
+    case consoleRequest = "console.request"
+    case consoleRequestFailed = "console.request_failed"
+
     /// What a library of ours logged by itself.
     case library = "library"
 }

@@ -60,6 +60,14 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case table
     /// A configuration key.
     case key
+    /// The name of somebody who uses the console.
+    case principal
+    /// A request's method.
+    case method
+    /// The pattern of a request's path, without the values in it.
+    case route
+    /// The HTTP status of an answer.
+    case status
     /// A signal's name.
     case signal
     /// The library that logged by itself.

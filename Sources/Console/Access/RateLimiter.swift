@@ -1,0 +1,75 @@
+import Synchronization
+
+/// Who is limited: a token bucket for each key.
+///
+/// Bounded: with too many keys at once, those that have used nothing lately are forgotten, and then all new ones share one
+/// bucket, so that many addresses can neither fill the memory nor escape the limit.
+final class RateLimiter: Sendable {
+    private struct Bucket {
+        var left: Double
+        var at: ContinuousClock.Instant
+    }
+
+    /// How many keys are told apart.
+    static let keyLimit = 4_096
+    private static let shared = "others"
+
+    private let burst: Double
+    private let perSecond: Double
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private let buckets = Mutex<[String: Bucket]>([:])
+
+    /// A limiter.
+    ///
+    /// - Parameters:
+    ///   - burst: How much may be used at once.
+    ///   - perSecond: How much comes back each second.
+    ///   - now: The clock.
+    init(burst: Int, perSecond: Double, now: @escaping @Sendable () -> ContinuousClock.Instant) {
+        self.burst = Double(burst)
+        self.perSecond = perSecond
+        self.now = now
+    }
+
+    /// How long somebody has to wait before they may go on; nil for not at all.
+    func wait(_ key: String) -> Duration? {
+        let time = now()
+        return buckets.withLock { buckets in
+            let bucket = refilled(buckets[key] ?? overflow(buckets), time)
+            return bucket.left >= 1 ? nil : .seconds((1 - bucket.left) / perSecond)
+        }
+    }
+
+    /// Uses one.
+    ///
+    /// - Returns: How long to wait where there was none left.
+    @discardableResult
+    func use(_ key: String) -> Duration? {
+        let time = now()
+        return buckets.withLock { buckets in
+            var key = key
+            if buckets[key] == nil, buckets.count >= Self.keyLimit {
+                buckets = buckets.filter { refilled($0.value, time).left < burst }
+                if buckets.count >= Self.keyLimit { key = Self.shared }
+            }
+            var bucket = refilled(buckets[key], time)
+            defer { buckets[key] = bucket }
+            guard bucket.left >= 1 else { return .seconds((1 - bucket.left) / perSecond) }
+            bucket.left -= 1
+            return nil
+        }
+    }
+
+    /// How many keys are told apart now.
+    var count: Int { buckets.withLock { $0.count } }
+
+    private func overflow(_ buckets: [String: Bucket]) -> Bucket? {
+        buckets.count >= Self.keyLimit ? buckets[Self.shared] : nil
+    }
+
+    private func refilled(_ bucket: Bucket?, _ time: ContinuousClock.Instant) -> Bucket {
+        guard let bucket else { return Bucket(left: burst, at: time) }
+        let gained = ((time - bucket.at) / .seconds(1)) * perSecond
+        return Bucket(left: min(burst, bucket.left + max(0, gained)), at: time)
+    }
+}

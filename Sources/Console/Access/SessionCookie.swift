@@ -1,0 +1,29 @@
+import HTTPTypes
+import Hummingbird
+
+/// The cookie of a sign-in (RFC 6265).
+enum SessionCookie {
+    /// The name; with `__Host-` a browser takes it only from TLS, for the whole of this host and no other.
+    static func name(isSecure: Bool) -> String { isSecure ? "__Host-upstream-session" : "upstream-session" }
+
+    /// The id in a request; nil where there is none, or more than one.
+    static func id(in request: Request, isSecure: Bool) -> String? {
+        let wanted = name(isSecure: isSecure)
+        var found: [String] = []
+        for header in request.headers[values: .cookie] {
+            for pair in header.split(separator: ";") {
+                let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+                guard parts.count == 2, parts[0].trimmingPrefix(while: { $0 == " " }) == wanted else { continue }
+                found.append(String(parts[1]))
+            }
+        }
+        return found.count == 1 ? found.first : nil
+    }
+
+    /// `Set-Cookie` for an id; an empty one removes the cookie.
+    static func header(_ id: String, isSecure: Bool, lifetime: Duration) -> String {
+        let age = id.isEmpty ? 0 : lifetime.components.seconds
+        return "\(name(isSecure: isSecure))=\(id); Path=/; Max-Age=\(age); HttpOnly; SameSite=Strict"
+            + (isSecure ? "; Secure" : "")
+    }
+}

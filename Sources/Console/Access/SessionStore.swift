@@ -1,0 +1,111 @@
+import Synchronization
+
+/// The sign-ins that last: in memory, bounded, gone with the process.
+final class SessionStore: Sendable {
+    /// What somebody signed in with.
+    enum Source: Sendable {
+        /// A token, by its digest: the session ends when the token is removed.
+        case token([UInt8])
+        /// A one-time link.
+        case link(Principal)
+    }
+
+    private struct Session {
+        var source: Source
+        var expires: ContinuousClock.Instant
+    }
+
+    private struct State {
+        var sessions: [[UInt8]: Session] = [:]
+        var links: [[UInt8]: Session] = [:]
+    }
+
+    /// How many sign-ins last at once; beyond it the one that would end first is ended.
+    static let limit = 1_000
+    /// How many one-time links are open at once.
+    static let linkLimit = 16
+
+    private let lifetime: Duration
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private let state = Mutex(State())
+
+    init(lifetime: Duration, now: @escaping @Sendable () -> ContinuousClock.Instant) {
+        self.lifetime = lifetime
+        self.now = now
+    }
+
+    /// Begins a session, and ends the one that the same browser had.
+    ///
+    /// The id is always new: one that was known before signing in is worth nothing afterwards.
+    ///
+    /// - Parameters:
+    ///   - source: What somebody signed in with.
+    ///   - previous: The id that came with the request.
+    /// - Returns: The new id.
+    func begin(_ source: Source, replacing previous: String?) -> String {
+        let id = SecretText()
+        let time = now()
+        let old = previous.map(SecretText.digest)
+        state.withLock { state in
+            if let old { state.sessions[old] = nil }
+            Self.trim(&state.sessions, to: Self.limit - 1, time)
+            state.sessions[id.digest] = Session(source: source, expires: time + lifetime)
+        }
+        return id.text
+    }
+
+    /// What the holder of an id signed in with; nil where the id is unknown or has expired.
+    func source(of id: String) -> Source? {
+        let (digest, time) = (SecretText.digest(of: id), now())
+        return state.withLock { state in
+            guard let session = state.sessions[digest] else { return nil }
+            guard time < session.expires else {
+                state.sessions[digest] = nil
+                return nil
+            }
+            return session.source
+        }
+    }
+
+    /// Ends a session.
+    func end(_ id: String) {
+        let digest = SecretText.digest(of: id)
+        state.withLock { $0.sessions[digest] = nil }
+    }
+
+    /// A secret that signs somebody in once.
+    ///
+    /// - Parameters:
+    ///   - principal: Whom.
+    ///   - lifetime: For how long it can be used.
+    /// - Returns: The secret.
+    func makeLink(for principal: Principal, lifetime: Duration) -> String {
+        let secret = SecretText()
+        let time = now()
+        state.withLock { state in
+            Self.trim(&state.links, to: Self.linkLimit - 1, time)
+            state.links[secret.digest] = Session(source: .link(principal), expires: time + lifetime)
+        }
+        return secret.text
+    }
+
+    /// Uses a one-time secret up; nil where it is unknown, used or expired.
+    func useLink(_ secret: String) -> Source? {
+        let (digest, time) = (SecretText.digest(of: secret), now())
+        return state.withLock { state in
+            guard let link = state.links.removeValue(forKey: digest), time < link.expires else { return nil }
+            return link.source
+        }
+    }
+
+    /// How many sign-ins are held.
+    var count: Int { state.withLock { $0.sessions.count } }
+
+    private static func trim(_ sessions: inout [[UInt8]: Session], to limit: Int, _ time: ContinuousClock.Instant) {
+        guard sessions.count > limit else { return }
+        sessions = sessions.filter { time < $0.value.expires }
+        while sessions.count > limit, let first = sessions.min(by: { $0.value.expires < $1.value.expires }) {
+            sessions[first.key] = nil
+        }
+    }
+}

@@ -1,0 +1,177 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import Logging
+import NIOCore
+import Telemetry
+
+/// The page on which a token is exchanged for a session, one-time links, and signing out.
+struct SignInRoutes: ConsoleRoutes {
+    let access: ConsoleAccess
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.get("sign-in") { request, _ in
+            let next = Self.safe(request.uri.queryParameters["next"].map(String.init))
+            return SignInPage.response(next: next, problem: nil, status: .ok)
+        }
+        router.post("sign-in") { request, context in try await signIn(request, context) }
+        router.get("sign-in/once/:secret") { request, context in
+            let secret = try context.parameters.require("secret")
+            let source = try access.link(secret, context.clientKey)
+            return begin(source, request, context, body: SignInPage.onward(to: "/"), status: .ok, location: nil)
+        }
+        router.post("sign-out") { request, context in
+            if let id = SessionCookie.id(in: request, isSecure: context.isSecure) { access.sessions.end(id) }
+            var response = Self.redirect(to: "/sign-in")
+            response.headers[.setCookie] = SessionCookie.header("", isSecure: context.isSecure, lifetime: .zero)
+            return response
+        }
+    }
+
+    private func signIn(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        let type = request.headers[.contentType]?.split(separator: ";").first.map { $0.lowercased() }
+        guard type == "application/x-www-form-urlencoded" else {
+            throw Problem(
+                .unsupportedMediaType,
+                "media-type",
+                "Unsupported media type",
+                "send the form of the page /sign-in"
+            )
+        }
+        var request = request
+        let body = try await request.collectBody(upTo: 4 << 10)
+        let form = Self.form(String(decoding: body.readableBytesView, as: UTF8.self))
+        let next = Self.safe(form["next"])
+        do throws(Problem) {
+            let token = (form["token"] ?? "").trimmingCharacters(in: .whitespacesAndNewlines)
+            let entry = try access.entry(for: token.utf8, context.clientKey)
+            return begin(
+                .token(entry.digest),
+                request,
+                context,
+                name: entry.principal.name,
+                body: [],
+                status: .seeOther,
+                location: next
+            )
+        } catch {
+            let problem = error
+            let words =
+                problem.status == .tooManyRequests
+                ? "Too many wrong tokens. \(problem.detail)." : "That is not a token of this console."
+            var response = SignInPage.response(next: next, problem: words, status: problem.status)
+            response.headers[.retryAfter] = problem.headers[.retryAfter]
+            return response
+        }
+    }
+
+    private func begin(
+        _ source: SessionStore.Source,
+        _ request: Request,
+        _ context: ConsoleContext,
+        name: String? = nil,
+        body: [UInt8],
+        status: HTTPResponse.Status,
+        location: String?
+    ) -> Response {
+        let previous = SessionCookie.id(in: request, isSecure: context.isSecure)
+        let id = access.sessions.begin(source, replacing: previous)
+        var who = name ?? ""
+        if case .link(let principal) = source { who = principal.name }
+        access.logger.event(
+            .info,
+            .consoleSignedIn,
+            "somebody signed in to the console",
+            [.principal: .string(who), .address: .string(context.clientKey)]
+        )
+        var response = Response(status: status, body: .init(byteBuffer: ByteBuffer(bytes: body)))
+        if !body.isEmpty { response.headers[.contentType] = "text/html; charset=utf-8" }
+        response.headers[.location] = location
+        let lifetime = access.settings.sessionLifetime
+        response.headers[.setCookie] = SessionCookie.header(id, isSecure: context.isSecure, lifetime: lifetime)
+        return response
+    }
+
+    private static func redirect(to path: String) -> Response {
+        Response(status: .seeOther, headers: [.location: path])
+    }
+
+    /// A path of ours to go on to; anything that could lead elsewhere becomes `/`.
+    static func safe(_ path: String?) -> String {
+        guard let path, path.hasPrefix("/"), !path.hasPrefix("//"), path.utf8.count <= 2_048,
+            path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "\\") })
+        else { return "/" }
+        return path
+    }
+
+    /// The fields of a form (`application/x-www-form-urlencoded`, WHATWG URL section 5); the first of a name counts.
+    static func form(_ text: String) -> [String: String] {
+        func plain(_ part: Substring) -> String? {
+            String(part.map { $0 == "+" ? " " : $0 }).removingPercentEncoding
+        }
+        var fields: [String: String] = [:]
+        for pair in text.split(separator: "&") {
+            let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2, let name = plain(parts[0]), let value = plain(parts[1]) else { continue }
+            if fields[name] == nil { fields[name] = value }
+        }
+        return fields
+    }
+}
+
+/// The pages around signing in; they work without script.
+enum SignInPage {
+    static func response(next: String, problem: String?, status: HTTPResponse.Status) -> Response {
+        let problem = problem.map { "<p class=\"problem\" role=\"alert\">\(HTMLText.escape($0))</p>" } ?? ""
+        let body = """
+            \(problem)
+            <form method="post" action="/sign-in">
+            <input type="hidden" name="next" value="\(HTMLText.escape(next))">
+            <p><label for="token">Token</label>
+            <input id="token" name="token" type="password" autocomplete="current-password" required autofocus></p>
+            <p><button type="submit">Sign in</button></p>
+            </form>
+            """
+        return Response(
+            status: status,
+            headers: [.contentType: "text/html; charset=utf-8"],
+            body: .init(byteBuffer: ByteBuffer(string: page("Sign in", body)))
+        )
+    }
+
+    /// A page that leads on by itself.
+    ///
+    /// A redirect would count as the other site's navigation where the link was clicked in one, and the cookie, which is only
+    /// for our own, would not be sent with it.
+    static func onward(to path: String) -> [UInt8] {
+        Array(
+            page(
+                "Signed in",
+                "<p><a href=\"\(path)\">Go on to the console</a></p>",
+                head: "<meta http-equiv=\"refresh\" content=\"0;url=\(path)\">\n"
+            )
+            .utf8
+        )
+    }
+
+    private static func page(_ title: String, _ body: String, head: String = "") -> String {
+        """
+        <!doctype html>
+        <html lang="en">
+        <head>
+        <meta charset="utf-8">
+        <meta name="viewport" content="width=device-width, initial-scale=1">
+        <title>\(title) · upstream-worker</title>
+        <link rel="stylesheet" href="/assets/console.css">
+        \(head)</head>
+        <body class="sign-in">
+        <main>
+        <h1>\(title)</h1>
+        \(body)
+        </main>
+        </body>
+        </html>
+
+        """
+    }
+}

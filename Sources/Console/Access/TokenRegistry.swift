@@ -1,0 +1,87 @@
+import Digests
+import Logging
+import Synchronization
+import Telemetry
+
+/// The tokens that are valid now.
+///
+/// Kept as digests, and read again from their files every few seconds while somebody asks: a token that was added works, and
+/// one that was removed no longer does, without a restart.
+final class TokenRegistry: Sendable {
+    /// A valid token.
+    struct Entry: Sendable {
+        /// Its SHA-256.
+        let digest: [UInt8]
+        let principal: Principal
+    }
+
+    private struct Loaded {
+        var entries: [Entry]
+        var at: ContinuousClock.Instant
+    }
+
+    /// How old what was read may be.
+    private static let age = Duration.seconds(5)
+
+    private let tokens: [ConsoleToken]
+    private let logger: Logger
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private let loaded: Mutex<Loaded>
+
+    /// The registry of these tokens.
+    ///
+    /// - Throws: What reading one throws, the first time.
+    init(_ tokens: [ConsoleToken], logger: Logger, now: @escaping @Sendable () -> ContinuousClock.Instant) throws {
+        self.tokens = tokens
+        self.logger = logger
+        self.now = now
+        let entries = try tokens.flatMap(Self.entries)
+        loaded = Mutex(Loaded(entries: entries, at: now()))
+    }
+
+    /// Whose token it is.
+    ///
+    /// Digests are compared, each with every one, so that the time tells nothing of a token.
+    func entry(for token: some Sequence<UInt8>) -> Entry? {
+        let digest = HashFunction.sha256.digest(of: Array(token))
+        var found: Entry?
+        for entry in current() where ConstantTime.areEqual(entry.digest, digest) { found = entry }
+        return found
+    }
+
+    /// The valid token of a digest; nil once it was removed from its file.
+    func entry(digest: [UInt8]) -> Entry? {
+        current().first { ConstantTime.areEqual($0.digest, digest) }
+    }
+
+    private func current() -> [Entry] {
+        let time = now()
+        return loaded.withLock { loaded in
+            if time - loaded.at >= Self.age {
+                loaded.entries = tokens.flatMap(read)
+                loaded.at = time
+            }
+            return loaded.entries
+        }
+    }
+
+    private func read(_ token: ConsoleToken) -> [Entry] {
+        do {
+            return try Self.entries(token)
+        } catch {
+            // A file that is gone lets nobody in.
+            logger.event(
+                .warning,
+                .consoleTokenUnreadable,
+                "cannot read a token of the console; it lets nobody in",
+                [.principal: .string(token.principal.name)]
+            )
+            return []
+        }
+    }
+
+    private static func entries(_ token: ConsoleToken) throws -> [Entry] {
+        try token.secrets().filter { !$0.isEmpty }
+            .map { Entry(digest: HashFunction.sha256.digest(of: $0), principal: token.principal) }
+    }
+}

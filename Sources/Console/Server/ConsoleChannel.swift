@@ -1,0 +1,39 @@
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOHTTP1
+
+/// The library's HTTP/1.1 with a ``RequestGuard`` in each connection.
+struct ConsoleChannel: ServerChildChannel {
+    typealias Value = HTTP1Channel.Value
+
+    private let base: HTTP1Channel
+    private let limits: ConsoleLimits
+
+    init(_ limits: ConsoleLimits, responder: @escaping HTTPChannelHandler.Responder) {
+        self.limits = limits
+        base = HTTP1Channel(
+            responder: responder,
+            configuration: .init(
+                idleTimeout: limits.idle,
+                httpDecoderConfiguration: .init(
+                    maxHeaderFieldSize: limits.head,
+                    maxHeaderListSize: limits.head,
+                    maxHeaderFieldCount: limits.headers
+                )
+            )
+        )
+    }
+
+    func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
+        base.setup(channel: channel, logger: logger)
+            .flatMapThrowing { [limits] value in
+                let pipeline = channel.pipeline.syncOperations
+                let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
+                try pipeline.addHandler(RequestGuard(limits), position: .after(decoder))
+                return value
+            }
+    }
+
+    func handle(value: Value, logger: Logger) async { await base.handle(value: value, logger: logger) }
+}
