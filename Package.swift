@@ -129,8 +129,8 @@ let package = Package(
         module(
             "Console",
             [
-                "Vocabulary", "Telemetry", "Digests", "Postgres", "MessageStore", "Querying", "Worker", nio, logging,
-                lifecycle,
+                "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "Postgres", "MessageStore", "Querying",
+                "Replaying", "Worker", nio, logging, lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "Hummingbird", package: "hummingbird"),
@@ -264,7 +264,10 @@ let package = Package(
         suite(
             "ConsoleTests",
             [
-                "Vocabulary", "Console", "ConsoleSupport", "Postgres", "QuerySupport", nio,
+                "Vocabulary", "UpstreamKit", "QuerySupport", "Postgres", "Querying", "Console", "ConsoleSupport", nio,
+                logging,
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]
         ),

@@ -53,7 +53,12 @@ package struct ConsoleServer: Service {
     /// The API's routes, by name; each group of them is a file of `API/`.
     private var api: [any ConsoleRoutes] {
         [
-            WhoAmIRoutes()
+            DeliveryRoutes(services),
+            MessageRoutes(services),
+            OddRoutes(services),
+            ReplayRoutes(services),
+            StoreRoutes(services),
+            WhoAmIRoutes(),
         ]
     }
 

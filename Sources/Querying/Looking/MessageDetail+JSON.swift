@@ -50,6 +50,19 @@ extension MessageDetail {
         return object
     }
 
+    /// The message's own JSON object alone; nil where retention has deleted the body.
+    ///
+    /// - Parameters:
+    ///   - tokens: Whether the registration token is written.
+    ///   - payloads: Whether what the device sent is written.
+    /// - Returns: One line without its end.
+    package func storedJSON(tokens: Bool, payloads: Bool) -> [UInt8]? {
+        guard let row else { return nil }
+        var lines = MessageLines(.ndjson, tokens: tokens, payloads: payloads)
+        lines.appendObject(page, row)
+        return lines.take()
+    }
+
     private struct Known: Encodable {
         struct Ledger: Encodable {
             var fingerprint: String

@@ -1,0 +1,142 @@
+import Hummingbird
+import MessageStore
+import Postgres
+import Querying
+import UpstreamKit
+import Vocabulary
+
+/// `GET dead`, `dead/groups` and `deliveries`: what waits for handlers, and what was given up.
+struct DeliveryRoutes: ConsoleRoutes {
+    /// The parameters that say which dead letters.
+    static let deadNames = ["handler", "group", "category", "message", "since", "until"]
+
+    let services: ConsoleServices
+
+    init(_ services: ConsoleServices) { self.services = services }
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.get("dead", use: dead)
+        router.get("dead/groups", use: groups)
+        router.get("deliveries", use: deliveries)
+    }
+
+    private func dead(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        try context.require(.read)
+        let parameters = try QueryParameters(request, .init(single: Self.deadNames + ["limit", "after"]))
+        let asked = try DeadParameters(parameters)
+        let limit = try parameters.integer("limit", in: 1...200, or: 50)
+        let cursor = try parameters.cursor(DeadLetterCursor.init)
+        let letters = try await ClientBound.run(request) {
+            try await services.reader.withConnection { connection in
+                try await DeadLetters(connection).list(asked.judged(connection), after: cursor, limit: limit)
+            }
+        }
+        let next = letters.count < limit ? nil : letters.last?.cursor
+        return JSONAnswer.list(letters, next: next?.description, headers: ClientBound.headers) { $1.write(to: &$0) }
+    }
+
+    private func groups(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        try context.require(.read)
+        let handler = try QueryParameters(request, .init(single: ["handler"])).text("handler")
+        let groups = try await services.reader.withConnection { connection in
+            try await DeadLetters(connection).summary(handler: handler, groups: 500, counted: Overview.countLimit)
+        }
+        return JSONAnswer.list(groups, next: nil) { json, group in
+            json.beginObject()
+            json.member("handler", group.handler)
+            json.member("group", group.group)
+            json.member("count", group.count)
+            json.member("counted_to", Overview.countLimit)
+            json.member("first_died_at", group.first)
+            json.member("last_died_at", group.last)
+            json.endObject()
+        }
+    }
+
+    private func deliveries(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        try context.require(.read)
+        let parameters = try QueryParameters(request, .init(single: ["handler", "limit", "after"]))
+        var query = WaitingQuery()
+        query.handler = parameters.text("handler")
+        query.limit = try parameters.integer("limit", in: 1...200, or: 50)
+        query.cursor = try parameters.cursor(WaitingCursor.init)
+        let rows = try await services.reader.withConnection { [query] in try await query.rows($0) }
+        let next = rows.count < query.limit ? nil : rows.last?.cursor
+        return JSONAnswer.list(rows, next: next?.description) { $1.write(to: &$0) }
+    }
+}
+
+/// Which dead letters a request is about: the options of `dead list`.
+struct DeadParameters: Sendable {
+    private var filter = DeadLetterFilter()
+    private let since, until: String?
+
+    /// Reads the parameters.
+    ///
+    /// - Throws: A ``Problem`` with status 400.
+    init(_ parameters: QueryParameters) throws(Problem) {
+        filter.handler = parameters.text("handler")
+        filter.group = parameters.text("group")
+        filter.category = parameters.text("category")
+        filter.messageKey = try parameters.messageKey("message")
+        (since, until) = (parameters.text("since"), parameters.text("until"))
+        filter = try judged(now: .now)
+    }
+
+    /// The filter, with ages counted back from the database's clock.
+    ///
+    /// - Parameter connection: The database.
+    /// - Throws: `PostgresError`, and a ``Problem`` where `since` is not before `until`.
+    /// - Returns: The filter; times are those of giving up.
+    func judged(_ connection: PostgresConnection) async throws -> DeadLetterFilter {
+        guard since != nil || until != nil else { return filter }
+        return try judged(now: try await MessageTail.now(connection))
+    }
+
+    private func judged(now: Timestamp) throws(Problem) -> DeadLetterFilter {
+        var filter = filter
+        filter.since = try FilterParameters.time(since, "since", now)
+        filter.until = try FilterParameters.time(until, "until", now)
+        if let since = filter.since, let until = filter.until, since >= until {
+            throw .badRequest("'since' must be before 'until'")
+        }
+        return filter
+    }
+}
+
+extension DeadLetter {
+    func write(to json: inout JSONWriter) {
+        json.beginObject()
+        json.member("handler", handler)
+        json.member("message_key", messageKey.digest)
+        json.member("category", category)
+        json.member("received_at", receivedAt)
+        json.member("died_at", diedAt)
+        json.member("attempts", attempts)
+        json.member("group", group)
+        json.member("error", error)
+        json.member("replay_id", replayID)
+        json.endObject()
+    }
+}
+
+extension WaitingDelivery {
+    func write(to json: inout JSONWriter) {
+        json.beginObject()
+        json.member("handler", handler)
+        json.member("message_key", messageKey.digest)
+        json.member("category", category)
+        json.member("received_at", receivedAt)
+        json.member("reason", reason.rawValue)
+        json.member("due_at", dueAt)
+        json.member("attempts", attempts)
+        json.member("error", error)
+        json.member("worker", leaseOwner)
+        json.member("lease_until", leaseUntil)
+        json.member("paused_until", pausedUntil)
+        json.member("paused_reason", pausedReason)
+        json.member("replay_id", replayID)
+        json.member("in_block", is: isInBlock)
+        json.endObject()
+    }
+}

@@ -1,0 +1,86 @@
+import HTTPTypes
+import Postgres
+import Querying
+import UpstreamKit
+import Vocabulary
+
+/// Which messages a request selects: the options of `messages list` as parameters.
+struct FilterParameters: Sendable {
+    /// The names of those that are given once at most.
+    static let single = ["sender", "device", "message_id", "since", "until"]
+    /// The names of those that may be repeated.
+    static let repeatable = ["category", "where"]
+
+    private var filter = MessageFilter()
+    private let since: String?
+    private let until: String?
+
+    /// Reads the parameters; nothing is asked of the database yet.
+    ///
+    /// - Parameters:
+    ///   - parameters: What was given.
+    ///   - showsPayloads: Without it `where` is refused: by its answers it would tell what the payloads hold.
+    /// - Throws: A ``Problem`` that says where the mistake is.
+    init(_ parameters: QueryParameters, showsPayloads: Bool) throws(Problem) {
+        filter.categories = parameters.texts("category")
+        filter.senderID = parameters.text("sender")
+        filter.messageID = parameters.text("message_id")
+        if let text = parameters.text("device") {
+            guard let key = DeviceKey(text) else {
+                throw .badRequest("'device' takes a device_key: 8-4-4-4-12 hexadecimal digits, never a token")
+            }
+            filter.deviceKey = key
+        }
+        let clauses = parameters.texts("where")
+        guard clauses.isEmpty || showsPayloads else {
+            throw Problem(
+                .forbidden,
+                "payloads-hidden",
+                "Payloads are hidden",
+                "'where' looks into payloads, which this console hides; console.payloads: shown shows them"
+            )
+        }
+        for text in clauses {
+            do throws(FilterError) {
+                filter.clauses.append(try WhereClause(parsing: text))
+            } catch {
+                throw .badRequest("'where': \(error)")
+            }
+        }
+        (since, until) = (parameters.text("since"), parameters.text("until"))
+        // By our own clock, so that a mistake is told without a database.
+        filter = try judged(now: .now)
+    }
+
+    /// The filter, with ages counted back from the database's clock.
+    ///
+    /// - Parameter connection: The database.
+    /// - Throws: ``PostgresError``, and a ``Problem`` where `since` is not before `until`.
+    /// - Returns: The filter.
+    func judged(_ connection: PostgresConnection) async throws -> MessageFilter {
+        guard since != nil || until != nil else { return filter }
+        return try judged(now: try await MessageTail.now(connection))
+    }
+
+    private func judged(now: Timestamp) throws(Problem) -> MessageFilter {
+        var filter = filter
+        filter.since = try Self.time(since, "since", now)
+        filter.until = try Self.time(until, "until", now)
+        if let since = filter.since, let until = filter.until, since >= until {
+            throw .badRequest("'since' must be before 'until'")
+        }
+        return filter
+    }
+
+    /// A time as people write it: an age, a day or a moment.
+    static func time(_ text: String?, _ name: String, _ now: Timestamp) throws(Problem) -> Timestamp? {
+        guard let text else { return nil }
+        do throws(FilterError) {
+            return try TimeExpression.parse(text, now: now)
+        } catch {
+            throw .badRequest(
+                "'\(name)': \(error) — for example 2h, 30d, yesterday, 2026-01-31 or 2026-01-31T12:00:00Z"
+            )
+        }
+    }
+}

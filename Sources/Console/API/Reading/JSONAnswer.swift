@@ -1,0 +1,96 @@
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import Vocabulary
+
+/// Answers of the API.
+enum JSONAnswer {
+    /// An answer whose body is a JSON text.
+    ///
+    /// - Parameters:
+    ///   - body: The text, without a line's end.
+    ///   - headers: Further headers.
+    /// - Returns: The answer, with status 200.
+    static func of(_ body: [UInt8], headers: HTTPFields = [:]) -> Response {
+        var headers = headers
+        headers[.contentType] = "application/json"
+        var buffer = ByteBuffer(bytes: body)
+        buffer.writeString("\n")
+        return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: buffer))
+    }
+
+    /// An answer that is one object.
+    static func object(headers: HTTPFields = [:], _ members: (inout JSONWriter) -> Void) -> Response {
+        var json = JSONWriter()
+        json.beginObject()
+        members(&json)
+        json.endObject()
+        return of(json.finish(), headers: headers)
+    }
+
+    /// An answer that is a page of a list.
+    ///
+    /// - Parameters:
+    ///   - items: The rows.
+    ///   - next: Where the next page begins; nil on the last one.
+    ///   - headers: Further headers.
+    ///   - write: Writes a row's value.
+    /// - Returns: The answer.
+    static func list<Item>(
+        _ items: [Item],
+        next: String?,
+        headers: HTTPFields = [:],
+        _ write: (inout JSONWriter, Item) -> Void
+    ) -> Response {
+        object(headers: headers) { json in
+            json.name("items")
+            json.array(items, write)
+            json.member("next", next)
+        }
+    }
+}
+
+extension JSONWriter {
+    /// Writes an array with a value for each item.
+    mutating func array<Item>(_ items: [Item], _ write: (inout JSONWriter, Item) -> Void) {
+        beginArray()
+        for item in items { write(&self, item) }
+        endArray()
+    }
+
+    /// Writes a member with a moment; null where there is none.
+    mutating func member(_ name: StaticString, _ value: Timestamp?) {
+        self.name(name)
+        if let value { time(value) } else { null() }
+    }
+
+    /// Writes a member with a digest; null where there is none.
+    mutating func member(_ name: StaticString, _ value: Digest128?) {
+        self.name(name)
+        if let value { uuid(value) } else { null() }
+    }
+
+    /// Writes a member with a whole number; null where there is none.
+    mutating func member(_ name: StaticString, _ value: (some BinaryInteger)?) {
+        self.name(name)
+        if let value { integer(value) } else { null() }
+    }
+
+    /// Writes a member with a number; null where there is none.
+    mutating func member(_ name: StaticString, number value: Double?) {
+        self.name(name)
+        if let value { number(value) } else { null() }
+    }
+
+    /// Writes a member with a truth value.
+    mutating func member(_ name: StaticString, is value: Bool) {
+        self.name(name)
+        bool(value)
+    }
+
+    /// Writes a member with a list of strings.
+    mutating func member(_ name: StaticString, list values: [String]) {
+        self.name(name)
+        array(values) { $0.string($1) }
+    }
+}

@@ -1,0 +1,233 @@
+import NIOCore
+import Postgres
+import Querying
+import Synchronization
+import Vocabulary
+
+/// One follower of the database for every stream that wants the same rows read.
+///
+/// Whoever of the streams comes first after the interval polls for all of them, in its own task; the others find the batch
+/// in a ring. A stream holds no more than a number: one that reads too slowly finds its batch gone, and is told so.
+final class MessageFeed: Sendable {
+    /// How often the database is asked.
+    static let interval = Duration.seconds(1)
+    /// The bytes of events that are kept for streams that are a little behind.
+    private static let ringBytes = 8 << 20
+    /// The bytes of one batch, beyond which another begins.
+    private static let batchBytes = 512 << 10
+
+    /// What is read.
+    let filter: MessageFilter
+
+    private let reader: ReadPool
+    private let showsPayloads: Bool
+    private let follower = Follower()
+    private let state = Mutex(State())
+
+    /// The follower; used by whoever holds the turn to poll.
+    private final class Follower: @unchecked Sendable {
+        var tail: MessageTail?
+    }
+
+    private struct State {
+        var ring: [FeedBatch] = []
+        /// The number of the ring's first batch.
+        var first = 0
+        var bytes = 0
+        /// Who is told of new batches, by number.
+        var listeners: [Int: AsyncStream<Void>.Continuation] = [:]
+        var lastListener = 0
+        var isPolling = false
+        var hasStarted = false
+        var due = ContinuousClock.now
+        /// Where a stream that begins now could be resumed.
+        var position: TailPosition?
+    }
+
+    init(_ filter: MessageFilter, reader: ReadPool, showsPayloads: Bool) {
+        (self.filter, self.reader, self.showsPayloads) = (filter, reader, showsPayloads)
+    }
+
+    // MARK: Streams
+
+    /// A place in the feed; gives it up when nobody holds it any more.
+    final class Subscription: Sendable {
+        /// Names the listener.
+        let number: Int
+        /// The number of the batch that comes first.
+        let first: Int
+        /// Says that there may be something new; ends when the stream is to end.
+        let signals: AsyncStream<Void>
+        private let signal: AsyncStream<Void>.Continuation
+        private let isOver = Atomic(false)
+        private let release: @Sendable () -> Void
+
+        fileprivate init(
+            _ number: Int,
+            first: Int,
+            _ signals: (AsyncStream<Void>, AsyncStream<Void>.Continuation),
+            release: @escaping @Sendable () -> Void
+        ) {
+            (self.number, self.first, self.release) = (number, first, release)
+            (self.signals, signal) = signals
+        }
+
+        deinit {
+            signal.finish()
+            release()
+        }
+
+        /// Whether the stream is to end.
+        var hasEnded: Bool { isOver.load(ordering: .relaxed) }
+
+        /// Wakes the stream.
+        func wake() { signal.yield() }
+
+        /// Ends the stream.
+        func end() {
+            isOver.store(true, ordering: .relaxed)
+            signal.finish()
+        }
+    }
+
+    /// What a stream finds.
+    enum Found: Sendable {
+        /// The batches since the last look, and the number after them.
+        case batches([FeedBatch], next: Int)
+        /// It was too slow: batches that it has not seen are gone.
+        case behind
+    }
+
+    /// Whether nobody follows.
+    var isIdle: Bool { state.withLock { $0.listeners.isEmpty } }
+
+    /// Where a stream that begins now could be resumed.
+    var position: TailPosition? { state.withLock { $0.position } }
+
+    /// The number of the batch that will be published next.
+    var end: Int { state.withLock { $0.first + $0.ring.count } }
+
+    /// Begins to follow: with the first batch that is published from now on.
+    ///
+    /// - Parameter release: Is called when the subscription is gone.
+    /// - Returns: The place, which is given up with its last reference.
+    func subscribe(release: @escaping @Sendable () -> Void) -> Subscription {
+        let stream = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
+        return state.withLock { state in
+            state.lastListener += 1
+            let number = state.lastListener
+            state.listeners[number] = stream.continuation
+            return Subscription(number, first: state.first + state.ring.count, (stream.stream, stream.continuation)) {
+                self.unsubscribe(number)
+                release()
+            }
+        }
+    }
+
+    /// Ends a subscription; with the last one everything that was kept goes.
+    private func unsubscribe(_ number: Int) {
+        state.withLock { state in
+            state.listeners[number] = nil
+            guard state.listeners.isEmpty else { return }
+            state.first += state.ring.count
+            (state.ring, state.bytes) = ([], 0)
+            if !state.isPolling { forget(&state) }
+        }
+    }
+
+    /// What is there from a batch on.
+    func look(from next: Int) -> Found {
+        state.withLock { state in
+            guard next >= state.first else { return .behind }
+            let end = state.first + state.ring.count
+            return .batches(Array(state.ring.dropFirst(next - state.first)), next: max(next, end))
+        }
+    }
+
+    // MARK: Polling
+
+    /// Waits until the feed follows the database.
+    ///
+    /// - Throws: ``PostgresError``, where this stream was to begin and could not.
+    func start() async throws {
+        while !state.withLock({ $0.hasStarted }) {
+            if take(ifDue: false) { try await poll() } else { try await Task.sleep(for: .milliseconds(20)) }
+        }
+    }
+
+    /// Polls in this stream's turn until the task is cancelled.
+    ///
+    /// A database that is away is asked again each second: what committed meanwhile is shown afterwards.
+    func drive() async throws {
+        while !Task.isCancelled {
+            try await Task.sleep(until: state.withLock { max($0.due, .now + .milliseconds(20)) }, clock: .continuous)
+            guard take(ifDue: true) else { continue }
+            do { try await poll() } catch is PostgresError {}
+        }
+    }
+
+    private func take(ifDue: Bool) -> Bool {
+        state.withLock { state in
+            guard !state.isPolling, !ifDue || state.due <= .now else { return false }
+            state.isPolling = true
+            state.due = .now + Self.interval
+            return true
+        }
+    }
+
+    private func poll() async throws {
+        defer {
+            state.withLock { state in
+                state.isPolling = false
+                if state.listeners.isEmpty { forget(&state) }
+            }
+        }
+        let (filter, showsPayloads, follower) = (filter, showsPayloads, follower)
+        try await reader.withConnection { connection in
+            guard var tail = follower.tail else {
+                follower.tail = try await MessageTail(filter, overlap: .seconds(60), connection)
+                return
+            }
+            // Nobody else has it meanwhile, so that nothing of it is copied.
+            follower.tail = nil
+            defer { follower.tail = tail }
+            var lines = MessageLines(.ndjson, tokens: false, payloads: showsPayloads)
+            var batch = FeedBatch()
+            // Also if the poll fails: what was shown is not shown again.
+            defer { self.publish(batch) }
+            batch.gap = try await tail.poll(connection) { page, row in
+                batch.append(page, row, &lines)
+                guard batch.text.readableBytes >= Self.batchBytes else { return }
+                self.publish(batch)
+                batch = FeedBatch()
+            }
+            batch.position = tail.position
+        }
+        state.withLock { state in
+            state.hasStarted = true
+            state.position = follower.tail?.position
+        }
+    }
+
+    private func publish(_ batch: FeedBatch) {
+        state.withLock { state in
+            var batch = batch
+            if batch.position == state.position { batch.position = nil }
+            state.position = batch.position ?? state.position
+            guard !batch.isEmpty else { return }
+            state.ring.append(batch)
+            state.bytes += batch.text.readableBytes
+            while state.bytes > Self.ringBytes || state.ring.count > 100, state.ring.count > 1 {
+                state.bytes -= state.ring.removeFirst().text.readableBytes
+                state.first += 1
+            }
+            for listener in state.listeners.values { listener.yield() }
+        }
+    }
+
+    private func forget(_ state: inout State) {
+        follower.tail = nil
+        state.hasStarted = false
+        state.position = nil
+    }
+}

@@ -1,0 +1,82 @@
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import Postgres
+import Querying
+
+extension MessageRoutes {
+    /// Rows and bytes of a page: what an export holds in memory, twice.
+    private static let (exportRows, exportBytes) = (2_000, 1 << 20)
+
+    /// `GET messages/export`: any number of messages as NDJSON, the oldest first.
+    ///
+    /// Each page is read under a session of its own and then sent, so a slow client holds none. Where something fails midway,
+    /// the last line is an object with the member `error`, and the connection is aborted: the end never looks like a complete
+    /// one. What has arrived is continued by `after`, with the `received_at` and the `message_key` of its last line.
+    func export(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        try context.require(.read)
+        let names = QueryParameters.Names(
+            single: FilterParameters.single + ["after"],
+            repeatable: FilterParameters.repeatable
+        )
+        let parameters = try QueryParameters(request, names)
+        let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads)
+        let cursor = try parameters.cursor(MessageCursor.init)
+        let services = services
+        // The first page before the head: an export that can't begin is an ordinary error.
+        let first = try await services.reader.withConnection { connection in
+            var filter = try await chosen.judged(connection)
+            // Otherwise it would follow new messages for ever.
+            if filter.until == nil { filter.until = try await MessageTail.now(connection) }
+            var pager = MessagePager(filter, .oldestFirst, limit: Self.exportRows, after: cursor)
+            (pager.byteLimit, pager.countsVerbatim) = (Self.exportBytes, true)
+            let page = try await pager.next(connection)
+            return (pager: pager, page: page)
+        }
+        let body = ResponseBody { writer in
+            let out = StreamOutput(writer)
+            do {
+                try await ClientBound.run(request) {
+                    try await Self.write(first.pager, first.page, services, out)
+                }
+            } catch is CancellationError {
+                throw CancellationError()
+            } catch {
+                let problem =
+                    Problem(error) ?? Problem(.internalServerError, "internal", "The export failed", "see the log")
+                var line = ByteBuffer(string: "{\"error\":")
+                line.writeBytes(problem.json.dropLast())
+                line.writeString("}\n")
+                try await out.write(line)
+                throw error
+            }
+            try await out.finish()
+        }
+        var headers = ClientBound.headers
+        headers[.contentType] = "application/x-ndjson"
+        headers[.contentDisposition] = "attachment; filename=\"messages.ndjson\""
+        return Response(status: .ok, headers: headers, body: body)
+    }
+
+    private static func write(
+        _ pager: MessagePager,
+        _ page: MessagePage,
+        _ services: ConsoleServices,
+        _ out: StreamOutput
+    ) async throws {
+        var lines = MessageLines(.ndjson, tokens: false, payloads: services.settings.showsPayloads)
+        var (pager, page) = (pager, page)
+        while true {
+            for row in 0..<page.count { lines.append(page, row) }
+            let isLast = !page.isFull
+            try await out.write(ByteBuffer(bytes: lines.take()))
+            if isLast { return }
+            let next = pager
+            (pager, page) = try await services.reader.withConnection { connection in
+                var pager = next
+                let page = try await pager.next(connection)
+                return (pager, page)
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+import HTTPTypes
+import Hummingbird
+import MessageStore
+import NIOCore
+import Querying
+import UpstreamKit
+
+/// `GET messages`, `messages/{key}`, `messages/export` and `messages/stream`.
+struct MessageRoutes: ConsoleRoutes {
+    let services: ConsoleServices
+    let feeds: MessageFeeds
+
+    init(_ services: ConsoleServices) {
+        self.services = services
+        feeds = MessageFeeds(services)
+    }
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.get("messages", use: list)
+        router.get("messages/stream", use: stream)
+        router.get("messages/export", use: export)
+        router.get("messages/:key", use: detail)
+    }
+
+    private func list(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        let principal = try context.require(.read)
+        let names = QueryParameters.Names(single: MessageRequest.single, repeatable: MessageRequest.repeatable)
+        var asked = try MessageRequest(
+            QueryParameters(request, names),
+            showsPayloads: services.settings.showsPayloads
+        )
+        asked.wantsEstimate = Self.prefersEstimate(request.headers)
+        if asked.revealsTokens { try context.require(.reveal) }
+        let listing = try await ClientBound.run(request) { [asked] in
+            try await MessageListing.read(asked, services.reader)
+        }
+        if asked.revealsTokens { try await Revealing.record(listing.page.count, "messages", services, principal) }
+        var headers = ClientBound.headers
+        if listing.estimate != nil { headers[Self.preferenceApplied] = "count=estimated" }
+        let json = listing.json(tokens: asked.revealsTokens, payloads: services.settings.showsPayloads)
+        return JSONAnswer.of(json, headers: headers)
+    }
+
+    private func detail(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        let principal = try context.require(.read)
+        let reveals = try QueryParameters(request, .init(single: ["reveal"])).reveal()
+        if reveals { try context.require(.reveal) }
+        guard let key = MessageKey(context.parameters.get("key") ?? "") else {
+            throw Problem.badRequest(
+                "a message is named by its message_key, 8-4-4-4-12 hexadecimal digits; ?message_id= of the list finds it by id"
+            )
+        }
+        let found = try await services.reader.withConnection { try await MessageLookup($0).detail(key) }
+        guard let found else {
+            throw Problem.notFound("no message has this key: retention may have dropped it, or it was never stored")
+        }
+        if reveals { try await Revealing.record(1, "message \(key)", services, principal) }
+        let payloads = services.settings.showsPayloads
+        return JSONAnswer.of(try found.json(tokens: reveals, payloads: payloads, isForTerminal: false))
+    }
+
+    // MARK: Preferences (RFC 7240)
+
+    private static let prefer = HTTPField.Name("Prefer")
+    private static let preferenceApplied = HTTPField.Name("Preference-Applied") ?? .vary
+
+    private static func prefersEstimate(_ headers: HTTPFields) -> Bool {
+        guard let prefer else { return false }
+        return headers[values: prefer].joined(separator: ",").split(separator: ",").contains { preference in
+            let text = preference.filter { $0 != " " && $0 != "\"" && $0 != "\t" }
+            return text.lowercased() == "count=estimated"
+        }
+    }
+}
+
+/// Work that ends with the client's connection: a statement of a client that has gone is cancelled.
+enum ClientBound {
+    /// The connection is watched by reading from it, so it takes no other request after this one.
+    static let headers: HTTPFields = [.connection: "close"]
+
+    /// Runs an operation, which is cancelled when the client goes.
+    static func run<T: Sendable>(_ request: Request, _ operation: () async throws -> T) async throws -> T {
+        try await request.body.consumeWithCancellationOnInboundClose { _ in try await operation() }
+    }
+}
+
+/// Registration tokens that are shown.
+enum Revealing {
+    /// Records that somebody is shown tokens; before they are, so that none is shown without a record.
+    ///
+    /// - Parameters:
+    ///   - count: Of how many messages.
+    ///   - subject: What was looked at.
+    ///   - services: The sessions.
+    ///   - principal: Who asked.
+    /// - Throws: `PostgresError`: nothing may be shown then.
+    static func record(
+        _ count: Int,
+        _ subject: String,
+        _ services: ConsoleServices,
+        _ principal: Principal
+    ) async throws {
+        let author = AuditAuthor(principal.name, via: .console)
+        try await services.writer.withConnection { connection in
+            try await AuditLog.record(over: connection, .revealTokens, subject, count: count, by: author)
+        }
+    }
+}

@@ -1,0 +1,162 @@
+import NIOCore
+import Postgres
+import Querying
+import UpstreamKit
+
+/// One client's stream: what there was, then what the feed brings.
+struct MessageStream: Sendable {
+    /// How long a stream is silent before it says that it lives.
+    static let heartbeat = Duration.seconds(15)
+    /// How long a write waits for a client that does not read.
+    static let patience = Duration.seconds(30)
+    /// How many keys are remembered from catching up, so that what the feed has as well is not sent twice.
+    private static let sentLimit = 20_000
+    /// How often a stream that catches up begins again behind what came meanwhile; the feed has what comes after that.
+    private static let rounds = 20
+
+    let services: ConsoleServices
+    let feed: MessageFeed
+    let place: MessageFeed.Subscription
+    let filter: MessageFilter
+    /// Where the stream goes on; nil to begin with the latest messages.
+    let position: TailPosition?
+    /// How many of these.
+    let limit: Int
+
+    /// Writes events until the client goes, the console stops, or the client is too slow.
+    ///
+    /// - Throws: ``StalledClient`` for a client that has stopped reading, and what writing and the database throw.
+    func run(_ out: StreamOutput) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await feed.drive() }
+            group.addTask { try await watch(out) }
+            group.addTask { try await send(out) }
+            defer { group.cancelAll() }
+            try await group.next()
+        }
+    }
+
+    /// Wakes a silent stream, and gives up on a client that has stopped reading.
+    private func watch(_ out: StreamOutput) async throws {
+        while true {
+            try await Task.sleep(for: .seconds(1))
+            if out.stall > Self.patience { throw StalledClient() }
+            if out.silence >= Self.heartbeat { place.wake() }
+        }
+    }
+
+    private func send(_ out: StreamOutput) async throws {
+        try await out.write(": messages as they commit\nretry: 2000\n\n")
+        var sent: Set<MessageKey> = []
+        var next = place.first
+        if let position {
+            next = try await catchUp(from: position, &sent, out)
+        } else {
+            try await begin(&sent, out)
+        }
+        try await follow(from: next, sent, out)
+    }
+
+    // MARK: Before the feed
+
+    /// The latest messages, as `messages tail` begins.
+    private func begin(_ sent: inout Set<MessageKey>, _ out: StreamOutput) async throws {
+        let start = feed.position
+        if limit > 0 {
+            var pager = MessagePager(filter, .newestFirst, limit: limit)
+            (pager.byteLimit, pager.countsVerbatim) = (4 << 20, true)
+            let page = try await read(pager).page
+            try await write(page, (0..<page.count).reversed(), &sent, out)
+        }
+        if let start { try await out.write(FeedBatch.event(start)) }
+    }
+
+    /// Everything since a position, at the client's pace, however long that takes.
+    ///
+    /// - Returns: The feed's batch that goes on behind it.
+    private func catchUp(
+        from start: TailPosition,
+        _ sent: inout Set<MessageKey>,
+        _ out: StreamOutput
+    ) async throws -> Int {
+        let oldest = try await services.reader.withConnection { try await MessageTail.oldest($0) }
+        if let oldest, oldest > start.at { try await out.write(FeedBatch.event(.dropped(start.at..<oldest))) }
+        var since = start
+        var next = place.first
+        for _ in 1...Self.rounds {
+            // The feed's batches from here on hold what commits after this round's reading.
+            next = feed.end
+            let now = try await services.reader.withConnection { try await MessageTail.moment($0) }
+            var pager = MessagePager(filter, .oldestFirst, limit: 1_000)
+            (pager.byteLimit, pager.countsVerbatim, pager.since) = (1 << 20, true, since)
+            var (pages, isFull) = (0, true)
+            while isFull, !place.hasEnded {
+                let (read, page) = try await read(pager)
+                try await write(page, 0..<page.count, &sent, out)
+                (pager, isFull) = (read, page.isFull)
+                pages += 1
+            }
+            since = now
+            try await out.write(FeedBatch.event(now))
+            if pages <= 1 || place.hasEnded { break }
+        }
+        return next
+    }
+
+    /// A page, read under a session that is given back before anything is sent.
+    private func read(_ pager: MessagePager) async throws -> (pager: MessagePager, page: MessagePage) {
+        try await services.reader.withConnection { connection in
+            var pager = pager
+            let page = try await pager.next(connection)
+            return (pager, page)
+        }
+    }
+
+    private func write(
+        _ page: MessagePage,
+        _ rows: some Sequence<Int>,
+        _ sent: inout Set<MessageKey>,
+        _ out: StreamOutput
+    ) async throws {
+        var lines = MessageLines(.ndjson, tokens: false, payloads: services.settings.showsPayloads)
+        var text = ByteBuffer()
+        if sent.count > Self.sentLimit { sent = [] }
+        for row in rows {
+            guard let key = page.cursor(row)?.messageKey, sent.insert(key).inserted else { continue }
+            FeedBatch.append(page, row, &lines, to: &text)
+        }
+        try await out.write(text)
+    }
+
+    // MARK: The feed
+
+    private func follow(from first: Int, _ sent: Set<MessageKey>, _ out: StreamOutput) async throws {
+        let chosen = FeedFilter(filter)
+        var (next, sent, positions) = (first, sent, 0)
+        place.wake()
+        for await _ in place.signals {
+            guard case .batches(let batches, let end) = feed.look(from: next) else {
+                return try await out.write(Self.behind)
+            }
+            next = end
+            for batch in batches {
+                if let gap = batch.gap { try await out.write(FeedBatch.event(gap)) }
+                try await out.write(batch.text(chosen) { sent.isEmpty || !sent.contains($0) })
+                guard let position = batch.position else { continue }
+                try await out.write(FeedBatch.event(position))
+                positions += 1
+                // A whole overlap was read since the stream began: nothing comes twice any more.
+                if positions > 1 { sent = [] }
+            }
+            if out.silence >= Self.heartbeat { try await out.write(": still here\n\n") }
+        }
+    }
+
+    /// The last event of a stream whose client reads more slowly than messages arrive.
+    private static let behind = """
+        event: behind
+        data: {"detail":"messages arrived faster than this connection took them: go on from the last position"}
+
+
+        """
+}

@@ -1,0 +1,156 @@
+import Console
+import ConsoleSupport
+import Foundation
+import QuerySupport
+import Testing
+
+@Suite("GET messages", .timeLimit(.minutes(2)))
+struct MessageListTests {
+    private static let seeds = (1...7).map { number in
+        Seed(
+            id: "m\(number)",
+            category: number.isMultiple(of: 2) ? "com.example.even" : "com.example.odd",
+            data: "{\"n\":\(number)}",
+            at: Int64(number)
+        )
+    }
+
+    private func ids(_ reply: ConsoleReply) -> [String] { reply.items.compactMap { $0["message_id"] as? String } }
+
+    @Test("pages follow each other in both orders, and none is lost or given twice")
+    func pages() async throws {
+        try await ConsoleHarness.run(Self.seeds) { console in
+            for (order, expected) in [
+                ("newest", (1...7).reversed().map { "m\($0)" }), ("oldest", (1...7).map { "m\($0)" }),
+            ] {
+                var found: [String] = []
+                var path: String? = "/api/v1/messages?limit=3&order=\(order)"
+                while let next = path {
+                    let reply = try await console.get(next)
+                    #expect(reply.status == 200 && reply.header("Content-Type") == "application/json")
+                    found += ids(reply)
+                    let after = (reply.object["next"] as? String)?
+                        .addingPercentEncoding(withAllowedCharacters: .alphanumerics)
+                    path = after.map { "/api/v1/messages?limit=3&order=\(order)&after=\($0)" }
+                }
+                #expect(found == expected)
+            }
+        }
+    }
+
+    @Test("every filter of `messages list` narrows, and clauses are those of the command")
+    func filters() async throws {
+        try await ConsoleHarness.run(Self.seeds) { console in
+            func found(_ query: String) async throws -> [String] {
+                let reply = try await console.get("/api/v1/messages?order=oldest&" + query)
+                #expect(reply.status == 200, "\(query): \(reply.text)")
+                return ids(reply)
+            }
+            #expect(try await found("category=com.example.even") == ["m2", "m4", "m6"])
+            #expect(try await found("category=com.example.even&category=com.example.odd").count == 7)
+            #expect(try await found("message_id=m3") == ["m3"])
+            #expect(try await found("sender=other").isEmpty)
+            #expect(try await found("where=data.n%3E5") == ["m6", "m7"])
+            #expect(try await found("where=data.n%3E3&where=data.n%3C6") == ["m4", "m5"])
+            #expect(try await found("since=2026-03-01T12:00:00.000006Z") == ["m6", "m7"])
+            #expect(try await found("until=2026-03-01T12:00:00.000003Z") == ["m1", "m2"])
+            #expect(try await found("until=2026-03-01T12:00:00.000003%2B00:00") == ["m1", "m2"])
+            let device = try await console.database.text("SELECT device_key::text FROM upstream.messages LIMIT 1")
+            #expect(try await found("device=\(device ?? "")").count == 7)
+        }
+    }
+
+    @Test(
+        "a wrong parameter is a problem that says what is right, and never selects everything",
+        arguments: [
+            ("categry=x", "did you mean 'category'?"), ("limit=0", "from 1 to 1000"), ("limit=-1", "from 1 to 1000"),
+            ("limit=99999999999999999999999", "from 1 to 1000"), ("limit=1e3", "from 1 to 1000"),
+            ("limit=5&limit=5", "2 times"), ("sender=a&sender=b", "2 times"), ("after=zzz", "'next'"),
+            ("after=2026-03-01T12:00:00Z", "'next'"), ("order=newst", "did you mean 'newest'?"),
+            ("device=token", "device_key"), ("since=soon", "'since'"), ("since=1h&until=2h", "before 'until'"),
+            ("where=data.n%3D%3E5", "not a comparison"), ("where=1%3D1", "begins with 'data'"),
+            ("category=%00", "U+0000"), ("category=%ff", "UTF-8"), ("reveal=all", "token"),
+            ("%ff=1", "UTF-8"), ("=1", "unknown parameter"),
+        ]
+    )
+    func refused(_ query: String, _ hint: String) async throws {
+        try await ConsoleHarness.run { console in
+            let reply = try await console.get("/api/v1/messages?\(query)")
+            #expect(reply.status == 400, "\(query)")
+            #expect(reply.header("Content-Type") == "application/problem+json")
+            let detail = reply.object["detail"] as? String ?? ""
+            #expect(detail.contains(hint), "\(query): \(detail)")
+        }
+    }
+
+    @Test("what looks like SQL is a value; many categories are taken up to a bound")
+    func attacks() async throws {
+        try await ConsoleHarness.run(Self.seeds) { console in
+            let sql = "x'%20OR%20'1'%3D'1"
+            let name = "%22n'%20OR%20true--%22"
+            for query in [
+                "category=\(sql)", "message_id=\(sql)", "where=data.n%3D\(sql)", "where=data.\(name)%20exists",
+            ] {
+                let reply = try await console.get("/api/v1/messages?\(query)")
+                #expect(reply.status == 200 && reply.items.isEmpty, "\(query)")
+            }
+            for (count, status) in [(100, 200), (101, 400), (1_000, 400)] {
+                let query = (1...count).map { "category=c\($0)" }.joined(separator: "&")
+                let reply = try await console.get("/api/v1/messages?\(query)")
+                #expect(reply.status == status, "\(count) categories")
+            }
+            // A regular expression that no database takes is the client's mistake.
+            let reply = try await console.get("/api/v1/messages?where=data.n~(")
+            #expect(reply.status == 400)
+        }
+    }
+
+    @Test("Prefer: count=estimated gives the planner's estimate")
+    func estimate() async throws {
+        try await ConsoleHarness.run(Self.seeds) { console in
+            let plain = try await console.get("/api/v1/messages?limit=1")
+            #expect(plain.object["estimate"] == nil && plain.header("Preference-Applied") == nil)
+            let counted = try await console.get("/api/v1/messages?limit=1", headers: ["Prefer": "count=estimated"])
+            #expect(counted.object["estimate"] is NSNumber)
+            #expect(counted.header("Preference-Applied") == "count=estimated")
+        }
+    }
+
+    @Test("tokens are shown to those with the right alone, and that is recorded")
+    func reveal() async throws {
+        try await ConsoleHarness.run(Self.seeds) { console in
+            #expect(try await console.get("/api/v1/messages").text.contains("token-SECRET") == false)
+            #expect(try await console.get("/api/v1/messages?reveal=token", as: .operator_).status == 403)
+            let reply = try await console.get("/api/v1/messages?reveal=token&limit=2", as: .revealer)
+            #expect(reply.items.allSatisfy { $0["registration_token"] as? String == "token-SECRET-a" })
+            let entry = "SELECT who || ' ' || action || ' ' || count FROM upstream.audit"
+            #expect(try await console.database.text(entry) == "revealer tokens.reveal 2")
+            #expect(try await console.get("/api/v1/messages", as: .nobody).status == 401)
+        }
+    }
+
+    @Test("with hidden payloads neither an answer nor a filter tells what devices sent")
+    func hidden() async throws {
+        try await ConsoleHarness.run(Self.seeds) { settings in
+            settings.showsPayloads = false
+        } _: { console in
+            let reply = try await console.get("/api/v1/messages?limit=1")
+            #expect(reply.items.first?["payload"] as? String == "hidden" && !reply.text.contains("\"n\":"))
+            let probe = try await console.get("/api/v1/messages?where=data.n%3D7")
+            #expect(probe.status == 403)
+            let key = reply.items.first?["message_key"] as? String ?? ""
+            #expect(try await console.get("/api/v1/messages/\(key)").text.contains("\"n\":") == false)
+            #expect(try await console.get("/api/v1/messages/export").text.contains("\"n\":") == false)
+        }
+    }
+
+    @Test("a page ends by its bytes as they are read, however well they compress")
+    func bytes() async throws {
+        let big = "\"" + String(repeating: "a", count: 250_000) + "\""
+        let seeds = (1...40).map { Seed(id: "big\($0)", data: big, at: Int64($0)) }
+        try await ConsoleHarness.run(seeds) { console in
+            let reply = try await console.get("/api/v1/messages?limit=1000")
+            #expect((16...18).contains(reply.items.count) && reply.object["next"] is String)
+        }
+    }
+}
