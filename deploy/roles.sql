@@ -25,6 +25,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE
     ON upstream.handlers, upstream.handler_workers, upstream.subscriptions, upstream.deliveries,
         upstream.delivery_blocks, upstream.dead_letters, upstream.workers
     TO upstream_worker;
+-- The history of attempts is only ever added to.
+GRANT SELECT, INSERT ON upstream.attempt_batches TO upstream_worker;
+GRANT SELECT ON upstream.attempts TO upstream_worker;
 -- Replays are planned and run with the same rights; they change no message.
 GRANT SELECT, INSERT, UPDATE ON upstream.replays TO upstream_worker;
 GRANT SELECT, INSERT, DELETE ON upstream.replay_messages TO upstream_worker;
@@ -32,6 +35,7 @@ GRANT SELECT, INSERT ON upstream.replay_events TO upstream_worker;
 GRANT USAGE ON SEQUENCE upstream.lease_tokens TO upstream_worker;
 GRANT EXECUTE ON FUNCTION
     upstream.ensure_partitions(date, date),
+    upstream.ensure_attempts(date, date),
     upstream.raise_retention(interval, interval, interval, interval),
     upstream.keep_dead_messages(date, integer),
     upstream.drop_partition(date),
@@ -39,7 +43,8 @@ GRANT EXECUTE ON FUNCTION
     upstream.purge_conflicts(integer),
     upstream.purge_quarantine(integer),
     upstream.purge_dead_letters(integer),
-    upstream.purge_dead_messages(bigint, integer)
+    upstream.purge_dead_messages(bigint, integer),
+    upstream.purge_attempts()
     TO upstream_worker;
 -- Commands record what they do. The audit trail itself it can neither write to nor delete from.
 GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;

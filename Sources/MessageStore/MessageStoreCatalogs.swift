@@ -5,6 +5,7 @@ package enum MessageStoreCatalogs {
     /// Each of them.
     package static var all: [any StatementCatalog.Type] {
         [
+            AttemptStatements.self,
             AuditStatements.self,
             ClaimStatements.self,
             ConflictReleaseStatements.self,

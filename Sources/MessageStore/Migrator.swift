@@ -94,6 +94,7 @@ package struct Migrator: Sendable {
             do throws(PostgresError) {
                 _ = try await connection.run { connection throws(PostgresError) in
                     _ = try Partitions.ensure(connection, around: today)
+                    _ = try AttemptDays.ensure(connection, around: today)
                     return try Partitions.filterIDs(connection)
                 }
             } catch {

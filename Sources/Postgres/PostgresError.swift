@@ -50,6 +50,15 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         }
     }
 
+    /// Whether a statement that settles deliveries and writes their history may have failed for the history's sake: something
+    /// that it needs is missing, forbidden, locked or full, and nothing is wrong with the server or the session.
+    package var mayBeOfHistory: Bool {
+        switch failureClass {
+        case .schema, .permission, .missingPartition, .constraint, .data, .limit, .lock: true
+        default: false
+        }
+    }
+
     /// Whether the session should be given up, because another server, or another session, may do better.
     package var endsSession: Bool {
         switch failureClass {

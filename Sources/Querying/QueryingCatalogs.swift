@@ -4,6 +4,8 @@ package import Postgres
 package enum QueryingCatalogs {
     /// Each of them.
     package static var all: [any StatementCatalog.Type] {
-        [MessageStatements.self, ConflictStatements.self, QuarantineStatements.self]
+        [
+            AttemptHistoryStatements.self, ConflictStatements.self, MessageStatements.self, QuarantineStatements.self,
+        ]
     }
 }

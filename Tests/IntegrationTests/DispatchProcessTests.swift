@@ -88,6 +88,13 @@ extension Integration {
                 #expect(try await stage.database.integer(taken) == count, "not more than once")
                 #expect(try await stage.database.integer("SELECT count(DISTINCT message_key) FROM app.taken") == count)
                 #expect(Set(calls(stage).map(\.key)).count == count, "at least once")
+                for handler in ["once", "noted"] {
+                    let done =
+                        "SELECT count(*) FROM upstream.attempts WHERE outcome = 'done' AND handler = '\(handler)'"
+                    #expect(try await stage.database.integer(done) == count, "an attempt for each settlement, no more")
+                    let keys = done.replacingOccurrences(of: "count(*)", with: "count(DISTINCT message_key)")
+                    #expect(try await stage.database.integer(keys) == count)
+                }
                 worker.send(SIGTERM)
                 #expect(try await worker.exitCode() == 0)
             }

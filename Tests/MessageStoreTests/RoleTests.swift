@@ -65,12 +65,15 @@ struct RoleTests {
         try await fixture.addRoles()
         #expect(
             try await fixture.text(grants("upstream_worker")) == """
+                attempt_batches: insert select
+                attempts: select
                 conflicts: insert select update
                 dead_letters: delete insert select update
                 dead_messages: select
                 deliveries: delete insert select update
                 delivery_blocks: delete insert select update
                 drop_partition: execute
+                ensure_attempts: execute
                 ensure_partitions: execute
                 handler_workers: delete insert select update
                 handlers: delete insert select update
@@ -78,6 +81,7 @@ struct RoleTests {
                 lease_tokens: usage
                 message_ids: insert select
                 messages: insert select
+                purge_attempts: execute
                 purge_conflicts: execute
                 purge_dead_letters: execute
                 purge_dead_messages: execute

@@ -82,6 +82,19 @@ struct SQLPageTests {
             compared: "handler, error_group, letters",
             rows: "billing|status 503|3000\nbilling|timeout|1000"
         ),
+        "attempts-by-message-id": Expectation(
+            compared: "handler, attempt, outcome, error_group, status, duration",
+            rows: "billing|1|retry|webhook status 503|503|00:00:00.5\nbilling|2|done|00:00:00.25",
+            partitions: 20
+        ),
+        "attempt-failures": Expectation(
+            compared: "handler, outcome, error_group, attempts",
+            rows: "billing|retry|webhook status 503|1"
+        ),
+        "workers": Expectation(
+            compared: "worker, version, up > '0', alive, stopping, in_flight, received_per_second, ack_p99_seconds",
+            rows: "host:1|1.0.0|t|t|f|7|12.5|0.01"
+        ),
         "conflicts-by-category": Expectation(
             compared: "category, contents, copies",
             rows: "com.example.orders|300|600\ncom.example.chat|150|300\ncom.example.rare|50|100",
@@ -182,6 +195,17 @@ struct SQLPageTests {
             SELECT 'billing', message_key, received_at, 20, now(), 1, 'e',
                 CASE WHEN n < 300 THEN 'status 503' ELSE 'timeout' END, received_at
             FROM seed WHERE n < 400;
+            INSERT INTO upstream.attempt_batches
+            SELECT now() - age, 'billing', 'host:1', outcome, received_at, received_at, ARRAY[message_key], '{1}',
+                ARRAY[seconds], numbers, groups
+            FROM seed, (VALUES
+                (interval '2 minutes', 'retry', 0.5::real, NULL::integer[], '{webhook status 503}'::text[]),
+                (interval '1 minute', 'done', 0.25, ARRAY[2], NULL)
+            ) AS a (age, outcome, seconds, numbers, groups)
+            WHERE message_id = 'm-3-500';
+            INSERT INTO upstream.workers
+            VALUES (gen_random_uuid(), 'host:1', '1.0.0', '{receive}', now() - interval '1 minute', now(), false, 7,
+                '[]', '{"received": 12.5, "ack_p99": 0.01}', '[]');
             INSERT INTO upstream.retention_runs VALUES
                 (now() - interval '1 day', now() - interval '1 day 4 s', 'worker', 2, 0, 40, 0, 0),
                 (now() - interval '8 days', now() - interval '8 days', 'worker', 1, 0, 1, 0, 0);

@@ -12,6 +12,7 @@ struct BenchCommand: ProgramCommand {
               upstream-worker bench --quick                a short run
               upstream-worker bench --only throughput --connections 10 --messages 400000
               upstream-worker bench --only handlers
+              upstream-worker bench --only history --repeats 5
               upstream-worker bench --baseline .build/baseline --repeats 3
               upstream-worker bench --json > bench.json
 
@@ -34,6 +35,8 @@ struct BenchCommand: ProgramCommand {
         case stalled
         /// What handlers cost the receive path, and how fast a backlog is handed over.
         case handlers
+        /// What the history of attempts costs.
+        case history
         /// Beside the bare C worker, in turns.
         case baseline
     }
@@ -53,7 +56,12 @@ struct BenchCommand: ProgramCommand {
             "How often throughput and limit are measured; the run with the median ratio is shown (handlers: the mean)."
     )
     var repeats = 1
-    @Option(help: ArgumentHelp("Parts to run: throughput,single,idle,stalled,handlers,baseline.", valueName: "parts"))
+    @Option(
+        help: ArgumentHelp(
+            "Parts to run: throughput,single,idle,stalled,handlers,history,baseline.",
+            valueName: "parts"
+        )
+    )
     var only: String?
     @Option(
         help: ArgumentHelp(
@@ -90,12 +98,12 @@ struct BenchCommand: ProgramCommand {
         guard !counts.isEmpty, counts.allSatisfy({ (1...1000).contains($0) }) else {
             throw ValidationError("--connections takes numbers from 1 to 1000, such as 1,10")
         }
-        let all = Part.allCases.filter { $0 != .baseline }
+        let all = Part.allCases.filter { $0 != .baseline && $0 != .history }
         var parts = try only.map { text in
             try text.split(separator: ",").map { text in
                 guard let part = Part(rawValue: String(text)) else {
                     throw ValidationError(
-                        "--only \(text): known parts are throughput, single, idle, stalled, handlers and baseline"
+                        "--only \(text): known parts are throughput, single, idle, stalled, handlers, history and baseline"
                     )
                 }
                 return part

@@ -77,6 +77,7 @@ struct BenchReport: Codable, Sendable {
     var idle: Idle?
     var stalled: Stalled?
     var handlers: Handlers?
+    var history: BenchHistory.Report?
     /// Ours and the bare C worker, by number of connections.
     var baseline: [BenchBaseline.Comparison] = []
     /// What was not as it must be: messages lost or acked twice.
@@ -152,6 +153,7 @@ struct BenchReport: Codable, Sendable {
             rows.append(["everything acked afterwards", stalled.recovered ? "yes" : "NO", "yes"])
         }
         if let handlers { rows += Self.rows(handlers) }
+        if let history { rows += history.table }
         return rows
     }
 

@@ -5,7 +5,7 @@ enum BenchStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
             StatementSample("waiting", waiting), StatementSample("deliveriesSize", deliveriesSize),
-            StatementSample("batchSizes", batchSizes),
+            StatementSample("historySize", historySize), StatementSample("batchSizes", batchSizes),
             StatementSample(
                 "bareBatchSizes",
                 bareBatchSizes,
@@ -21,6 +21,9 @@ enum BenchStatements: StatementCatalog {
         """
     /// The bytes that deliveries take, with their indexes.
     static let deliveriesSize: SQL = "SELECT pg_total_relation_size('upstream.deliveries')"
+    /// The bytes that the history of attempts takes, with its indexes.
+    static let historySize: SQL =
+        "SELECT sum(pg_total_relation_size(relation))::int8 FROM upstream.attempt_partitions()"
     /// Frees the space of deleted deliveries.
     static let vacuum = "VACUUM upstream.deliveries"
     /// Writes what earlier measurements left to write.

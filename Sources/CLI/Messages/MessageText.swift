@@ -40,6 +40,14 @@ struct MessageText {
             let died = row.diedAt.map { "died \(ShownTime.short($0))" } ?? ""
             return [row.handler, "\(row.attempts) attempts", died, row.lastError ?? ""]
         }
+        section("attempts", detail.attempts, none: "none kept (retention.attempts)") { row in
+            let took = row.duration.map { "\(Amount.decimal($0.inSeconds * 1_000)) ms " } ?? ""
+            return [
+                row.handler, "\(row.attempt). \(row.outcome)",
+                "\(ShownTime.short(row.startedAt)) \(took)on \(row.worker)",
+                row.errorGroup ?? "",
+            ]
+        }
         section("conflicts", detail.conflicts, none: "none") { row in
             let release = row.releasedAt.map { "released \(ShownTime.short($0))" } ?? "not released"
             return [

@@ -115,6 +115,7 @@ struct PartitionsRun: ProgramCommand {
         var ledgerRowsDeleted: Int
         var conflictsDeleted: Int
         var quarantineDeleted: Int
+        var attemptDaysDropped: Int
         var complete: Bool
 
         init(_ report: RetentionReport) {
@@ -128,6 +129,7 @@ struct PartitionsRun: ProgramCommand {
             ledgerRowsDeleted = report.ledger
             conflictsDeleted = report.conflicts
             quarantineDeleted = report.quarantine
+            attemptDaysDropped = report.attemptDays
             complete = report.isComplete
         }
     }
@@ -148,6 +150,7 @@ struct PartitionsRun: ProgramCommand {
         add("ledger rows deleted", report.ledger)
         add("conflicts deleted", report.conflicts)
         add("quarantined stanzas deleted", report.quarantine)
+        add("days of attempts dropped", report.attemptDays)
         console.facts(facts)
     }
 
@@ -155,7 +158,7 @@ struct PartitionsRun: ProgramCommand {
         if report.isBusy {
             throw CommandFailure(.temporaryFailure, "a worker is running retention now and does the rest")
         }
-        if !report.locked.isEmpty { throw CommandFailure(.temporaryFailure) }
+        if !report.locked.isEmpty || report.attemptDaysLocked > 0 { throw CommandFailure(.temporaryFailure) }
         if !report.held.isEmpty { throw CommandFailure(.negative) }
     }
 }

@@ -11,20 +11,36 @@ struct FunctionCall: Sendable {
     let token: Int64
     /// The limit of the attempt's statements.
     let milliseconds: Int64
+    /// Whether the history of attempts is written.
+    let recording: AttemptRecording
+    private let started = ContinuousClock.now
 
     init(
         _ function: SQLFunction,
         _ handler: String,
         _ message: UpstreamMessage,
         _ token: Int64,
-        _ deadline: ContinuousClock.Instant
+        _ deadline: ContinuousClock.Instant,
+        _ recording: AttemptRecording
     ) {
+        self.recording = recording
         (self.function, self.handler, self.token) = (function, handler, token)
         self.message = FunctionStatements.Message(
             key: message.messageKey.digest,
             receivedAt: Timestamp(microseconds: message.receivedAtMicroseconds)
         )
         milliseconds = max(1, ContinuousClock.now.duration(to: deadline).milliseconds)
+    }
+
+    /// What the completion takes.
+    var delivery: FunctionStatements.Delivery {
+        FunctionStatements.Delivery(
+            key: message.key,
+            handler: handler,
+            token: token,
+            worker: recording.worker,
+            age: started.duration(to: .now)
+        )
     }
 
     var sql: SQL { FunctionStatements.call(function, message) }
@@ -60,18 +76,14 @@ extension PostgresConnection {
                     end = .verdict(verdict)
                     return
                 }
-                let delivery = FunctionStatements.Delivery(
-                    key: call.message.key,
-                    handler: call.handler,
-                    token: call.token
-                )
-                guard try connection.run(FunctionStatements.complete, delivery).affectedRows == 1 else {
+                guard try connection.complete(call) else {
                     end = .lost
                     throw PostgresError(.other, "the lease has passed on")
                 }
             }
         } catch {
             if case .lost = end { return .lost }
+            if error.failureClass == .cancelled, isOpen, !Task.isCancelled { return .verdict(.cancelled) }
             // On a server that takes no writes no call could succeed.
             guard hasBegun, !Task.isCancelled, error.failureClass != .readOnly else { throw error }
             // The completion or the commit failed, of what the function did to the session or left to the commit; or the
@@ -81,6 +93,30 @@ extension PostgresConnection {
             return .verdict(isOpen ? .retry(after: nil, failure) : .interrupted(failure))
         }
         return end
+    }
+
+    /// Deletes the delivery, and writes its history; returns whether it was still ours.
+    ///
+    /// Where the history can't be written the function's effects are rolled back, for their transaction is one with it. The
+    /// attempt is not counted, and the next one goes without history.
+    private func complete(_ call: FunctionCall) throws(PostgresError) -> Bool {
+        guard call.recording.isOn else {
+            return try run(FunctionStatements.complete, call.delivery).affectedRows == 1
+        }
+        do throws(PostgresError) {
+            return try run(FunctionStatements.completeRecorded, call.delivery).affectedRows == 1
+        } catch {
+            guard error.mayBeOfHistory, isOpen else { throw error }
+            call.recording.suspend(
+                after: StoreError(
+                    kind: .refused,
+                    sqlState: error.sqlState,
+                    message: error.message,
+                    failureClass: error.failureClass
+                )
+            )
+            throw .cancelled("as its history can't be written")
+        }
     }
 
     /// Calls the function so that its failure leaves the transaction usable.

@@ -11,11 +11,17 @@ package import Vocabulary
 /// function's effects as well; and so that heartbeats don't wait for a lock on the delivery while the function runs.
 package final class FunctionCaller: Sendable {
     private let settings: PostgresSettings
+    private let recording: AttemptRecording
     private let idle = Mutex<[PostgresClient]>([])
 
     /// A caller with connections of its own, as many as calls run side by side.
-    package init(_ settings: PostgresSettings) {
+    ///
+    /// - Parameters:
+    ///   - settings: The database.
+    ///   - recording: Whether the history of attempts is written; nil for none.
+    package init(_ settings: PostgresSettings, recording: AttemptRecording? = nil) {
         self.settings = settings
+        self.recording = recording ?? AttemptRecording(worker: "", isWanted: false)
     }
 
     /// Runs one attempt.
@@ -38,7 +44,7 @@ package final class FunctionCaller: Sendable {
         defer { idle.withLock { $0.append(client) } }
         do throws(PostgresError) {
             return try await client.run { connection throws(PostgresError) in
-                try connection.attempt(FunctionCall(function, handler, message, token, deadline))
+                try connection.attempt(FunctionCall(function, handler, message, token, deadline, recording))
             }
         } catch {
             if Task.isCancelled { return .verdict(.cancelled) }

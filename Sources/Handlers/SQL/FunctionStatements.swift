@@ -21,6 +21,10 @@ enum FunctionStatements: StatementCatalog {
         var key: Digest128
         var handler: String
         var token: Int64
+        /// Who made the attempt.
+        var worker = ""
+        /// How long it has taken so far.
+        var age = Duration.zero
     }
 
     /// Calls a function with a message; the name is quoted, and can't be a parameter.
@@ -42,6 +46,25 @@ enum FunctionStatements: StatementCatalog {
         WHERE message_key = \(\.key) AND handler = \(\.handler) AND lease_token = \(\.token)
         """
 
+    /// As ``complete``, and writes the attempt to the history (`upstream.attempts`): both commit with the function's effects.
+    static let completeRecorded: PreparedStatement<Delivery> = """
+        WITH ended AS (
+            DELETE FROM upstream.deliveries
+            WHERE message_key = \(\.key) AND handler = \(\.handler) AND lease_token = \(\.token)
+            RETURNING received_at, attempts
+        ), noted AS (
+            INSERT INTO upstream.attempt_batches (
+                settled_at, handler, worker, outcome, first_received, last_received, keys, ages, durations, numbers
+            )
+            SELECT
+                clock_timestamp(), \(\.handler), \(\.worker), 'done', received_at, received_at, ARRAY[\(\.key)],
+                ARRAY[extract(epoch FROM \(\.age))::real], ARRAY[extract(epoch FROM \(\.age))::real],
+                CASE WHEN attempts > 0 THEN ARRAY[attempts + 1] END
+            FROM ended
+        )
+        SELECT FROM ended
+        """
+
     static let isReadOnly: PreparedStatement<Void> = "SELECT current_setting('transaction_read_only') = 'on'"
 
     package static var samples: [StatementSample] {
@@ -49,6 +72,7 @@ enum FunctionStatements: StatementCatalog {
         let function = SQLFunction("pg_catalog.row_to_json")
         return [
             StatementSample("exists", exists), StatementSample("complete", complete),
+            StatementSample("completeRecorded", completeRecorded),
             StatementSample("isReadOnly", isReadOnly),
         ] + [function].compactMap(\.self).map { StatementSample("call", call($0, message)) }
     }

@@ -32,6 +32,14 @@ struct LeaseRows: Sendable {
     var groups: [String] = []
     /// The leases' remaining time, from now.
     var lease = Duration.zero
+    /// Who made the attempts.
+    var worker = ""
+    /// How long ago each attempt began.
+    var ages: [Seconds] = []
+    /// How long each took.
+    var durations: [Seconds] = []
+    /// How each ended.
+    var outcomes: [String] = []
 }
 
 /// Blocks of one handler; each statement takes the columns that it names.
@@ -39,11 +47,26 @@ struct BlockRows: Sendable {
     var handler: String
     /// The fencing token.
     var token: Int64
+    /// Who made the attempts.
+    var worker: String
     var numbers: [Int64] = []
     /// How many deliveries each holds.
     var counts: [Int64] = []
     /// The messages that are done, of all of them.
     var done: [Digest128] = []
+    /// How long ago the attempt at each began.
+    var ages: [Seconds] = []
+    /// How long it took.
+    var durations: [Seconds] = []
+    /// The parts of ``done`` that are a row of history each, by the block that they are of.
+    var parts: [Int64] = []
+    /// Where each part begins, from 1.
+    var lows: [Int64] = []
+    /// Where it ends.
+    var highs: [Int64] = []
+    /// When the first of its messages was received, and the last.
+    var firsts: [Timestamp] = []
+    var lasts: [Timestamp] = []
 }
 
 /// The handlers to count deliveries of, as ``DeliveryStatements/backlog`` takes them.
@@ -52,6 +75,9 @@ struct BacklogParameters: Sendable {
     /// Where counts stop.
     var limit: Int
 }
+
+/// A part of statements about leased deliveries.
+typealias LeasePart = PreparedStatement<LeaseRows>
 
 /// The statements of the dispatcher.
 enum DeliveryStatements: StatementCatalog {
@@ -129,7 +155,7 @@ enum DeliveryStatements: StatementCatalog {
     ///
     /// Found by its key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` see to: with the handler as it is,
     /// the planner may walk over all of the handler's deliveries, which it believes to be few.
-    private static let isHeld: PreparedStatement<LeaseRows> =
+    static let isHeld: LeasePart =
         "message_key = key AND handler || '' = \(\.handler) AND lease_token = token AND lease_owner IS NOT NULL"
 
     /// Extends leases that are still ours.
@@ -196,6 +222,12 @@ enum DeliveryStatements: StatementCatalog {
             WHERE \(isHeld)
             RETURNING deliveries.*, counted, failure, failure_group
         )
+        \(bury(from: "gone"))
+        """
+
+    /// Inserts what was deleted by a part of this name, with `counted`, `failure` and `failure_group`, as dead letters.
+    static func bury(from source: String) -> LeasePart {
+        """
         INSERT INTO upstream.dead_letters (
             handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_token, lease_until,
             last_error, replay_id, crashes, device_key, error_group
@@ -203,7 +235,7 @@ enum DeliveryStatements: StatementCatalog {
         SELECT
             handler, message_key, received_at, attempts + counted, next_attempt_at, lease_owner, lease_token,
             lease_until, failure, replay_id, crashes, device_key, failure_group
-        FROM gone
+        FROM \(raw: source)
         ON CONFLICT (message_key, handler) DO UPDATE SET
             attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at,
             lease_owner = excluded.lease_owner, lease_token = excluded.lease_token,
@@ -212,6 +244,7 @@ enum DeliveryStatements: StatementCatalog {
             died_at = now()
         RETURNING device_key
         """
+    }
 
     // MARK: Blocks
 

@@ -6,15 +6,13 @@ import Vocabulary
 
 extension PostgresDeliveryStore {
     package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {
-        let groups = SettlementGroups(batch, of: handler)
+        let parts = SettlementParts(batch, of: handler, recording)
         let isByDevice = walks.withLock { $0.devices[handler] != nil }
         let (held, freed) = try await settle { connection throws(PostgresError) in
             var held = 0
             var freed: [Digest128] = []
-            for (statement, rows) in groups.statements(isByDevice: isByDevice) {
-                let result = try connection.withParameters { connection throws(PostgresError) in
-                    try connection.run(statement, rows)
-                }
+            for part in parts.all {
+                let result = try run(part, isByDevice: isByDevice, connection)
                 held += result.affectedRows
                 // Only some of the statements tell the devices, and not every delivery has one.
                 if isByDevice {
@@ -28,57 +26,146 @@ extension PostgresDeliveryStore {
         if !freed.isEmpty { walks.withLock { $0.devices[handler]?.add(freed) } }
         return held
     }
+
+    /// Writes settlements of one kind, with their history where it is kept and can be written.
+    func run(
+        _ part: SettlementPart,
+        isByDevice: Bool,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) -> PostgresResult {
+        try recording.write(part.isRecorded, connection) { connection throws(PostgresError) in
+            try connection.run(part.kind.recorded, part.rows)
+        } otherwise: { connection throws(PostgresError) in
+            try connection.run(part.kind.plain(isByDevice: isByDevice), part.rows)
+        }
+    }
 }
 
-/// A batch's settlements by what becomes of the rows: each kind is one statement, and a transaction of its own.
-private struct SettlementGroups: Sendable {
-    private var done: LeaseRows
-    private var retried: LeaseRows
-    private var dead: LeaseRows
-    private var released: LeaseRows
-    private var postponed: LeaseRows
+extension AttemptRecording {
+    /// Runs the statement that writes history as well; or the other one, where there is none to write or it is refused.
+    func write<T>(
+        _ isWanted: Bool,
+        _ connection: isolated PostgresConnection,
+        _ recorded: (isolated PostgresConnection) throws(PostgresError) -> T,
+        otherwise plain: (isolated PostgresConnection) throws(PostgresError) -> T
+    ) throws(PostgresError) -> T {
+        guard isWanted, isOn else { return try connection.withParameters(plain) }
+        do throws(PostgresError) {
+            return try connection.withParameters(recorded)
+        } catch {
+            guard error.mayBeOfHistory, connection.isOpen else { throw error }
+            if error.failureClass == .missingPartition {
+                // Its day was made while it was on its way to the rest.
+                do throws(PostgresError) {
+                    return try connection.withParameters(recorded)
+                } catch {
+                    guard error.mayBeOfHistory, connection.isOpen else { throw error }
+                }
+            }
+            // First the settlement: should that fail as well, the history was not to blame.
+            let value = try connection.withParameters(plain)
+            suspend(after: StoreError(error))
+            return value
+        }
+    }
+}
 
-    init(_ batch: [Settlement], of handler: String) {
-        let none = LeaseRows(handler: handler)
-        (done, retried, dead, released, postponed) = (none, none, none, none, none)
+/// A batch's settlements by what becomes of the rows: each part is one statement, and a transaction of its own.
+struct SettlementParts: Sendable {
+    /// Those that are not empty.
+    private(set) var all: [SettlementPart] = []
+    private let handler: String
+    private let worker: String
+    private let now = ContinuousClock.now
+
+    init(_ batch: [Settlement], of handler: String, _ recording: AttemptRecording) {
+        self.handler = handler
+        worker = recording.worker
+        let isOn = recording.isOn
         for settlement in batch {
             switch settlement.outcome {
             case .done:
-                done.add(settlement)
+                add(settlement, .done, isOn) { _ in }
             case .retry(let delay, let failure):
-                retried.add(settlement)
-                retried.delays.append(delay)
-                retried.errors.append(failure.detail)
+                add(settlement, .retry, isOn, failure) { $0.delays.append(delay) }
             case .dead(let failure, let isCounted):
-                dead.add(settlement)
-                dead.counted.append(isCounted ? 1 : 0)
-                dead.errors.append(failure.detail)
-                dead.groups.append(failure.group)
+                add(settlement, .dead, isOn, failure) { $0.counted.append(isCounted ? 1 : 0) }
             case .release(let delay, nil):
-                released.add(settlement)
-                released.delays.append(delay)
+                add(settlement, .release, isOn) { $0.delays.append(delay) }
             case .release(let delay, let failure?):
-                postponed.add(settlement)
-                postponed.delays.append(delay)
-                postponed.errors.append(failure.detail)
+                add(settlement, .postpone, isOn, failure) { $0.delays.append(delay) }
+            }
+        }
+        all.sort { ($0.kind.rawValue, $0.isRecorded ? 1 : 0) < ($1.kind.rawValue, $1.isRecorded ? 1 : 0) }
+    }
+
+    private mutating func add(
+        _ settlement: Settlement,
+        _ kind: SettlementPart.Kind,
+        _ isOn: Bool,
+        _ failure: HandlerFailure? = nil,
+        _ body: (inout LeaseRows) -> Void
+    ) {
+        // A dead letter is told of even if nothing was tried.
+        let isRecorded = isOn && (settlement.attempt != nil || kind == .dead)
+        let index: Int
+        if let known = all.firstIndex(where: { $0.kind == kind && $0.isRecorded == isRecorded }) {
+            index = known
+        } else {
+            index = all.count
+            var rows = LeaseRows(handler: handler)
+            rows.worker = worker
+            all.append(SettlementPart(kind: kind, isRecorded: isRecorded, rows: rows))
+        }
+        all[index].rows.keys.append(settlement.messageKey)
+        all[index].rows.tokens.append(settlement.token)
+        if let failure {
+            all[index].rows.errors.append(failure.detail)
+            all[index].rows.groups.append(failure.group)
+        }
+        if isRecorded {
+            let attempt = settlement.attempt
+            all[index].rows.ages.append(Seconds(attempt.map { $0.started.duration(to: now) } ?? .zero))
+            all[index].rows.durations.append(attempt.map { Seconds($0.took) } ?? .none)
+            if kind == .dead { all[index].rows.outcomes.append((attempt?.outcome ?? .exhausted).rawValue) }
+        }
+        body(&all[index].rows)
+    }
+}
+
+/// Settlements of one kind.
+struct SettlementPart: Sendable {
+    /// What becomes of the rows, in the order in which they are written.
+    enum Kind: Int, Sendable {
+        case done
+        case retry
+        case dead
+        case release
+        case postpone
+
+        func plain(isByDevice: Bool) -> PreparedStatement<LeaseRows> {
+            switch self {
+            case .done: isByDevice ? DeliveryStatements.completeByDevice : DeliveryStatements.complete
+            case .retry: DeliveryStatements.retry
+            case .dead: DeliveryStatements.setAside
+            case .release: DeliveryStatements.release
+            case .postpone: DeliveryStatements.postpone
+            }
+        }
+
+        var recorded: PreparedStatement<LeaseRows> {
+            switch self {
+            case .done: AttemptStatements.complete
+            case .retry: AttemptStatements.retry
+            case .dead: AttemptStatements.setAside
+            case .release: AttemptStatements.release
+            case .postpone: AttemptStatements.postpone
             }
         }
     }
 
-    func statements(isByDevice: Bool) -> [(PreparedStatement<LeaseRows>, LeaseRows)] {
-        [
-            (isByDevice ? DeliveryStatements.completeByDevice : DeliveryStatements.complete, done),
-            (DeliveryStatements.retry, retried),
-            (DeliveryStatements.setAside, dead),
-            (DeliveryStatements.release, released),
-            (DeliveryStatements.postpone, postponed),
-        ].filter { !$0.1.keys.isEmpty }
-    }
-}
-
-extension LeaseRows {
-    fileprivate mutating func add(_ settlement: Settlement) {
-        keys.append(settlement.messageKey)
-        tokens.append(settlement.token)
-    }
+    var kind: Kind
+    /// Whether the history is to tell of them.
+    var isRecorded: Bool
+    var rows: LeaseRows
 }

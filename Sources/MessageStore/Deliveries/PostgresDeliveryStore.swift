@@ -13,6 +13,8 @@ package final class PostgresDeliveryStore: DeliveryStore {
     let walks = Mutex(ClaimWalks())
     private let settings: PostgresSettings
     private let settlements: PostgresClient
+    /// Whether settlements write the history of attempts.
+    let recording: AttemptRecording
     /// Host and process id, for people who look at the table.
     private let worker: String
     /// What was registered last, if anything.
@@ -23,11 +25,17 @@ package final class PostgresDeliveryStore: DeliveryStore {
     /// - Parameters:
     ///   - settings: The database.
     ///   - worker: Host and process id, shown to people.
-    package init(_ settings: PostgresSettings, worker: String = "worker") {
+    ///   - recording: Whether settlements write the history of attempts; nil for none.
+    package init(
+        _ settings: PostgresSettings,
+        worker: String = "worker",
+        recording: AttemptRecording? = nil
+    ) {
         var settings = settings
         settings.findsRowsByIndex = true
         self.settings = settings
         self.worker = worker
+        self.recording = recording ?? AttemptRecording(worker: worker, isWanted: false)
         claims = PostgresClient(settings)
         settlements = PostgresClient(settings)
     }

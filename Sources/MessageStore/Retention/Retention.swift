@@ -25,7 +25,7 @@ package struct Retention: Sendable {
     }
 
     let connection: PostgresConnection
-    private let pace: Pace
+    let pace: Pace
     private let clock: @Sendable () -> Timestamp
 
     /// Retention of the database that the connection leads to.
@@ -140,7 +140,9 @@ package struct Retention: Sendable {
     ) async throws(PostgresError) -> RetentionReport {
         var done = RetentionReport()
         done.created = try await connection.run { connection throws(PostgresError) in
-            try Partitions.ensure(connection, around: UTCDay(try connection.run(RetentionStatements.now).value()))
+            let today = UTCDay(try connection.run(RetentionStatements.now).value())
+            _ = try AttemptDays.ensure(connection, around: today)
+            return try Partitions.ensure(connection, around: today)
         }
         let difference = try await clockDifference()
         guard !difference.isTooLarge else {
@@ -168,6 +170,7 @@ package struct Retention: Sendable {
         }
         try await purge(.conflicts, \.conflicts, &done, report)
         try await purge(.quarantine, \.quarantine, &done, report)
+        try await purgeAttempts(&done)
         if done.isComplete { try await record(done, plan.now) }
         return done
     }
@@ -353,7 +356,7 @@ package struct Retention: Sendable {
         try await connection.run { connection throws(PostgresError) in try connection.run(sql).value() }
     }
 
-    private func rest(_ duration: Duration) async throws(PostgresError) {
+    func rest(_ duration: Duration) async throws(PostgresError) {
         do {
             try await Task.sleep(for: duration)
         } catch {

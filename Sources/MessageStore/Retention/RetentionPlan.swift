@@ -103,13 +103,17 @@ package struct RetentionReport: Sendable, Equatable {
     package var quarantine = 0
     /// Messages deleted that were kept for dead letters which are gone.
     package var deadMessages = 0
+    /// Days of the history of attempts dropped.
+    package var attemptDays = 0
+    /// Days of the history that somebody else was using all the time: kept for another run.
+    package var attemptDaysLocked = 0
     /// Whether another process was at it, so that this one left the rest to it.
     package var isBusy = false
     /// Why nothing was deleted; nil where nothing stood against it.
     package var refusal: RetentionRefusal?
 
     /// Whether nothing was left for want of a lock, or of a right to delete.
-    package var isComplete: Bool { !isBusy && locked.isEmpty && refusal == nil }
+    package var isComplete: Bool { !isBusy && locked.isEmpty && attemptDaysLocked == 0 && refusal == nil }
     /// How many rows were deleted, besides those of dropped days.
     package var rows: Int { ledger + conflicts + quarantine + deadLetters + deadMessages }
 }

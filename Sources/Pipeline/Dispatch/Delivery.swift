@@ -98,6 +98,8 @@ package struct Settlement: Sendable, Equatable {
     package var outcome: Outcome
     /// The block that the delivery was stored in; nil where it had a row of its own.
     package var block: Int64?
+    /// What the history of attempts is to keep; nil where nothing was tried, or no history is kept.
+    package var attempt: AttemptRecord?
 
     package init(messageKey: Digest128, token: Int64, outcome: Outcome, block: Int64? = nil) {
         self.messageKey = messageKey

@@ -13,6 +13,8 @@ package struct BlockSettlement: Sendable, Equatable {
     package var count: Int
     /// The messages that are done.
     package var done: [Digest128]
+    /// Their attempts, in the same order; empty where no history is kept.
+    package var attempts: [AttemptRecord] = []
     /// What it counts for among what is to be settled.
     var weight: Int { max(done.count, 1) }
     /// Whether these are all; else the rest becomes rows.
@@ -58,6 +60,7 @@ struct DeliveryBlocks: Sendable {
             return false
         }
         open[number]?.settlement.done.append(settlement.messageKey)
+        if let attempt = settlement.attempt { open[number]?.settlement.attempts.append(attempt) }
         if open[number]?.settlement.isComplete == true { unpack(number) }
         return true
     }

@@ -166,7 +166,15 @@ final class DispatchLane: Sendable {
             // Wakes slots that waited for the breaker.
             withMachine { _ in }
         }
-        if let settlement = action.settlement {
+        if var settlement = action.settlement {
+            if settings.dispatch.recordsAttempts, let outcome = AttemptRecord.Outcome(action.ending) {
+                settlement.attempt = AttemptRecord(
+                    outcome: outcome,
+                    started: start,
+                    took: start.duration(to: now),
+                    receivedAt: delivery.receivedAt
+                )
+            }
             settler.submit(settlement, action.released, lane: index, isUrgent: settings.isOrdered)
         } else {
             settler.submit(action.released, lane: index)

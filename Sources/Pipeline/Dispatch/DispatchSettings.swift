@@ -32,6 +32,8 @@ package struct DispatchSettings: Sendable {
     package var breaker = CircuitBreaker.Settings()
     /// The lease owner's name in the table, for operators.
     package var owner = "worker"
+    /// Whether settlements carry what the history of attempts keeps.
+    package var recordsAttempts = false
 
     package init() {}
 }

@@ -3,7 +3,7 @@ import UpstreamKit
 import Vocabulary
 
 extension MessageDetail {
-    /// The message's own JSON object with `ledger`, `deliveries`, `dead_letters` and `conflicts` added to it.
+    /// The message's own JSON object with `ledger`, `deliveries`, `dead_letters`, `attempts` and `conflicts` added to it.
     ///
     /// - Parameters:
     ///   - tokens: Whether registration tokens are written.
@@ -30,6 +30,7 @@ extension MessageDetail {
                 },
                 deliveries: deliveries.map(Known.Delivery.init),
                 deadLetters: deadLetters.map(Known.Delivery.init),
+                attempts: attempts.map(Known.Attempt.init),
                 conflictsWith: conflictsWith?.description
             )
         )
@@ -93,9 +94,32 @@ extension MessageDetail {
             }
         }
 
+        struct Attempt: Encodable {
+            var handler: String
+            var attempt: Int
+            var startedAt: String
+            var durationSeconds: Double?
+            var outcome: String
+            var status: Int?
+            var errorGroup: String?
+            var worker: String
+
+            init(_ row: AttemptRow) {
+                handler = row.handler
+                attempt = row.attempt
+                startedAt = row.startedAt.rfc3339
+                durationSeconds = row.duration?.inSeconds
+                outcome = row.outcome
+                status = row.status
+                errorGroup = row.errorGroup
+                worker = row.worker
+            }
+        }
+
         var ledger: Ledger?
         var deliveries: [Delivery]
         var deadLetters: [Delivery]
+        var attempts: [Attempt]
         var conflictsWith: String?
     }
 }

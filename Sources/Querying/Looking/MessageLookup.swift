@@ -18,6 +18,8 @@ package struct MessageDetail: Sendable {
     package var deliveries: [DeliveryRow]
     /// Its dead letters.
     package var deadLetters: [DeliveryRow]
+    /// What handlers tried, oldest first, as far as it is kept (`retention.attempts`).
+    package var attempts: [AttemptRow]
     /// Copies with other content.
     package var conflicts: [ConflictRow]
     /// The key of the message it conflicts with, if the key is the release key of a conflict.
@@ -140,6 +142,7 @@ package struct MessageLookup: Sendable {
                 },
                 deliveries: try connection.run(MessageStatements.deliveries(key)).map(MessageDetail.DeliveryRow.init),
                 deadLetters: try connection.run(MessageStatements.deadLetters(key)).map(MessageDetail.DeliveryRow.init),
+                attempts: try AttemptHistory.of(key.digest, connection),
                 conflicts: try ConflictRow.rows(
                     of: try connection.run(ConflictQuery(filter: filter, limit: 100).statement)
                 )

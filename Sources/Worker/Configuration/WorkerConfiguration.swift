@@ -123,7 +123,7 @@ package struct WorkerConfiguration: Sendable, Equatable {
                 "attempts",
                 from: "0s",
                 default: "7d",
-                "How long the record of attempts is kept, `0` for none; nothing is recorded yet."
+                "How long the history of attempts is kept; with `0` none is written."
             )
         )
         if policy.dedupeWindow < longestRedelivery {

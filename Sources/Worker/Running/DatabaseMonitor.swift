@@ -140,13 +140,20 @@ package final class DatabaseMonitor: Sendable {
     @discardableResult
     private func ensurePartitions() async -> Bool {
         do throws(PostgresError) {
-            let made = try await client.run { connection throws(PostgresError) in
-                try Partitions.ensure(connection, around: .today())
+            let (made, isComplete) = try await client.run { connection throws(PostgresError) in
+                let made = try Partitions.ensure(connection, around: .today())
+                do throws(PostgresError) {
+                    return (made, try AttemptDays.ensure(connection, around: .today()) != nil)
+                } catch {
+                    // A schema from before the history; and without a day of its own nothing of it is lost.
+                    guard error.mayBeOfHistory else { throw error }
+                    return (made, true)
+                }
             }
             if made > 0 {
                 logger.event(.info, .partitionsCreated, "partitions of messages created", [.count: .int(made)])
             }
-            return true
+            return isComplete
         } catch {
             logger.event(
                 .warning,

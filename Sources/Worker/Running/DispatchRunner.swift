@@ -19,13 +19,17 @@ struct DispatchRunner: Service {
     init(_ shared: WorkerRuntime.Shared, _ registrations: [HandlerRegistration]) {
         let configuration = shared.configuration
         let owner = Self.workerName
-        let store = PostgresDeliveryStore(shared.database, worker: owner)
-        let functions = FunctionCaller(shared.database)
+        let logger = shared.logger
+        let isRecording = configuration.retention.attempts > .zero
+        let recording = AttemptRecording(worker: owner, isWanted: isRecording) { Self.attemptsUnrecorded($0, logger) }
+        let store = PostgresDeliveryStore(shared.database, worker: owner, recording: recording)
+        let functions = FunctionCaller(shared.database, recording: recording)
         var settings = DispatchSettings()
         settings.lease = configuration.lease
         // The steps before (acks, closing streams) and after it (cancelled handlers, leases) need time as well.
         settings.drain = configuration.shutdownGrace / 5
         settings.owner = owner
+        settings.recordsAttempts = isRecording
         self.store = store
         self.functions = functions
         monitor = shared.monitor
@@ -35,7 +39,7 @@ struct DispatchRunner: Service {
             senderIDs: configuration.senders.map(\.senderID),
             settings: settings,
             metrics: shared.metrics,
-            logger: shared.logger
+            logger: logger
         ) { registration, delivery, message, context in
             switch registration.body {
             case .handler(let handler):

@@ -1,0 +1,165 @@
+import CCSEmulator
+import Foundation
+import LocalDatabase
+import Postgres
+import Worker
+
+/// What the history of attempts costs: the same work with `retention.attempts` as it is and with 0, in turns.
+struct BenchHistory: Sendable {
+    /// The figures of one way of working.
+    struct Figures: Codable, Sendable {
+        var perSecondWithout: Double
+        var perSecondWith: Double
+        /// The median of the ratios of two runs that followed each other.
+        var ratio: Double
+        /// Processor time of PostgreSQL for each delivery.
+        var postgresMicrosecondsWithout: Double
+        var postgresMicrosecondsWith: Double
+        /// What an attempt takes on disk, with its share of indexes.
+        var bytesPerAttempt: Double
+    }
+
+    /// Both ways, and the machine's load at the end.
+    struct Report: Codable, Sendable {
+        /// Deliveries in blocks, as they are received.
+        var blocks: Figures
+        /// Deliveries in rows, from a backlog.
+        var rows: Figures
+        var load: Double
+    }
+
+    let plan: BenchPlan
+    let site: BenchSite
+    let console: Console
+
+    private static let connections = 10
+    private static let handler = #"  - {name: everything, categories: ["*"], concurrency: 8, log: {}}"#
+    /// A key of the configuration's first level after the list of handlers.
+    private static let off = "\nretention: {attempts: 0s}"
+
+    private struct Run {
+        var rate: Double
+        var postgres: Double
+        var bytes: Double
+    }
+
+    /// Runs all; those that are compared alternate, so that a change of the machine's speed affects both.
+    func run(_ problems: inout [String]) async throws -> Report {
+        let rounds = max(plan.repeats, plan.isQuick ? 1 : 3)
+        var (blocks, rows): ([(Run, Run)], [(Run, Run)]) = ([], [])
+        for round in 1...rounds {
+            console.message("bench: received deliveries without and with history, \(round) of \(rounds)")
+            let off = try await received(Self.handler + Self.off, &problems)
+            blocks.append((off, try await received(Self.handler, &problems)))
+            console.message("bench: a backlog without and with history, \(round) of \(rounds)")
+            let without = try await drained(Self.handler + Self.off)
+            rows.append((without, try await drained(Self.handler)))
+        }
+        return Report(blocks: Self.figures(blocks), rows: Self.figures(rows), load: ProcessUsage.load)
+    }
+
+    private static func figures(_ runs: [(off: Run, on: Run)]) -> Figures {
+        func median(_ value: ((off: Run, on: Run)) -> Double) -> Double { runs.map(value).quantile(0.5) ?? 0 }
+        return Figures(
+            perSecondWithout: median(\.off.rate),
+            perSecondWith: median(\.on.rate),
+            ratio: median { $0.on.rate / $0.off.rate },
+            postgresMicrosecondsWithout: median(\.off.postgres),
+            postgresMicrosecondsWith: median(\.on.postgres),
+            bytesPerAttempt: median(\.on.bytes)
+        )
+    }
+
+    /// Messages as the emulator delivers them, until the last is handled.
+    private func received(_ handlers: String, _ problems: inout [String]) async throws -> Run {
+        let database = try await site.makeDatabase("bench")
+        let count = plan.messages
+        let settings = BenchLoad.emulator(
+            count: count,
+            connections: Self.connections,
+            size: plan.size,
+            window: plan.window,
+            sampling: nil
+        )
+        let pair = try await BenchPair(
+            site,
+            settings,
+            database: database,
+            connections: Self.connections,
+            handlers: handlers,
+            plan
+        )
+        let run = try await pair.stopping {
+            try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
+            let before = try await pair.reading()
+            try await pair.wait("every ack") { $0.isComplete }
+            while try await waiting(database) > 0 {
+                try pair.worker.check()
+                try await Task.sleep(for: .milliseconds(20))
+            }
+            let after = try await pair.reading()
+            let handled = Double(count - before.acked)
+            return Run(
+                rate: handled / (before.time.duration(to: after.time) / .seconds(1)),
+                postgres: (after.postgres - before.postgres) / handled * 1e6,
+                bytes: try await bytes(database, count)
+            )
+        }
+        problems += pair.problems
+        try await site.dropDatabase("bench")
+        return run
+    }
+
+    /// Messages that wait in the table when the worker starts.
+    private func drained(_ handlers: String) async throws -> Run {
+        let backlog = plan.isQuick ? 50_000 : 200_000
+        let database = try await site.makeDatabase("bench")
+        try await BenchSite.run(database, BenchStatements.backlog(backlog, sender: BenchSite.senderID))
+        try await BenchSite.run(site.cluster.url, BenchStatements.checkpoint)
+        let cluster = site.cluster.processID ?? 0
+        let worker = try site.startDispatcher(database: database, handlers: handlers)
+        defer { worker.stop() }
+        var first: (left: Int, time: ContinuousClock.Instant, postgres: Double)?
+        while true {
+            try worker.check()
+            let left = try await waiting(database)
+            if first == nil, left < backlog { first = (left, .now, ProcessUsage.family(cluster).cpu) }
+            if left == 0 { break }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        let (end, postgres) = (ContinuousClock.now, ProcessUsage.family(cluster).cpu)
+        let bytes = try await bytes(database, backlog)
+        worker.stop()
+        try await site.dropDatabase("bench")
+        guard let first else { return Run(rate: 0, postgres: 0, bytes: bytes) }
+        let seconds = max(first.time.duration(to: end) / .seconds(1), 0.001)
+        let count = Double(max(first.left, 1))
+        return Run(rate: count / seconds, postgres: (postgres - first.postgres) / count * 1e6, bytes: bytes)
+    }
+
+    private func waiting(_ database: String) async throws -> Int {
+        try await BenchSite.numbers(database, BenchStatements.waiting).first ?? 0
+    }
+
+    private func bytes(_ database: String, _ attempts: Int) async throws -> Double {
+        Double(try await BenchSite.numbers(database, BenchStatements.historySize).first ?? 0) / Double(attempts)
+    }
+}
+
+extension BenchHistory.Report {
+    /// The rows of the table, with their goals.
+    var table: [[String]] {
+        [("in blocks", blocks), ("in rows", rows)].flatMap { name, figures in
+            [
+                ["deliveries \(name) without history, /s", text(figures.perSecondWithout, 0), ""],
+                ["deliveries \(name) with history, /s", text(figures.perSecondWith, 0), ""],
+                ["ratio of the two", text(figures.ratio, 2), "≥ 0.9"],
+                ["PostgreSQL without, µs each", text(figures.postgresMicrosecondsWithout, 1), ""],
+                ["PostgreSQL with, µs each", text(figures.postgresMicrosecondsWith, 1), ""],
+                ["disk, bytes an attempt", text(figures.bytesPerAttempt, 1), ""],
+            ]
+        }
+    }
+
+    private func text(_ number: Double, _ digits: Int) -> String { String(format: "%.\(digits)f", number) }
+}

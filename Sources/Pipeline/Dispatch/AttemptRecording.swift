@@ -1,0 +1,52 @@
+import Synchronization
+
+/// Whether this worker writes the history of attempts, and under which name.
+///
+/// A settlement never waits for its history: where the statement that writes both is refused (the table is missing or locked,
+/// the role lacks the right), the settlement is written without, and so are all others for a minute.
+package final class AttemptRecording: Sendable {
+    /// How long settlements are written without history after a refusal.
+    package static let pause = Duration.seconds(60)
+
+    /// This process for people: host and process id.
+    package let worker: String
+    private let isWanted: Bool
+    private let suspended = Mutex<ContinuousClock.Instant?>(nil)
+    private let onFailure: @Sendable (StoreError) -> Void
+
+    /// A history that is kept, or is not.
+    ///
+    /// - Parameters:
+    ///   - worker: Host and process id.
+    ///   - isWanted: Whether it is kept at all (`retention.attempts` above 0).
+    ///   - onFailure: Is told of each refusal that suspends it.
+    package init(
+        worker: String,
+        isWanted: Bool,
+        onFailure: @escaping @Sendable (StoreError) -> Void = { _ in }
+    ) {
+        self.worker = worker
+        self.isWanted = isWanted
+        self.onFailure = onFailure
+    }
+
+    /// Whether it is written now.
+    package var isOn: Bool {
+        guard isWanted else { return false }
+        return suspended.withLock { until in
+            guard let end = until else { return true }
+            guard ContinuousClock.now >= end else { return false }
+            until = nil
+            return true
+        }
+    }
+
+    /// A statement with history was refused: settlements go without for a while.
+    package func suspend(after error: StoreError) {
+        let isNew = suspended.withLock { until in
+            defer { until = ContinuousClock.now + Self.pause }
+            return until == nil
+        }
+        if isNew { onFailure(error) }
+    }
+}

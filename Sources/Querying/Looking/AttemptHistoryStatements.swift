@@ -1,0 +1,17 @@
+import Postgres
+import Vocabulary
+
+/// The statement that reads the history of attempts.
+enum AttemptHistoryStatements: StatementCatalog {
+    /// The attempts at a message, oldest first.
+    static func history(of key: Digest128) -> SQL {
+        """
+        SELECT handler, attempt, started_at, duration, outcome, status, error_group, worker
+        FROM upstream.attempts_of(\(key)) ORDER BY started_at, handler, attempt
+        """
+    }
+
+    static var samples: [StatementSample] {
+        [StatementSample("history", history(of: Digest128(high: 0, low: 0)))]
+    }
+}
