@@ -1,0 +1,2 @@
+// Actions.
+export function startActions() {}

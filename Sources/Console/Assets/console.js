@@ -1,0 +1,13 @@
+// What every page runs; each module finds for itself whether the page has something for it.
+import { startActions } from "./actions.js";
+import { startLive } from "./live.js";
+import { startMenu, startTheme } from "./shell.js";
+import { startTail } from "./tail.js";
+import { showLocalTimes } from "./times.js";
+
+startTheme();
+startMenu();
+showLocalTimes(document);
+startActions();
+startLive();
+startTail();

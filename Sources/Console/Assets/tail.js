@@ -1,0 +1,2 @@
+// Tail.
+export function startTail() {}

@@ -1,0 +1,40 @@
+// Adds the local time to each moment, and keeps relative ages fresh.
+
+const local = new Intl.DateTimeFormat(undefined, {
+    dateStyle: "medium", timeStyle: "medium",
+});
+
+const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+
+/** A distance in seconds as the server writes it: `4 s`, `3 min`, `5.2 h`. */
+export function distance(seconds) {
+    const [unit, size] = units.find(([unit, size]) => seconds >= (unit === "s" ? 0 : unit === "min" ? 90 : unit === "h" ? 5400 : 172800)) ?? units[3];
+    const number = seconds / size;
+    return `${number < 99.95 ? String(Math.round(number * 10) / 10) : Math.round(number)} ${unit}`;
+}
+
+function age(time) {
+    const seconds = (Date.now() - new Date(time.dateTime)) / 1000;
+    if (Math.abs(seconds) < 1) return "now";
+    return seconds > 0 ? `${distance(seconds)} ago` : `in ${distance(-seconds)}`;
+}
+
+/** Gives every `time` in a part of the page its local time. */
+export function showLocalTimes(part) {
+    for (const time of part.querySelectorAll("time[datetime]")) {
+        const moment = new Date(time.dateTime);
+        if (Number.isNaN(moment.getTime())) continue;
+        const utc = time.classList.contains("age") ? time.title : time.textContent.replace(/( UTC)?$/, " UTC");
+        time.title = `${utc}\n${local.format(moment)} local time`;
+        if (time.classList.contains("both") && !time.nextElementSibling?.classList.contains("local")) {
+            const text = document.createElement("span");
+            text.className = "local muted";
+            text.textContent = ` · ${local.format(moment)} local`;
+            time.after(text);
+        }
+    }
+}
+
+setInterval(() => {
+    for (const time of document.querySelectorAll("time.age")) time.textContent = age(time);
+}, 5000);

@@ -1,0 +1,85 @@
+/// Buttons and forms that act: a script sends them to the API as JSON, with an `Idempotency-Key` of its own for each.
+///
+/// Without scripts nothing here is shown, for the API refuses what an ordinary form can send.
+enum Act {
+    /// How a form's button looks.
+    enum Kind: String {
+        /// What most people came for.
+        case primary
+        /// Deletes or ends something.
+        case danger
+        /// Everything else.
+        case plain
+
+        fileprivate var style: HTML { self == .plain ? "" : "\(rawValue)" }
+    }
+
+    /// A button that sends a request at once.
+    ///
+    /// - Parameters:
+    ///   - label: The button's text.
+    ///   - address: Where the request goes.
+    ///   - done: What is said after it has succeeded.
+    ///   - kind: How it looks.
+    ///   - fields: The body's members, hidden.
+    /// - Returns: A form.
+    static func button(
+        _ label: String,
+        _ address: PageAddress,
+        done: String,
+        kind: Kind = .plain,
+        fields: [(String, String)] = []
+    ) -> HTML {
+        """
+        <form class="needs-script" data-action="\(address)" data-done="\(done)">\(hidden(fields))\
+        <button class="small \(kind.style)">\(label)</button></form>
+        """
+    }
+
+    /// A button that opens a dialog with a form.
+    ///
+    /// - Parameters:
+    ///   - id: Unique within the page.
+    ///   - label: The button's text, and the dialog's heading.
+    ///   - address: Where the request goes.
+    ///   - done: What is said after it has succeeded.
+    ///   - kind: How the buttons look.
+    ///   - isSmall: Whether the button stands in a table.
+    ///   - steps: `frozen` where the first answer says what would be touched, and a second request acts on that.
+    ///   - fields: The body's members that are not asked for.
+    ///   - body: What the form asks for, and what it explains.
+    /// - Returns: The button and the dialog.
+    static func dialog(
+        _ id: String,
+        _ label: String,
+        _ address: PageAddress,
+        done: String,
+        kind: Kind = .plain,
+        isSmall: Bool = true,
+        steps: String = "one",
+        fields: [(String, String)] = [],
+        _ body: HTML
+    ) -> HTML {
+        """
+        <button type="button" class="needs-script \(isSmall ? "small" : "") \(kind.style)" data-dialog="\(id)" aria-haspopup="dialog">\
+        \(label)</button>
+        <dialog id="\(id)" aria-labelledby="\(id)-title"><form data-action="\(address)" data-done="\(done)" data-steps="\(steps)">
+        <h2 id="\(id)-title">\(label)</h2>\(hidden(fields))<div class="stack">\(body)</div>
+        <div class="outcome" role="status" aria-live="polite"></div>
+        <div class="actions"><button type="button" data-close>Cancel</button>\
+        <button class="\(kind == .plain ? "primary" : kind.style)">\(label)</button></div></form></dialog>
+        """
+    }
+
+    /// A field for the reason, which the audit trail keeps.
+    static func reason(_ id: String, isRequired: Bool = true) -> HTML {
+        """
+        <div><label for="\(id)-reason">Reason, for the audit trail</label>
+        <input id="\(id)-reason" name="reason" maxlength="200" autocomplete="off"\(HTML.when(isRequired, " required"))></div>
+        """
+    }
+
+    private static func hidden(_ fields: [(String, String)]) -> HTML {
+        HTML(fields) { "<input type=\"hidden\" name=\"\($0.0)\" value=\"\(exact: $0.1)\">" }
+    }
+}

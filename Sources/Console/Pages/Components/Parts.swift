@@ -1,0 +1,145 @@
+import Vocabulary
+
+/// How a status badge looks: what it means, not which colour it has.
+enum Tone: String {
+    /// All is well.
+    case good
+    /// Somebody should look.
+    case warning
+    /// Something failed.
+    case bad
+    /// Under way.
+    case active
+    /// Nothing to say.
+    case idle
+
+    fileprivate var name: HTML { "\(rawValue)" }
+}
+
+/// The parts that pages are made of.
+enum Part {
+    /// A status in a word or two.
+    static func badge(_ tone: Tone, _ text: String) -> HTML {
+        #"<span class="badge \#(tone.name)">\#(text)</span>"#
+    }
+
+    /// A moment, to the second in UTC; a script adds the local time and keeps the age fresh.
+    static func time(_ time: Timestamp) -> HTML {
+        #"<time datetime="\#(time.rfc3339)">\#(Figures.moment(time))</time>"#
+    }
+
+    /// A moment as its distance from now, with the moment itself as title.
+    static func age(_ time: Timestamp, now: Timestamp) -> HTML {
+        #"<time class="age" datetime="\#(time.rfc3339)" title="\#(Figures.moment(time)) UTC">\#(Figures.age(of: time, now: now))</time>"#
+    }
+
+    /// A key, shortened to its first part, linked to what it names.
+    static func key(_ key: String, _ address: PageAddress) -> HTML {
+        #"<a class="key" href="\#(address)" title="\#(key)">\#(String(key.prefix(8)))</a>"#
+    }
+
+    /// A heading with what can be done beside it.
+    static func head(_ title: String, _ lead: HTML = "", actions: HTML = "") -> HTML {
+        """
+        <header class="head"><div><h1>\(title)</h1>\(HTML.when(!lead.isEmpty, "<p class=\"lead\">\(lead)</p>"))</div>
+        \(HTML.when(!actions.isEmpty, "<div class=\"actions\">\(actions)</div>"))</header>
+        """
+    }
+
+    /// A part of a page with a heading.
+    static func card(_ title: String, count: String? = nil, actions: HTML = "", _ body: HTML) -> HTML {
+        let badge: HTML = count.map { "<span class=\"count\">\($0)</span>" } ?? ""
+        return """
+            <section class="card"><div class="card-head"><h2>\(title) \(badge)</h2>\(actions)</div>
+            \(body)</section>
+            """
+    }
+
+    /// What stands where there is nothing to show: why, and what to do.
+    static func empty(_ title: String, _ hint: HTML = "") -> HTML {
+        """
+        <div class="empty"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 13h4l2 3h4l2-3h4M4 13l3-8h10l3 8v6H4z"/></svg>
+        <p class="empty-title">\(title)</p>\(HTML.when(!hint.isEmpty, "<p>\(hint)</p>"))</div>
+        """
+    }
+
+    /// A notice across the page.
+    static func notice(_ tone: Tone, _ body: HTML) -> HTML {
+        #"<div class="notice \#(tone.name)">\#(body)</div>"#
+    }
+
+    /// Facts in two columns.
+    static func facts(_ facts: [(String, HTML)]) -> HTML {
+        #"<dl class="facts">\#(HTML(facts) { "<div><dt>\($0.0)</dt><dd>\($0.1)</dd></div>" })</dl>"#
+    }
+
+    /// A figure with what it counts.
+    static func figure(_ name: String, _ value: String, _ note: HTML = "", tone: Tone? = nil) -> HTML {
+        let tone: HTML = tone.map { $0.name } ?? ""
+        return """
+            <div class="figure \(tone)"><span class="figure-name">\(name)</span><span class="figure-value">\(value)</span>
+            <span class="figure-note">\(note)</span></div>
+            """
+    }
+
+    /// How far something is.
+    static func progress(_ name: String, _ done: Int64, of total: Int64) -> HTML {
+        """
+        <div class="progress"><progress aria-label="\(name)" max="\(max(total, 1))" value="\(min(done, max(total, 1)))"></progress>
+        <span>\(Figures.count(done)) of \(Figures.count(total)) · \(Figures.share(done, of: total))</span></div>
+        """
+    }
+
+    /// The link to the next page of a list, and to its beginning.
+    static func pager(first: PageAddress?, next: PageAddress?) -> HTML {
+        guard first != nil || next != nil else { return "" }
+        let start: HTML = first.map { #"<a class="button" href="\#($0)">← First page</a>"# } ?? ""
+        let more: HTML = next.map { #"<a class="button" rel="next" href="\#($0)">Next page →</a>"# } ?? ""
+        return #"<nav class="pager" aria-label="Pages">\#(start)\#(more)</nav>"#
+    }
+}
+
+/// A column of a table.
+struct Column {
+    /// Its heading.
+    var title: String
+    /// Whether it holds numbers, which stand to the right.
+    var isNumber = false
+    /// Whether its heading is for screen readers only, as that of buttons is.
+    var isHidden = false
+
+    init(_ title: String, isNumber: Bool = false, isHidden: Bool = false) {
+        (self.title, self.isNumber, self.isHidden) = (title, isNumber, isHidden)
+    }
+}
+
+extension Part {
+    /// A table that scrolls by itself where the screen is narrow, or stacks into cards.
+    ///
+    /// - Parameters:
+    ///   - caption: What it lists, for screen readers.
+    ///   - columns: The headings.
+    ///   - rows: The cells of each row.
+    ///   - id: What scripts find its body by.
+    /// - Returns: The table.
+    static func table(_ caption: String, _ columns: [Column], _ rows: [[HTML]], id: String? = nil) -> HTML {
+        let heads = HTML(columns) { column -> HTML in
+            let name: HTML = column.isHidden ? "<span class=\"unseen\">\(column.title)</span>" : "\(column.title)"
+            return column.isNumber ? "<th scope=\"col\" class=\"num\">\(name)</th>" : "<th scope=\"col\">\(name)</th>"
+        }
+        let body = HTML(rows) { "<tr>\(cells($0, columns))</tr>" }
+        let mark: HTML = id.map { #" id="\#($0)""# } ?? ""
+        return """
+            <div class="table" role="region" aria-label="\(caption)" tabindex="0"><table><caption class="unseen">\(caption)</caption>
+            <thead><tr>\(heads)</tr></thead><tbody\(mark)>\(body)</tbody></table></div>
+            """
+    }
+
+    /// The cells of a row; on a narrow screen each shows its heading.
+    static func cells(_ cells: [HTML], _ columns: [Column]) -> HTML {
+        HTML(zip(cells, columns)) { cell, column in
+            let style: HTML = column.isNumber ? #" class="num""# : ""
+            return "<td\(style) data-label=\"\(column.isHidden ? "" : column.title)\">\(cell)</td>"
+        }
+    }
+}

@@ -1,0 +1,51 @@
+/// An address within the console, built from fixed parts and encoded ones, so that no text from outside can make it lead
+/// elsewhere (`javascript:`, `//host`).
+package struct PageAddress: Sendable, Hashable {
+    /// The path and the query, percent-encoded.
+    package private(set) var text: String
+    private var hasQuery = false
+
+    /// An address of the source code.
+    package init(_ path: StaticString) {
+        text = path.description
+        assert(text.hasPrefix("/") && !text.hasPrefix("//") || text.hasPrefix("#"), "an address begins with one slash")
+    }
+
+    /// With another segment.
+    package func adding(_ segment: String) -> PageAddress {
+        var address = self
+        address.text += (text.hasSuffix("/") ? "" : "/") + Self.encode(segment)
+        return address
+    }
+
+    /// With a parameter; the same without a value, or with an empty one.
+    package func query(_ name: StaticString, _ value: String?) -> PageAddress {
+        guard let value, !value.isEmpty else { return self }
+        var address = self
+        address.text += (hasQuery ? "&" : "?") + name.description + "=" + Self.encode(value)
+        address.hasQuery = true
+        return address
+    }
+
+    /// With a parameter for each value.
+    package func query(_ name: StaticString, _ values: [String]) -> PageAddress {
+        values.reduce(self) { $0.query(name, $1) }
+    }
+
+    /// Everything but unreserved characters as `%XX` (RFC 3986, 2.1 and 2.3).
+    static func encode(_ text: String) -> String {
+        var encoded = ""
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                UInt8(ascii: "~"):
+                encoded.unicodeScalars.append(Unicode.Scalar(byte))
+            default:
+                let digits = String(byte, radix: 16, uppercase: true)
+                encoded += "%" + (digits.count < 2 ? "0" : "") + digits
+            }
+        }
+        return encoded
+    }
+}

@@ -1,0 +1,72 @@
+import Postgres
+import Querying
+import UpstreamKit
+import Vocabulary
+
+/// The filter of the messages' page: what people wrote, and what it means.
+struct MessageQuery {
+    var categories: [String]
+    var sender: String?
+    var device: String?
+    var messageID: String?
+    var since: String?
+    var until: String?
+    var clauses: [String]
+    /// Mistakes by the field's name.
+    private(set) var mistakes: [String: String] = [:]
+    /// What it means, as far as it could be read.
+    private(set) var filter = MessageFilter()
+
+    /// Reads the address's parameters, which are those of the API.
+    ///
+    /// - Parameters:
+    ///   - query: The parameters.
+    ///   - now: The time that ages count back from.
+    init(_ query: PageQuery, now: Timestamp) {
+        categories = query.all("category")
+        sender = query["sender"]
+        device = query["device"]
+        messageID = query["message_id"]
+        since = query["since"]
+        until = query["until"]
+        clauses = query.all("where")
+        filter.categories = categories
+        filter.senderID = sender
+        filter.messageID = messageID
+        filter.since = time("since", since, now)
+        filter.until = time("until", until, now)
+        if let device {
+            filter.deviceKey = DeviceKey(device)
+            if filter.deviceKey == nil { mistakes["device"] = "a device_key has 8-4-4-4-12 hex digits" }
+        }
+        for clause in clauses {
+            do throws(FilterError) {
+                filter.clauses.append(try WhereClause(parsing: clause))
+            } catch {
+                mistakes["where"] = error.description
+            }
+        }
+    }
+
+    private mutating func time(_ name: String, _ text: String?, _ now: Timestamp) -> Timestamp? {
+        guard let text else { return nil }
+        do throws(FilterError) {
+            return try TimeExpression.parse(text, now: now)
+        } catch {
+            mistakes[name] = error.message
+            return nil
+        }
+    }
+
+    /// Whether nothing narrows.
+    var isEmpty: Bool {
+        categories.isEmpty && sender == nil && device == nil && messageID == nil && since == nil && until == nil
+            && clauses.isEmpty
+    }
+
+    /// An address with these parameters.
+    func address(_ base: PageAddress) -> PageAddress {
+        base.query("category", categories).query("sender", sender).query("device", device)
+            .query("message_id", messageID).query("since", since).query("until", until).query("where", clauses)
+    }
+}

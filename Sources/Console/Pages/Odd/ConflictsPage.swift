@@ -1,0 +1,206 @@
+import Hummingbird
+import Postgres
+import Querying
+import UpstreamKit
+import Vocabulary
+
+/// Known ids with other content: a list, and each beside the message that was accepted.
+struct ConflictsPage: ConsoleRoutes {
+    private static let pageSize = 50
+
+    let services: ConsoleServices
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.page("conflicts") { [self] request in try await list(request) }
+        router.page("conflicts/:key/:fingerprint") { [self] request in try await compare(request) }
+    }
+
+    private func list(_ request: PageRequest) async throws -> HTML {
+        var filter = MessageFilter()
+        filter.categories = request.query.all("category")
+        filter.messageID = request.query["message_id"]
+        let cursor = request.query["cursor"].flatMap { ConflictCursor($0) }
+        let query = ConflictQuery(filter: filter, after: cursor, limit: Self.pageSize)
+        let (rows, now) = try await services.reader.withConnection { connection in
+            (try await query.rows(connection), try await MessageTail.now(connection))
+        }
+        let base = PageAddress("/conflicts").query("category", filter.categories).query("message_id", filter.messageID)
+        let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.cursor)") } : nil
+        return PageShell("Conflicts", .conflicts, principal: request.principal).document(
+            """
+            \(Part.head("Conflicts", "Copies that came under a known id with other content. The first copy was stored; these wait for a decision."))
+            <section class="card">\(Self.table(rows, now))\(Part.pager(first: cursor == nil ? nil : base, next: next))</section>
+            """
+        )
+    }
+
+    private static func table(_ rows: [ConflictRow], _ now: Timestamp) -> HTML {
+        guard !rows.isEmpty else {
+            return Part.empty(
+                "No conflicts",
+                "A device that uses an id twice for different content would show up here."
+            )
+        }
+        let columns = [
+            Column("Last seen"), Column("Category"), Column("Message id"), Column("Device"),
+            Column("Seen", isNumber: true),
+            Column("State"), Column("Compare", isHidden: true),
+        ]
+        return Part.table(
+            "Conflicts",
+            columns,
+            rows.map { row in
+                let message = row.copy.message
+                let address = PageAddress("/conflicts").adding("\(message.messageKey)").adding("\(row.fingerprint)")
+                return [
+                    Part.age(row.lastSeenAt, now: now), "<span class=\"tag\">\(stranger: message.category)</span>",
+                    "<span class=\"mono\">\(stranger: message.messageID.shortened(120))</span>",
+                    "<span class=\"mono\">\(String("\(message.deviceKey)".prefix(8)))</span>",
+                    "\(Figures.count(row.timesSeen))",
+                    row.releasedAt == nil ? Part.badge(.warning, "open") : Part.badge(.good, "released"),
+                    "<a href=\"\(address)\">Compare</a>",
+                ]
+            }
+        )
+    }
+
+    // MARK: Side by side
+
+    private func compare(_ request: PageRequest) async throws -> HTML {
+        guard let key = MessageKey(request.part("key")), let print = Digest128(uuid: request.part("fingerprint").utf8)
+        else { throw Problem.notFound("a conflict is named by a message_key and a fingerprint: see /conflicts") }
+        var filter = MessageFilter()
+        filter.messageKey = key
+        let query = ConflictQuery(filter: filter, fingerprint: print, limit: 1)
+        let (rows, stored, now) = try await services.reader.withConnection { connection in
+            (
+                try await query.rows(connection), try await MessageLookup(connection).detail(key)?.stored,
+                try await MessageTail.now(connection)
+            )
+        }
+        guard let row = rows.first else { throw Problem.notFound("there is no such conflict any more: see /conflicts") }
+        let view = Comparison(
+            row: row,
+            stored: stored,
+            now: now,
+            showsPayloads: services.settings.showsPayloads,
+            mayAct: request.mayAct
+        )
+        return PageShell("Conflict", .conflicts, principal: request.principal).document(
+            """
+            <p class="crumb"><a href="/conflicts">Conflicts</a> / <span class="mono">\("\(key)")</span></p>
+            \(view.head)\(view.notice)\(view.facts)\(view.diff)
+            """
+        )
+    }
+
+    private struct Comparison {
+        var row: ConflictRow
+        var stored: StoredMessage?
+        var now: Timestamp
+        var showsPayloads: Bool
+        var mayAct: Bool
+
+        private var key: String { "\(row.copy.message.messageKey)" }
+
+        var head: HTML {
+            let address = PageAddress("/api/v1/conflicts").adding(key).adding("\(row.fingerprint)").adding("release")
+            let release: HTML =
+                mayAct && row.releasedAt == nil
+                ? Act.dialog(
+                    "release",
+                    "Release",
+                    address,
+                    done: "Released to its handlers",
+                    kind: .primary,
+                    isSmall: false,
+                    """
+                    <p>The conflicting copy is handed to the handlers of its category, under a key of its own. The stored message stays \
+                    as it is. This can't be taken back.</p>\(Act.reason("release"))
+                    """
+                ) : ""
+            return """
+                <header class="head"><div><h1>Conflict on \(stranger: row.copy.message.messageID.shortened(80))</h1>
+                <p class="lead">\(row.releasedAt == nil ? Part.badge(.warning, "open") : Part.badge(.good, "released"))</p></div>
+                <div class="actions"><a class="button" href="\(PageAddress("/messages").adding(key))">Stored message</a>\(release)</div></header>
+                """
+        }
+
+        var notice: HTML {
+            guard let at = row.releasedAt else { return "" }
+            let who: HTML = row.releasedBy.map { " by the role <strong>\($0)</strong>" } ?? ""
+            let address = PageAddress("/messages").adding("\(row.releaseKey)")
+            return Part.notice(
+                .good,
+                "Released \(Part.age(at, now: now))\(who); handlers know it as \(Part.key("\(row.releaseKey)", address))."
+            )
+        }
+
+        var facts: HTML {
+            let message = row.copy.message
+            return Part.card(
+                "The conflicting copy",
+                Part.facts([
+                    ("First received", Part.time(row.copy.cursor.receivedAt)),
+                    ("Last received", Part.age(row.lastSeenAt, now: now)),
+                    ("Times seen", "\(Figures.count(row.timesSeen))"), ("Category", "\(stranger: message.category)"),
+                    ("Sender", "<span class=\"mono\">\(stranger: message.senderID)</span>"),
+                    ("Fingerprint", "<span class=\"mono\">\("\(row.fingerprint)")</span>"),
+                ])
+            )
+        }
+
+        var diff: HTML {
+            guard showsPayloads else {
+                return Part.card(
+                    "Difference",
+                    Part.empty(
+                        "Payloads are hidden here",
+                        "The configuration says so: <code>console.payloads: hidden</code>."
+                    )
+                )
+            }
+            guard let stored else {
+                return Part.card(
+                    "Difference",
+                    Part.empty(
+                        "The stored message is gone",
+                        "Retention has deleted its body, so there is nothing to compare with."
+                    )
+                )
+            }
+            let rows = TextDiff.rows(Self.lines(stored), Self.lines(row.copy))
+            let changes = rows.count { $0.left != $0.right }
+            return Part.card(
+                "Difference",
+                count: Figures.count(changes, "line"),
+                """
+                <div class="diff"><div><h3>Stored</h3>\(Self.side("Stored", rows.map(\.left), "gone"))</div>
+                <div><h3>Conflicting copy</h3>\(Self.side("Conflicting copy", rows.map(\.right), "new"))</div></div>
+                """
+            )
+        }
+
+        /// What the fingerprint is computed over, but for the token, and the other members.
+        private static func lines(_ message: StoredMessage) -> [String] {
+            var lines = [
+                "category: \(message.message.category)", "device_key: \(message.message.deviceKey)",
+                "message_type: \(message.message.messageType ?? "none")", "data:",
+            ]
+            lines += message.message.data.map { JSONMarkup.lines($0) } ?? ["none"]
+            return lines
+        }
+
+        private static func side(_ name: String, _ lines: [TextDiff.Line], _ change: StaticString) -> HTML {
+            let style = HTML(stringLiteral: change)
+            let rows = HTML(lines) { line in
+                switch line {
+                case .same(let text): "<span class=\"row\">\(stranger: text)</span>"
+                case .different(let text): "<span class=\"row \(style)\">\(stranger: text)</span>"
+                case .absent: "<span class=\"row\"></span>"
+                }
+            }
+            return "<pre tabindex=\"0\" role=\"region\" aria-label=\"\(name)\">\(rows)</pre>"
+        }
+    }
+}

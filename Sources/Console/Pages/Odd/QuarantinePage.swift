@@ -1,0 +1,147 @@
+import Hummingbird
+import Postgres
+import Querying
+import Vocabulary
+
+/// What could not be taken as messages: a list, and each stanza as text and as bytes.
+struct QuarantinePage: ConsoleRoutes {
+    private static let pageSize = 50
+
+    let services: ConsoleServices
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.page("quarantine") { [self] request in try await list(request) }
+        router.page("quarantine/:id") { [self] request in try await detail(request) }
+    }
+
+    private func list(_ request: PageRequest) async throws -> HTML {
+        var query = QuarantineQuery()
+        query.reason = request.query["reason"]
+        query.senderID = request.query["sender"]
+        query.cursor = request.query["cursor"].flatMap { Int64($0) }
+        query.limit = Self.pageSize
+        let (rows, now) = try await services.reader.withConnection { [query] connection in
+            (try await query.rows(connection), try await MessageTail.now(connection))
+        }
+        let base = PageAddress("/quarantine").query("reason", query.reason).query("sender", query.senderID)
+        let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.id)") } : nil
+        return PageShell("Quarantine", .quarantine, principal: request.principal).document(
+            """
+            \(Part.head("Quarantine", "Stanzas that could not be taken as messages, verbatim: one row for each distinct one."))
+            <section class="card">\(filter(query))</section>
+            <section class="card">\(table(rows, now, query))\
+            \(Part.pager(first: query.cursor == nil ? nil : base, next: next))</section>
+            """
+        )
+    }
+
+    private func filter(_ query: QuarantineQuery) -> HTML {
+        let options = HTML(QuarantineReason.allCases) { reason in
+            let chosen: HTML = reason.rawValue == query.reason ? " selected" : ""
+            return "<option value=\"\(reason.rawValue)\"\(chosen)>\(reason.rawValue)</option>"
+        }
+        return """
+            <form class="filter" action="/quarantine" method="get" role="search">
+            <div><label for="f-reason">Reason</label><select id="f-reason" name="reason"><option value="">any</option>\(options)</select></div>
+            <div><label for="f-sender">Sender</label><input id="f-sender" name="sender" value="\(exact: query.senderID ?? "")" dir="auto" autocomplete="off"></div>
+            <div class="actions"><button class="primary">Search</button>\
+            \(HTML.when(query.reason != nil || query.senderID != nil, "<a class=\"button ghost\" href=\"/quarantine\">Clear</a>"))</div></form>
+            """
+    }
+
+    private func table(_ rows: [QuarantineRow], _ now: Timestamp, _ query: QuarantineQuery) -> HTML {
+        guard !rows.isEmpty else {
+            return query.reason == nil && query.senderID == nil && query.cursor == nil
+                ? Part.empty("Nothing is quarantined", "What no message can be made of is kept here with the reason.")
+                : Part.empty("Nothing matches", "<a href=\"/quarantine\">Show all of it</a>.")
+        }
+        let columns = [
+            Column("Last seen"), Column("Reason"), Column("Detail"), Column("Sender"), Column("Message id"),
+            Column("Seen", isNumber: true), Column("Size", isNumber: true), Column("Open", isHidden: true),
+        ]
+        return Part.table(
+            "Quarantined stanzas",
+            columns,
+            rows.map { row in
+                [
+                    Part.age(row.lastSeenAt, now: now), "<span class=\"tag\">\(stranger: row.reason)</span>",
+                    "\(stranger: row.detail.shortened(160))", "<span class=\"mono\">\(stranger: row.senderID)</span>",
+                    row.messageID.map { "<span class=\"mono\">\(stranger: $0.shortened(80))</span>" }
+                        ?? "<span class=\"muted\">none</span>",
+                    "\(Figures.count(row.timesSeen))", "\(Figures.bytes(row.byteCount))",
+                    "<a href=\"\(PageAddress("/quarantine").adding("\(row.id)"))\">Open</a>",
+                ]
+            }
+        )
+    }
+
+    private func detail(_ request: PageRequest) async throws -> HTML {
+        guard let id = Int64(request.part("id")) else {
+            throw Problem.notFound("a quarantined stanza's id is a number")
+        }
+        var query = QuarantineQuery()
+        query.id = id
+        query.hasStanzas = services.settings.showsPayloads
+        query.limit = 1
+        let (rows, now) = try await services.reader.withConnection { [query] connection in
+            (try await query.rows(connection), try await MessageTail.now(connection))
+        }
+        guard let row = rows.first else {
+            throw Problem.notFound("no stanza is quarantined under \(id): see /quarantine")
+        }
+        let isHex = request.query["view"] == "hex"
+        return PageShell("Quarantined stanza \(row.id)", .quarantine, principal: request.principal).document(
+            """
+            <p class="crumb"><a href="/quarantine">Quarantine</a> / \(row.id)</p>
+            \(Part.head("Quarantined stanza \(row.id)", "<span class=\"tag\">\(stranger: row.reason)</span> \(stranger: row.detail)"))
+            \(Part.card("Facts", facts(row, now)))
+            \(stanza(row, isHex: isHex))
+            """
+        )
+    }
+
+    private func facts(_ row: QuarantineRow, _ now: Timestamp) -> HTML {
+        Part.facts([
+            ("First seen", Part.time(row.receivedAt)), ("Last seen", Part.age(row.lastSeenAt, now: now)),
+            ("Times seen", "\(Figures.count(row.timesSeen))"),
+            ("Sender", "<span class=\"mono\">\(stranger: row.senderID)</span>"),
+            (
+                "Message id",
+                row.messageID.map { "<span class=\"mono\">\(stranger: $0.shortened(300))</span>" }
+                    ?? "none that can be held"
+            ),
+            ("Size", "\(Figures.bytes(row.byteCount))"),
+        ])
+    }
+
+    private func stanza(_ row: QuarantineRow, isHex: Bool) -> HTML {
+        guard services.settings.showsPayloads else {
+            return Part.card(
+                "Stanza",
+                Part.empty(
+                    "Payloads are hidden here",
+                    "The configuration says so: <code>console.payloads: hidden</code>."
+                )
+            )
+        }
+        let base = PageAddress("/quarantine").adding("\(row.id)")
+        func tab(_ name: String, _ address: PageAddress, _ isCurrent: Bool) -> HTML {
+            "<a href=\"\(address)\"\(HTML.when(isCurrent, " aria-current=\"page\""))>\(name)</a>"
+        }
+        let tabs: HTML = """
+            <nav class="tabs" aria-label="View">\(tab("Text", base, !isHex))\(tab("Hex", base.query("view", "hex"), isHex))</nav>
+            """
+        // What looks like a registration token is masked in both.
+        let masked = StanzaMask.mask(row.stanza)
+        let content: HTML =
+            isHex
+            ? HexDump.html(masked)
+            : "\(stranger: TerminalText.escape(bytes: Array(masked.prefix(128 << 10))))"
+        let width: HTML = isHex ? "code wide" : "code"
+        return Part.card(
+            "Stanza",
+            actions: tabs,
+            "<pre class=\"\(width)\" tabindex=\"0\" role=\"region\" aria-label=\"Stanza\">\(content)</pre>"
+        )
+    }
+}

@@ -1,0 +1,54 @@
+/// Two texts line by line, side by side.
+enum TextDiff {
+    /// From this many lines on only the beginning is compared.
+    static let limit = 1_200
+
+    /// A line of one side.
+    enum Line: Equatable {
+        /// In both.
+        case same(String)
+        /// Only here.
+        case different(String)
+        /// Only on the other side.
+        case absent
+    }
+
+    /// Lines that stand beside each other.
+    ///
+    /// - Parameters:
+    ///   - left: The lines of one text.
+    ///   - right: The lines of the other.
+    /// - Returns: Rows of both sides, of the same number.
+    static func rows(_ left: [String], _ right: [String]) -> [(left: Line, right: Line)] {
+        let (left, right) = (Array(left.prefix(limit)), Array(right.prefix(limit)))
+        let difference = right.difference(from: left)
+        var gone = Set<Int>()
+        var new = Set<Int>()
+        for change in difference {
+            switch change {
+            case .remove(let offset, _, _): gone.insert(offset)
+            case .insert(let offset, _, _): new.insert(offset)
+            }
+        }
+        var rows: [(left: Line, right: Line)] = []
+        var (leftIndex, rightIndex) = (0, 0)
+        while leftIndex < left.count || rightIndex < right.count {
+            let isGone = gone.contains(leftIndex) && leftIndex < left.count
+            let isNew = new.contains(rightIndex) && rightIndex < right.count
+            if isGone || isNew {
+                rows.append(
+                    (isGone ? .different(left[leftIndex]) : .absent, isNew ? .different(right[rightIndex]) : .absent)
+                )
+                leftIndex += isGone ? 1 : 0
+                rightIndex += isNew ? 1 : 0
+            } else if leftIndex < left.count, rightIndex < right.count {
+                rows.append((.same(left[leftIndex]), .same(right[rightIndex])))
+                leftIndex += 1
+                rightIndex += 1
+            } else {
+                break
+            }
+        }
+        return rows
+    }
+}

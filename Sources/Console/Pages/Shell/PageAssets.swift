@@ -1,0 +1,63 @@
+import Digests
+import HTTPTypes
+package import Hummingbird
+import NIOCore
+import Vocabulary
+
+/// Style sheet, scripts and icon, which are part of the binary.
+///
+/// The address holds a digest over all of them, so that a browser may keep each for ever, and modules can import each
+/// other by relative addresses.
+package struct PageAssets: ConsoleRoutes {
+    package init() {}
+
+    /// A file of `Assets/`.
+    package struct File: Sendable {
+        /// Its name, with the extension that tells its type.
+        package var name: StaticString
+        /// Its content.
+        package var content: StaticString
+
+        /// The media type.
+        var type: String {
+            switch name.description.split(separator: ".").last {
+            case "css": "text/css; charset=utf-8"
+            case "js": "text/javascript; charset=utf-8"
+            default: "image/svg+xml"
+            }
+        }
+    }
+
+    /// The digest of all files, of which the address has the first twelve digits.
+    package static let digest: String = {
+        var hash = SHA256()
+        for file in files {
+            for part in [file.name, file.content] {
+                part.withUTF8Buffer { utf8 in
+                    hash.update(bigEndian: UInt64(utf8.count))
+                    hash.update(UnsafeRawBufferPointer(utf8))
+                }
+            }
+        }
+        return String(Hex.encode(hash.finish()).prefix(12))
+    }()
+
+    /// The address of a file.
+    package static func address(_ name: StaticString) -> PageAddress {
+        PageAddress("/assets").adding(digest).adding(name.description)
+    }
+
+    package func add(to router: RouterGroup<ConsoleContext>) {
+        router.get("assets/:digest/:name") { _, context in
+            let name = context.parameters.get("name")
+            guard context.parameters.get("digest") == Self.digest,
+                let file = Self.files.first(where: { $0.name.description == name })
+            else { throw HTTPError(.notFound) }
+            var headers = HTTPFields()
+            headers[.contentType] = file.type
+            headers[.cacheControl] = "public, max-age=31536000, immutable"
+            let body = file.content.withUTF8Buffer { ByteBuffer(bytes: $0) }
+            return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: body))
+        }
+    }
+}

@@ -1,0 +1,84 @@
+/// What stands around every page: head, navigation, who is signed in, and the footer.
+package struct PageShell: Sendable {
+    /// The page's name, for the window and the history.
+    package var title: String
+    /// Its entry of the navigation.
+    package var section: Section?
+    /// Who looks; nil before anybody has signed in.
+    package var principal: Principal?
+    /// After how many seconds a script fetches the page's live parts again; nil for never.
+    package var refresh: Int?
+
+    package init(_ title: String, _ section: Section? = nil, principal: Principal? = nil, refresh: Int? = nil) {
+        self.title = title
+        self.section = section
+        self.principal = principal
+        self.refresh = refresh
+    }
+
+    /// A whole document with navigation.
+    ///
+    /// - Parameter body: The page's own part.
+    /// - Returns: The document.
+    package func document(_ body: HTML) -> HTML {
+        let live: HTML = refresh.map { #" data-refresh="\#($0)""# } ?? ""
+        return """
+            \(head)
+            <body><a class="skip" href="#main">Skip to the content</a>
+            <div class="frame">
+            <header class="bar"><a class="brand" href="/">\(mark)<span>upstream</span></a>
+            <button type="button" class="button ghost menu" aria-expanded="false" aria-controls="nav">Menu</button></header>
+            <nav id="nav" class="nav" aria-label="Main"><ul>\(HTML(Section.allCases, entry))</ul>
+            <div class="nav-end">\(who)<button type="button" class="button ghost theme" hidden>Theme</button></div></nav>
+            <main id="main" tabindex="-1"\(live)>\(body)</main>
+            </div>
+            <div id="toasts" role="status" aria-live="polite"></div>
+            </body></html>
+
+            """
+    }
+
+    /// A document that stands alone in the middle of the screen: sign-in, and errors before it.
+    ///
+    /// - Parameter body: What the card holds; it brings the heading.
+    /// - Returns: The document.
+    package func card(_ body: HTML) -> HTML {
+        """
+        \(head)
+        <body class="alone"><main id="main" class="card"><div class="brand">\(mark)<span>upstream</span></div>
+        \(body)</main></body></html>
+
+        """
+    }
+
+    private var head: HTML {
+        """
+        <!DOCTYPE html>
+        <html lang="en"><head><meta charset="utf-8"><title>\(title) · upstream console</title>
+        <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+        <meta name="referrer" content="same-origin"><meta name="robots" content="noindex">
+        <link rel="icon" href="\(PageAssets.address("icon.svg"))" type="image/svg+xml">
+        <link rel="stylesheet" href="\(PageAssets.address("console.css"))">
+        <script src="\(PageAssets.address("theme.js"))"></script>
+        <script type="module" src="\(PageAssets.address("console.js"))"></script></head>
+        """
+    }
+
+    private var mark: HTML {
+        #"<svg class="logo" viewBox="0 0 24 24" aria-hidden="true"><path d="M12 20V5M6 11l6-6 6 6M5 20h14"/></svg>"#
+    }
+
+    private func entry(_ entry: Section) -> HTML {
+        let current: HTML = entry == section ? #" aria-current="page""# : ""
+        return #"<li><a href="\#(entry.address)"\#(current)>\#(entry.icon)\#(entry.title)</a></li>"#
+    }
+
+    private var who: HTML? {
+        principal.map { principal in
+            """
+            <p class="who"><span class="who-name" title="\(principal.name)">\(principal.name)</span>
+            <span class="muted">\(principal.role.rawValue)</span></p>
+            """
+        }
+    }
+}
