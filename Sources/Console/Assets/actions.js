@@ -1,2 +1,193 @@
-// Actions.
-export function startActions() {}
+// Buttons and dialogs that act: each request is JSON with an Idempotency-Key of its own, kept until it was answered.
+import { refresh } from "./live.js";
+import { toast } from "./shell.js";
+
+/** A key that no other request has; also where the page is not a secure context. */
+function newKey() {
+    const bytes = crypto.getRandomValues(new Uint8Array(16));
+    return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** What a failed request says, with the fix, as problem details (RFC 9457). */
+async function problem(response) {
+    const body = await response.json().catch(() => null);
+    return body?.detail ? `${body.title}: ${body.detail}` : `The console answered ${response.status}.`;
+}
+
+/** Sends a request; throws an Error that is fit for people. */
+export async function send(path, body, key = newKey()) {
+    let response;
+    try {
+        response = await fetch(path, {
+            method: "POST",
+            credentials: "same-origin",
+            headers: { "Content-Type": "application/json", "Idempotency-Key": key, Accept: "application/json" },
+            body: JSON.stringify(body),
+        });
+    } catch {
+        throw new Error("The console can't be reached; nothing is known to have been done. Try again.");
+    }
+    if (!response.ok) throw Object.assign(new Error(await problem(response)), { isAnswered: true });
+    return response.json().catch(() => ({}));
+}
+
+/** The fields of a form as the API's JSON: empty ones are left out. */
+export function fields(form) {
+    const body = {};
+    for (const field of form.elements) {
+        if (!field.name || field.disabled || field.value === "") continue;
+        if ((field.type === "radio" || field.type === "checkbox") && !field.checked) continue;
+        const kind = field.dataset.kind;
+        const value = kind === "number" ? Number(field.value) : kind === "flag" ? true : field.value;
+        const names = field.name.split(".");
+        const last = names.pop();
+        const place = names.reduce((object, name) => (object[name] ??= {}), body);
+        if (kind === "list") (place[last] ??= []).push(value);
+        else place[last] = value;
+    }
+    return body;
+}
+
+const count = (number) => Number(number).toLocaleString("en");
+
+function say(form, ...content) {
+    form.querySelector(".outcome")?.replaceChildren(...content);
+}
+
+function line(text, className = "") {
+    const paragraph = document.createElement("p");
+    paragraph.className = className;
+    paragraph.textContent = text;
+    return paragraph;
+}
+
+/** What a frozen set holds, before anything is done to it. */
+function summary(job) {
+    const list = document.createElement("ul");
+    for (const group of (job.groups ?? []).slice(0, 8)) {
+        const item = document.createElement("li");
+        const name = document.createElement("bdi");
+        name.textContent = group.group;
+        item.append(`${count(group.count)} × ${group.handler}: `, name);
+        list.append(item);
+    }
+    return [line(`This touches ${count(job.planned)} dead letter${job.planned === 1 ? "" : "s"}, as of now:`), list];
+}
+
+function bar(job) {
+    const box = document.createElement("div");
+    box.className = "progress";
+    const progress = document.createElement("progress");
+    progress.max = Math.max(1, job.planned);
+    progress.value = job.done + job.skipped;
+    progress.setAttribute("aria-label", "Progress");
+    const text = document.createElement("span");
+    text.textContent = `${count(job.done)} of ${count(job.planned)} done`
+        + (job.skipped ? `, ${count(job.skipped)} were gone` : "");
+    box.append(progress, text);
+    return box;
+}
+
+const ended = ["finished", "cancelled", "failed", "expired"];
+
+/** Shows a job's progress until it has ended. */
+function follow(job, form) {
+    return new Promise((resolve) => {
+        const events = new EventSource(`/api/v1/jobs/${job.id}/progress`);
+        const take = (event) => {
+            const now = JSON.parse(event.data);
+            say(form, bar(now));
+            if (!ended.includes(now.state)) return;
+            events.close();
+            resolve(now);
+        };
+        events.onmessage = take;
+        events.addEventListener("progress", take);
+        events.onerror = () => {
+            if (events.readyState === EventSource.CLOSED) resolve(job);
+        };
+    });
+}
+
+function finish(form, text) {
+    const dialog = form.closest("dialog");
+    dialog?.close();
+    toast(text);
+    refresh().catch(() => {});
+}
+
+/** First freezes what would be touched and shows it, then acts on that set. */
+async function frozen(form, button, key) {
+    if (!form.dataset.job) {
+        const body = fields(form);
+        delete body.reason;
+        const job = await send(form.dataset.action, body, key);
+        if (!job.id || !job.planned) return say(form, line("Nothing matches any more: nothing is left to do."));
+        form.dataset.job = job.id;
+        say(form, ...summary(job));
+        button.textContent = `${form.querySelector("h2").textContent} ${count(job.planned)}`;
+        return;
+    }
+    const reason = form.elements.reason?.value;
+    const job = await send(form.dataset.action, { job: form.dataset.job, reason }, key);
+    say(form, bar(job));
+    const end = ended.includes(job.state) ? job : await follow(job, form);
+    if (end.state === "failed") throw new Error(end.error ?? "The job failed.");
+    finish(form, `${form.dataset.done}: ${count(end.done)}`);
+}
+
+async function act(form) {
+    const button = form.querySelector("button:not([type])");
+    if (button.disabled) return;
+    button.disabled = true;
+    // The same key again where no answer came: what was done is not done twice.
+    const key = (form.dataset.key ??= newKey());
+    try {
+        if (form.dataset.steps === "frozen") {
+            await frozen(form, button, key);
+        } else {
+            const answer = await send(form.dataset.action, fields(form), key);
+            if (form.dataset.next && answer.id) return location.assign(form.dataset.next + encodeURIComponent(answer.id));
+            finish(form, form.dataset.done);
+        }
+        delete form.dataset.key;
+    } catch (error) {
+        if (error.isAnswered) delete form.dataset.key;
+        if (form.querySelector(".outcome")) say(form, line(error.message, "notice bad"));
+        else toast(error.message, "bad");
+    } finally {
+        button.disabled = false;
+    }
+}
+
+/** A dialog begins anew each time it is opened. */
+function reset(dialog) {
+    const form = dialog.querySelector("form");
+    if (!form) return;
+    delete form.dataset.job;
+    delete form.dataset.key;
+    form.reset();
+    say(form);
+    const button = form.querySelector("button:not([type])");
+    if (button) button.textContent = form.querySelector("h2").textContent;
+}
+
+/** Listens for every form and button that acts, those that come later included. */
+export function startActions() {
+    document.addEventListener("submit", (event) => {
+        const form = event.target;
+        if (!form.dataset.action) return;
+        event.preventDefault();
+        act(form);
+    });
+    document.addEventListener("click", (event) => {
+        const opener = event.target.closest("[data-dialog]");
+        if (opener) {
+            const dialog = document.getElementById(opener.dataset.dialog);
+            reset(dialog);
+            dialog.showModal();
+            return;
+        }
+        if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
+    });
+}

@@ -1,2 +1,132 @@
-// Tail.
-export function startTail() {}
+// The live tail: new messages on top of the list, as they commit.
+import { showLocalTimes } from "./times.js";
+
+const limit = 200;
+
+/** Characters that are not seen, or that turn the direction of text: shown by their number, as the server does. */
+const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/u;
+
+/** Text from a stranger: isolated, with marks for what is not seen. */
+export function stranger(text) {
+    const box = document.createElement("bdi");
+    let run = "";
+    for (const character of text) {
+        if (!unseen.test(character)) {
+            run += character;
+            continue;
+        }
+        const mark = document.createElement("span");
+        mark.className = "mark";
+        const names = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+        mark.textContent = names[character]
+            ?? `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+        box.append(run, mark);
+        run = "";
+    }
+    box.append(run);
+    return box;
+}
+
+function element(name, className, ...content) {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    made.append(...content);
+    return made;
+}
+
+function link(className, href, title, content) {
+    const made = element("a", className, content);
+    made.href = href;
+    if (title) made.title = title;
+    return made;
+}
+
+const cut = (text, length) => (text.length > length ? `${text.slice(0, length)}…` : text);
+
+/** The cells of a row, in the order of the table's columns. */
+const cells = {
+    Received(message) {
+        const time = element("time", "", message.received_at.slice(0, 19).replace("T", " "));
+        time.dateTime = message.received_at;
+        const age = element("time", "age", "now");
+        age.dateTime = message.received_at;
+        age.title = `${time.textContent} UTC`;
+        return [time, element("span", "sub", age)];
+    },
+    Category: (message) => [element("span", "tag", stranger(message.category))],
+    "Message id": (message) => [
+        link("mono", `/messages/${message.message_key}`, "", stranger(cut(message.message_id, 120))),
+    ],
+    Device: (message) => [
+        link("key", `/messages?device=${message.device_key}`, message.device_key, message.device_key.slice(0, 8)),
+    ],
+    Sender: (message) => [element("span", "mono tight", stranger(message.sender_id))],
+    Data(message) {
+        const text = message.data_raw ?? (message.data === undefined ? undefined : JSON.stringify(message.data));
+        if (text === undefined) return [element("span", "muted", "none")];
+        return [element("code", "clip", stranger(cut(text, 160)))];
+    },
+};
+
+function row(message, columns) {
+    const made = element("tr", "fresh");
+    made.dataset.key = message.message_key;
+    for (const column of columns) {
+        const cell = element("td", "", ...(cells[column]?.(message) ?? []));
+        cell.dataset.label = column;
+        made.append(cell);
+    }
+    return made;
+}
+
+/** Lets the button switch the tail on and off. */
+export function startTail() {
+    const button = document.getElementById("tail-toggle");
+    const body = document.getElementById("message-rows");
+    if (!button || !body) return;
+    const columns = Array.from(body.closest("table").tHead.rows[0].cells, (cell) => cell.textContent);
+    const known = new Set(
+        Array.from(body.querySelectorAll("a[href^='/messages/']"), (anchor) => anchor.getAttribute("href").slice(10)),
+    );
+    let events;
+    let waiting = [];
+
+    const show = () => {
+        const fresh = waiting.filter((message) => !known.has(message.message_key)).slice(-limit);
+        waiting = [];
+        if (!fresh.length) return;
+        for (const message of fresh) known.add(message.message_key);
+        const rows = fresh.reverse().map((message) => row(message, columns));
+        body.prepend(...rows);
+        for (const made of rows) showLocalTimes(made);
+        while (body.rows.length > limit) {
+            const anchor = body.rows[body.rows.length - 1].querySelector("a[href^='/messages/']");
+            if (anchor) known.delete(anchor.getAttribute("href").slice(10));
+            body.deleteRow(-1);
+        }
+        document.getElementById("tail-empty")?.remove();
+    };
+
+    const stop = () => {
+        events?.close();
+        events = undefined;
+        button.setAttribute("aria-pressed", "false");
+        button.textContent = "Live tail";
+    };
+    const start = () => {
+        events = new EventSource(button.dataset.stream);
+        button.setAttribute("aria-pressed", "true");
+        button.textContent = "Tail is live";
+        events.onmessage = (event) => {
+            if (!waiting.length) requestAnimationFrame(show);
+            waiting.push(JSON.parse(event.data));
+            // A hidden page draws nothing: what waits stays bounded.
+            if (waiting.length > 2 * limit) waiting = waiting.slice(-limit);
+        };
+        events.onerror = () => {
+            if (events?.readyState === EventSource.CLOSED) stop();
+        };
+    };
+    button.addEventListener("click", () => (events ? stop() : start()));
+    addEventListener("pagehide", stop);
+}

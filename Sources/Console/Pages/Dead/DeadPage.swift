@@ -20,16 +20,16 @@ struct DeadPage: ConsoleRoutes {
         filter.handler = request.query["handler"]
         filter.group = request.query["group"]
         filter.category = request.query["category"]
+        let cursor = request.query["cursor"].flatMap { DeadLetterCursor($0) }
         let (groups, letters, now) = try await services.reader.withConnection { [filter] connection in
             let table = DeadLetters(connection)
-            var broad = DeadLetterFilter()
-            broad.handler = filter.handler
             return (
-                try await table.groups(broad), try await table.list(filter, limit: Self.pageSize),
+                try await table.summary(handler: filter.handler),
+                try await table.list(filter, after: cursor, limit: Self.pageSize),
                 try await MessageTail.now(connection)
             )
         }
-        let view = View(filter: filter, now: now, mayAct: request.mayAct)
+        let view = View(filter: filter, cursor: cursor, now: now, mayAct: request.mayAct)
         return PageShell("Dead letters", .dead, principal: request.principal).document(
             """
             \(Part.head("Dead letters", "Deliveries that were given up. They keep their messages until retried, discarded or too old."))
@@ -41,6 +41,7 @@ struct DeadPage: ConsoleRoutes {
 
     private struct View {
         var filter: DeadLetterFilter
+        var cursor: DeadLetterCursor?
         var now: Timestamp
         var mayAct: Bool
 
@@ -117,16 +118,21 @@ struct DeadPage: ConsoleRoutes {
                     "None left here",
                     "They were retried or discarded. <a href=\"/dead\">Show all dead letters</a>."
                 )
-                : Part.table("Dead letters", columns, rows)
-                    + HTML.when(
-                        isFull,
-                        "<p class=\"muted pager\">The latest \(letters.count) are shown; narrow by handler and group.</p>"
-                    )
+                : Part.table("Dead letters", columns, rows) + pager(isFull ? letters.last : nil)
             return Part.card(
                 isNarrowed ? "Chosen" : "Latest",
                 count: Figures.count(letters.count),
                 actions: tools,
                 body
+            )
+        }
+
+        private func pager(_ last: DeadLetter?) -> HTML {
+            let base = PageAddress("/dead").query("handler", filter.handler).query("group", filter.group)
+                .query("category", filter.category)
+            return Part.pager(
+                first: cursor == nil ? nil : base,
+                next: last.map { base.query("cursor", "\($0.cursor)") }
             )
         }
 

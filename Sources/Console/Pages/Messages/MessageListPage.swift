@@ -22,7 +22,7 @@ struct MessageListPage: ConsoleRoutes {
         if text != nil, cursor == nil { throw Problem.badRequest("cursor is no position: begin at /messages") }
         let (query, rows, isFull, now) = try await services.reader.withConnection { connection in
             let now = try await MessageTail.now(connection)
-            let query = MessageQuery(request.query, now: now)
+            let query = MessageQuery(request.query, now: now, showsPayloads: services.settings.showsPayloads)
             guard query.mistakes.isEmpty else { return (query, [StoredMessage](), false, now) }
             var pager = MessagePager(query.filter, .newestFirst, limit: Self.pageSize, after: cursor)
             pager.byteLimit = 4 << 20

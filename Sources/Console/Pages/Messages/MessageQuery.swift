@@ -22,7 +22,8 @@ struct MessageQuery {
     /// - Parameters:
     ///   - query: The parameters.
     ///   - now: The time that ages count back from.
-    init(_ query: PageQuery, now: Timestamp) {
+    ///   - showsPayloads: Without it `where` is refused: by its answers it would tell what the payloads hold.
+    init(_ query: PageQuery, now: Timestamp, showsPayloads: Bool) {
         categories = query.all("category")
         sender = query["sender"]
         device = query["device"]
@@ -38,6 +39,10 @@ struct MessageQuery {
         if let device {
             filter.deviceKey = DeviceKey(device)
             if filter.deviceKey == nil { mistakes["device"] = "a device_key has 8-4-4-4-12 hex digits" }
+        }
+        guard showsPayloads || clauses.isEmpty else {
+            mistakes["where"] = "payloads are hidden here, so nothing looks into them (console.payloads)"
+            return
         }
         for clause in clauses {
             do throws(FilterError) {

@@ -17,7 +17,9 @@ struct RetentionPage: ConsoleRoutes {
             guard let force = try await retention.policy() else {
                 return (RetentionPolicyInForce?.none, RetentionPlan?.none, Timestamp?.none)
             }
-            return (force, try await retention.plan(under: force.policy), try await retention.lastRun())
+            return (
+                force, try await retention.plan(under: force.policy, counted: 10_000), try await retention.lastRun()
+            )
         }
         let shell = PageShell("Retention", .retention, principal: request.principal)
         let head = Part.head("Retention", "Days of messages, how much they take, and what keeps them.")

@@ -5,8 +5,199 @@ extension PageAssets {
     /// The files of `Assets/`, by name.
     package static let files: [File] = [
         File(name: "actions.js", content: ####"""
-// Actions.
-export function startActions() {}
+// Buttons and dialogs that act: each request is JSON with an Idempotency-Key of its own, kept until it was answered.
+import { refresh } from "./live.js";
+import { toast } from "./shell.js";
+
+/** A key that no other request has; also where the page is not a secure context. */
+function newKey() {
+    const bytes = crypto.getRandomValues(new Uint8Array(16));
+    return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** What a failed request says, with the fix, as problem details (RFC 9457). */
+async function problem(response) {
+    const body = await response.json().catch(() => null);
+    return body?.detail ? `${body.title}: ${body.detail}` : `The console answered ${response.status}.`;
+}
+
+/** Sends a request; throws an Error that is fit for people. */
+export async function send(path, body, key = newKey()) {
+    let response;
+    try {
+        response = await fetch(path, {
+            method: "POST",
+            credentials: "same-origin",
+            headers: { "Content-Type": "application/json", "Idempotency-Key": key, Accept: "application/json" },
+            body: JSON.stringify(body),
+        });
+    } catch {
+        throw new Error("The console can't be reached; nothing is known to have been done. Try again.");
+    }
+    if (!response.ok) throw Object.assign(new Error(await problem(response)), { isAnswered: true });
+    return response.json().catch(() => ({}));
+}
+
+/** The fields of a form as the API's JSON: empty ones are left out. */
+export function fields(form) {
+    const body = {};
+    for (const field of form.elements) {
+        if (!field.name || field.disabled || field.value === "") continue;
+        if ((field.type === "radio" || field.type === "checkbox") && !field.checked) continue;
+        const kind = field.dataset.kind;
+        const value = kind === "number" ? Number(field.value) : kind === "flag" ? true : field.value;
+        const names = field.name.split(".");
+        const last = names.pop();
+        const place = names.reduce((object, name) => (object[name] ??= {}), body);
+        if (kind === "list") (place[last] ??= []).push(value);
+        else place[last] = value;
+    }
+    return body;
+}
+
+const count = (number) => Number(number).toLocaleString("en");
+
+function say(form, ...content) {
+    form.querySelector(".outcome")?.replaceChildren(...content);
+}
+
+function line(text, className = "") {
+    const paragraph = document.createElement("p");
+    paragraph.className = className;
+    paragraph.textContent = text;
+    return paragraph;
+}
+
+/** What a frozen set holds, before anything is done to it. */
+function summary(job) {
+    const list = document.createElement("ul");
+    for (const group of (job.groups ?? []).slice(0, 8)) {
+        const item = document.createElement("li");
+        const name = document.createElement("bdi");
+        name.textContent = group.group;
+        item.append(`${count(group.count)} × ${group.handler}: `, name);
+        list.append(item);
+    }
+    return [line(`This touches ${count(job.planned)} dead letter${job.planned === 1 ? "" : "s"}, as of now:`), list];
+}
+
+function bar(job) {
+    const box = document.createElement("div");
+    box.className = "progress";
+    const progress = document.createElement("progress");
+    progress.max = Math.max(1, job.planned);
+    progress.value = job.done + job.skipped;
+    progress.setAttribute("aria-label", "Progress");
+    const text = document.createElement("span");
+    text.textContent = `${count(job.done)} of ${count(job.planned)} done`
+        + (job.skipped ? `, ${count(job.skipped)} were gone` : "");
+    box.append(progress, text);
+    return box;
+}
+
+const ended = ["finished", "cancelled", "failed", "expired"];
+
+/** Shows a job's progress until it has ended. */
+function follow(job, form) {
+    return new Promise((resolve) => {
+        const events = new EventSource(`/api/v1/jobs/${job.id}/progress`);
+        const take = (event) => {
+            const now = JSON.parse(event.data);
+            say(form, bar(now));
+            if (!ended.includes(now.state)) return;
+            events.close();
+            resolve(now);
+        };
+        events.onmessage = take;
+        events.addEventListener("progress", take);
+        events.onerror = () => {
+            if (events.readyState === EventSource.CLOSED) resolve(job);
+        };
+    });
+}
+
+function finish(form, text) {
+    const dialog = form.closest("dialog");
+    dialog?.close();
+    toast(text);
+    refresh().catch(() => {});
+}
+
+/** First freezes what would be touched and shows it, then acts on that set. */
+async function frozen(form, button, key) {
+    if (!form.dataset.job) {
+        const body = fields(form);
+        delete body.reason;
+        const job = await send(form.dataset.action, body, key);
+        if (!job.id || !job.planned) return say(form, line("Nothing matches any more: nothing is left to do."));
+        form.dataset.job = job.id;
+        say(form, ...summary(job));
+        button.textContent = `${form.querySelector("h2").textContent} ${count(job.planned)}`;
+        return;
+    }
+    const reason = form.elements.reason?.value;
+    const job = await send(form.dataset.action, { job: form.dataset.job, reason }, key);
+    say(form, bar(job));
+    const end = ended.includes(job.state) ? job : await follow(job, form);
+    if (end.state === "failed") throw new Error(end.error ?? "The job failed.");
+    finish(form, `${form.dataset.done}: ${count(end.done)}`);
+}
+
+async function act(form) {
+    const button = form.querySelector("button:not([type])");
+    if (button.disabled) return;
+    button.disabled = true;
+    // The same key again where no answer came: what was done is not done twice.
+    const key = (form.dataset.key ??= newKey());
+    try {
+        if (form.dataset.steps === "frozen") {
+            await frozen(form, button, key);
+        } else {
+            const answer = await send(form.dataset.action, fields(form), key);
+            if (form.dataset.next && answer.id) return location.assign(form.dataset.next + encodeURIComponent(answer.id));
+            finish(form, form.dataset.done);
+        }
+        delete form.dataset.key;
+    } catch (error) {
+        if (error.isAnswered) delete form.dataset.key;
+        if (form.querySelector(".outcome")) say(form, line(error.message, "notice bad"));
+        else toast(error.message, "bad");
+    } finally {
+        button.disabled = false;
+    }
+}
+
+/** A dialog begins anew each time it is opened. */
+function reset(dialog) {
+    const form = dialog.querySelector("form");
+    if (!form) return;
+    delete form.dataset.job;
+    delete form.dataset.key;
+    form.reset();
+    say(form);
+    const button = form.querySelector("button:not([type])");
+    if (button) button.textContent = form.querySelector("h2").textContent;
+}
+
+/** Listens for every form and button that acts, those that come later included. */
+export function startActions() {
+    document.addEventListener("submit", (event) => {
+        const form = event.target;
+        if (!form.dataset.action) return;
+        event.preventDefault();
+        act(form);
+    });
+    document.addEventListener("click", (event) => {
+        const opener = event.target.closest("[data-dialog]");
+        if (opener) {
+            const dialog = document.getElementById(opener.dataset.dialog);
+            reset(dialog);
+            dialog.showModal();
+            return;
+        }
+        if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
+    });
+}
 """####),
         File(name: "console.css", content: ####"""
 /* The console's style: one file, no framework. Colours keep a contrast of 4.5 to 1 for text in both themes. */
@@ -200,6 +391,7 @@ tr.fresh { animation: fresh 2.4s ease-out; }
 .notice.good { border-left-color: var(--good); }
 .notice.active { border-left-color: var(--accent); }
 .attention li { display: flex; flex-wrap: wrap; align-items: baseline; gap: 4px 12px; padding: 10px 16px; border-top: 1px solid var(--line); }
+.attention .badge { min-width: 108px; }
 .attention .what { flex: 1 1 240px; min-width: 0; }
 .empty { display: grid; justify-items: center; gap: 4px; padding: 36px 20px 40px; text-align: center; color: var(--muted); }
 .empty svg { width: 36px; height: 36px; margin-bottom: 6px; }
@@ -440,8 +632,138 @@ export function toast(text, tone = "good") {
 }
 """####),
         File(name: "tail.js", content: ####"""
-// Tail.
-export function startTail() {}
+// The live tail: new messages on top of the list, as they commit.
+import { showLocalTimes } from "./times.js";
+
+const limit = 200;
+
+/** Characters that are not seen, or that turn the direction of text: shown by their number, as the server does. */
+const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/u;
+
+/** Text from a stranger: isolated, with marks for what is not seen. */
+export function stranger(text) {
+    const box = document.createElement("bdi");
+    let run = "";
+    for (const character of text) {
+        if (!unseen.test(character)) {
+            run += character;
+            continue;
+        }
+        const mark = document.createElement("span");
+        mark.className = "mark";
+        const names = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+        mark.textContent = names[character]
+            ?? `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+        box.append(run, mark);
+        run = "";
+    }
+    box.append(run);
+    return box;
+}
+
+function element(name, className, ...content) {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    made.append(...content);
+    return made;
+}
+
+function link(className, href, title, content) {
+    const made = element("a", className, content);
+    made.href = href;
+    if (title) made.title = title;
+    return made;
+}
+
+const cut = (text, length) => (text.length > length ? `${text.slice(0, length)}…` : text);
+
+/** The cells of a row, in the order of the table's columns. */
+const cells = {
+    Received(message) {
+        const time = element("time", "", message.received_at.slice(0, 19).replace("T", " "));
+        time.dateTime = message.received_at;
+        const age = element("time", "age", "now");
+        age.dateTime = message.received_at;
+        age.title = `${time.textContent} UTC`;
+        return [time, element("span", "sub", age)];
+    },
+    Category: (message) => [element("span", "tag", stranger(message.category))],
+    "Message id": (message) => [
+        link("mono", `/messages/${message.message_key}`, "", stranger(cut(message.message_id, 120))),
+    ],
+    Device: (message) => [
+        link("key", `/messages?device=${message.device_key}`, message.device_key, message.device_key.slice(0, 8)),
+    ],
+    Sender: (message) => [element("span", "mono tight", stranger(message.sender_id))],
+    Data(message) {
+        const text = message.data_raw ?? (message.data === undefined ? undefined : JSON.stringify(message.data));
+        if (text === undefined) return [element("span", "muted", "none")];
+        return [element("code", "clip", stranger(cut(text, 160)))];
+    },
+};
+
+function row(message, columns) {
+    const made = element("tr", "fresh");
+    made.dataset.key = message.message_key;
+    for (const column of columns) {
+        const cell = element("td", "", ...(cells[column]?.(message) ?? []));
+        cell.dataset.label = column;
+        made.append(cell);
+    }
+    return made;
+}
+
+/** Lets the button switch the tail on and off. */
+export function startTail() {
+    const button = document.getElementById("tail-toggle");
+    const body = document.getElementById("message-rows");
+    if (!button || !body) return;
+    const columns = Array.from(body.closest("table").tHead.rows[0].cells, (cell) => cell.textContent);
+    const known = new Set(
+        Array.from(body.querySelectorAll("a[href^='/messages/']"), (anchor) => anchor.getAttribute("href").slice(10)),
+    );
+    let events;
+    let waiting = [];
+
+    const show = () => {
+        const fresh = waiting.filter((message) => !known.has(message.message_key)).slice(-limit);
+        waiting = [];
+        if (!fresh.length) return;
+        for (const message of fresh) known.add(message.message_key);
+        const rows = fresh.reverse().map((message) => row(message, columns));
+        body.prepend(...rows);
+        for (const made of rows) showLocalTimes(made);
+        while (body.rows.length > limit) {
+            const anchor = body.rows[body.rows.length - 1].querySelector("a[href^='/messages/']");
+            if (anchor) known.delete(anchor.getAttribute("href").slice(10));
+            body.deleteRow(-1);
+        }
+        document.getElementById("tail-empty")?.remove();
+    };
+
+    const stop = () => {
+        events?.close();
+        events = undefined;
+        button.setAttribute("aria-pressed", "false");
+        button.textContent = "Live tail";
+    };
+    const start = () => {
+        events = new EventSource(button.dataset.stream);
+        button.setAttribute("aria-pressed", "true");
+        button.textContent = "Tail is live";
+        events.onmessage = (event) => {
+            if (!waiting.length) requestAnimationFrame(show);
+            waiting.push(JSON.parse(event.data));
+            // A hidden page draws nothing: what waits stays bounded.
+            if (waiting.length > 2 * limit) waiting = waiting.slice(-limit);
+        };
+        events.onerror = () => {
+            if (events?.readyState === EventSource.CLOSED) stop();
+        };
+    };
+    button.addEventListener("click", () => (events ? stop() : start()));
+    addEventListener("pagehide", stop);
+}
 """####),
         File(name: "theme.js", content: ####"""
 // Runs before the page is drawn, so that a chosen theme does not flash.

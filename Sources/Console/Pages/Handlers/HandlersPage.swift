@@ -1,0 +1,185 @@
+import Hummingbird
+import MessageStore
+import Postgres
+import Querying
+import Vocabulary
+
+/// The handlers: what they do, what waits for them, and the button that pauses them.
+struct HandlersPage: ConsoleRoutes {
+    let services: ConsoleServices
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.page("handlers") { [self] request in try await page(request) }
+    }
+
+    private func page(_ request: PageRequest) async throws -> HTML {
+        let (handlers, workers, now) = try await services.reader.withConnection { connection in
+            let handlers = try await HandlerStates(connection).list()
+            let workers = try await connection.run { connection throws(PostgresError) in
+                try WorkerTable.list(connection)
+            }
+            return (handlers, workers, try await MessageTail.now(connection))
+        }
+        let shell = PageShell("Handlers", .handlers, principal: request.principal, refresh: 5)
+        let view = HandlerView(workers: workers, now: now, mayAct: request.mayAct)
+        return shell.document(
+            """
+            \(Part.head("Handlers", "Who takes the messages, how fast, and what waits for them."))
+            <div id="handlers" data-live>\(view.list(handlers))</div>
+            """
+        )
+    }
+}
+
+/// The handlers' cards.
+struct HandlerView {
+    var workers: [WorkerRow]
+    var now: Timestamp
+    var mayAct: Bool
+
+    /// What the living workers tell of a handler.
+    struct Activity {
+        var workers = 0
+        var attempts = 0.0
+        var failed = 0.0
+        var running = 0
+        var open = 0
+        /// The time until the soonest probe of an open circuit, in seconds.
+        var nextProbe: Double?
+    }
+
+    /// The sum over the living workers.
+    func activity(_ handler: String) -> Activity {
+        var sum = Activity()
+        for worker in workers where worker.isAlive {
+            for row in worker.handlers where row.handler == handler {
+                sum.workers += 1
+                sum.attempts += row.attempts
+                sum.failed += row.failed
+                sum.running += row.running
+                guard row.circuit != "closed" else { continue }
+                sum.open += 1
+                guard let probe = row.nextProbe else { continue }
+                let rest = max(0, probe - (now - worker.heartbeatAt).inSeconds)
+                sum.nextProbe = min(sum.nextProbe ?? rest, rest)
+            }
+        }
+        return sum
+    }
+
+    /// The state in a badge.
+    func badge(_ handler: HandlerState, _ activity: Activity) -> HTML {
+        if handler.isPaused { return Part.badge(.warning, "paused") }
+        if activity.open > 0 { return Part.badge(.bad, "circuit open") }
+        if !handler.isClaimed { return Part.badge(.idle, "no worker") }
+        return activity.attempts > 0 || activity.running > 0
+            ? Part.badge(.active, "working") : Part.badge(.good, "idle")
+    }
+
+    /// All of them.
+    func list(_ handlers: [HandlerState]) -> HTML {
+        guard !handlers.isEmpty else {
+            return Part.card(
+                "Handlers",
+                Part.empty(
+                    "No handler is registered",
+                    "Add one under <code>handlers:</code> in the configuration and start a worker; messages are kept either way."
+                )
+            )
+        }
+        return "<div class=\"stack\">\(HTML(handlers, card))</div>"
+    }
+
+    private func card(_ handler: HandlerState) -> HTML {
+        let activity = activity(handler.name)
+        let facts: [(String, HTML)] = [
+            ("Waiting", waiting(handler)),
+            ("Oldest", handler.oldestAge.map { "\(Figures.length($0))" } ?? "–"),
+            (
+                "Attempts",
+                """
+                \(Figures.decimal(activity.attempts)) per second\
+                \(HTML.when(activity.failed > 0, ", \(Figures.decimal(activity.failed)) failed"))
+                """
+            ),
+            ("Running now", "\(Figures.count(activity.running))"),
+            ("Dead letters", dead(handler)),
+            ("Seen", Part.age(handler.seenAt, now: now)),
+            (
+                "Categories",
+                "<span class=\"tags\">\(HTML(handler.categories) { "<span class=\"tag\">\(stranger: $0)</span>" })</span>"
+            ),
+            ("Workers", workers(handler)),
+        ]
+        return """
+            <section class="card"><div class="card-head"><h2>\(handler.name) \(badge(handler, activity))</h2>
+            <div class="actions">\(mayAct ? buttons(handler) : "")</div></div>
+            \(notes(handler, activity))\(Part.facts(facts))</section>
+            """
+    }
+
+    private func waiting(_ handler: HandlerState) -> HTML {
+        let count = Figures.count(handler.depth, limit: 100_000)
+        guard handler.depth > 0 else { return "0" }
+        return "<a href=\"\(PageAddress("/deliveries").query("handler", handler.name))\">\(count)</a>"
+    }
+
+    private func dead(_ handler: HandlerState) -> HTML {
+        guard handler.deadLetters > 0 else { return "0" }
+        let count = Figures.count(handler.deadLetters, limit: 100_000)
+        return "<a href=\"\(PageAddress("/dead").query("handler", handler.name))\">\(count)</a>"
+    }
+
+    private func workers(_ handler: HandlerState) -> HTML {
+        let live = handler.workers.filter(\.isLive)
+        guard !live.isEmpty else { return "<span class=\"muted\">none</span>" }
+        return HTML(live) { worker in
+            """
+            <span class="mono">\(worker.worker)</span>\(HTML.when(worker.isByDevice, " <span class=\"tag\">ordered</span>"))<br>
+            """
+        }
+    }
+
+    private func notes(_ handler: HandlerState, _ activity: Activity) -> HTML {
+        var notes = HTML()
+        if handler.isPaused {
+            let end: HTML = handler.pausedUntil.map { "Ends \(Part.age($0, now: now))." } ?? "Until it is resumed."
+            let reason: HTML = handler.pausedReason.map { "<q>\(stranger: $0)</q> " } ?? ""
+            notes += Part.notice(.warning, "<strong>Paused.</strong> \(reason)\(end)")
+        }
+        if activity.open > 0 {
+            let probe: HTML =
+                activity.nextProbe.map { "Next probe in \(Figures.length(seconds: $0))." } ?? "A probe is under way."
+            notes += Part.notice(
+                .bad,
+                """
+                <strong>The circuit is open</strong> in \(Figures.count(activity.open, "worker")): attempts failed one after the other, \
+                so none is made for a while. \(probe)
+                """
+            )
+        }
+        return notes.isEmpty ? "" : "<div class=\"body\">\(notes)</div>"
+    }
+
+    private func buttons(_ handler: HandlerState) -> HTML {
+        let address = PageAddress("/api/v1/handlers").adding(handler.name)
+        guard !handler.isPaused else {
+            return Act.button("Resume", address.adding("resume"), done: "Resumed \(handler.name)", kind: .primary)
+        }
+        let id = "pause-\(handler.name)"
+        return Act.dialog(
+            id,
+            "Pause",
+            address.adding("pause"),
+            done: "Paused \(handler.name)",
+            """
+            <p>No worker starts another attempt of <strong>\(handler.name)</strong>. Messages are received, stored and acked as before, \
+            and wait.</p>
+            <div><label for="\(id)-for">For how long</label><select id="\(id)-for" name="for">
+            <option value="">until it is resumed</option><option value="15m">15 minutes</option><option value="1h">1 hour</option>
+            <option value="8h">8 hours</option><option value="1d">1 day</option></select></div>
+            \(Act.reason(id))
+            """
+        )
+    }
+}

@@ -1,0 +1,132 @@
+import Hummingbird
+import MessageStore
+import Postgres
+import Querying
+import UpstreamKit
+import Vocabulary
+
+/// What waits for a handler, why, and when the next attempt is due.
+struct DeliveriesPage: ConsoleRoutes {
+    private static let pageSize = 50
+
+    let services: ConsoleServices
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.page("deliveries") { [self] request in try await page(request) }
+    }
+
+    private func page(_ request: PageRequest) async throws -> HTML {
+        var query = WaitingQuery()
+        query.handler = request.query["handler"]
+        query.cursor = request.query["cursor"].flatMap { WaitingCursor($0) }
+        query.limit = Self.pageSize
+        let (rows, handlers, now) = try await services.reader.withConnection { [query] connection in
+            (
+                try await query.rows(connection), try await HandlerStates(connection).list(counted: 10_000),
+                try await MessageTail.now(connection)
+            )
+        }
+        let view = View(query: query, handlers: handlers, now: now, mayAct: request.mayAct)
+        let base = PageAddress("/deliveries").query("handler", query.handler)
+        let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.cursor)") } : nil
+        let lead: HTML = "Deliveries that are not done yet; what is due first comes first."
+        return PageShell("Waiting", .deliveries, principal: request.principal, refresh: query.cursor == nil ? 10 : nil)
+            .document(
+                """
+                \(Part.head("Waiting deliveries", lead, actions: view.actions))
+                <section class="card">\(view.tabs)<div id="waiting" data-live>\(view.table(rows))</div>\
+                \(Part.pager(first: query.cursor == nil ? nil : base, next: next))</section>
+                """
+            )
+    }
+
+    private struct View {
+        var query: WaitingQuery
+        var handlers: [HandlerState]
+        var now: Timestamp
+        var mayAct: Bool
+
+        var actions: HTML {
+            guard mayAct, let handler = query.handler, handlers.contains(where: { $0.name == handler && $0.depth > 0 })
+            else { return "" }
+            return Act.dialog(
+                "retry-now",
+                "Retry all now",
+                "/api/v1/deliveries/retry-now",
+                done: "Due now",
+                isSmall: false,
+                fields: [("handler", handler)],
+                """
+                <p>Every delivery that waits for <strong>\(handler)</strong> becomes due at once, whatever its back-off. The order and the \
+                limits of the handler stay.</p>\(Act.reason("retry-now"))
+                """
+            )
+        }
+
+        var tabs: HTML {
+            func tab(_ name: String, _ address: PageAddress, _ count: Int, _ isCurrent: Bool) -> HTML {
+                """
+                <a href="\(address)"\(HTML.when(isCurrent, " aria-current=\"page\""))>\(name) \
+                <span class="count">\(Figures.count(count, limit: 10_000))</span></a>
+                """
+            }
+            let all = tab("All", "/deliveries", handlers.reduce(0) { $0 + $1.depth }, query.handler == nil)
+            let each = HTML(handlers) { handler in
+                tab(
+                    handler.name,
+                    PageAddress("/deliveries").query("handler", handler.name),
+                    handler.depth,
+                    query.handler == handler.name
+                )
+            }
+            return "<div class=\"card-head\"><nav class=\"tabs\" aria-label=\"Handlers\">\(all)\(each)</nav></div>"
+        }
+
+        func table(_ rows: [WaitingDelivery]) -> HTML {
+            guard !rows.isEmpty else {
+                return Part.empty(
+                    "Nothing waits",
+                    "Every delivery is done, or was given up: see <a href=\"/dead\">dead letters</a>."
+                )
+            }
+            let columns = [
+                Column("Due"), Column("Handler"), Column("Message"), Column("Category"),
+                Column("Failed", isNumber: true), Column("Why"),
+                Column("Actions", isHidden: true),
+            ]
+            return Part.table("Waiting deliveries", columns, rows.map(cells))
+        }
+
+        private func cells(_ row: WaitingDelivery) -> [HTML] {
+            let key = "\(row.messageKey)"
+            return [
+                Part.age(row.dueAt, now: now), "\(row.handler)", Part.key(key, PageAddress("/messages").adding(key)),
+                row.category.map { "<span class=\"tag\">\(stranger: $0)</span>" }
+                    ?? "<span class=\"muted\">gone</span>",
+                "\(Figures.count(row.attempts))", why(row),
+                mayAct && [.retry, .postponed].contains(row.reason)
+                    ? Act.button(
+                        "Retry now",
+                        "/api/v1/deliveries/retry-now",
+                        done: "Due now",
+                        fields: [("handler", row.handler), ("message", key)]
+                    ) : "",
+            ]
+        }
+
+        private func why(_ row: WaitingDelivery) -> HTML {
+            let error: HTML =
+                row.error.map { "<span class=\"sub mono\">\(stranger: $0.shortened(200))</span>" } ?? ""
+            switch row.reason {
+            case .leased: return "\(Part.badge(.active, "in hand"))<span class=\"sub mono\">\(row.leaseOwner)</span>"
+            case .paused:
+                let reason: HTML = row.pausedReason.map { "<span class=\"sub\">\(stranger: $0)</span>" } ?? ""
+                return "\(Part.badge(.warning, "handler paused"))\(reason)"
+            case .retry: return "\(Part.badge(.warning, "will be retried"))\(error)"
+            case .postponed: return "\(Part.badge(.idle, "postponed"))\(error)"
+            case .unclaimed: return Part.badge(.bad, "no worker runs the handler")
+            case .due: return Part.badge(.good, "due")
+            }
+        }
+    }
+}

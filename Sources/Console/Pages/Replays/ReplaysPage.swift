@@ -1,0 +1,204 @@
+import Hummingbird
+import Postgres
+import Querying
+import Replaying
+import Vocabulary
+
+/// The replays: all of them, and each with its progress and history.
+struct ReplaysPage: ConsoleRoutes {
+    let services: ConsoleServices
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.page("replays") { [self] request in try await list(request) }
+        router.page("replays/:id") { [self] request in try await detail(request) }
+    }
+
+    private func list(_ request: PageRequest) async throws -> HTML {
+        let (rows, now) = try await services.reader.withConnection { connection in
+            let rows = try await connection.run { connection throws(PostgresError) in
+                try ReplayTable.list(connection, limit: 100)
+            }
+            return (rows, try await MessageTail.now(connection))
+        }
+        let new: HTML = request.mayAct ? "<a class=\"button primary\" href=\"/replays/new\">Plan a replay</a>" : ""
+        let isBusy = rows.contains { $0.state.isActive }
+        return PageShell("Replays", .replays, principal: request.principal, refresh: isBusy ? 3 : 15).document(
+            """
+            \(Part.head("Replays", "Stored messages that are sent again.", actions: new))
+            <section class="card" id="replays" data-live>\(table(rows, now))</section>
+            """
+        )
+    }
+
+    private func table(_ rows: [Replay], _ now: Timestamp) -> HTML {
+        guard !rows.isEmpty else {
+            return Part.empty(
+                "No replays yet",
+                """
+                Plan one here or from <a href="/messages">a filter of messages</a>; it shows what it would send before anything is sent.
+                """
+            )
+        }
+        let columns = [
+            Column("Name"), Column("To"), Column("State"), Column("Progress"), Column("Planned"), Column("By"),
+        ]
+        return Part.table(
+            "Replays",
+            columns,
+            rows.map { row in
+                [
+                    "<a href=\"\(PageAddress("/replays").adding("\(row.id)"))\">\(stranger: row.name)</a>",
+                    "\(stranger: row.target.description)", Self.badge(row),
+                    Part.progress("Progress of \(row.name)", row.done, of: row.planned),
+                    Part.age(row.createdAt, now: now),
+                    "\(stranger: row.createdBy)",
+                ]
+            }
+        )
+    }
+
+    /// The state in a badge.
+    static func badge(_ replay: Replay) -> HTML {
+        switch replay.state {
+        case .planned: Part.badge(.idle, "planned")
+        case .running: Part.badge(.active, "running")
+        case .paused: Part.badge(.warning, "paused")
+        case .finished: Part.badge(.good, "finished")
+        case .cancelled: Part.badge(.idle, "cancelled")
+        case .failed: Part.badge(.bad, "failed")
+        }
+    }
+
+    // MARK: One replay
+
+    private func detail(_ request: PageRequest) async throws -> HTML {
+        let name = request.part("id")
+        let found = try await services.reader.withConnection { connection in
+            try await connection.run { connection throws(PostgresError) -> Found? in
+                guard let replay = try ReplayTable.find(connection, name) else { return nil }
+                let (waiting, dead) = try ReplayTable.deliveries(connection, of: replay)
+                return Found(
+                    replay: replay,
+                    history: try ReplayTable.history(connection, of: replay.id),
+                    waiting: waiting,
+                    dead: dead
+                )
+            }
+        }
+        guard let found else { throw Problem.notFound("no replay has this name or id: see /replays") }
+        let now = try await services.reader.withConnection { try await MessageTail.now($0) }
+        let view = View(found: found, now: now, mayAct: request.mayAct)
+        let refresh = found.replay.state.isActive ? 2 : 15
+        return PageShell("Replay", .replays, principal: request.principal, refresh: refresh).document(
+            """
+            <p class="crumb"><a href="/replays">Replays</a> / <span class="mono">\("\(found.replay.id)")</span></p>
+            <div id="replay" class="stack" data-live>\(view.head)\(view.progress)\(view.facts)\(view.history)</div>
+            """
+        )
+    }
+
+    private struct Found: Sendable {
+        var replay: Replay
+        var history: [ReplayTable.HistoryEntry]
+        var waiting: Int64
+        var dead: Int64
+    }
+
+    private struct View {
+        var found: Found
+        var now: Timestamp
+        var mayAct: Bool
+
+        private var replay: Replay { found.replay }
+
+        var head: HTML {
+            """
+            <header class="head"><div><h1>Replay \(stranger: replay.name)</h1>
+            <p class="lead">\(ReplaysPage.badge(replay)) to \(stranger: replay.target.description)</p></div>
+            <div class="actions">\(mayAct ? buttons : "")</div></header>
+            """
+        }
+
+        /// Only what the state allows.
+        private var buttons: HTML {
+            var buttons = HTML()
+            let id = "\(replay.id)"
+            let address = PageAddress("/api/v1/replays").adding(id)
+            if case .become = replay.state.transition(on: .start), replay.target.kind == "handlers",
+                replay.state != .paused
+            {
+                buttons += Act.button("Start", address.adding("start"), done: "Started", kind: .primary)
+            }
+            if replay.state == .running { buttons += Act.button("Pause", address.adding("pause"), done: "Paused") }
+            if replay.state == .paused {
+                buttons += Act.button("Resume", address.adding("resume"), done: "Resumed", kind: .primary)
+            }
+            if case .become = replay.state.transition(on: .cancel) {
+                buttons += Act.dialog(
+                    "cancel",
+                    "Cancel replay",
+                    address.adding("cancel"),
+                    done: "Cancelled",
+                    kind: .danger,
+                    "<p>Nothing more is sent; what was sent stays sent. A cancelled replay can't be started again.</p>\(Act.reason("cancel"))"
+                )
+            }
+            return buttons
+        }
+
+        var progress: HTML {
+            let note: HTML =
+                replay.lastError.map { Part.notice(.bad, "<strong>Stopped:</strong> \(stranger: $0.shortened(600))") }
+                ?? ""
+            let rest: HTML =
+                replay.target.kind == "handlers"
+                ? """
+                <p class="muted">\(Figures.count(found.waiting, limit: 100_000)) of its deliveries wait, \
+                \(Figures.count(found.dead, limit: 100_000)) are dead letters.</p>
+                """ : ""
+            return Part.card(
+                "Progress",
+                """
+                <div class="body">\(note)\(Part.progress("Progress", replay.done, of: replay.planned))\(rest)</div>
+                """
+            )
+        }
+
+        var facts: HTML {
+            var pace: [String] = []
+            if let rate = replay.pace.rate { pace.append("\(Figures.decimal(rate)) per second") }
+            if let speed = replay.pace.speed { pace.append("\(Figures.decimal(speed)) × as received") }
+            if let most = replay.pace.concurrency { pace.append("at most \(Figures.count(most)) in flight") }
+            return Part.card(
+                "Plan",
+                Part.facts([
+                    ("Planned", "\(Part.age(replay.createdAt, now: now)) by \(stranger: replay.createdBy)"),
+                    ("Reason", replay.reason.map { "\(stranger: $0)" } ?? "<span class=\"muted\">none given</span>"),
+                    ("Messages", "\(Figures.count(replay.planned)), \(Figures.count(replay.skipped)) skipped so far"),
+                    (
+                        "Received",
+                        replay.span.map { "\(Part.time($0.lowerBound)) – \(Part.time($0.upperBound))" } ?? "–"
+                    ),
+                    ("Pace", pace.isEmpty ? "no limit" : "\(pace.joined(separator: ", "))"),
+                    ("Run by", replay.owner.map { "<span class=\"mono\">\($0)</span>" } ?? "nobody"),
+                    ("Filter", "<code>\(stranger: replay.selection.shortened(600))</code>"),
+                ])
+            )
+        }
+
+        var history: HTML {
+            let columns = [
+                Column("When"), Column("What"), Column("Who"), Column("Done", isNumber: true), Column("Details"),
+            ]
+            let rows = found.history.reversed().map { entry -> [HTML] in
+                [
+                    "\(Part.time(entry.at))<span class=\"sub\">\(Part.age(entry.at, now: now))</span>",
+                    "\(entry.event)",
+                    "\(stranger: entry.who)", "\(Figures.count(entry.done))",
+                    entry.detail.map { "\(stranger: $0.shortened(300))" } ?? "<span class=\"muted\">–</span>",
+                ]
+            }
+            return Part.card("History", Part.table("History", columns, rows))
+        }
+    }
+}
