@@ -266,8 +266,8 @@ let package = Package(
         suite(
             "ConsoleTests",
             [
-                "Vocabulary", "UpstreamKit", "QuerySupport", "Postgres", "Querying", "Console", "ConsoleSupport", nio,
-                logging,
+                "Vocabulary", "UpstreamKit", "QuerySupport", "Postgres", "Querying",
+                "Console", "ConsoleSupport", nio, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),

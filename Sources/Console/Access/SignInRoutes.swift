@@ -122,21 +122,17 @@ struct SignInRoutes: ConsoleRoutes {
 /// The pages around signing in; they work without script.
 enum SignInPage {
     static func response(next: String, problem: String?, status: HTTPResponse.Status) -> Response {
-        let problem = problem.map { "<p class=\"problem\" role=\"alert\">\(HTMLText.escape($0))</p>" } ?? ""
-        let body = """
-            \(problem)
-            <form method="post" action="/sign-in">
-            <input type="hidden" name="next" value="\(HTMLText.escape(next))">
-            <p><label for="token">Token</label>
-            <input id="token" name="token" type="password" autocomplete="current-password" required autofocus></p>
-            <p><button type="submit">Sign in</button></p>
-            </form>
+        let problem: HTML =
+            problem.map { "<p class=\"notice bad\" role=\"alert\" id=\"problem\">\($0)</p>" } ?? ""
+        let body: HTML = """
+            <h1>Sign in</h1>\(problem)
+            <form class="stack" method="post" action="/sign-in"><input type="hidden" name="next" value="\(exact: next)">
+            <div><label for="token">Token</label>
+            <input id="token" name="token" type="password" autocomplete="current-password" required autofocus></div>
+            <p class="muted">A token of <code>console.tokens</code> in the configuration.</p>
+            <button class="primary" type="submit">Sign in</button></form>
             """
-        return Response(
-            status: status,
-            headers: [.contentType: "text/html; charset=utf-8"],
-            body: .init(byteBuffer: ByteBuffer(string: page("Sign in", body)))
-        )
+        return Response(html: PageShell("Sign in").card(body), status: status)
     }
 
     /// A page that leads on by itself.
@@ -144,34 +140,8 @@ enum SignInPage {
     /// A redirect would count as the other site's navigation where the link was clicked in one, and the cookie, which is only
     /// for our own, would not be sent with it.
     static func onward(to path: String) -> [UInt8] {
-        Array(
-            page(
-                "Signed in",
-                "<p><a href=\"\(path)\">Go on to the console</a></p>",
-                head: "<meta http-equiv=\"refresh\" content=\"0;url=\(path)\">\n"
-            )
-            .utf8
-        )
-    }
-
-    private static func page(_ title: String, _ body: String, head: String = "") -> String {
-        """
-        <!doctype html>
-        <html lang="en">
-        <head>
-        <meta charset="utf-8">
-        <meta name="viewport" content="width=device-width, initial-scale=1">
-        <title>\(title) · upstream-worker</title>
-        <link rel="stylesheet" href="/assets/console.css">
-        \(head)</head>
-        <body class="sign-in">
-        <main>
-        <h1>\(title)</h1>
-        \(body)
-        </main>
-        </body>
-        </html>
-
-        """
+        let head: HTML = "<meta http-equiv=\"refresh\" content=\"0;url=\(exact: path)\">"
+        let body: HTML = "<h1>Signed in</h1><p><a href=\"\(exact: path)\">Go on to the console</a></p>"
+        return PageShell("Signed in").card(body, head: head).bytes
     }
 }

@@ -93,7 +93,7 @@ const ended = ["finished", "cancelled", "failed", "expired"];
 /** Shows a job's progress until it has ended. */
 function follow(job, form) {
     return new Promise((resolve) => {
-        const events = new EventSource(`/api/v1/jobs/${job.id}/progress`);
+        const events = new EventSource(`/api/v1/jobs/${job.id}/stream`);
         const take = (event) => {
             const now = JSON.parse(event.data);
             say(form, bar(now));
@@ -101,8 +101,8 @@ function follow(job, form) {
             events.close();
             resolve(now);
         };
-        events.onmessage = take;
         events.addEventListener("progress", take);
+        events.addEventListener("end", take);
         events.onerror = () => {
             if (events.readyState === EventSource.CLOSED) resolve(job);
         };
@@ -113,7 +113,7 @@ function finish(form, text) {
     const dialog = form.closest("dialog");
     dialog?.close();
     toast(text);
-    refresh().catch(() => {});
+    refresh(true).catch(() => {});
 }
 
 /** First freezes what would be touched and shows it, then acts on that set. */
@@ -129,11 +129,34 @@ async function frozen(form, button, key) {
         return;
     }
     const reason = form.elements.reason?.value;
-    const job = await send(form.dataset.action, { job: form.dataset.job, reason }, key);
+    const job = await send(form.dataset.action, { id: form.dataset.job, reason }, key);
     say(form, bar(job));
     const end = ended.includes(job.state) ? job : await follow(job, form);
     if (end.state === "failed") throw new Error(end.error ?? "The job failed.");
     finish(form, `${form.dataset.done}: ${count(end.done)}`);
+}
+
+/** Plans a replay, which sends nothing yet, and shows what it holds. */
+async function plan(form, key) {
+    const answer = await send(form.dataset.action, fields(form), key);
+    const parts = [line(`The filter selects ${count(answer.selected)} messages; ${count(answer.planned)} deliveries would be sent.`)];
+    if (answer.handlers?.length) {
+        const list = document.createElement("ul");
+        for (const at of answer.handlers) {
+            const item = document.createElement("li");
+            item.textContent = `${at.handler}: ${count(at.planned)} to send; ${count(at.handled)} handled before, `
+                + `${count(at.dead)} dead letters, ${count(at.pending)} wait anyway`;
+            list.append(item);
+        }
+        parts.push(list);
+    }
+    if (!answer.id) return say(form, ...parts, line("There is nothing to send: widen the filter or the scope.", "muted"));
+    const link = document.createElement("a");
+    link.className = "button primary";
+    link.href = `/replays/${encodeURIComponent(answer.id)}`;
+    link.textContent = "Look at the plan and start it";
+    say(form, ...parts, line("Nothing is sent until you start it.", "muted"), link);
+    link.focus();
 }
 
 async function act(form) {
@@ -145,10 +168,12 @@ async function act(form) {
     try {
         if (form.dataset.steps === "frozen") {
             await frozen(form, button, key);
+        } else if (form.dataset.steps === "plan") {
+            await plan(form, key);
         } else {
             const answer = await send(form.dataset.action, fields(form), key);
-            if (form.dataset.next && answer.id) return location.assign(form.dataset.next + encodeURIComponent(answer.id));
-            finish(form, form.dataset.done);
+            const number = answer.done === undefined ? "" : `: ${count(answer.done)}`;
+            finish(form, form.dataset.done + number);
         }
         delete form.dataset.key;
     } catch (error) {

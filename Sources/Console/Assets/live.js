@@ -3,17 +3,36 @@ import { showLocalTimes } from "./times.js";
 
 let timer;
 
-/** Replaces each part marked `data-live` by its newer self; parts where somebody works stay. */
-export async function refresh() {
+/** What finds the focused element again in a newer version of its part; null where nothing does. */
+function focusKey(element) {
+    if (element.id) return `#${CSS.escape(element.id)}`;
+    if (element.dataset.dialog) return `[data-dialog="${CSS.escape(element.dataset.dialog)}"]`;
+    const href = element.getAttribute("href");
+    return href ? `a[href="${CSS.escape(href)}"]` : null;
+}
+
+function replace(old, fresh, isForced) {
+    if (old.querySelector("dialog[open]")) return;
+    const focused = old.contains(document.activeElement) ? document.activeElement : null;
+    const isTyping = focused?.matches("input, select, textarea");
+    const key = focused && focusKey(focused);
+    if (focused && (isTyping || !key) && !isForced) return;
+    old.replaceChildren(...fresh.childNodes);
+    showLocalTimes(old);
+    // The focus stays where it was; where its element is gone, it goes to the content's beginning.
+    if (focused) ((key && old.querySelector(key)) ?? document.getElementById("main")).focus({ preventScroll: true });
+}
+
+/** Replaces each part marked `data-live` by its newer self; unless it is forced, a part where somebody works stays. */
+export async function refresh(isForced = false) {
     const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
+    // Signed out meanwhile: the server leads to the sign-in page.
+    if (response.redirected) return location.reload();
     if (!response.ok) return;
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     for (const old of document.querySelectorAll("[data-live]")) {
         const fresh = page.getElementById(old.id);
-        if (!fresh || old.contains(document.activeElement) || old.querySelector("dialog[open]")) continue;
-        if (old.innerHTML === fresh.innerHTML) continue;
-        old.replaceChildren(...fresh.childNodes);
-        showLocalTimes(old);
+        if (fresh) replace(old, fresh, isForced);
     }
 }
 

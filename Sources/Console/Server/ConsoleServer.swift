@@ -66,7 +66,7 @@ package struct ConsoleServer: Service {
     private var pages: [any ConsoleRoutes] {
         [
             HealthRoutes(services: services), SignInRoutes(access: access),
-        ]
+        ] + ConsolePages.all(services)
     }
 
     /// Serves until shutdown.

@@ -50,7 +50,7 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
         return Response(
             status: status,
             headers: headers,
-            body: .init(byteBuffer: ByteBuffer(bytes: isAPI ? json : Array(html.utf8)))
+            body: .init(byteBuffer: ByteBuffer(bytes: isAPI ? json : page.bytes))
         )
     }
 
@@ -67,35 +67,13 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
         return json.finish()
     }
 
-    /// A page of its own, without style, that needs nothing else to be seen.
-    private var html: String {
-        """
-        <!doctype html>
-        <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-        <title>\(HTMLText.escape(title))</title></head>
-        <body><main><h1>\(HTMLText.escape(title))</h1><p>\(HTMLText.escape(detail))</p>
-        <p><a href="/">To the overview</a></p></main></body></html>
-
-        """
-    }
-}
-
-/// Text within HTML.
-enum HTMLText {
-    /// The text with everything replaced that could begin or end markup or an attribute.
-    static func escape(_ text: String) -> String {
-        var out = ""
-        out.reserveCapacity(text.utf8.count)
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "<": out += "&lt;"
-            case ">": out += "&gt;"
-            case "&": out += "&amp;"
-            case "\"": out += "&quot;"
-            case "'": out += "&#39;"
-            default: out.unicodeScalars.append(scalar)
-            }
-        }
-        return out
+    /// The same for people.
+    private var page: HTML {
+        PageShell(title).card(
+            """
+            <h1>\(title)</h1><p>\(detail)</p>
+            <p class="actions"><a class="button" href="/">To the overview</a></p>
+            """
+        )
     }
 }

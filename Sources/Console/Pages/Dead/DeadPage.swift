@@ -30,11 +30,11 @@ struct DeadPage: ConsoleRoutes {
             )
         }
         let view = View(filter: filter, cursor: cursor, now: now, mayAct: request.mayAct)
-        return PageShell("Dead letters", .dead, principal: request.principal).document(
+        return PageShell("Dead letters", .dead, for: request).document(
             """
             \(Part.head("Dead letters", "Deliveries that were given up. They keep their messages until retried, discarded or too old."))
             <div id="dead-groups" data-live>\(view.groups(groups))</div>
-            \(view.letters(letters, isFull: letters.count == Self.pageSize))
+            <div id="dead-letters" data-live>\(view.letters(letters, isFull: letters.count == Self.pageSize))</div>
             """
         )
     }
@@ -66,7 +66,11 @@ struct DeadPage: ConsoleRoutes {
                     "\(group.handler)",
                     "<a class=\"mono\" href=\"\(address)\">\(stranger: group.group.shortened(160))</a>",
                     "\(Figures.count(group.count))", Part.age(group.first, now: now), Part.age(group.last, now: now),
-                    mayAct ? actions("group-\(number)", [("handler", group.handler), ("group", group.group)]) : "",
+                    mayAct
+                        ? actions(
+                            "group-\(number)",
+                            [("filter.handler", group.handler), ("filter.group", group.group)]
+                        ) : "",
                 ]
             }
             return Part.card(
@@ -105,9 +109,9 @@ struct DeadPage: ConsoleRoutes {
                 ]
             }
             var fields: [(String, String)] = []
-            if let handler = filter.handler { fields.append(("handler", handler)) }
-            if let group = filter.group { fields.append(("group", group)) }
-            if let category = filter.category { fields.append(("category", category)) }
+            if let handler = filter.handler { fields.append(("filter.handler", handler)) }
+            if let group = filter.group { fields.append(("filter.group", group)) }
+            if let category = filter.category { fields.append(("filter.category", category)) }
             let tools: HTML = """
                 <div class="actions">\(HTML.when(isNarrowed, "<a class=\"button small ghost\" href=\"/dead\">Show all</a>"))\
                 \(mayAct && isNarrowed && !letters.isEmpty ? actions("these", fields) : "")</div>

@@ -20,8 +20,8 @@ struct HandlersPage: ConsoleRoutes {
             }
             return (handlers, workers, try await MessageTail.now(connection))
         }
-        let shell = PageShell("Handlers", .handlers, principal: request.principal, refresh: 5)
-        let view = HandlerView(workers: workers, now: now, mayAct: request.mayAct)
+        let shell = PageShell("Handlers", .handlers, for: request, refresh: 5)
+        let view = HandlerCards(workers: workers, now: now, mayAct: request.mayAct)
         return shell.document(
             """
             \(Part.head("Handlers", "Who takes the messages, how fast, and what waits for them."))
@@ -32,7 +32,7 @@ struct HandlersPage: ConsoleRoutes {
 }
 
 /// The handlers' cards.
-struct HandlerView {
+struct HandlerCards {
     var workers: [WorkerRow]
     var now: Timestamp
     var mayAct: Bool

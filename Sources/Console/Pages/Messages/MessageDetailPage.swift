@@ -17,7 +17,7 @@ struct MessageDetailPage: ConsoleRoutes {
         let (found, now) = try await services.reader.withConnection { connection in
             (try await MessageLookup(connection).find(reference), try await MessageTail.now(connection))
         }
-        let shell = PageShell("Message", .messages, principal: request.principal)
+        let shell = PageShell("Message", .messages, for: request)
         guard let detail = found.first else {
             throw Problem.notFound("no message has this key or id; retention may have deleted it: search at /messages")
         }
@@ -42,18 +42,18 @@ struct MessageDetailPage: ConsoleRoutes {
         return shell.document(
             """
             <p class="crumb"><a href="/messages">Messages</a> / <span class="mono">\("\(detail.messageKey)")</span></p>
-            \(view.head)\(view.notices)\(view.facts)\(view.data)\(view.deliveries)\(view.deadLetters)\(view.conflicts)
+            \(view.head)\(view.notices)\(view.facts)\(view.data)\(view.attempts)\(view.deliveries)\(view.deadLetters)\(view.conflicts)
             """
         )
     }
 
-    private struct View {
+    struct View {
         var detail: MessageDetail
         var now: Timestamp
         var showsPayloads: Bool
 
         private var key: String { detail.messageKey.description }
-        private var message: UpstreamMessage? { detail.stored?.message }
+        var message: UpstreamMessage? { detail.stored?.message }
 
         var head: HTML {
             """
@@ -226,7 +226,7 @@ struct MessageDetailPage: ConsoleRoutes {
             guard !detail.conflicts.isEmpty else { return "" }
             let columns = [
                 Column("First copy"), Column("Seen", isNumber: true), Column("Fingerprint"), Column("Released"),
-                Column("", isHidden: true),
+                Column("Compare", isHidden: true),
             ]
             let rows = detail.conflicts.map { row -> [HTML] in
                 let address = PageAddress("/conflicts").adding(key).adding("\(row.fingerprint)")

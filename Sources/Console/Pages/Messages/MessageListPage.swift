@@ -32,7 +32,7 @@ struct MessageListPage: ConsoleRoutes {
         let view = View(query: query, now: now, showsPayloads: services.settings.showsPayloads)
         let next = isFull ? rows.last.map { query.address("/messages").query("cursor", "\($0.cursor)") } : nil
         let first = cursor == nil ? nil : query.address("/messages")
-        return PageShell("Messages", .messages, principal: request.principal).document(
+        return PageShell("Messages", .messages, for: request).document(
             """
             \(Part.head("Messages", "What devices sent, the newest first.", actions: view.actions(isFirst: cursor == nil)))
             <section class="card">\(view.form)</section>

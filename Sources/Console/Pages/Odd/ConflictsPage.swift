@@ -26,7 +26,7 @@ struct ConflictsPage: ConsoleRoutes {
         }
         let base = PageAddress("/conflicts").query("category", filter.categories).query("message_id", filter.messageID)
         let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.cursor)") } : nil
-        return PageShell("Conflicts", .conflicts, principal: request.principal).document(
+        return PageShell("Conflicts", .conflicts, for: request).document(
             """
             \(Part.head("Conflicts", "Copies that came under a known id with other content. The first copy was stored; these wait for a decision."))
             <section class="card">\(Self.table(rows, now))\(Part.pager(first: cursor == nil ? nil : base, next: next))</section>
@@ -86,10 +86,10 @@ struct ConflictsPage: ConsoleRoutes {
             showsPayloads: services.settings.showsPayloads,
             mayAct: request.mayAct
         )
-        return PageShell("Conflict", .conflicts, principal: request.principal).document(
+        return PageShell("Conflict", .conflicts, for: request).document(
             """
             <p class="crumb"><a href="/conflicts">Conflicts</a> / <span class="mono">\("\(key)")</span></p>
-            \(view.head)\(view.notice)\(view.facts)\(view.diff)
+            <div id="conflict" class="stack" data-live>\(view.head)\(view.notice)\(view.facts)</div>\(view.diff)
             """
         )
     }

@@ -25,7 +25,7 @@ struct QuarantinePage: ConsoleRoutes {
         }
         let base = PageAddress("/quarantine").query("reason", query.reason).query("sender", query.senderID)
         let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.id)") } : nil
-        return PageShell("Quarantine", .quarantine, principal: request.principal).document(
+        return PageShell("Quarantine", .quarantine, for: request).document(
             """
             \(Part.head("Quarantine", "Stanzas that could not be taken as messages, verbatim: one row for each distinct one."))
             <section class="card">\(filter(query))</section>
@@ -90,7 +90,7 @@ struct QuarantinePage: ConsoleRoutes {
             throw Problem.notFound("no stanza is quarantined under \(id): see /quarantine")
         }
         let isHex = request.query["view"] == "hex"
-        return PageShell("Quarantined stanza \(row.id)", .quarantine, principal: request.principal).document(
+        return PageShell("Quarantined stanza \(row.id)", .quarantine, for: request).document(
             """
             <p class="crumb"><a href="/quarantine">Quarantine</a> / \(row.id)</p>
             \(Part.head("Quarantined stanza \(row.id)", "<span class=\"tag\">\(stranger: row.reason)</span> \(stranger: row.detail)"))

@@ -27,7 +27,7 @@ struct AuditPage: ConsoleRoutes {
         }
         let base = PageAddress("/audit").query("who", filter.who).query("action", filter.action)
         let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.id)") } : nil
-        return PageShell("Audit", .audit, principal: request.principal).document(
+        return PageShell("Audit", .audit, for: request).document(
             """
             \(Part.head("Audit", "What people did, by this console and by command. Nothing here can be changed."))
             <section class="card">\(form(filter))</section>

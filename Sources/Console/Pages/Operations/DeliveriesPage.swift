@@ -30,7 +30,7 @@ struct DeliveriesPage: ConsoleRoutes {
         let base = PageAddress("/deliveries").query("handler", query.handler)
         let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.cursor)") } : nil
         let lead: HTML = "Deliveries that are not done yet; what is due first comes first."
-        return PageShell("Waiting", .deliveries, principal: request.principal, refresh: query.cursor == nil ? 10 : nil)
+        return PageShell("Waiting", .deliveries, for: request, refresh: query.cursor == nil ? 10 : nil)
             .document(
                 """
                 \(Part.head("Waiting deliveries", lead, actions: view.actions))
@@ -109,7 +109,7 @@ struct DeliveriesPage: ConsoleRoutes {
                         "Retry now",
                         "/api/v1/deliveries/retry-now",
                         done: "Due now",
-                        fields: [("handler", row.handler), ("message", key)]
+                        fields: [("handler", row.handler), ("message_key", key)]
                     ) : "",
             ]
         }

@@ -30,9 +30,9 @@ struct OverviewPage: ConsoleRoutes {
             workers: workers,
             groups: groups,
             history: history.add(workers),
-            handlers: HandlerView(workers: workers, now: statistics.takenAt, mayAct: false)
+            handlers: HandlerCards(workers: workers, now: statistics.takenAt, mayAct: false)
         )
-        return PageShell("Overview", .overview, principal: request.principal, refresh: 5).document(
+        return PageShell("Overview", .overview, for: request, refresh: 5).document(
             """
             \(Part.head("Overview"))
             <div id="attention" class="stack" data-live>\(view.attention)</div>
@@ -51,7 +51,7 @@ struct OverviewView {
     var workers: [WorkerRow]
     var groups: [DeadLetterGroup]
     var history: [RateHistory.Sample]
-    var handlers: HandlerView
+    var handlers: HandlerCards
 
     private var now: Timestamp { statistics.takenAt }
     private var alive: [WorkerRow] { workers.filter(\.isAlive) }

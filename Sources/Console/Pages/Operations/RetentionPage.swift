@@ -21,7 +21,7 @@ struct RetentionPage: ConsoleRoutes {
                 force, try await retention.plan(under: force.policy, counted: 10_000), try await retention.lastRun()
             )
         }
-        let shell = PageShell("Retention", .retention, principal: request.principal)
+        let shell = PageShell("Retention", .retention, for: request)
         let head = Part.head("Retention", "Days of messages, how much they take, and what keeps them.")
         guard let force, let plan else {
             let hint: HTML = """
@@ -86,13 +86,13 @@ struct RetentionPage: ConsoleRoutes {
     private func days(_ plan: RetentionPlan) -> HTML {
         let largest = max(1, plan.partitions.map(\.bytes).max() ?? 1)
         let columns = [
-            Column("Day"), Column("Size", isNumber: true), Column("", isHidden: true),
+            Column("Day"), Column("Size", isNumber: true), Column("Share", isHidden: true),
             Column("Messages", isNumber: true), Column("Fate"),
         ]
         let rows = plan.partitions.reversed().map { day -> [HTML] in
             let (tone, fate) = Self.fate(day, plan.policy)
             return [
-                "<span class=\"mono\">\(day.day.start.date)</span>", "\(Figures.bytes(day.bytes))",
+                "<span class=\"mono tight\">\(day.day.start.date)</span>", "\(Figures.bytes(day.bytes))",
                 Self.bar(Double(day.bytes) / Double(largest), tone),
                 day.fate == .ahead ? "–" : "\(Figures.estimate(day.rows))", fate,
             ]
@@ -113,7 +113,7 @@ struct RetentionPage: ConsoleRoutes {
         case .ahead: return ("idle", Part.badge(.idle, "ahead"))
         case .keep:
             let until = (day.end + policy.messages - .microseconds(1)).date
-            return ("", "\(Part.badge(.good, "kept")) <span class=\"muted\">until \(until)</span>")
+            return ("", "\(Part.badge(.good, "kept")) <span class=\"muted tight\">until \(until)</span>")
         case .drop:
             let letters: HTML =
                 day.deadLetters > 0

@@ -22,7 +22,7 @@ struct ReplaysPage: ConsoleRoutes {
         }
         let new: HTML = request.mayAct ? "<a class=\"button primary\" href=\"/replays/new\">Plan a replay</a>" : ""
         let isBusy = rows.contains { $0.state.isActive }
-        return PageShell("Replays", .replays, principal: request.principal, refresh: isBusy ? 3 : 15).document(
+        return PageShell("Replays", .replays, for: request, refresh: isBusy ? 3 : 15).document(
             """
             \(Part.head("Replays", "Stored messages that are sent again.", actions: new))
             <section class="card" id="replays" data-live>\(table(rows, now))</section>
@@ -89,7 +89,7 @@ struct ReplaysPage: ConsoleRoutes {
         let now = try await services.reader.withConnection { try await MessageTail.now($0) }
         let view = View(found: found, now: now, mayAct: request.mayAct)
         let refresh = found.replay.state.isActive ? 2 : 15
-        return PageShell("Replay", .replays, principal: request.principal, refresh: refresh).document(
+        return PageShell("Replay", .replays, for: request, refresh: refresh).document(
             """
             <p class="crumb"><a href="/replays">Replays</a> / <span class="mono">\("\(found.replay.id)")</span></p>
             <div id="replay" class="stack" data-live>\(view.head)\(view.progress)\(view.facts)\(view.history)</div>

@@ -100,7 +100,7 @@ const ended = ["finished", "cancelled", "failed", "expired"];
 /** Shows a job's progress until it has ended. */
 function follow(job, form) {
     return new Promise((resolve) => {
-        const events = new EventSource(`/api/v1/jobs/${job.id}/progress`);
+        const events = new EventSource(`/api/v1/jobs/${job.id}/stream`);
         const take = (event) => {
             const now = JSON.parse(event.data);
             say(form, bar(now));
@@ -108,8 +108,8 @@ function follow(job, form) {
             events.close();
             resolve(now);
         };
-        events.onmessage = take;
         events.addEventListener("progress", take);
+        events.addEventListener("end", take);
         events.onerror = () => {
             if (events.readyState === EventSource.CLOSED) resolve(job);
         };
@@ -120,7 +120,7 @@ function finish(form, text) {
     const dialog = form.closest("dialog");
     dialog?.close();
     toast(text);
-    refresh().catch(() => {});
+    refresh(true).catch(() => {});
 }
 
 /** First freezes what would be touched and shows it, then acts on that set. */
@@ -136,11 +136,34 @@ async function frozen(form, button, key) {
         return;
     }
     const reason = form.elements.reason?.value;
-    const job = await send(form.dataset.action, { job: form.dataset.job, reason }, key);
+    const job = await send(form.dataset.action, { id: form.dataset.job, reason }, key);
     say(form, bar(job));
     const end = ended.includes(job.state) ? job : await follow(job, form);
     if (end.state === "failed") throw new Error(end.error ?? "The job failed.");
     finish(form, `${form.dataset.done}: ${count(end.done)}`);
+}
+
+/** Plans a replay, which sends nothing yet, and shows what it holds. */
+async function plan(form, key) {
+    const answer = await send(form.dataset.action, fields(form), key);
+    const parts = [line(`The filter selects ${count(answer.selected)} messages; ${count(answer.planned)} deliveries would be sent.`)];
+    if (answer.handlers?.length) {
+        const list = document.createElement("ul");
+        for (const at of answer.handlers) {
+            const item = document.createElement("li");
+            item.textContent = `${at.handler}: ${count(at.planned)} to send; ${count(at.handled)} handled before, `
+                + `${count(at.dead)} dead letters, ${count(at.pending)} wait anyway`;
+            list.append(item);
+        }
+        parts.push(list);
+    }
+    if (!answer.id) return say(form, ...parts, line("There is nothing to send: widen the filter or the scope.", "muted"));
+    const link = document.createElement("a");
+    link.className = "button primary";
+    link.href = `/replays/${encodeURIComponent(answer.id)}`;
+    link.textContent = "Look at the plan and start it";
+    say(form, ...parts, line("Nothing is sent until you start it.", "muted"), link);
+    link.focus();
 }
 
 async function act(form) {
@@ -152,10 +175,12 @@ async function act(form) {
     try {
         if (form.dataset.steps === "frozen") {
             await frozen(form, button, key);
+        } else if (form.dataset.steps === "plan") {
+            await plan(form, key);
         } else {
             const answer = await send(form.dataset.action, fields(form), key);
-            if (form.dataset.next && answer.id) return location.assign(form.dataset.next + encodeURIComponent(answer.id));
-            finish(form, form.dataset.done);
+            const number = answer.done === undefined ? "" : `: ${count(answer.done)}`;
+            finish(form, form.dataset.done + number);
         }
         delete form.dataset.key;
     } catch (error) {
@@ -449,6 +474,9 @@ label.check { display: flex; gap: 8px; align-items: center; font-weight: 400; fo
 .filter { padding: 14px 16px 16px; display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 190px), 1fr)); gap: 12px; align-items: start; }
 .filter .wide { grid-column: span 2; }
 .filter .actions { padding-top: 22px; }
+.filter .whole { grid-column: 1 / -1; display: grid; gap: 8px; justify-items: start; }
+.outcome:empty { display: none; }
+.outcome ul { list-style: disc; padding-left: 20px; }
 .stack { display: grid; gap: 12px; }
 .tabs { display: flex; flex-wrap: wrap; gap: 4px; }
 .tabs a { padding: 4px 11px; border-radius: 6px; color: var(--muted); font-weight: 600; font-size: 13px; text-decoration: none; }
@@ -544,17 +572,36 @@ import { showLocalTimes } from "./times.js";
 
 let timer;
 
-/** Replaces each part marked `data-live` by its newer self; parts where somebody works stay. */
-export async function refresh() {
+/** What finds the focused element again in a newer version of its part; null where nothing does. */
+function focusKey(element) {
+    if (element.id) return `#${CSS.escape(element.id)}`;
+    if (element.dataset.dialog) return `[data-dialog="${CSS.escape(element.dataset.dialog)}"]`;
+    const href = element.getAttribute("href");
+    return href ? `a[href="${CSS.escape(href)}"]` : null;
+}
+
+function replace(old, fresh, isForced) {
+    if (old.querySelector("dialog[open]")) return;
+    const focused = old.contains(document.activeElement) ? document.activeElement : null;
+    const isTyping = focused?.matches("input, select, textarea");
+    const key = focused && focusKey(focused);
+    if (focused && (isTyping || !key) && !isForced) return;
+    old.replaceChildren(...fresh.childNodes);
+    showLocalTimes(old);
+    // The focus stays where it was; where its element is gone, it goes to the content's beginning.
+    if (focused) ((key && old.querySelector(key)) ?? document.getElementById("main")).focus({ preventScroll: true });
+}
+
+/** Replaces each part marked `data-live` by its newer self; unless it is forced, a part where somebody works stays. */
+export async function refresh(isForced = false) {
     const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
+    // Signed out meanwhile: the server leads to the sign-in page.
+    if (response.redirected) return location.reload();
     if (!response.ok) return;
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     for (const old of document.querySelectorAll("[data-live]")) {
         const fresh = page.getElementById(old.id);
-        if (!fresh || old.contains(document.activeElement) || old.querySelector("dialog[open]")) continue;
-        if (old.innerHTML === fresh.innerHTML) continue;
-        old.replaceChildren(...fresh.childNodes);
-        showLocalTimes(old);
+        if (fresh) replace(old, fresh, isForced);
     }
 }
 

@@ -10,6 +10,8 @@ struct PageRequest {
     var parameters: Parameters
     /// Who looks.
     var principal: Principal
+    /// Whether they signed in on the sign-in page.
+    var hasSession = false
 
     /// A part of the path; the router leaves it percent-encoded.
     func part(_ name: String) -> String { PageQuery.decode(parameters.get(name) ?? "", plusIsSpace: false) }
@@ -35,7 +37,8 @@ extension RouterGroup where Context == ConsoleContext {
             let page = PageRequest(
                 query: PageQuery(request),
                 parameters: context.parameters,
-                principal: principal
+                principal: principal,
+                hasSession: SessionCookie.id(in: request, isSecure: context.isSecure) != nil
             )
             return Response(html: try await make(page))
         }

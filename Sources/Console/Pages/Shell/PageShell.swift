@@ -6,6 +6,8 @@ package struct PageShell: Sendable {
     package var section: Section?
     /// Who looks; nil before anybody has signed in.
     package var principal: Principal?
+    /// Whether they signed in here, and so can sign out.
+    package var hasSession = false
     /// After how many seconds a script fetches the page's live parts again; nil for never.
     package var refresh: Int?
 
@@ -16,6 +18,12 @@ package struct PageShell: Sendable {
         self.refresh = refresh
     }
 
+    /// What stands around a page of somebody who was let in.
+    init(_ title: String, _ section: Section? = nil, for request: PageRequest, refresh: Int? = nil) {
+        self.init(title, section, principal: request.principal, refresh: refresh)
+        hasSession = request.hasSession
+    }
+
     /// A whole document with navigation.
     ///
     /// - Parameter body: The page's own part.
@@ -23,7 +31,7 @@ package struct PageShell: Sendable {
     package func document(_ body: HTML) -> HTML {
         let live: HTML = refresh.map { #" data-refresh="\#($0)""# } ?? ""
         return """
-            \(head)
+            \(head())
             <body><a class="skip" href="#main">Skip to the content</a>
             <div class="frame">
             <header class="bar"><a class="brand" href="/">\(mark)<span>upstream</span></a>
@@ -40,18 +48,20 @@ package struct PageShell: Sendable {
 
     /// A document that stands alone in the middle of the screen: sign-in, and errors before it.
     ///
-    /// - Parameter body: What the card holds; it brings the heading.
+    /// - Parameters:
+    ///   - body: What the card holds; it brings the heading.
+    ///   - extra: What the document's head has besides.
     /// - Returns: The document.
-    package func card(_ body: HTML) -> HTML {
+    package func card(_ body: HTML, head extra: HTML = "") -> HTML {
         """
-        \(head)
+        \(head(extra))
         <body class="alone"><main id="main" class="card"><div class="brand">\(mark)<span>upstream</span></div>
         \(body)</main></body></html>
 
         """
     }
 
-    private var head: HTML {
+    private func head(_ extra: HTML = "") -> HTML {
         """
         <!DOCTYPE html>
         <html lang="en"><head><meta charset="utf-8"><title>\(title) · upstream console</title>
@@ -60,7 +70,7 @@ package struct PageShell: Sendable {
         <link rel="icon" href="\(PageAssets.address("icon.svg"))" type="image/svg+xml">
         <link rel="stylesheet" href="\(PageAssets.address("console.css"))">
         <script src="\(PageAssets.address("theme.js"))"></script>
-        <script type="module" src="\(PageAssets.address("console.js"))"></script></head>
+        <script type="module" src="\(PageAssets.address("console.js"))"></script>\(extra)</head>
         """
     }
 
@@ -78,6 +88,7 @@ package struct PageShell: Sendable {
             """
             <p class="who"><span class="who-name" title="\(principal.name)">\(principal.name)</span>
             <span class="muted">\(principal.role.rawValue)</span></p>
+            \(HTML.when(hasSession, "<form method=\"post\" action=\"/sign-out\"><button class=\"ghost\">Sign out</button></form>"))
             """
         }
     }
