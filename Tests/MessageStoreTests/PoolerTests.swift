@@ -86,21 +86,30 @@ import Vocabulary
                 try await Task.sleep(for: duration)
             }
         }
-        let store = PostgresDeliveryStore(settings)
+        let refusals = Mutex(0)
+        let recording = AttemptRecording(worker: "host:1", isWanted: true) { _ in refusals.withLock { $0 += 1 } }
+        let store = PostgresDeliveryStore(settings, worker: "host:1", recording: recording)
         let service = fixture.dispatcher(
             handlers,
             over: store,
             logger: .lines(label: "test", level: .info, format: .json, output: output),
             clock: clock
-        )
+        ) { $0.recordsAttempts = true }
         try await fixture.run(service) {
             // By another worker, so that nothing is handed over.
             try await fixture.receive(1...300)
             try await waitUntil { seen.all.count >= 300 && attempts.withLock { $0 >= 5 } }
             try await waitUntil { try await fixture.count() == 0 }
+            #expect(try await fixture.store.count("attempts") == 300)
+            // Without the table of the history its deliveries are settled all the same.
+            try await fixture.store.script("ALTER TABLE upstream.attempt_batches RENAME TO former")
+            try await fixture.receive(301...320)
+            try await waitUntil { seen.all.count >= 320 }
+            try await waitUntil { try await fixture.count() == 0 }
         }
         await store.close()
-        #expect(seen.all.sorted() == Array(1...300))
+        #expect(refusals.withLock { $0 } == 1)
+        #expect(seen.all.sorted() == Array(1...320))
         #expect(output.lines.count { $0.contains("database.notifications_unavailable") } == 1)
     }
 }
