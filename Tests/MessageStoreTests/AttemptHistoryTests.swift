@@ -192,6 +192,44 @@ private struct HistoryStage {
         #expect(try await stage.found(batch) == 40)
     }
 
+    @Test(
+        "deliveries in rows: all, a part that is still ours, and over many seconds",
+        arguments: [1, 250_000] as [Int64]
+    )
+    func rows(apart: Int64) async throws {
+        let stage = try await HistoryStage()
+        let start = IncomingMessage.now()
+        let batch = (1...40 as ClosedRange<UInt64>).map {
+            IncomingMessage.make($0, receivedAt: start - Int64($0) * apart)
+        }
+        _ = try await stage.fixture.writer.commit(batch)
+        let claimed = try await stage.deliveries.claim(.make())
+        #expect(claimed.count == 40)
+        let settlements = claimed.shuffled().map { delivery in
+            var settlement = delivery.settled(.done)
+            let message = batch.first { $0.messageKey == delivery.messageKey }
+            settlement.attempt = AttemptRecord(
+                outcome: .done,
+                started: .now,
+                took: .milliseconds(Int64(delivery.number)),
+                receivedAt: message?.receivedAt ?? 0
+            )
+            return settlement
+        }
+        #expect(try await stage.deliveries.settle(Array(settlements[..<20]), of: "orders") == 20)
+        #expect(try await stage.count() == 20)
+        // Another worker has one of the others by now.
+        let lost = settlements[39].messageKey
+        try await stage.fixture.store.script(
+            "UPDATE upstream.deliveries SET lease_token = lease_token + 1 WHERE message_key = '\(lost)'"
+        )
+        #expect(try await stage.deliveries.settle(Array(settlements[20...]), of: "orders") == 19)
+        #expect(try await stage.count() == 39)
+        #expect(try await stage.found(batch) == 39)
+        let own = "SELECT count(*) FROM upstream.attempts WHERE round(extract(epoch FROM duration) * 1000) = "
+        #expect(try await stage.count(own + "('x' || right(message_key::text, 2))::bit(8)::int") == 39)
+    }
+
     @Test("what is done of a block that is unpacked has its history, and the rest when it is settled")
     func unpacked() async throws {
         let stage = try await HistoryStage()

@@ -15,6 +15,9 @@ struct BenchHistory: Sendable {
         /// Processor time of PostgreSQL for each delivery.
         var postgresMicrosecondsWithout: Double
         var postgresMicrosecondsWith: Double
+        /// Processor time of the worker for each delivery.
+        var workerMicrosecondsWithout: Double
+        var workerMicrosecondsWith: Double
         /// What an attempt takes on disk, with its share of indexes.
         var bytesPerAttempt: Double
     }
@@ -40,6 +43,7 @@ struct BenchHistory: Sendable {
     private struct Run {
         var rate: Double
         var postgres: Double
+        var worker: Double
         var bytes: Double
     }
 
@@ -66,6 +70,8 @@ struct BenchHistory: Sendable {
             ratio: median { $0.on.rate / $0.off.rate },
             postgresMicrosecondsWithout: median(\.off.postgres),
             postgresMicrosecondsWith: median(\.on.postgres),
+            workerMicrosecondsWithout: median(\.off.worker),
+            workerMicrosecondsWith: median(\.on.worker),
             bytesPerAttempt: median(\.on.bytes)
         )
     }
@@ -102,6 +108,7 @@ struct BenchHistory: Sendable {
             return Run(
                 rate: handled / (before.time.duration(to: after.time) / .seconds(1)),
                 postgres: (after.postgres - before.postgres) / handled * 1e6,
+                worker: (after.worker - before.worker) / handled * 1e6,
                 bytes: try await bytes(database, count)
             )
         }
@@ -119,22 +126,30 @@ struct BenchHistory: Sendable {
         let cluster = site.cluster.processID ?? 0
         let worker = try site.startDispatcher(database: database, handlers: handlers)
         defer { worker.stop() }
-        var first: (left: Int, time: ContinuousClock.Instant, postgres: Double)?
+        var first: (left: Int, time: ContinuousClock.Instant, postgres: Double, worker: Double)?
         while true {
             try worker.check()
             let left = try await waiting(database)
-            if first == nil, left < backlog { first = (left, .now, ProcessUsage.family(cluster).cpu) }
+            if first == nil, left < backlog {
+                first = (left, .now, ProcessUsage.family(cluster).cpu, ProcessUsage.process(worker.id).cpu)
+            }
             if left == 0 { break }
             try await Task.sleep(for: .milliseconds(20))
         }
         let (end, postgres) = (ContinuousClock.now, ProcessUsage.family(cluster).cpu)
+        let used = ProcessUsage.process(worker.id).cpu
         let bytes = try await bytes(database, backlog)
         worker.stop()
         try await site.dropDatabase("bench")
-        guard let first else { return Run(rate: 0, postgres: 0, bytes: bytes) }
+        guard let first else { return Run(rate: 0, postgres: 0, worker: 0, bytes: bytes) }
         let seconds = max(first.time.duration(to: end) / .seconds(1), 0.001)
         let count = Double(max(first.left, 1))
-        return Run(rate: count / seconds, postgres: (postgres - first.postgres) / count * 1e6, bytes: bytes)
+        return Run(
+            rate: count / seconds,
+            postgres: (postgres - first.postgres) / count * 1e6,
+            worker: (used - first.worker) / count * 1e6,
+            bytes: bytes
+        )
     }
 
     private func waiting(_ database: String) async throws -> Int {
@@ -156,6 +171,8 @@ extension BenchHistory.Report {
                 ["ratio of the two", text(figures.ratio, 2), "≥ 0.9"],
                 ["PostgreSQL without, µs each", text(figures.postgresMicrosecondsWithout, 1), ""],
                 ["PostgreSQL with, µs each", text(figures.postgresMicrosecondsWith, 1), ""],
+                ["worker without, µs each", text(figures.workerMicrosecondsWithout, 1), ""],
+                ["worker with, µs each", text(figures.workerMicrosecondsWith, 1), ""],
                 ["disk, bytes an attempt", text(figures.bytesPerAttempt, 1), ""],
             ]
         }

@@ -28,13 +28,25 @@ struct Seconds: SQLElement {
 /// The statements of the history of attempts: settlements that write it, each as the one of ``DeliveryStatements`` of the same
 /// name.
 ///
-/// One statement writes both, so an attempt is there exactly if its settlement has committed. Each gives a row for each
-/// delivery that was still ours.
+/// One statement writes both, so an attempt is there exactly if its settlement has committed.
 enum AttemptStatements: StatementCatalog {
     // MARK: Rows
 
-    /// Completes deliveries; returns the devices.
+    /// Completes deliveries; returns how many.
     static let complete: PreparedStatement<LeaseRows> = """
+        \(completion)
+        SELECT count(*) FROM ended
+        """
+
+    /// The same for an ordered handler; returns the devices.
+    static let completeByDevice: PreparedStatement<LeaseRows> = """
+        \(completion)
+        SELECT device_key FROM ended
+        """
+
+    /// Where all were still ours and first attempts, the arrays go into the history as they came, cut by second: nothing is
+    /// put together row by row.
+    private static let completion: PreparedStatement<LeaseRows> = """
         WITH quick AS MATERIALIZED (
             SELECT set_config('synchronous_commit', 'off', true)
         ), ended AS (
@@ -43,11 +55,22 @@ enum AttemptStatements: StatementCatalog {
             WHERE \(DeliveryStatements.isHeld)
             RETURNING message_key, received_at, device_key, age, duration, attempts + 1 AS number,
                 'done'::text AS outcome, NULL::text AS failure_group
-        ), \(noted)
-        SELECT device_key FROM ended
+        ), checked AS MATERIALIZED (
+            SELECT count(*) = cardinality(\(\.keys)) AND max(number) = 1 AND cardinality(\(\.lows)) > 0 AS is_whole
+            FROM ended
+        ), noted_whole AS (
+            INSERT INTO upstream.attempt_batches (
+                settled_at, handler, worker, outcome, first_received, last_received, keys, ages, durations
+            )
+            SELECT
+                now(), \(\.handler), \(\.worker), 'done', first, last, (\(\.keys))[low:high], (\(\.ages))[low:high],
+                (\(\.durations))[low:high]
+            FROM unnest(\(\.lows), \(\.highs), \(\.firsts), \(\.lasts)) AS part (low, high, first, last)
+            WHERE (SELECT is_whole FROM checked)
+        ), \(noted(where: "NOT (SELECT is_whole FROM checked)"))
         """
 
-    /// Gives deliveries back for another attempt.
+    /// Gives deliveries back for another attempt; returns how many.
     static let retry: PreparedStatement<LeaseRows> = """
         WITH ended AS (
             UPDATE upstream.deliveries
@@ -58,11 +81,11 @@ enum AttemptStatements: StatementCatalog {
             ) AS input (key, token, delay, error, age, duration, failure_group)
             WHERE \(DeliveryStatements.isHeld)
             RETURNING message_key, received_at, age, duration, attempts AS number, 'retry'::text AS outcome, failure_group
-        ), \(noted)
-        SELECT NULL::uuid FROM ended
+        ), \(noted())
+        SELECT count(*) FROM ended
         """
 
-    /// Gives deliveries back without a counted attempt.
+    /// Gives deliveries back without a counted attempt; returns how many.
     static let release: PreparedStatement<LeaseRows> = """
         WITH ended AS (
             UPDATE upstream.deliveries
@@ -72,8 +95,8 @@ enum AttemptStatements: StatementCatalog {
             WHERE \(DeliveryStatements.isHeld)
             RETURNING message_key, received_at, age, duration, attempts + 1 AS number, 'released'::text AS outcome,
                 NULL::text AS failure_group
-        ), \(noted)
-        SELECT NULL::uuid FROM ended
+        ), \(noted())
+        SELECT count(*) FROM ended
         """
 
     /// As ``release``, with what went wrong.
@@ -87,8 +110,8 @@ enum AttemptStatements: StatementCatalog {
             WHERE \(DeliveryStatements.isHeld)
             RETURNING message_key, received_at, age, duration, attempts + 1 AS number, 'released'::text AS outcome,
                 failure_group
-        ), \(noted)
-        SELECT NULL::uuid FROM ended
+        ), \(noted())
+        SELECT count(*) FROM ended
         """
 
     /// Makes deliveries dead letters; returns the devices.
@@ -103,12 +126,13 @@ enum AttemptStatements: StatementCatalog {
                 greatest(attempts + counted, 1)::integer AS number
         ), dead AS (
             \(DeliveryStatements.bury(from: "ended"))
-        ), \(noted)
+        ), \(noted())
         SELECT device_key FROM dead
         """
 
     /// Writes what has `ended`: a row for the attempts that ended alike and whose messages arrived in the same second.
-    private static let noted: PreparedStatement<LeaseRows> = """
+    private static func noted(where condition: String = "true") -> LeasePart {
+        """
         noted AS (
             INSERT INTO upstream.attempt_batches (
                 settled_at, handler, worker, outcome, first_received, last_received, keys, ages, durations, numbers,
@@ -118,9 +142,10 @@ enum AttemptStatements: StatementCatalog {
                 now(), \(\.handler), \(\.worker), outcome, min(received_at), max(received_at), array_agg(message_key),
                 array_agg(age), array_agg(nullif(duration, 'NaN')), CASE WHEN max(number) > 1 THEN array_agg(number) END,
                 CASE WHEN count(failure_group) > 0 THEN array_agg(failure_group) END
-            FROM ended GROUP BY date_trunc('second', received_at), outcome
+            FROM ended WHERE \(raw: condition) GROUP BY date_bin('1 second', received_at, 'epoch'), outcome
         )
         """
+    }
 
     // MARK: Blocks
 
@@ -171,7 +196,8 @@ enum AttemptStatements: StatementCatalog {
 
     package static var samples: [StatementSample] {
         [
-            StatementSample("complete", complete), StatementSample("retry", retry), StatementSample("release", release),
+            StatementSample("complete", complete), StatementSample("completeByDevice", completeByDevice),
+            StatementSample("retry", retry), StatementSample("release", release),
             StatementSample("postpone", postpone), StatementSample("setAside", setAside),
             StatementSample("completeBlocks", completeBlocks), StatementSample("unpack", unpack),
             StatementSample("ensure", ensure(from: UTCDay(number: 20_000), to: UTCDay(number: 20_001))),

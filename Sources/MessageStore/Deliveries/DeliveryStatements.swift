@@ -40,6 +40,13 @@ struct LeaseRows: Sendable {
     var durations: [Seconds] = []
     /// How each ended.
     var outcomes: [String] = []
+    /// The parts that are a row of history each: where each begins, from 1; none where that is not known.
+    var lows: [Int64] = []
+    /// Where it ends.
+    var highs: [Int64] = []
+    /// When the first of its messages was received, and the last.
+    var firsts: [Timestamp] = []
+    var lasts: [Timestamp] = []
 }
 
 /// Blocks of one handler; each statement takes the columns that it names.

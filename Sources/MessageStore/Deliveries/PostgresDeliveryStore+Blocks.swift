@@ -62,7 +62,7 @@ extension PostgresDeliveryStore {
         leases.tokens = rows.done.map { _ in none.token }
         (leases.ages, leases.durations) = (rows.ages, rows.durations)
         let part = SettlementPart(kind: .done, isRecorded: isRecorded, rows: leases)
-        return try held + run(part, isByDevice: false, connection).affectedRows
+        return try held + run(part, isByDevice: false, connection).held
     }
 
     /// Unpacks what is left of workers that died, at most twice a second.
@@ -88,8 +88,7 @@ extension PostgresResult {
 }
 
 extension BlockRows {
-    /// What one row of the history may span, in microseconds: a second, less a little for what `timestamptz` holds.
-    private static let span: Int64 = 999_999
+    private static var span: Int64 { SettlementPart.span }
 
     /// Adds what is done of a block, in parts of messages that arrived within a second: almost always one.
     fileprivate mutating func add(_ block: BlockSettlement, _ now: ContinuousClock.Instant) {

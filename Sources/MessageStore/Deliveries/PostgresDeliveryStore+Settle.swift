@@ -12,13 +12,9 @@ extension PostgresDeliveryStore {
             var held = 0
             var freed: [Digest128] = []
             for part in parts.all {
-                let result = try run(part, isByDevice: isByDevice, connection)
-                held += result.affectedRows
-                // Only some of the statements tell the devices, and not every delivery has one.
-                if isByDevice {
-                    freed += try result.map { row throws(PostgresError) in try row.next(Digest128?.self) }
-                        .compactMap(\.self)
-                }
+                let settled = try run(part, isByDevice: isByDevice, connection)
+                held += settled.held
+                freed += settled.freed
             }
             return (held, freed)
         }
@@ -28,16 +24,31 @@ extension PostgresDeliveryStore {
     }
 
     /// Writes settlements of one kind, with their history where it is kept and can be written.
+    ///
+    /// - Returns: How many were still ours, and the devices that are free now, of an ordered handler.
     func run(
         _ part: SettlementPart,
         isByDevice: Bool,
         _ connection: isolated PostgresConnection
-    ) throws(PostgresError) -> PostgresResult {
+    ) throws(PostgresError) -> (held: Int, freed: [Digest128]) {
         try recording.write(part.isRecorded, connection) { connection throws(PostgresError) in
-            try connection.run(part.kind.recorded, part.rows)
+            let result = try connection.run(part.kind.recorded(isByDevice: isByDevice), part.rows)
+            let tellsDevices = part.kind == .dead || (part.kind == .done && isByDevice)
+            return try tellsDevices ? result.devices(isByDevice: isByDevice) : (result.value(), [])
         } otherwise: { connection throws(PostgresError) in
-            try connection.run(part.kind.plain(isByDevice: isByDevice), part.rows)
+            try connection.run(part.kind.plain(isByDevice: isByDevice), part.rows).devices(isByDevice: isByDevice)
         }
+    }
+}
+
+extension PostgresResult {
+    /// How many rows were changed, and the devices that the statement tells; not every delivery has one.
+    fileprivate func devices(isByDevice: Bool) throws(PostgresError) -> (held: Int, freed: [Digest128]) {
+        guard isByDevice else { return (affectedRows, []) }
+        return try (
+            affectedRows,
+            map { row throws(PostgresError) in try row.next(Digest128?.self) }.compactMap(\.self)
+        )
     }
 }
 
@@ -96,6 +107,7 @@ struct SettlementParts: Sendable {
                 add(settlement, .postpone, isOn, failure) { $0.delays.append(delay) }
             }
         }
+        for index in all.indices { all[index].cut() }
         all.sort { ($0.kind.rawValue, $0.isRecorded ? 1 : 0) < ($1.kind.rawValue, $1.isRecorded ? 1 : 0) }
     }
 
@@ -127,6 +139,7 @@ struct SettlementParts: Sendable {
             let attempt = settlement.attempt
             all[index].rows.ages.append(Seconds(attempt.map { $0.started.duration(to: now) } ?? .zero))
             all[index].rows.durations.append(attempt.map { Seconds($0.took) } ?? .none)
+            all[index].received.append(attempt?.receivedAt ?? 0)
             if kind == .dead { all[index].rows.outcomes.append((attempt?.outcome ?? .exhausted).rawValue) }
         }
         body(&all[index].rows)
@@ -153,9 +166,9 @@ struct SettlementPart: Sendable {
             }
         }
 
-        var recorded: PreparedStatement<LeaseRows> {
+        func recorded(isByDevice: Bool) -> PreparedStatement<LeaseRows> {
             switch self {
-            case .done: AttemptStatements.complete
+            case .done: isByDevice ? AttemptStatements.completeByDevice : AttemptStatements.complete
             case .retry: AttemptStatements.retry
             case .dead: AttemptStatements.setAside
             case .release: AttemptStatements.release
@@ -168,4 +181,35 @@ struct SettlementPart: Sendable {
     /// Whether the history is to tell of them.
     var isRecorded: Bool
     var rows: LeaseRows
+    /// When the messages were received, where the history tells of them.
+    var received: [Int64] = []
+
+    /// What one row of the history may span, in microseconds: less than a second.
+    static let span: Int64 = 999_999
+
+    /// Finds the parts of what is done that are a row of history each, and puts them one behind the other.
+    mutating func cut() {
+        guard kind == .done, isRecorded, let first = received.min(), let last = received.max(), first > 0 else {
+            return
+        }
+        if last - first > Self.span {
+            let order = received.indices.sorted { received[$0] < received[$1] }
+            rows.keys = order.map { rows.keys[$0] }
+            rows.tokens = order.map { rows.tokens[$0] }
+            rows.ages = order.map { rows.ages[$0] }
+            rows.durations = order.map { rows.durations[$0] }
+            received = order.map { received[$0] }
+        }
+        var start = 0
+        for index in received.indices {
+            let isLast = index + 1 == received.count
+            guard isLast || received[index + 1] - received[start] > Self.span else { continue }
+            rows.lows.append(Int64(start + 1))
+            rows.highs.append(Int64(index + 1))
+            // In the order of their ends where all are of one second, else in that of their arrival.
+            rows.firsts.append(Timestamp(microseconds: received[start...index].min() ?? first))
+            rows.lasts.append(Timestamp(microseconds: received[start...index].max() ?? last))
+            start = index + 1
+        }
+    }
 }
