@@ -266,9 +266,10 @@ let package = Package(
         suite(
             "ConsoleTests",
             [
-                "Vocabulary", "UpstreamKit", "QuerySupport", "Postgres", "Querying",
-                "Console", "ConsoleSupport", nio, logging,
+                "Vocabulary", "UpstreamKit", "QuerySupport", "Postgres", "Querying", "Console", "ConsoleSupport",
+                "IntegrationSupport", "TLSWire", "Worker", nio, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]

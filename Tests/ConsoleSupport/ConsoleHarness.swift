@@ -6,7 +6,7 @@ package import NIOCore
 package import NIOHTTP1
 package import QuerySupport
 import ServiceLifecycle
-import Worker
+package import Worker
 
 /// The real console over a migrated database, for one test.
 package struct ConsoleHarness: Sendable {
@@ -57,6 +57,7 @@ package struct ConsoleHarness: Sendable {
     ///   - configure: Changes the settings.
     ///   - rules: Who is let in, besides the callers.
     ///   - limits: What one connection may use.
+    ///   - certificate: What it serves with; nil for plain HTTP, which is what this harness's client speaks.
     ///   - body: The test.
     /// - Throws: What the server or `body` throws.
     package static func run(
@@ -64,6 +65,7 @@ package struct ConsoleHarness: Sendable {
         configure: (inout ConsoleSettings) -> Void = { _ in },
         rules: ConsoleAccess.Settings = ConsoleAccess.Settings(),
         limits: ConsoleLimits = ConsoleLimits(),
+        certificate: ConsoleTLSConfiguration? = nil,
         _ body: @escaping @Sendable (ConsoleHarness) async throws -> Void
     ) async throws {
         let database = try await QueryFixture(seeds)
@@ -84,7 +86,7 @@ package struct ConsoleHarness: Sendable {
         var rules = rules
         rules.tokens += tokens
         let access = try ConsoleAccess(rules, logger: quiet)
-        try await serve(services, access, limits, quiet) { port in
+        try await serve(services, access, certificate, limits, quiet) { port in
             try await body(ConsoleHarness(port: port, database: database, access: access))
         }
         await services.reader.close()
@@ -94,13 +96,20 @@ package struct ConsoleHarness: Sendable {
     private static func serve(
         _ services: ConsoleServices,
         _ access: ConsoleAccess,
+        _ certificate: ConsoleTLSConfiguration?,
         _ limits: ConsoleLimits,
         _ logger: Logger,
         _ body: @escaping @Sendable (Int) async throws -> Void
     ) async throws {
         let (ports, port) = AsyncStream<Int>.makeStream()
         let address = ListenAddress.tcp(host: "127.0.0.1", port: 0)
-        let made = try ConsoleServer(address, services: services, access: access, limits: limits) { port.yield($0) }
+        let made = try ConsoleServer(
+            address,
+            services: services,
+            access: access,
+            certificate: certificate,
+            limits: limits
+        ) { port.yield($0) }
         guard let server = made else { return }
         let group = ServiceGroup(configuration: .init(services: [.init(service: server)], logger: logger))
         try await withThrowingTaskGroup(of: Void.self) { tasks in

@@ -1,36 +1,52 @@
 import ArgumentParser
 import Console
-import Postgres
+import Foundation
 import Worker
 
 /// `console`: the page and the HTTP API.
 struct ConsoleCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "console",
-        abstract: "Serves a web page and an HTTP API over what is stored.",
+        abstract: "Serves a web page and an HTTP API over what is stored, until SIGTERM or SIGINT.",
         discussion: """
             Examples:
               upstream-worker console --config worker.yaml
+              upstream-worker console --set console.listen=127.0.0.1:8080
+              curl -H @token-header http://127.0.0.1:9465/api/v1/messages?limit=2
+                                                           token-header holds: Authorization: Bearer …
+
+            Who may do what is configured: console.tokens (files with a token each) or console.proxy. Without either \
+            it listens on loopback only; whoever reaches it there may look, and a link that is printed on the terminal \
+            lets one person act. It reads the parts `database` and `console` of the configuration, and needs no \
+            sender's key. Its database role can be its own: console.database.url.
             """
     )
 
     @OptionGroup var options: CommonOptions
 
     func run(in context: CommandContext) async throws {
-        let configuration = try options.load(context, needsSenders: false).configuration
+        let configuration = try options.load(context, needsSenders: false, parts: [.console]).configuration
         let logger = ProgramLog.start(configuration)
-        let settings = try PostgresSettings(url: configuration.database.url)
-        let services = ConsoleServices(
-            reader: ReadPool(settings, size: 4),
-            writer: ReadPool(settings, size: 2, isReadOnly: false),
-            settings: ConsoleSettings(version: Version.current),
-            logger: logger
-        )
-        let server = try ConsoleServer(
-            .tcp(host: "127.0.0.1", port: 9465),
-            services: services,
-            access: try ConsoleAccess(ConsoleAccess.Settings(), logger: logger)
-        )
-        try await server?.run()
+        let (ports, port) = AsyncStream<Int>.makeStream()
+        let runtime = try ConsoleRuntime(configuration, version: Version.current, logger: logger) { port.yield($0) }
+        try await Shutdown.onSignal(grace: configuration.shutdownGrace, logger: logger) {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    for await port in ports { Self.announce(runtime, port: port, context.console) }
+                }
+                try await runtime.run()
+                group.cancelAll()
+            }
+        } begin: {
+            await runtime.shutDown()
+        }
+    }
+
+    /// The link is for the person at the terminal: in a log, others would find it.
+    private static func announce(_ runtime: ConsoleRuntime, port: Int, _ console: Console) {
+        console.message("console     \(runtime.address(port: port))")
+        guard runtime.isOpen, console.errors.isTerminal else { return }
+        let you = Principal(name: "local:" + NSUserName(), role: .operator_)
+        console.message("to act      \(runtime.oneTimeAddress(port: port, for: you))  (once, within 10 minutes)")
     }
 }

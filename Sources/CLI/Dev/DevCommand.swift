@@ -94,6 +94,8 @@ struct DevCommand: ProgramCommand {
         PostgreSQL is up, the emulator listens on 127.0.0.1:\(run.emulator.port), the worker keeps \
         \(connections) streams.
           look inside   psql '\(cluster.url)' -c 'select category, data from upstream.messages limit 5'
+          console       \(run.consoleAddress)
+                        (signs in once, within 10 minutes)
           metrics       http://127.0.0.1:\(run.adminPort)/metrics
           worker's log  \(run.logPath)
           stop          Ctrl-C

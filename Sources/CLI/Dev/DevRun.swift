@@ -1,4 +1,5 @@
 import CCSEmulator
+import Console
 import Foundation
 import LocalDatabase
 import Logging
@@ -12,7 +13,10 @@ struct DevRun {
     let runtime: WorkerRuntime
     let logPath: String
     let adminPort: Int
+    /// Where the console is, with a link that signs in once.
+    let consoleAddress: String
     private let console: Console
+    private let pages: ConsoleRuntime
 
     private static let senderID = "1234567890"
     private let idPrefix: String
@@ -45,6 +49,7 @@ struct DevRun {
         let secretPath = try folder.write(secret.utf8, to: "secret")
         let authorityPath = try folder.write(emulator.authorityPEM ?? [], to: "ca.pem")
         adminPort = try FreePort.find()
+        let consolePort = try FreePort.find()
         let yaml = """
             # Made by `upstream-worker dev`; try it with `upstream-worker check --config`.
             database: {url: "\(cluster.url)"}
@@ -59,12 +64,14 @@ struct DevRun {
             handlers:
               - {name: sample, categories: ["com.example.orders"], log: {}}
             admin: {listen: "127.0.0.1:\(adminPort)"}
+            console: {listen: "127.0.0.1:\(consolePort)"}
             shutdown: {grace: 10s}
 
             """
         let path = try folder.write(yaml.utf8, to: "worker.yaml")
         // What is set in the environment is meant for a worker of its own, not for this one.
-        let configuration = try ConfigurationLoader(environment: [:]).load(file: path).configuration
+        let loader = ConfigurationLoader(environment: [:])
+        let configuration = try loader.load(file: path, parts: Set(ConfigurationPart.allCases)).configuration
         grace = configuration.shutdownGrace
         logPath = folder.url.appending(path: "worker.log").path
         let output = try FileLogOutput(path: logPath)
@@ -76,6 +83,9 @@ struct DevRun {
             version: Version.current,
             logger: logger
         )
+        pages = try ConsoleRuntime(configuration, version: Version.current, logger: logger)
+        let you = Principal(name: "dev", role: .operator_, reveals: true)
+        consoleAddress = pages.oneTimeAddress(port: consolePort, for: you)
     }
 
     /// Runs until every message was acked, or until a signal.
@@ -88,7 +98,12 @@ struct DevRun {
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 group.addTask { await showStatus(total: total) }
                 if total != nil { group.addTask { await endWhenComplete() } }
+                group.addTask {
+                    try await pages.run()
+                    return false
+                }
                 try await runtime.run()
+                await pages.shutDown()
                 group.cancelAll()
                 return try await group.contains(true)
             }

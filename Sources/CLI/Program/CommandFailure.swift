@@ -1,3 +1,4 @@
+import Console
 import MessageStore
 import Postgres
 import Querying
@@ -28,6 +29,7 @@ struct CommandFailure: Error {
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
         case let error as WorkerError: self.init(.configuration, "\(error)")
         case let error as AdminError: self.init(.configuration, "\(error)")
+        case let error as ConsoleError: self.init(.configuration, "\(error)")
         case let error as FilterError: self.init(.usage, "\(error)")
         case let error as ExportError:
             // Whoever closed the reader knows.

@@ -127,6 +127,9 @@ package struct ConsoleServer: Service {
         return ConsoleResponder(routes: router.finish(), access: access, logger: logger)
     }
 
+    /// Finds out whether a certificate and its key can be used.
+    static func check(_ files: ConsoleTLSConfiguration) throws(ConsoleError) { _ = try tls(files) }
+
     /// TLS 1.2 or 1.3 with the configured certificate.
     private static func tls(_ files: ConsoleTLSConfiguration) throws(ConsoleError) -> TLSConfiguration {
         do {

@@ -233,6 +233,11 @@ package struct ConsoleTLSConfiguration: Sendable, Equatable {
     /// Its private key, PEM.
     package var keyFile: SecretFile
 
+    package init(certificateFile: String, keyFile: SecretFile) {
+        self.certificateFile = certificateFile
+        self.keyFile = keyFile
+    }
+
     init(_ scope: ConfigurationScope) {
         certificateFile = scope.required("certificate_file", .file, "The certificate and its chain, PEM.")
         keyFile = scope.secretFile("key_file", "The certificate's private key, PEM.")

@@ -1,0 +1,192 @@
+import HTTPTypes
+package import Logging
+import MessageStore
+import Postgres
+import ServiceLifecycle
+import Telemetry
+package import Worker
+
+/// The console as it is configured: its sessions of the database, whom it lets in, and its server.
+package struct ConsoleRuntime: Sendable {
+    /// Who everybody of this machine is where no token and no proxy is configured: looks, and can't act.
+    private static let anybody = Principal(name: "local", role: .viewer)
+    /// How long a link to sign in with can be used.
+    private static let linkLifetime = Duration.seconds(600)
+
+    private let access: ConsoleAccess
+    private let services: ConsoleServices
+    private let group: ServiceGroup
+    private let scheme: String
+    private let host: String
+
+    /// Makes a console; nothing is connected yet.
+    ///
+    /// - Parameters:
+    ///   - configuration: A configuration read with the console's part.
+    ///   - version: The program's version.
+    ///   - logger: The process's logger.
+    ///   - onListening: Is told the port.
+    /// - Throws: ``ConsoleError`` where something that the configuration names can't be used.
+    package init(
+        _ configuration: WorkerConfiguration,
+        version: String,
+        logger: Logger,
+        onListening: @escaping @Sendable (Int) async -> Void = { _ in }
+    ) throws(ConsoleError) {
+        guard let console = configuration.console, case .tcp(let host, _) = console.listen else {
+            throw ConsoleError("console.listen is off: set it to an address such as 127.0.0.1:9465")
+        }
+        self.host = host.contains(":") ? "[\(host)]" : host
+        scheme = console.tls == nil ? "http" : "https"
+        services = try Self.services(configuration, console, version: version, logger)
+        do {
+            access = try ConsoleAccess(Self.rules(console), logger: logger)
+        } catch {
+            throw ConsoleError("console.tokens: a token cannot be read: \(error)")
+        }
+        let server = try ConsoleServer(
+            console.listen,
+            services: services,
+            access: access,
+            certificate: console.tls,
+            onListening: onListening
+        )
+        let schema = SchemaCheck(pool: services.reader, logger: logger)
+        group = ServiceGroup(
+            configuration: .init(
+                services: [.init(service: schema, successTerminationBehavior: .ignore)]
+                    + (server.map { [.init(service: $0)] } ?? []),
+                logger: logger.forLibrary
+            )
+        )
+    }
+
+    /// Serves until ``shutDown()``.
+    ///
+    /// - Throws: ``ConsoleError``: the port is taken, or the schema is not this program's.
+    package func run() async throws {
+        let result = await Result { try await group.run() }
+        await services.reader.close()
+        await services.writer.close()
+        try result.get()
+    }
+
+    /// Ends ``run()``: answers under way have two seconds.
+    package func shutDown() async { await group.triggerGracefulShutdown() }
+
+    /// The address of its pages.
+    package func address(port: Int) -> String { "\(scheme)://\(host):\(port)/" }
+
+    /// An address that signs somebody in, once and for ten minutes; a secret until then.
+    package func oneTimeAddress(port: Int, for principal: Principal) -> String {
+        address(port: port) + access.oneTimePath(for: principal, lifetime: Self.linkLifetime).dropFirst()
+    }
+
+    /// Whether everybody of this machine is let in.
+    package var isOpen: Bool { access.settings.anybody != nil }
+
+    private static func services(
+        _ configuration: WorkerConfiguration,
+        _ console: ConsoleConfiguration,
+        version: String,
+        _ logger: Logger
+    ) throws(ConsoleError) -> ConsoleServices {
+        var reading: PostgresSettings
+        do throws(PostgresError) {
+            reading = try PostgresSettings(url: console.database.url ?? configuration.database.url)
+        } catch {
+            throw ConsoleError("console.database.url: \(error)")
+        }
+        reading.applicationName = "upstream-console"
+        var writing = reading
+        let limit = console.database.statementTimeout.components
+        reading.statementTimeout = Int(limit.seconds) * 1_000 + Int(limit.attoseconds / 1_000_000_000_000_000)
+        reading.lockTimeout = min(reading.statementTimeout, 2_000)
+        writing.lockTimeout = 5_000
+        var settings = ConsoleSettings(version: version)
+        settings.showsPayloads = console.payloads == .shown
+        return ConsoleServices(
+            reader: ReadPool(reading, size: console.database.sessions),
+            writer: ReadPool(writing, size: 2, isReadOnly: false),
+            settings: settings,
+            logger: logger
+        )
+    }
+
+    private static func rules(_ console: ConsoleConfiguration) -> ConsoleAccess.Settings {
+        var rules = ConsoleAccess.Settings()
+        rules.tokens = console.tokens.map { token in
+            ConsoleToken(Principal(name: token.name, role: ConsoleRole(token.role), reveals: token.reveals)) {
+                try token.file.lines().filter { $0.count >= ConsoleConfiguration.shortestToken }
+            }
+        }
+        rules.proxy = console.proxy.map { proxy in
+            let users = proxy.users.map { user in
+                (user.name, Principal(name: user.name, role: ConsoleRole(user.role), reveals: user.reveals))
+            }
+            return TrustedProxy(
+                networks: proxy.networks,
+                header: .named(proxy.header),
+                users: Dictionary(users) { first, _ in first }
+            )
+        }
+        // Without either it listens on loopback only: the configuration is refused otherwise.
+        if console.tokens.isEmpty, console.proxy == nil { rules.anybody = anybody }
+        rules.hosts = AllowedHosts(console.hosts, isOnLoopback: console.isOnLoopback)
+        rules.isTLS = console.tls != nil
+        rules.sessionLifetime = console.sessionLifetime
+        return rules
+    }
+}
+
+extension ConsoleRole {
+    /// The configuration's word for it.
+    init(_ role: ConsoleConfiguration.Role) {
+        switch role {
+        case .viewer: self = .viewer
+        case .operator_: self = .operator_
+        case .auditor: self = .auditor
+        }
+    }
+}
+
+extension Result where Failure == any Error {
+    fileprivate init(_ body: () async throws -> Success) async {
+        do { self = .success(try await body()) } catch { self = .failure(error) }
+    }
+}
+
+/// Ends a console over a database of another schema, once the database answers.
+struct SchemaCheck: Service {
+    let pool: ReadPool
+    let logger: Logger
+
+    func run() async throws {
+        try await cancelWhenGracefulShutdown {
+            var isFirst = true
+            while !Task.isCancelled {
+                do {
+                    let health = try await pool.withConnection { try await StoreHealth.check($0) }
+                    guard case .schema(let state) = health else { return }
+                    throw ConsoleError(
+                        (state.problem ?? "the schema is not this program's")
+                            + "; `upstream-worker migrate status` shows more"
+                    )
+                } catch let error as ConsoleError {
+                    throw error
+                } catch {
+                    if isFirst, !Task.isCancelled {
+                        logger.event(
+                            .warning,
+                            .databaseUnavailable,
+                            "database not ready; retrying",
+                            [.error: .string("\(error)")]
+                        )
+                    }
+                    isFirst = false
+                }
+                try? await Task.sleep(for: .seconds(1))
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+import AsyncHTTPClient
+import ConsoleSupport
+import IntegrationSupport
+import NIOCore
+import NIOHTTP1
+import NIOSSL
+import TLSWire
+import Testing
+import Worker
+
+@testable import Console
+
+@Suite struct TLSTests {
+    @Test("with a certificate it serves TLS alone, with a cookie and a policy for TLS")
+    func serves() async throws {
+        let folder = try TemporaryFolder()
+        let authority = try CertificateAuthority()
+        let issued = try authority.issue(CertificateRequest(dnsNames: ["localhost"], addresses: ["127.0.0.1"]))
+        let certificate = ConsoleTLSConfiguration(
+            certificateFile: try folder.write(issued.chainPEM, as: "chain.pem"),
+            keyFile: SecretFile(path: try folder.write(issued.keyPEM, as: "key.pem"))
+        )
+        var rules = ConsoleAccess.Settings()
+        rules.isTLS = true
+        let roots = try NIOSSLCertificate.fromPEMBytes(authority.certificatePEM)
+        try await ConsoleHarness.run(rules: rules, certificate: certificate) { console in
+            var tls = TLSConfiguration.makeClientConfiguration()
+            tls.trustRoots = .certificates(roots)
+            let client = HTTPClient(configuration: .init(tlsConfiguration: tls))
+            let address = "https://127.0.0.1:\(console.port)"
+            let link = console.access.oneTimePath(for: Principal(name: "x", role: .viewer), lifetime: .seconds(60))
+            let reply = try await client.execute(HTTPClientRequest(url: address + link), timeout: .seconds(20))
+            let policy = reply.headers["Strict-Transport-Security"]
+            let cookie = reply.headers["Set-Cookie"].first ?? ""
+            tls.maximumTLSVersion = .tlsv11
+            tls.minimumTLSVersion = .tlsv1
+            let old = HTTPClient(configuration: .init(tlsConfiguration: tls))
+            let refused = try? await old.execute(HTTPClientRequest(url: address + "/livez"), timeout: .seconds(20))
+            try await client.shutdown()
+            try await old.shutdown()
+            #expect(policy == ["max-age=31536000"] && refused == nil)
+            #expect(cookie.hasPrefix("__Host-upstream-session=") && cookie.hasSuffix("; Secure"))
+            let clear = try RawConnection.exchange(console.port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            #expect(clear?.contains("HTTP/1.1") == false)
+        }
+    }
+
+    @Test("a key that is not the certificate's is refused at the start")
+    func mismatch() throws {
+        let folder = try TemporaryFolder()
+        let request = CertificateRequest(dnsNames: ["localhost"])
+        let (one, other) = (try CertificateAuthority().issue(request), try CertificateAuthority().issue(request))
+        let files = ConsoleTLSConfiguration(
+            certificateFile: try folder.write(one.chainPEM, as: "chain.pem"),
+            keyFile: SecretFile(path: try folder.write(other.keyPEM, as: "key.pem"))
+        )
+        #expect(throws: ConsoleError.self) { try ConsoleServer.check(files) }
+    }
+}
