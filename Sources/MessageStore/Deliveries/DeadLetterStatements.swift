@@ -32,6 +32,11 @@ enum DeadLetterStatements: StatementCatalog {
     /// bounded by the number of groups, however many dead letters there are.
     static func summary(handler: String?, groups: Int, counted limit: Int) -> SQL {
         let start: SQL = handler.map { "WHERE handler = \($0)" } ?? ""
+        // In the order of the one index that has all three columns, so that no other is walked with a filter.
+        let ofGroup: SQL = """
+            (d.handler, d.error_group, d.died_at) >= (found.handler, found.error_group, '-infinity')
+                AND (d.handler, d.error_group, d.died_at) <= (found.handler, found.error_group, 'infinity')
+            """
         let further: SQL = handler.map { "d.handler = \($0) AND" } ?? ""
         return """
             WITH RECURSIVE found AS (
@@ -48,13 +53,13 @@ enum DeadLetterStatements: StatementCatalog {
             SELECT
                 handler, error_group,
                 (SELECT count(*) FROM (
-                    SELECT FROM upstream.dead_letters AS d
-                    WHERE d.handler = found.handler AND d.error_group = found.error_group LIMIT \(limit)
+                    SELECT FROM upstream.dead_letters AS d WHERE \(ofGroup)
+                    ORDER BY d.handler, d.error_group, d.died_at LIMIT \(limit)
                 ) AS counted),
-                (SELECT died_at FROM upstream.dead_letters AS d
-                    WHERE d.handler = found.handler AND d.error_group = found.error_group ORDER BY died_at LIMIT 1),
-                (SELECT died_at FROM upstream.dead_letters AS d
-                    WHERE d.handler = found.handler AND d.error_group = found.error_group ORDER BY died_at DESC LIMIT 1)
+                (SELECT died_at FROM upstream.dead_letters AS d WHERE \(ofGroup)
+                    ORDER BY d.handler, d.error_group, d.died_at LIMIT 1),
+                (SELECT died_at FROM upstream.dead_letters AS d WHERE \(ofGroup)
+                    ORDER BY d.handler DESC, d.error_group DESC, d.died_at DESC LIMIT 1)
             FROM found LIMIT \(groups)
             """
     }
