@@ -56,6 +56,7 @@ package struct ConsoleServer: Service {
             DeliveryRoutes(services),
             MessageRoutes(services),
             OddRoutes(services),
+            OpenAPIRoutes(services),
             ReplayRoutes(services),
             StoreRoutes(services),
             WhoAmIRoutes(),
@@ -120,11 +121,16 @@ package struct ConsoleServer: Service {
     }
 
     private func responder() -> ConsoleResponder {
+        ConsoleResponder(routes: router().finish(), access: access, logger: logger)
+    }
+
+    /// Everything that is served.
+    func router() -> RecordingRouter {
         let router = RecordingRouter()
         _ = router.add(middleware: ProblemMiddleware(logger: logger))
         for routes in api { routes.add(to: router.group("/api/v1")) }
         for routes in pages { routes.add(to: router.group()) }
-        return ConsoleResponder(routes: router.finish(), access: access, logger: logger)
+        return router
     }
 
     /// Finds out whether a certificate and its key can be used.

@@ -5,7 +5,7 @@ import Hummingbird
 final class RecordingRouter: RouterMethods {
     typealias Context = ConsoleContext
 
-    private static let methods: [HTTPRequest.Method] = [.get, .post, .put, .patch, .delete, .options]
+    private static let methods: [HTTPRequest.Method] = [.get, .post, .put, .patch, .delete, .options, .trace]
 
     private let router = Router(context: ConsoleContext.self)
     private var paths: [String: (path: RouterPath, methods: Set<HTTPRequest.Method>)] = [:]
@@ -25,6 +25,9 @@ final class RecordingRouter: RouterMethods {
         router.add(middleware: middleware)
         return self
     }
+
+    /// The methods of each path.
+    var routes: [String: Set<HTTPRequest.Method>] { paths.mapValues(\.methods) }
 
     /// The finished router.
     func finish() -> RouterResponder<ConsoleContext> {
