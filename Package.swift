@@ -266,7 +266,8 @@ let package = Package(
         suite(
             "ConsoleTests",
             [
-                "Vocabulary", "UpstreamKit", "QuerySupport", "Postgres", "Querying", "Console", "ConsoleSupport",
+                "Vocabulary", "UpstreamKit", "CCSEmulator", "QuerySupport", "Postgres", "Querying", "Console",
+                "ConsoleSupport",
                 "IntegrationSupport", "TLSWire", "Worker", nio, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),

@@ -1,0 +1,130 @@
+import CCSEmulator
+import Foundation
+import IntegrationSupport
+import Postgres
+import QuerySupport
+import Vocabulary
+
+/// Beside a console: a real worker as a process, an emulated server that goes on sending, and everything that pages show in
+/// the database, hostile texts included.
+struct BrowserStage {
+    /// Texts of strangers that must never become anything else than text.
+    static let script = "<script>window.__ran=1</script>"
+    static let image = "\"><img src=x onerror=window.__ran=1>"
+    static let turned = "\u{202E}gpj.exe\u{202C}\u{200B}x"
+
+    let folder: TemporaryFolder
+    let database: QueryFixture
+    let emulator: Emulator
+    let worker: ChildWorker
+
+    /// Starts all of it.
+    init(_ database: QueryFixture) async throws {
+        let folder = try TemporaryFolder()
+        self.folder = folder
+        self.database = database
+        try await database.script(Self.rows)
+        var settings = EmulatorConfiguration()
+        settings.credentials = .secrets(["1234567890": "FAKE-secret"])
+        settings.load = LoadProfile(count: nil)
+        settings.load.rate = 20
+        settings.load.idPrefix = "live"
+        settings.load.categories = [.init(name: "com.example.live", weight: 1)]
+        emulator = try await Emulator.start(settings)
+        let secret = try folder.write("FAKE-secret".utf8, as: "secret")
+        let authority = try folder.write(emulator.authorityPEM ?? [], as: "ca.pem")
+        let shared = """
+            database: {url: "\(database.url)"}
+            senders:
+              - sender_id: "1234567890"
+                host: 127.0.0.1
+                port: \(emulator.port)
+                domain: gcm.googleapis.com
+                connections: 1
+                secret_file: \(secret)
+                tls: {ca_file: \(authority)}
+            handlers:
+              - {name: orders, categories: ["com.example.orders"], log: {}}
+              - {name: failing, categories: ["com.example.live"], exec: {command: ["/bin/false"]}, retry: {max_attempts: 1}}
+            retention: {messages: 300d, dedupe_window: 300d}
+            admin: {listen: "off"}
+            shutdown: {grace: 3s}
+
+            """
+        worker = try ChildWorker(yaml: shared, in: folder)
+        try await waitUntil("the worker has stored messages and tells of itself") {
+            let live = "SELECT count(*)::text FROM upstream.messages WHERE category = 'com.example.live'"
+            let known = "SELECT count(*)::text FROM upstream.workers"
+            let (stored, workers) = (try await database.text(live), try await database.text(known))
+            return Int(stored ?? "0") ?? 0 > 120 && workers != "0"
+        }
+    }
+
+    /// Ends what was started, in order.
+    func stop() async throws {
+        worker.send(SIGTERM)
+        _ = try await worker.exitCode()
+        _ = await emulator.stop()
+    }
+
+    /// The key of a message of ``seeds``.
+    func key(_ id: String) async throws -> String {
+        try await database.text("SELECT message_key::text FROM upstream.messages WHERE message_id = '\(id)'") ?? ""
+    }
+
+    // MARK: What is there from the beginning
+
+    static var seeds: [Seed] {
+        let deep = String(repeating: "[", count: 60) + String(repeating: "]", count: 60)
+        let wide = "[" + (0..<20_000).map { "\"\($0) \(script)\"" }.joined(separator: ",") + "]"
+        var seeds = (0..<30).map { number in
+            Seed(
+                id: "order-\(number)",
+                token: "FAKE-token-\(number % 5)",
+                data:
+                    #"{"order":\#(number),"total":12.5,"note":"hello wörld","items":[{"sku":"A-\#(number)","count":2}]}"#,
+                at: Int64(number) * 37_000_000
+            )
+        }
+        seeds += [
+            Seed(id: script, category: script, data: #"{"\#(script)":"</pre>\#(script)"}"#, at: 1),
+            Seed(id: image, category: image, data: #"{"x":"\u0022><img src=x onerror=window.__ran=1>"}"#, at: 2),
+            Seed(id: turned, category: turned, data: "{\"v\":\"\(turned)\"}", at: 3),
+            Seed(id: "nul", data: nil, raw: #"{"v":"\u0000","n":1e200000}"#, at: 4),
+            Seed(id: "deep", data: deep, at: 5), Seed(id: "wide", data: wide, at: 6),
+        ]
+        return seeds + Awkward.seeds
+    }
+
+    private static let rows = """
+        INSERT INTO upstream.handlers (name, paused, paused_reason, paused_at, seen_at)
+        VALUES ('billing', true, 'provider is down \(script)', now(), now());
+        INSERT INTO upstream.subscriptions VALUES ('billing', 'com.example.chat');
+        INSERT INTO upstream.dead_letters (handler, message_key, received_at, attempts, next_attempt_at, lease_token,
+            last_error, error_group, died_at)
+        SELECT 'billing', message_key, received_at, 20, now(), 1, 'answered 503 \(script)', 'webhook status 503 \(script)',
+            now() - interval '1 hour' FROM upstream.messages WHERE message_id LIKE 'order-%';
+        INSERT INTO upstream.dead_letters (handler, message_key, received_at, attempts, next_attempt_at, lease_token,
+            last_error, error_group, died_at)
+        SELECT 'orders', message_key, received_at, 3, now(), 1, 'exit status 2 \(turned)', 'exit status \(turned)',
+            now() - interval '3 days' FROM upstream.messages WHERE message_id IN ('order-1', 'order-2', 'order-3');
+        INSERT INTO upstream.deliveries (handler, message_key, received_at, attempts, next_attempt_at, last_error)
+        SELECT 'orders', message_key, received_at, 2, now() + interval '1 day', 'refused \(script)'
+        FROM upstream.messages WHERE message_id IN ('order-10', 'order-11', 'order-12');
+        INSERT INTO upstream.deliveries (handler, message_key, received_at, attempts, next_attempt_at)
+        SELECT 'billing', message_key, received_at, 2, now() + interval '1 day'
+        FROM upstream.messages WHERE message_id IN ('order-13', 'order-14');
+        INSERT INTO upstream.quarantine (sender_id, message_id, reason, detail, stanza, digest, times_seen, received_at,
+            last_seen_at)
+        VALUES ('1234567890', NULL, 'payload_not_json', 'byte 17 \(script)',
+            convert_to('<message><gcm>{"from":"FAKE-token","x":\(script)\(turned)</gcm></message>', 'UTF8') || '\\x00ff1b',
+            '\\x01', 12, now() - interval '2 hours', now());
+        INSERT INTO upstream.conflicts (message_key, sender_id, message_id, registration_token, device_key, category, data,
+            received_at, fingerprint, times_seen, last_seen_at)
+        SELECT message_key, sender_id, message_id, registration_token, device_key, category,
+            '{"order":5,"total":99.5,"note":"\(script)","items":[]}', received_at + interval '1 minute',
+            '00000000-0000-4000-8000-000000000001', 2, now() FROM upstream.messages WHERE message_id = 'order-5';
+        SELECT upstream.record_audit('kim \(turned)', 'command', 'dead.retry', 'handler \(script)', 17, 'because \(script)');
+        ANALYZE;
+        """
+}

@@ -1,0 +1,91 @@
+import ConsoleSupport
+import Foundation
+import IntegrationSupport
+import Testing
+
+/// The console as people use it: Debian's chromium goes through every page and action.
+struct BrowserTests {
+    private static let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent()
+
+    @Test(
+        "every page and action in a browser, light and dark, 360 and 1440 px: axe finds nothing, nothing of strangers runs",
+        .timeLimit(.minutes(5))
+    )
+    func pages() async throws {
+        try await ConsoleHarness.run(BrowserStage.seeds) { console in
+            let stage = try await BrowserStage(console.database)
+            let given = try await Self.input(stage, port: console.port)
+            let (code, output) = try await Self.drive(given, in: stage.folder)
+            try await stage.stop()
+            print(output.split(separator: "\n").filter { $0.hasPrefix("#") }.joined(separator: "\n"))
+            #expect(code == 0, "\(output)")
+        }
+    }
+
+    /// What the driver is told.
+    private static func input(_ stage: BrowserStage, port: Int) async throws -> Data {
+        let order = try await stage.key("order-5")
+        let pages = [
+            "overview": "/", "messages": "/messages", "message": "/messages/\(order)",
+            "message-wide": "/messages/wide", "message-deep": "/messages/deep", "message-nul": "/messages/nul",
+            "filter-mistake": "/messages?where=data.x%3D%3D%3D&device=x", "nothing-found": "/messages?category=none",
+            "handlers": "/handlers", "deliveries": "/deliveries", "dead": "/dead",
+            "dead-handler": "/dead?handler=billing",
+            "quarantine": "/quarantine", "stanza": "/quarantine/1", "stanza-hex": "/quarantine/1?view=hex",
+            "conflicts": "/conflicts", "conflict": "/conflicts/\(order)/00000000-0000-4000-8000-000000000001",
+            "replays": "/replays", "replay-new": "/replays/new", "retention": "/retention", "audit": "/audit",
+        ]
+        let (script, image) = (BrowserStage.script, BrowserStage.image)
+        let hostile = [
+            "/": [script], "/messages?until=2026-03-02": [script, image, "U+202E"],
+            "/messages/\(PageText.encoded(script))": [script, "</pre>" + script],
+            "/messages/\(PageText.encoded(BrowserStage.turned))": ["U+202E", "U+200B"],
+            "/messages/nul": ["\\u0000"], "/handlers": [script], "/deliveries?handler=orders": [script],
+            "/dead": [script, "U+202E"],
+            "/quarantine": [script], "/quarantine/1": [script, "\\u{202E}", "(masked)"],
+            pages["conflict"] ?? "": [script], "/audit": [script, "U+202E"],
+        ]
+        return try JSONSerialization.data(
+            withJSONObject: [
+                "url": "http://127.0.0.1:\(port)", "pages": pages, "hostile": hostile,
+                "tokens": [
+                    "operator": ConsoleHarness.Caller.operator_.token, "viewer": ConsoleHarness.Caller.viewer.token,
+                ],
+            ] as [String: Any]
+        )
+    }
+
+    /// Runs the driver to its end.
+    private static func drive(_ input: Data, in folder: TemporaryFolder) async throws -> (Int32, String) {
+        let environment = ProcessInfo.processInfo.environment
+        let python =
+            environment["UPSTREAM_TEST_PYTHON"]
+            ?? tests.deletingLastPathComponent().appending(path: ".build/test-tools/bin/python3").path
+        for program in [python, "/usr/bin/chromium"] {
+            try #require(
+                FileManager.default.isExecutableFile(atPath: program),
+                "no \(program): scripts/install-test-tools installs it"
+            )
+        }
+        let process = Process()
+        process.executableURL = URL(filePath: python)
+        let pictures = tests.deletingLastPathComponent().appending(path: ".build/console-screenshots")
+        let steps = ["every_page", "hostile_texts", "without_scripts", "keyboard", "looking"]
+        process.arguments = [tests.appending(path: "Tools/console_browser.py").path, pictures.path] + steps
+        let output = URL(filePath: try folder.write([], as: "browser.out"))
+        process.standardInput = try FileHandle(forReadingFrom: URL(filePath: folder.write(input, as: "browser.in")))
+        process.standardOutput = try FileHandle(forWritingTo: output)
+        process.standardError = process.standardOutput
+        try process.run()
+        try await waitUntil("the browser is done", limit: .seconds(240)) { !process.isRunning }
+        return (process.terminationStatus, try String(contentsOf: output, encoding: .utf8))
+    }
+}
+
+/// Text within a path.
+private enum PageText {
+    static func encoded(_ text: String) -> String {
+        text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
+    }
+}
