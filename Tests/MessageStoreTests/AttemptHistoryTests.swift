@@ -253,6 +253,29 @@ private struct HistoryStage {
         #expect(try await stage.count() == 0)
     }
 
+    @Test("forget keeps that a device's messages were handled, and nothing that a handler said about them")
+    func forgotten() async throws {
+        let handler = HandlerRegistration.make("orders") { message, _ in
+            message.messageKey.digest.low < 5 ? .reject(reason: "cannot take QUOTED") : .done
+        }
+        let stage = try await HistoryStage([handler])
+        try await stage.dispatch([handler]) { try await stage.fixture.receive(1...20, through: $0.intake) }
+        try await stage.fixture.store.script(
+            """
+            UPDATE upstream.messages
+            SET device_key = left(encode(sha256('token-SECRET'), 'hex'), 32)::uuid WHERE right(message_key::text, 2) <> '01'
+            """
+        )
+        _ = try await Erasure(stage.fixture.store.admin, token: [UInt8]("token-SECRET".utf8)).run(by: .tester)
+        #expect(
+            try await stage.lines("outcome <> 'done'") == [
+                "01 orders 1 rejected cannot take QUOTED host:1", "02 orders 1 rejected erased host:1",
+                "03 orders 1 rejected erased host:1", "04 orders 1 rejected erased host:1",
+            ]
+        )
+        #expect(try await stage.count() == 20)
+    }
+
     @Test("without history nothing is written, and the policy of 0 makes no partition")
     func off() async throws {
         let handler = HandlerRegistration.make("orders")

@@ -119,6 +119,7 @@ package struct Erasure: Sendable {
         try await AuditLog.record(over: connection, .forget, subject, by: author)
         var counts = ErasureCounts()
         var touched: [String] = []
+        var concealed = 0
         let partitions = try await connection.run { connection throws(PostgresError) in
             try connection.run(ErasureStatements.partitions).map { row throws(PostgresError) -> String in try row.next()
             }
@@ -126,7 +127,7 @@ package struct Erasure: Sendable {
         for (index, partition) in partitions.enumerated() {
             let before = counts.messages
             do throws(PostgresError) {
-                while try await eraseBatch(.day(partition), \.messages, &counts) { try await pause() }
+                while try await eraseBatch(.day(partition), \.messages, &counts, &concealed) { try await pause() }
             } catch  where error.sqlState == "42P01" {
                 // Retention has dropped the day meanwhile.
             }
@@ -138,8 +139,8 @@ package struct Erasure: Sendable {
         try await connection.run { connection throws(PostgresError) in
             _ = try connection.run(ErasureStatements.awaitRetention)
         }
-        while try await eraseBatch(.deadMessages, \.deadMessages, &counts) { try await pause() }
-        while try await eraseBatch(.conflicts, \.conflicts, &counts) { try await pause() }
+        while try await eraseBatch(.deadMessages, \.deadMessages, &counts, &concealed) { try await pause() }
+        while try await eraseBatch(.conflicts, \.conflicts, &counts, &concealed) { try await pause() }
         try await eraseRest(&counts)
         try await eraseQuarantine(&counts, report)
         if counts.deadMessages > 0 { touched.append("upstream.dead_messages") }
@@ -147,6 +148,7 @@ package struct Erasure: Sendable {
         if counts.deadLetters > 0 { touched.append("upstream.dead_letters") }
         if counts.conflicts > 0 { touched.append("upstream.conflicts") }
         if counts.quarantine > 0 { touched.append("upstream.quarantine") }
+        if concealed > 0 { touched.append("upstream.attempt_batches") }
         for (index, table) in touched.enumerated() {
             report(.vacuum(table: table, index, of: touched.count))
             try await vacuum(table)
@@ -159,17 +161,22 @@ package struct Erasure: Sendable {
     private func eraseBatch(
         _ bodies: ErasureStatements.Bodies,
         _ field: WritableKeyPath<ErasureCounts, Int>,
-        _ counts: inout ErasureCounts
+        _ counts: inout ErasureCounts,
+        _ concealed: inout Int
     ) async throws(PostgresError) -> Bool {
+        typealias Gone = (bodies: Int, queued: ErasureCounts, concealed: Int)
         let (device, batch) = (device, batch)
         let gone = try await connection.run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) -> (bodies: Int, queued: ErasureCounts) in
+            try connection.transaction { connection throws(PostgresError) -> Gone in
                 var queued = ErasureCounts()
                 let chosen = try connection.run(ErasureStatements.choose(bodies, of: device, atMost: batch))
                     .map { row throws(PostgresError) in
-                        (key: try row.next(Digest128.self), place: try row.next(String.self))
+                        (
+                            key: try row.next(Digest128.self), place: try row.next(String.self),
+                            time: try row.next(Timestamp.self)
+                        )
                     }
-                guard !chosen.isEmpty else { return (0, queued) }
+                guard !chosen.isEmpty else { return (0, queued, 0) }
                 // A delivery may become a dead letter, or the other way round, while a statement runs; the next one sees
                 // it where it went.
                 while true {
@@ -178,12 +185,16 @@ package struct Erasure: Sendable {
                     queued.deadLetters += gone.deadLetters
                     if gone.isEmpty { break }
                 }
+                // No attempt at them is settled any more.
+                let conceal = ErasureStatements.conceal(chosen.map(\.key), receivedAt: chosen.map(\.time))
+                let concealed = try connection.run(conceal).affectedRows
                 // The rows are locked, so they are where they were.
                 let delete = ErasureStatements.delete(bodies, at: chosen.map(\.place))
-                return (try connection.run(delete).affectedRows, queued)
+                return (try connection.run(delete).affectedRows, queued, concealed)
             }
         }
         counts[keyPath: field] += gone.bodies
+        concealed += gone.concealed
         counts.deliveries += gone.queued.deliveries
         counts.deadLetters += gone.queued.deadLetters
         return gone.bodies > 0

@@ -63,10 +63,10 @@ enum ErasureStatements: StatementCatalog {
         """
     }
 
-    /// Locks some bodies of a device, and gives their deliveries' key and their place.
+    /// Locks some bodies of a device, and gives their deliveries' key, their place and when they were received.
     static func choose(_ bodies: Bodies, of device: Digest128, atMost rows: Int64) -> SQL {
         """
-        SELECT \(raw: bodies.key), ctid::text FROM \(raw: bodies.table)
+        SELECT \(raw: bodies.key), ctid::text, received_at FROM \(raw: bodies.table)
         WHERE device_key = \(device) LIMIT \(rows) FOR UPDATE
         """
     }
@@ -74,6 +74,20 @@ enum ErasureStatements: StatementCatalog {
     /// Deletes locked bodies by their place.
     static func delete(_ bodies: Bodies, at places: [String]) -> SQL {
         "DELETE FROM \(raw: bodies.table) WHERE ctid = ANY (\(places)::tid[])"
+    }
+
+    /// Takes what handlers said about some messages out of the history of attempts, for they may have quoted it.
+    static func conceal(_ keys: [Digest128], receivedAt times: [Timestamp]) -> SQL {
+        """
+        UPDATE upstream.attempt_batches AS b
+        SET error_groups = ARRAY(
+            SELECT CASE WHEN e.failure IS NULL OR e.key <> ALL (\(keys)) THEN e.failure ELSE 'erased' END
+            FROM unnest(b.keys, b.error_groups) WITH ORDINALITY AS e (key, failure, place) ORDER BY e.place
+        )
+        FROM unnest(\(keys), \(times)) AS gone (key, at)
+        WHERE b.first_received > gone.at - interval '1 second' AND b.first_received <= gone.at
+            AND b.last_received >= gone.at AND b.error_groups IS NOT NULL AND b.keys @> ARRAY[gone.key]
+        """
     }
 
     /// Deletes the deliveries and the dead letters of some messages, and counts each.
@@ -117,6 +131,7 @@ enum ErasureStatements: StatementCatalog {
         return [
             StatementSample("partitions", partitions), StatementSample("awaitRetention", awaitRetention),
             StatementSample("count", count(of: device)), StatementSample("dequeue", dequeue([device])),
+            StatementSample("conceal", conceal([device], receivedAt: [Timestamp(microseconds: 0)])),
             StatementSample("rest", rest(of: device)), StatementSample("lastQuarantined", lastQuarantined),
             StatementSample("stanzas", stanzas(after: 0)),
             StatementSample("deleteQuarantined", deleteQuarantined([1])),
