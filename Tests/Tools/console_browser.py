@@ -7,12 +7,11 @@ Screenshots go to FOLDER. Prints one line for each problem; exit code 0 means no
 
 import json
 import os
-import re
 import sys
 import time
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import TimeoutError as Timeout
+from console_actions import Actions
 from playwright.sync_api import sync_playwright
 
 WATCH = """
@@ -42,7 +41,7 @@ FOREIGN = r"""
 """
 
 
-class Run:
+class Run(Actions):
     def __init__(self, browser, given, folder):
         self.browser, self.given, self.folder = browser, given, folder
         self.url = given["url"]
@@ -204,173 +203,6 @@ class Run:
         if page.evaluate("document.activeElement.textContent.trim()") != "Pause":
             self.problem("dialog", "Escape does not give the focus back")
         context.close()
-
-    # Actions
-
-    def act(self, name, step):
-        context = self.context("operator")
-        page = self.page(context, name)
-        try:
-            step(page)
-            self.counts["actions"] += 1
-            self.check(page, name)
-        except (Timeout, AssertionError) as error:
-            page.screenshot(path=f"{self.folder}/failed-{re.sub('[^a-z]+', '-', name)}.png")
-            self.problem(name, f"{str(error).splitlines()[0]}; the page says: {page.locator('main').inner_text()[:300]!r}")
-        context.close()
-
-    def confirm(self, page, label, reason):
-        dialog = page.locator("dialog[open]")
-        dialog.wait_for()
-        if dialog.get_by_label("Reason").count():
-            dialog.get_by_label("Reason").fill(reason)
-        dialog.get_by_role("button", name=label).click()
-        return dialog
-
-    def toast(self, page, text):
-        page.locator("#toasts .notice", has_text=text).wait_for()
-
-    def looking(self):
-        self.act("theme", self.theme)
-        self.act("menu", self.menu)
-        self.act("live tail", self.tail)
-        self.act("filter", self.filter)
-        self.act("viewer", self.viewer)
-        self.act("sign out", self.sign_out)
-
-    def actions(self):
-        self.act("pause and resume", self.pause)
-        self.act("dialog with a refusal", self.refusal)
-        self.act("dead letters: retry", lambda page: self.dead(page, "Retry", "Queued again"))
-        self.act("dead letters: discard", lambda page: self.dead(page, "Discard", "Discarded"))
-        self.act("retry now", self.retry_now)
-        self.act("release a conflict", self.release)
-        self.act("replay", self.replay)
-        self.act("audit trail", self.audit)
-
-    def theme(self, page):
-        page.goto(self.url + "/")
-        before = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        page.get_by_role("button", name="Dark theme").click()
-        page.goto(self.url + "/messages")
-        after = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert before != after, "the theme is not kept"
-
-    def menu(self, page):
-        page.set_viewport_size({"width": 360, "height": 740})
-        page.goto(self.url + "/")
-        assert not page.locator("#nav").is_visible(), "the navigation is open at once"
-        page.get_by_role("button", name="Menu").click()
-        page.get_by_role("link", name="Retention", exact=True).click()
-        page.wait_for_url("**/retention")
-
-    def tail(self, page):
-        page.goto(self.url + "/messages?category=com.example.live")
-        local = page.locator("time[datetime]").first
-        first = page.locator("#message-rows tr").count()
-        page.get_by_role("button", name="Live tail").click()
-        page.wait_for_function("(first) => document.querySelectorAll('#message-rows tr.fresh').length > 3", arg=first)
-        page.get_by_role("button", name="Tail is live").click()
-        page.wait_for_timeout(100)
-        assert "local time" in (local.get_attribute("title") or ""), "no local time"
-
-    def filter(self, page):
-        page.goto(self.url + "/messages")
-        page.get_by_label("Category").fill("com.example.live")
-        page.get_by_label("Received since").fill("1h")
-        page.get_by_role("button", name="Search").click()
-        page.wait_for_url("**category=com.example.live*since=1h*")
-        assert page.get_by_label("Received since").input_value() == "1h", "the form forgets"
-        page.get_by_role("link", name="Next page").click()
-        page.wait_for_url("**cursor=*")
-        page.get_by_role("link", name="First page").click()
-        page.locator("#message-rows a.mono").first.click()
-        page.wait_for_url("**/messages/*-*-*-*-*")
-
-    def pause(self, page):
-        page.goto(self.url + "/handlers")
-        card = page.locator("section.card", has=page.get_by_role("heading", name="orders"))
-        card.get_by_role("button", name="Pause").click()
-        self.confirm(page, "Pause", "maintenance <script>window.__ran=1</script>")
-        self.toast(page, "Paused orders")
-        card.get_by_text("maintenance <script>window.__ran=1</script>").wait_for()
-        card.get_by_role("button", name="Resume").click()
-        self.toast(page, "Resumed orders")
-
-    def refusal(self, page):
-        page.goto(self.url + "/handlers")
-        page.get_by_role("button", name="Pause").first.click()
-        page.evaluate("document.querySelector('dialog[open] form').dataset.action = '/api/v1/handlers/none/pause'")
-        dialog = self.confirm(page, "Pause", "a handler that is not there")
-        dialog.locator(".notice.bad", has_text="no handler").wait_for()
-
-    def dead(self, page, label, done):
-        page.goto(self.url + "/dead")
-        page.get_by_role("button", name=label).first.click()
-        dialog = self.confirm(page, label, "the provider is back")
-        dialog.get_by_text("This touches").wait_for()
-        page.screenshot(path=f"{self.folder}/dead-{label.lower()}-dialog.png")
-        self.check(page, f"dialog of {label}")
-        dialog.get_by_role("button", name=re.compile(f"{label} [0-9]")).click()
-        self.toast(page, done)
-
-    def retry_now(self, page):
-        page.goto(self.url + "/deliveries?handler=orders")
-        page.get_by_role("button", name="Retry now").first.click()
-        self.toast(page, "Due now")
-        page.goto(self.url + "/deliveries?handler=billing")
-        page.get_by_role("button", name="Retry all now").click()
-        self.confirm(page, "Retry all now", "the provider is back")
-        self.toast(page, "Due now")
-
-    def release(self, page):
-        page.goto(self.url + self.given["pages"]["conflict"])
-        assert page.locator(".diff .gone").count() > 0, "no difference is shown"
-        page.get_by_role("button", name="Release").click()
-        self.confirm(page, "Release", "the second copy is right")
-        self.toast(page, "Released")
-        page.reload()
-        page.get_by_text("handlers know it as").wait_for()
-
-    def replay(self, page):
-        page.goto(self.url + "/messages?category=com.example.orders")
-        page.get_by_role("link", name="Replay these").click()
-        page.get_by_label("Send").select_option("all")
-        page.get_by_label("To", exact=True).select_option("orders")
-        page.get_by_role("button", name="Plan it").click()
-        page.get_by_text("The filter selects").wait_for()
-        self.check(page, "plan of a replay")
-        page.get_by_role("link", name="Look at the plan and start it").click()
-        page.wait_for_url("**/replays/*-*-*-*-*")
-        page.get_by_role("button", name="Start").click()
-        self.toast(page, "Started")
-        page.locator(".badge", has_text="finished").wait_for(timeout=30_000)
-
-    def audit(self, page):
-        page.goto(self.url + "/audit?action=handlers.pause")
-        row = page.locator("tbody tr", has_text="maintenance <script>").first
-        row.wait_for()
-        assert "operator" in row.inner_text(), "the audit trail does not say who"
-
-    def viewer(self, page):
-        page.context.clear_cookies()
-        page.context.add_cookies(self.session("viewer"))
-        for path in ("/handlers", "/dead", "/deliveries", self.given["pages"]["conflict"]):
-            page.goto(self.url + path)
-            for name in ("Pause", "Resume", "Retry", "Discard", "Release"):
-                assert page.get_by_role("button", name=name).count() == 0, f"{path} offers {name} to a viewer"
-        response = page.goto(self.url + "/audit")
-        assert response.status == 403, f"a viewer reads the audit trail: {response.status}"
-
-    def sign_out(self, page):
-        page.context.clear_cookies()
-        del self.cookies["viewer"]
-        page.context.add_cookies(self.session("viewer"))
-        page.goto(self.url + "/")
-        page.get_by_role("button", name="Sign out").click()
-        page.wait_for_url("**/sign-in*")
-        page.goto(self.url + "/messages")
-        assert "/sign-in" in page.url, "signing out ends no session"
 
 
 def main():

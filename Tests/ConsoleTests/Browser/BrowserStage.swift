@@ -5,8 +5,8 @@ import Postgres
 import QuerySupport
 import Vocabulary
 
-/// Beside a console: a real worker as a process, an emulated server that goes on sending, and everything that pages show in
-/// the database, hostile texts included.
+/// A real console and a real worker as processes, an emulated server that goes on sending, and a database with everything
+/// that pages show, hostile texts included.
 struct BrowserStage {
     /// Texts of strangers that must never become anything else than text.
     static let script = "<script>window.__ran=1</script>"
@@ -17,11 +17,20 @@ struct BrowserStage {
     let database: QueryFixture
     let emulator: Emulator
     let worker: ChildWorker
+    let console: ChildWorker
+    /// The console's port on 127.0.0.1.
+    let port: Int
+
+    /// What opens the console, by role.
+    static let tokens = [
+        "operator": "FAKE-token-of-the-operator-for-tests-only", "viewer": "FAKE-token-of-the-viewer-for-tests-only",
+    ]
 
     /// Starts all of it.
-    init(_ database: QueryFixture) async throws {
+    init() async throws {
         let folder = try TemporaryFolder()
         self.folder = folder
+        let database = try await QueryFixture(Self.seeds)
         self.database = database
         try await database.script(Self.rows)
         var settings = EmulatorConfiguration()
@@ -52,6 +61,16 @@ struct BrowserStage {
 
             """
         worker = try ChildWorker(yaml: shared, in: folder)
+        let files = try Self.tokens.map { role, token in
+            "    - {file: \(try folder.write(token.utf8, as: role)), role: \(role)}"
+        }
+        let access = "console:\n  listen: 127.0.0.1:0\n  tokens:\n" + files.joined(separator: "\n") + "\n"
+        console = try ChildWorker(yaml: shared + access, in: folder, command: ["console"])
+        try await console.waitForEvent("console.listening")
+        guard let port = try console.events("console.listening").first?["port"] as? Int else {
+            throw WaitedTooLong(description: "no port in console.listening")
+        }
+        self.port = port
         try await waitUntil("the worker has stored messages and tells of itself") {
             let live = "SELECT count(*)::text FROM upstream.messages WHERE category = 'com.example.live'"
             let known = "SELECT count(*)::text FROM upstream.workers"
@@ -62,8 +81,10 @@ struct BrowserStage {
 
     /// Ends what was started, in order.
     func stop() async throws {
-        worker.send(SIGTERM)
-        _ = try await worker.exitCode()
+        for process in [worker, console] {
+            process.send(SIGTERM)
+            _ = try await process.exitCode()
+        }
         _ = await emulator.stop()
     }
 
@@ -74,7 +95,7 @@ struct BrowserStage {
 
     // MARK: What is there from the beginning
 
-    static var seeds: [Seed] {
+    private static var seeds: [Seed] {
         let deep = String(repeating: "[", count: 60) + String(repeating: "]", count: 60)
         let wide = "[" + (0..<20_000).map { "\"\($0) \(script)\"" }.joined(separator: ",") + "]"
         var seeds = (0..<30).map { number in

@@ -1,4 +1,3 @@
-import ConsoleSupport
 import Foundation
 import IntegrationSupport
 import Testing
@@ -13,18 +12,16 @@ struct BrowserTests {
         .timeLimit(.minutes(5))
     )
     func pages() async throws {
-        try await ConsoleHarness.run(BrowserStage.seeds) { console in
-            let stage = try await BrowserStage(console.database)
-            let given = try await Self.input(stage, port: console.port)
-            let (code, output) = try await Self.drive(given, in: stage.folder)
-            try await stage.stop()
-            print(output.split(separator: "\n").filter { $0.hasPrefix("#") }.joined(separator: "\n"))
-            #expect(code == 0, "\(output)")
-        }
+        let stage = try await BrowserStage()
+        let given = try await Self.input(stage)
+        let (code, output) = try await Self.drive(given, in: stage.folder)
+        try await stage.stop()
+        print(output.split(separator: "\n").filter { $0.hasPrefix("#") }.joined(separator: "\n"))
+        #expect(code == 0, "\(output)")
     }
 
     /// What the driver is told.
-    private static func input(_ stage: BrowserStage, port: Int) async throws -> Data {
+    private static func input(_ stage: BrowserStage) async throws -> Data {
         let order = try await stage.key("order-5")
         let pages = [
             "overview": "/", "messages": "/messages", "message": "/messages/\(order)",
@@ -48,10 +45,8 @@ struct BrowserTests {
         ]
         return try JSONSerialization.data(
             withJSONObject: [
-                "url": "http://127.0.0.1:\(port)", "pages": pages, "hostile": hostile,
-                "tokens": [
-                    "operator": ConsoleHarness.Caller.operator_.token, "viewer": ConsoleHarness.Caller.viewer.token,
-                ],
+                "url": "http://127.0.0.1:\(stage.port)", "pages": pages, "hostile": hostile,
+                "tokens": BrowserStage.tokens,
             ] as [String: Any]
         )
     }
