@@ -193,7 +193,7 @@ let package = Package(
         .target(
             name: "ConsoleSupport",
             dependencies: [
-                "Console", "QuerySupport", "Worker", nio, logging, lifecycle,
+                "Console", "Postgres", "QuerySupport", "Worker", nio, logging, lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
             ],
@@ -266,7 +266,8 @@ let package = Package(
         suite(
             "ConsoleTests",
             [
-                "Vocabulary", "UpstreamKit", "CCSEmulator", "QuerySupport", "Postgres", "Querying", "Console",
+                "Vocabulary", "UpstreamKit", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
+                "Console",
                 "ConsoleSupport",
                 "IntegrationSupport", "TLSWire", "Worker", nio, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
@@ -280,7 +281,7 @@ let package = Package(
             "IntegrationTests",
             [
                 "Vocabulary", "IntegrationSupport",
-                "DatabaseSupport", "CLI", "Worker", "CCSEmulator", "Postgres", "LocalDatabase", "Handlers",
+                "DatabaseSupport", "CLI", "Console", "Worker", "CCSEmulator", "Postgres", "LocalDatabase", "Handlers",
                 "MessageStore", "Querying", "Replaying", "TLSWire",
                 "Telemetry", nio, nioPosix, logging,
             ]

@@ -1,4 +1,4 @@
--- The roles upstream_worker and upstream_reader. Run this as the owner of the schema, or a superuser, after `upstream-worker migrate
+-- The roles upstream_worker, upstream_console and upstream_reader. Run this as the owner of the schema, or a superuser, after `upstream-worker migrate
 -- up`, and again after each upgrade. Safe to repeat. Create your own login roles as members, for example:
 --   CREATE ROLE worker LOGIN IN ROLE upstream_worker;
 -- (or ALTER ROLE upstream_worker LOGIN PASSWORD '…').
@@ -9,6 +9,9 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'upstream_reader') THEN
         CREATE ROLE upstream_reader NOLOGIN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'upstream_console') THEN
+        CREATE ROLE upstream_console NOLOGIN;
     END IF;
 END
 $$;
@@ -50,6 +53,26 @@ GRANT EXECUTE ON FUNCTION
 GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;
 -- upstream.store_messages, upstream.store_conflicts and upstream.known_messages run with the caller's rights; anyone may call them.
 
+-- What `upstream-worker console` needs: it reads what upstream_reader reads, registration tokens included, which it shows to those
+-- alone who have the right to see them; and it acts by what is listed here. It can store, change or delete no message, conflict or
+-- stanza, call no handler's function, and change neither schema nor retention.
+GRANT USAGE ON SCHEMA upstream TO upstream_console;
+GRANT SELECT ON ALL TABLES IN SCHEMA upstream TO upstream_console;
+-- Pausing and resuming.
+GRANT UPDATE (paused, paused_until, paused_reason, paused_at) ON upstream.handlers TO upstream_console;
+-- Retrying and discarding dead letters, retrying waiting deliveries now, releasing conflicts.
+GRANT DELETE ON upstream.dead_letters TO upstream_console;
+GRANT INSERT, UPDATE (next_attempt_at) ON upstream.deliveries TO upstream_console;
+GRANT UPDATE (released_at, released_by) ON upstream.conflicts TO upstream_console;
+-- Replays to handlers, which workers run.
+GRANT INSERT, UPDATE ON upstream.replays TO upstream_console;
+GRANT INSERT, DELETE ON upstream.replay_messages TO upstream_console;
+GRANT INSERT ON upstream.replay_events TO upstream_console;
+-- Its own: jobs, and the answers that it gave.
+GRANT INSERT, UPDATE, DELETE ON upstream.jobs, upstream.idempotency_keys TO upstream_console;
+GRANT INSERT, DELETE ON upstream.job_items TO upstream_console;
+GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_console;
+
 -- Read-only. Registration tokens are readable: grant this role only to those you trust with them.
 GRANT USAGE ON SCHEMA upstream TO upstream_reader;
 GRANT SELECT ON ALL TABLES IN SCHEMA upstream TO upstream_reader;
@@ -57,7 +80,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA upstream TO upstream_reader;
 DO $$
 BEGIN
     EXECUTE format(
-        'ALTER DEFAULT PRIVILEGES FOR ROLE %I IN SCHEMA upstream GRANT SELECT ON TABLES TO upstream_reader',
+        'ALTER DEFAULT PRIVILEGES FOR ROLE %I IN SCHEMA upstream GRANT SELECT ON TABLES TO upstream_reader, upstream_console',
         (SELECT pg_catalog.pg_get_userbyid(nspowner) FROM pg_catalog.pg_namespace WHERE nspname = 'upstream'));
 END
 $$;

@@ -4,6 +4,7 @@ import Foundation
 import Logging
 package import NIOCore
 package import NIOHTTP1
+import Postgres
 package import QuerySupport
 import ServiceLifecycle
 package import Worker
@@ -58,6 +59,9 @@ package struct ConsoleHarness: Sendable {
     ///   - rules: Who is let in, besides the callers.
     ///   - limits: What one connection may use.
     ///   - certificate: What it serves with; nil for plain HTTP, which is what this harness's client speaks.
+    ///   - prepare: Is given the database before the console is there.
+    ///   - role: As whom the console signs in to the database; nil for the tables' owner.
+    ///   - statementTimeout: How long its statements may take, in milliseconds.
     ///   - body: The test.
     /// - Throws: What the server or `body` throws.
     package static func run(
@@ -66,15 +70,22 @@ package struct ConsoleHarness: Sendable {
         rules: ConsoleAccess.Settings = ConsoleAccess.Settings(),
         limits: ConsoleLimits = ConsoleLimits(),
         certificate: ConsoleTLSConfiguration? = nil,
+        prepare: (QueryFixture) async throws -> Void = { _ in },
+        role: String? = nil,
+        statementTimeout: Int = 30_000,
         _ body: @escaping @Sendable (ConsoleHarness) async throws -> Void
     ) async throws {
         let database = try await QueryFixture(seeds)
+        try await prepare(database)
+        let url = database.url.replacingOccurrences(of: "user=upstream", with: "user=\(role ?? "upstream")")
+        var sessions = try PostgresSettings(url: url)
+        sessions.statementTimeout = statementTimeout
         var settings = ConsoleSettings(version: "0.0.0-test")
         configure(&settings)
         let quiet = Logger(label: "console") { _ in SwiftLogNoOpLogHandler() }
         let services = ConsoleServices(
-            reader: ReadPool(database.settings, size: 4),
-            writer: ReadPool(database.settings, size: 2, isReadOnly: false),
+            reader: ReadPool(sessions, size: 4),
+            writer: ReadPool(sessions, size: 2, isReadOnly: false),
             settings: settings,
             logger: quiet
         )

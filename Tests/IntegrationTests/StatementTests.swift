@@ -1,4 +1,5 @@
 import CLI
+import Console
 import Foundation
 import Handlers
 import MessageStore
@@ -9,7 +10,8 @@ import Testing
 
 /// The statement catalogs of every module.
 private var catalogs: [any StatementCatalog.Type] {
-    MessageStoreCatalogs.all + HandlersCatalogs.all + QueryingCatalogs.all + ReplayingCatalogs.all + CLICatalogs.all
+    MessageStoreCatalogs.all + HandlersCatalogs.all + QueryingCatalogs.all + ReplayingCatalogs.all + ConsoleCatalogs.all
+        + CLICatalogs.all
 }
 
 @Suite("statements: PostgreSQL accepts every text, and every text is where this is tested")
@@ -67,6 +69,7 @@ struct StatementTests {
     private let exceptions = [
         "Postgres/": "the driver's own: sessions, transactions, and what a backend waits for; no table of ours",
         "LocalDatabase/": "runs PostgreSQL's programs, not statements",
+        "Console/Pages/": "builds the queries of addresses, not of the database",
     ]
 
     /// Why PostgreSQL refuses a statement; nil where it takes it.

@@ -20,6 +20,7 @@ package struct ConsoleServer: Service {
     private let limits: ConsoleLimits
     private let tls: TLSConfiguration?
     private let onListening: @Sendable (Int) async -> Void
+    private let bell = JobBell()
 
     /// A console for an address; nil where the address is `off`.
     ///
@@ -53,10 +54,17 @@ package struct ConsoleServer: Service {
     /// The API's routes, by name; each group of them is a file of `API/`.
     private var api: [any ConsoleRoutes] {
         [
+            AuditRoutes(services: services),
+            ConflictActions(services: services),
+            DeadActions(services: services, bell: bell),
+            DeliveryActions(services: services),
             DeliveryRoutes(services),
+            HandlerActions(services: services),
+            JobRoutes(services: services),
             MessageRoutes(services),
             OddRoutes(services),
             OpenAPIRoutes(services),
+            ReplayActions(services: services),
             ReplayRoutes(services),
             StoreRoutes(services),
             WhoAmIRoutes(),
@@ -87,6 +95,7 @@ package struct ConsoleServer: Service {
                 serverName: nil,
                 availableConnectionsDelegate: MaximumAvailableConnections(limits.connections, logger: quiet)
             ),
+            services: [JobRunner(services: services, bell: bell)],
             onServerRunning: { [host, access, logger, onListening] channel in
                 let port = channel.localAddress?.port ?? 0
                 logger.event(

@@ -1,4 +1,4 @@
-import Postgres
+package import Postgres
 import UpstreamKit
 import Vocabulary
 
@@ -115,26 +115,7 @@ enum DeadLetterStatements: StatementCatalog {
         """
     }
 
-    /// `category` is looked up only where it is asked for, and last.
-    private static func condition(_ filter: DeadLetterFilter) -> SQL {
-        var conditions: [SQL] = []
-        if let handler = filter.handler { conditions.append("handler = \(handler)") }
-        if let group = filter.group { conditions.append("error_group = \(group)") }
-        if let key = filter.messageKey { conditions.append("message_key = \(key.digest)") }
-        if let since = filter.since { conditions.append("died_at >= \(since)") }
-        if let until = filter.until { conditions.append("died_at < \(until)") }
-        if let category = filter.category {
-            conditions.append(
-                """
-                EXISTS (
-                    SELECT FROM upstream.message_of(dead_letters.message_key, dead_letters.received_at) AS m
-                    WHERE m.category = \(category)
-                )
-                """
-            )
-        }
-        return conditions.isEmpty ? "true" : .joined(conditions, separator: " AND ")
-    }
+    private static func condition(_ filter: DeadLetterFilter) -> SQL { filter.condition }
 
     static var samples: [StatementSample] {
         let all = DeadLetterFilter()
@@ -157,5 +138,30 @@ enum DeadLetterStatements: StatementCatalog {
             StatementSample("retry", retry(narrow, limit: 1)),
             StatementSample("discard", discard(narrow, limit: 1)),
         ]
+    }
+}
+
+extension DeadLetterFilter {
+    /// The filter as a condition on the rows of `dead_letters`; `true` where nothing narrows.
+    ///
+    /// `category` is looked up only where it is asked for, and last.
+    package var condition: SQL {
+        var conditions: [SQL] = []
+        if let handler { conditions.append("handler = \(handler)") }
+        if let group { conditions.append("error_group = \(group)") }
+        if let key = messageKey { conditions.append("message_key = \(key.digest)") }
+        if let since { conditions.append("died_at >= \(since)") }
+        if let until { conditions.append("died_at < \(until)") }
+        if let category {
+            conditions.append(
+                """
+                EXISTS (
+                    SELECT FROM upstream.message_of(dead_letters.message_key, dead_letters.received_at) AS m
+                    WHERE m.category = \(category)
+                )
+                """
+            )
+        }
+        return conditions.isEmpty ? "true" : .joined(conditions, separator: " AND ")
     }
 }

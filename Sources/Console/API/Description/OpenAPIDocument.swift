@@ -54,7 +54,7 @@ enum OpenAPIDocument {
     static let always = [400, 401, 403, 429, 500, 503, 504]
 
     /// Every operation of the API.
-    static var operations: [Operation] { reading + streams + state }
+    static var operations: [Operation] { reading + streams + state + actions }
 
     /// The whole document.
     ///
@@ -97,7 +97,7 @@ enum OpenAPIDocument {
         json.json(Array(securitySchemes.utf8))
         json.name("schemas")
         json.beginObject()
-        for (name, schema) in schemas.sorted(by: { $0.key < $1.key }) {
+        for (name, schema) in schemas.merging(actionSchemas, uniquingKeysWith: { $1 }).sorted(by: { $0.key < $1.key }) {
             json.name(escaping: name)
             json.json(Array(schema.utf8))
         }

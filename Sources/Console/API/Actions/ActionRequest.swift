@@ -1,0 +1,153 @@
+import Digests
+import Foundation
+import HTTPTypes
+import Hummingbird
+import MessageStore
+import NIOCore
+import Vocabulary
+
+/// A request to change something, read whole.
+struct ActionRequest: Sendable {
+    /// Who sent it.
+    let principal: Principal
+    /// Its `Idempotency-Key`, without quotation marks.
+    let key: String
+    /// The body; `{}` where there is none.
+    let body: [UInt8]
+    /// SHA-256 of method, path and body.
+    let digest: [UInt8]
+
+    private static let keyName = HTTPField.Name("Idempotency-Key")
+    /// The most characters of a reason.
+    private static let reasonLimit = 1_000
+
+    /// Reads a request.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - context: Who sent it; the right to act is asked for before anything else.
+    ///   - limit: The most bytes of its body.
+    /// - Throws: ``Problem``: no right, no key, a body that is too large or not JSON.
+    init(_ request: Request, _ context: ConsoleContext, limit: Int) async throws {
+        principal = try context.require(.act)
+        key = try Self.key(of: request)
+        let buffer = try await request.body.collect(upTo: limit)
+        let bytes = Array(buffer.readableBytesView)
+        if !bytes.isEmpty {
+            let type = request.headers[.contentType]?.split(separator: ";").first?.trimmingCharacters(in: .whitespaces)
+            guard type?.lowercased() == "application/json" else {
+                throw Problem(
+                    .unsupportedMediaType,
+                    "not-json",
+                    "Not JSON",
+                    "send the body with 'Content-Type: application/json'"
+                )
+            }
+        }
+        body = bytes.isEmpty ? Array("{}".utf8) : bytes
+        let head = "\(request.method.rawValue) \(request.head.path ?? "")\n"
+        digest = HashFunction.sha256.digest(of: Array(head.utf8) + bytes)
+    }
+
+    /// The header's value: a string of structured fields (RFC 9651 section 3.3.3), or the same without quotation marks.
+    private static func key(of request: Request) throws(Problem) -> String {
+        guard let name = keyName, let value = request.headers[name] else {
+            throw Problem(
+                .badRequest,
+                "idempotency-key-missing",
+                "No Idempotency-Key",
+                "send one with each request that changes something, such as a random UUID, and the same again where the answer "
+                    + "was lost"
+            )
+        }
+        var key = Substring(value.trimmingCharacters(in: .whitespaces))
+        if key.count >= 2, key.first == "\"", key.last == "\"" { key = key.dropFirst().dropLast() }
+        let isPlain = key.utf8.allSatisfy {
+            (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\")
+        }
+        guard isPlain, (1...255).contains(key.utf8.count) else {
+            throw Problem(
+                .badRequest,
+                "idempotency-key-invalid",
+                "Invalid Idempotency-Key",
+                "it has 1 to 255 printable ASCII characters, without spaces, quotation marks and backslashes"
+            )
+        }
+        return String(key)
+    }
+
+    /// Decodes the body, which has no other members than the type.
+    ///
+    /// - Throws: ``Problem`` with the member that is wrong.
+    func decode<Body: ActionBody>(_ type: Body.Type = Body.self) throws(Problem) -> Body {
+        do {
+            return try JSONDecoder().decode(StrictBody<Body>.self, from: Data(body)).value
+        } catch let problem as Problem {
+            throw problem
+        } catch let error as DecodingError {
+            throw .badRequest(Self.explain(error))
+        } catch {
+            throw .badRequest("the body is not JSON of the form that is wanted")
+        }
+    }
+
+    private static func explain(_ error: DecodingError) -> String {
+        func place(_ context: DecodingError.Context) -> String {
+            context.codingPath.isEmpty
+                ? "the body" : "'" + context.codingPath.map(\.stringValue).joined(separator: ".") + "'"
+        }
+        return switch error {
+        case .typeMismatch(_, let context): "\(place(context)) is of another type than is wanted"
+        case .valueNotFound(_, let context): "\(place(context)) is null"
+        case .keyNotFound(let key, _): "the member '\(key.stringValue)' is missing"
+        default: "the body is not JSON, or not of the form that is wanted"
+        }
+    }
+
+    /// Who acts, for the audit trail.
+    ///
+    /// - Throws: ``Problem`` for a reason that is too long.
+    func author(_ reason: String?) throws(Problem) -> AuditAuthor {
+        if let reason, reason.count > Self.reasonLimit {
+            throw .badRequest("'reason' has at most 1,000 characters")
+        }
+        return AuditAuthor(principal.name, via: .console, reason: reason?.isEmpty == true ? nil : reason)
+    }
+}
+
+/// The body of a request that changes something.
+protocol ActionBody: Decodable, Sendable {
+    /// Its members, as they are written in JSON; the ones of members that are objects after a full stop.
+    static var members: Set<String> { get }
+}
+
+/// Decodes a body and refuses members that it doesn't know: a filter with a typing error must not select everything.
+private struct StrictBody<Body: ActionBody>: Decodable {
+    let value: Body
+
+    init(from decoder: any Decoder) throws {
+        try Self.check(decoder.container(keyedBy: AnyKey.self), "")
+        value = try Body(from: decoder)
+    }
+
+    private static func check(_ container: KeyedDecodingContainer<AnyKey>, _ prefix: String) throws {
+        for key in container.allKeys {
+            let name = prefix + key.stringValue
+            guard Body.members.contains(name) else {
+                let known = Body.members.filter { $0.hasPrefix(prefix) }.sorted().joined(separator: ", ")
+                throw Problem.badRequest("the member '\(name.prefix(100))' is unknown; known are \(known)")
+            }
+            guard Body.members.contains(where: { $0.hasPrefix(name + ".") }) else { continue }
+            if try container.decodeNil(forKey: key) { continue }
+            try check(container.nestedContainer(keyedBy: AnyKey.self, forKey: key), name + ".")
+        }
+    }
+}
+
+private struct AnyKey: CodingKey {
+    let stringValue: String
+    var intValue: Int? { nil }
+
+    init?(stringValue: String) { self.stringValue = stringValue }
+    init?(intValue: Int) { nil }
+}

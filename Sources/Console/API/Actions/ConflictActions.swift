@@ -1,0 +1,57 @@
+import HTTPTypes
+import Hummingbird
+import MessageStore
+import Postgres
+import UpstreamKit
+import Vocabulary
+
+/// `POST conflicts/{message_key}/{fingerprint}/release`: hands a conflict's content to the handlers of its category.
+struct ConflictActions: ConsoleRoutes {
+    let services: ConsoleServices
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.post("conflicts/:key/:fingerprint/release", use: release)
+    }
+
+    @Sendable private func release(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
+        let (key, fingerprint) = (try context.uuid("key"), try context.uuid("fingerprint"))
+        let author = try request.author(try request.decode(ReasonBody.self).reason)
+        return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
+            let outcome = try ConflictRelease.release(connection, MessageKey(key), fingerprint: fingerprint, by: author)
+            switch outcome {
+            case .unknown: return .failure(.notFound("there is no such conflict: GET conflicts lists them"))
+            case .noHandler:
+                return .failure(
+                    Problem(
+                        .conflict,
+                        "no-handler",
+                        "No handler",
+                        "nothing was done: no handler is subscribed to its category"
+                    )
+                )
+            case .released(let handlers): return .success(Self.answer(key, fingerprint, handlers, nil))
+            case .releasedBefore(let time): return .success(Self.answer(key, fingerprint, [], time))
+            }
+        }
+    }
+
+    private static func answer(
+        _ key: Digest128,
+        _ fingerprint: Digest128,
+        _ handlers: [String],
+        _ before: Timestamp?
+    ) -> ActionAnswer {
+        ActionAnswer {
+            $0.member("message_key", key)
+            $0.member("fingerprint", fingerprint)
+            $0.member("outcome", before == nil ? "released" : "released_before")
+            $0.name("released_before_at")
+            $0.optional(before)
+            $0.name("handlers")
+            $0.beginArray()
+            for handler in handlers { $0.string(handler) }
+            $0.endArray()
+        }
+    }
+}

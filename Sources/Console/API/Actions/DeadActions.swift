@@ -1,0 +1,137 @@
+import HTTPTypes
+import Hummingbird
+import MessageStore
+import Postgres
+import Querying
+import UpstreamKit
+import Vocabulary
+
+/// `POST dead/retry` and `dead/discard`: first with a filter, which freezes a set and shows it; then with the set's id, which
+/// starts a job on exactly that set.
+struct DeadActions: ConsoleRoutes {
+    let services: ConsoleServices
+    let bell: JobBell
+
+    private struct Body: ActionBody {
+        static let members: Set = [
+            "id", "reason", "all", "filter", "filter.handler", "filter.group", "filter.category", "filter.message_key",
+            "filter.since", "filter.until",
+        ]
+        /// A frozen set.
+        var id: String?
+        /// Why, for the audit trail.
+        var reason: String?
+        /// Whether an empty filter may select everything.
+        var all: Bool?
+        var filter: DeadFilterBody?
+    }
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.post("dead/retry") { try await act(.retry, $0, $1) }
+        router.post("dead/discard") { try await act(.discard, $0, $1) }
+    }
+
+    private func act(
+        _ fate: DeadLetters.Fate,
+        _ request: Request,
+        _ context: ConsoleContext
+    ) async throws -> Response {
+        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
+        let body = try request.decode(Body.self)
+        guard let id = body.id else { return try await freeze(fate, body, request) }
+        guard body.filter == nil, body.all == nil else {
+            throw Problem.badRequest("give either 'filter', to see what it selects, or the 'id' of a set, to act on it")
+        }
+        guard let job = Digest128(uuid: id.utf8) else { throw Problem.badRequest("'id' is a UUID") }
+        let author = try request.author(body.reason)
+        let response = try await IdempotentActions(services: services).perform(request) {
+            connection throws(PostgresError) in
+            try Jobs.start(connection, job, fate, by: author).map { job in
+                ActionAnswer(.accepted, location: Self.location(job), body: job.json + [UInt8(ascii: "\n")])
+            }
+        }
+        bell.ring()
+        return response
+    }
+
+    private func freeze(_ fate: DeadLetters.Fate, _ body: Body, _ request: ActionRequest) async throws -> Response {
+        guard body.reason == nil else {
+            throw Problem.badRequest("'reason' goes with the 'id' of the set, when it is acted on")
+        }
+        let filter = try (body.filter ?? DeadFilterBody()).filter(now: .now)
+        guard body.all == true || !filter.description.isEmpty else {
+            throw Problem.badRequest("give a filter, or \"all\": true to select every dead letter")
+        }
+        let who = request.principal.name
+        return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
+            try Jobs.freeze(connection, fate, filter, who: who).map { job in
+                guard let job else {
+                    return ActionAnswer {
+                        $0.name("id")
+                        $0.null()
+                        $0.member("action", fate.action.rawValue)
+                        $0.member("planned", 0)
+                        $0.name("groups")
+                        $0.beginArray()
+                        $0.endArray()
+                    }
+                }
+                return ActionAnswer(.created, location: Self.location(job), body: job.json + [UInt8(ascii: "\n")])
+            }
+        }
+    }
+
+    private static func location(_ job: Job) -> String { "/api/v1/jobs/\(job.id)" }
+}
+
+/// Which dead letters, as JSON.
+struct DeadFilterBody: Decodable, Sendable {
+    var handler: String?
+    var group: String?
+    var category: String?
+    var messageKey: String?
+    var since: String?
+    var until: String?
+
+    enum CodingKeys: String, CodingKey {
+        case handler
+        case group
+        case category
+        case messageKey = "message_key"
+        case since
+        case until
+    }
+
+    /// The store's form.
+    ///
+    /// - Parameter now: What ages such as `2h` count back from.
+    /// - Throws: ``Problem``
+    /// - Returns: The filter with times.
+    func filter(now: Timestamp) throws(Problem) -> DeadLetterFilter {
+        var filter = DeadLetterFilter()
+        (filter.handler, filter.group, filter.category) = (handler, group, category)
+        filter.messageKey = try messageKey.map { text throws(Problem) in try .parsed(text) }
+        filter.since = try since.map { text throws(Problem) in try .parsed(text, "since", now: now) }
+        filter.until = try until.map { text throws(Problem) in try .parsed(text, "until", now: now) }
+        return filter
+    }
+}
+
+extension MessageKey {
+    /// A key of a body.
+    static func parsed(_ text: String) throws(Problem) -> MessageKey {
+        guard let key = MessageKey(text) else { throw .badRequest("'message_key' is a UUID: 8-4-4-4-12 hex digits") }
+        return key
+    }
+}
+
+extension Timestamp {
+    /// A time of a body.
+    static func parsed(_ text: String, _ name: String, now: Timestamp) throws(Problem) -> Timestamp {
+        do throws(FilterError) {
+            return try TimeExpression.parse(text, now: now)
+        } catch {
+            throw .badRequest("'\(name)': \(error)")
+        }
+    }
+}

@@ -1,0 +1,77 @@
+import HTTPTypes
+import Hummingbird
+import MessageStore
+import Postgres
+import UpstreamKit
+import Vocabulary
+
+/// `POST deliveries/retry-now`: makes deliveries due at once that wait for their next attempt.
+struct DeliveryActions: ConsoleRoutes {
+    let services: ConsoleServices
+
+    /// The most deliveries of one request, which is one transaction.
+    private static let most = 10_000
+
+    private struct Body: ActionBody {
+        static let members: Set = ["handler", "message_key", "category", "all", "limit", "reason"]
+        var handler: String?
+        var messageKey: String?
+        var category: String?
+        var all: Bool?
+        var limit: Int?
+        var reason: String?
+
+        enum CodingKeys: String, CodingKey {
+            case handler
+            case messageKey = "message_key"
+            case category
+            case all
+            case limit
+            case reason
+        }
+    }
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.post("deliveries/retry-now", use: retry)
+    }
+
+    @Sendable private func retry(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
+        let body = try request.decode(Body.self)
+        let author = try request.author(body.reason)
+        let limit = body.limit ?? Self.most
+        guard (1...Self.most).contains(limit) else { throw Problem.badRequest("'limit' is 1 to 10,000") }
+        let filter = DeliveryActionStatements.Filter(
+            handler: body.handler,
+            messageKey: try body.messageKey.map { text throws(Problem) in try .parsed(text) },
+            category: body.category
+        )
+        let words = [
+            filter.handler.map { ", handler \($0)" }, filter.messageKey.map { ", message \($0)" },
+            filter.category.map { ", category \($0)" },
+        ]
+        let subject = words.compactMap(\.self).joined()
+        guard body.all == true || !subject.isEmpty else {
+            throw Problem.badRequest("give a handler, a message_key or a category, or \"all\": true")
+        }
+        return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
+            let statement = DeliveryActionStatements.retryNow(filter, limit: limit)
+            let count = try connection.run(statement).only { row throws(PostgresError) in
+                let count = try row.next(Int.self)
+                row.skipRest()
+                return count
+            }
+            if count > 0 {
+                try AuditLog.record(connection, .retryDeliveries, "deliveries" + subject, count: count, by: author)
+            }
+            return .success(
+                ActionAnswer {
+                    $0.member("done", count)
+                    // As many as one request may take: there may be more.
+                    $0.name("more")
+                    $0.bool(count == limit)
+                }
+            )
+        }
+    }
+}

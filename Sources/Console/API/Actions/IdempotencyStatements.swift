@@ -1,0 +1,71 @@
+import Postgres
+import Vocabulary
+
+/// The statements over `idempotency_keys`.
+enum IdempotencyStatements: StatementCatalog {
+    /// How long an answer is kept.
+    static let lifetime = Duration.seconds(86_400)
+
+    /// Takes a key for this transaction; gives false where another one has it.
+    static func lock(_ who: String, _ key: String) -> SQL {
+        """
+        SELECT pg_try_advisory_xact_lock(
+            hashtextextended('upstream.idempotency ' || length(\(who))::text || ' ' || \(who) || ' ' || \(key), 0))
+        """
+    }
+
+    /// The answer that was given under a key.
+    static func find(_ who: String, _ key: String) -> SQL {
+        """
+        SELECT request, status, location, answer FROM upstream.idempotency_keys
+        WHERE who = \(who) AND key = \(key) AND created_at > now() - \(lifetime)
+        """
+    }
+
+    /// How many keys somebody has used; the count stops at a limit.
+    static func used(_ who: String, limit: Int) -> SQL {
+        """
+        SELECT count(*) FROM (
+            SELECT FROM upstream.idempotency_keys WHERE who = \(who) AND created_at > now() - \(lifetime) LIMIT \(limit)
+        ) AS counted
+        """
+    }
+
+    /// Keeps an answer; one that has expired makes way.
+    static func keep(
+        _ who: String,
+        _ key: String,
+        request: [UInt8],
+        status: Int,
+        location: String?,
+        answer: [UInt8]
+    ) -> SQL {
+        """
+        INSERT INTO upstream.idempotency_keys (who, key, request, status, location, answer)
+        VALUES (\(who), \(key), \(Bytea(request)), \(status)::bigint::smallint, \(location), \(Bytea(answer)))
+        ON CONFLICT (who, key) DO UPDATE SET
+            request = excluded.request, status = excluded.status, location = excluded.location, answer = excluded.answer,
+            created_at = excluded.created_at
+        """
+    }
+
+    /// Deletes some that have expired.
+    static func sweep(limit: Int) -> SQL {
+        """
+        DELETE FROM upstream.idempotency_keys WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM upstream.idempotency_keys WHERE created_at < now() - \(lifetime)
+            LIMIT \(limit) FOR UPDATE SKIP LOCKED
+        ))
+        """
+    }
+
+    static var samples: [StatementSample] {
+        [
+            StatementSample("lock", lock("x", "x")),
+            StatementSample("find", find("x", "x")),
+            StatementSample("used", used("x", limit: 1)),
+            StatementSample("keep", keep("x", "x", request: [], status: 200, location: nil, answer: [])),
+            StatementSample("sweep", sweep(limit: 1)),
+        ]
+    }
+}

@@ -1,0 +1,91 @@
+import HTTPTypes
+import Hummingbird
+import MessageStore
+import NIOCore
+import Postgres
+import ServiceLifecycle
+import Vocabulary
+
+/// `GET jobs/{id}`, its progress as Server-Sent Events, and `POST jobs/{id}/cancel`.
+struct JobRoutes: ConsoleRoutes {
+    let services: ConsoleServices
+
+    /// How often a stream looks.
+    private static let interval = Duration.milliseconds(500)
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.get("jobs/:id", use: show)
+        router.get("jobs/:id/stream", use: stream)
+        router.post("jobs/:id/cancel", use: cancel)
+    }
+
+    @Sendable private func show(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        try context.require(.read)
+        let job = try await find(try context.uuid("id"))
+        let body = job.json + [UInt8(ascii: "\n")]
+        return ActionAnswer(.ok, location: nil, body: body).response(isReplayed: false)
+    }
+
+    private func find(_ id: Digest128) async throws -> Job {
+        let job = try await services.reader.run { connection throws(PostgresError) in
+            try connection.run(JobStatements.find(id)).first(Job.read)
+        }
+        guard let job else { throw Problem.notFound("there is no job with this id: ended ones are kept for 7 days") }
+        return job
+    }
+
+    @Sendable private func cancel(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
+        let id = try context.uuid("id")
+        let author = try request.author(try request.decode(ReasonBody.self).reason)
+        return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
+            guard let job = try Jobs.cancel(connection, id, by: author) else {
+                return .failure(.notFound("there is no job with this id: ended ones are kept for 7 days"))
+            }
+            guard job.state == "cancelled" else {
+                return .failure(Problem(.conflict, "has-ended", "The job has ended", "it is \(job.state)"))
+            }
+            return .success(ActionAnswer(.ok, location: nil, body: job.json + [UInt8(ascii: "\n")]))
+        }
+    }
+
+    /// An event `progress` with the job whenever it has changed, and `end` with it at the end.
+    @Sendable private func stream(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        try context.require(.read)
+        let id = try context.uuid("id")
+        let first = try await find(id)
+        let body = ResponseBody { writer in
+            var sent: [UInt8] = []
+            var job = first
+            var silence = ContinuousClock.now
+            while true {
+                let json = job.json
+                if json != sent {
+                    try await writer.write(Self.event(job.hasEnded ? "end" : "progress", json))
+                    (sent, silence) = (json, .now)
+                } else if ContinuousClock.now - silence > .seconds(15) {
+                    // A comment, so that nobody in between takes the connection for dead.
+                    try await writer.write(ByteBuffer(string: ":\n\n"))
+                    silence = .now
+                }
+                if job.hasEnded || Task.isCancelled || Task.isShuttingDownGracefully { break }
+                try await Task.sleep(for: Self.interval)
+                // No session is held while a slow client reads; one that fails is asked again.
+                if let next = try? await find(id) { job = next }
+            }
+            try await writer.finish(nil)
+        }
+        return Response(
+            status: .ok,
+            headers: [.contentType: "text/event-stream", .cacheControl: "no-store"],
+            body: body
+        )
+    }
+
+    private static func event(_ name: String, _ json: [UInt8]) -> ByteBuffer {
+        var buffer = ByteBuffer(string: "event: \(name)\ndata: ")
+        buffer.writeBytes(json)
+        buffer.writeString("\n\n")
+        return buffer
+    }
+}

@@ -1,0 +1,147 @@
+import HTTPTypes
+import Hummingbird
+import MessageStore
+import Postgres
+import Querying
+import Replaying
+import UpstreamKit
+import Vocabulary
+
+/// `POST replays/plan`, and `start`, `pause`, `resume` and `cancel` of a replay.
+///
+/// Workers run replays to handlers; one to a file or an XMPP endpoint belongs to the process that was started for it, and is only
+/// paused and cancelled here.
+struct ReplayActions: ConsoleRoutes {
+    let services: ConsoleServices
+
+    private struct Control: ActionBody {
+        static let members: Set = ["reason", "again"]
+        var reason: String?
+        /// With start: from the first message again.
+        var again: Bool?
+    }
+
+    func add(to router: RouterGroup<ConsoleContext>) {
+        router.post("replays/plan", use: plan)
+        for (path, event) in [
+            ("start", ReplayEvent.start), ("pause", .pause), ("resume", .resume), ("cancel", .cancel),
+        ] {
+            router.post("replays/:id/\(path)") { try await control(event, $0, $1) }
+        }
+    }
+
+    private func control(_ event: ReplayEvent, _ request: Request, _ context: ConsoleContext) async throws -> Response {
+        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
+        let name = try context.pathPart("id")
+        let body = try request.decode(Control.self)
+        guard event == .start || body.again == nil else { throw Problem.badRequest("'again' goes with start") }
+        let author = try request.author(body.reason)
+        let chosen = body.again == true ? ReplayEvent.startAgain : event
+        return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
+            guard let replay = try ReplayTable.find(connection, name) else {
+                return .failure(.notFound("there is no replay of this name or id: GET replays lists them"))
+            }
+            if chosen != .pause, chosen != .cancel {
+                guard case .handlers = replay.target else {
+                    return .failure(
+                        Problem(
+                            .conflict,
+                            "other-target",
+                            "Not a replay to handlers",
+                            "it is run by the process that sends it: `upstream-worker replay start \(replay.name)`"
+                        )
+                    )
+                }
+            }
+            switch try ReplayTable.apply(connection, chosen, to: replay.id.description, by: author) {
+            case .failure(let error): return .failure(Problem(error))
+            case .success(let result):
+                return .success(ActionAnswer { Self.write(result.replay, result.transition != .stay, to: &$0) })
+            }
+        }
+    }
+
+    private static func write(_ replay: Replay, _ isChanged: Bool, to json: inout JSONWriter) {
+        json.member("id", replay.id)
+        json.member("name", replay.name)
+        json.member("state", replay.state.rawValue)
+        json.name("changed")
+        json.bool(isChanged)
+        json.member("target", replay.target.description)
+        json.member("planned", replay.planned)
+        json.member("done", replay.done)
+        json.member("skipped", replay.skipped)
+    }
+
+    // MARK: Planning
+
+    @Sendable private func plan(_ request: Request, _ context: ConsoleContext) async throws -> Response {
+        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
+        let body = try request.decode(ReplayPlanBody.self)
+        let wanted = try body.request(by: try request.author(body.reason), now: .now)
+        return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
+            switch try ReplayPlanner.plan(connection, wanted) {
+            case .failure(let error): return .failure(Problem(error))
+            case .success(let plan):
+                let status: HTTPResponse.Status = plan.id == nil ? .ok : .created
+                let location = plan.id.map { "/api/v1/replays/\($0)" }
+                return .success(ActionAnswer(status, location: location) { plan.write(to: &$0) })
+            }
+        }
+    }
+}
+
+extension Problem {
+    /// What an error of a replay means.
+    init(_ error: ReplayError) {
+        switch error.kind {
+        case .unknown: self = .notFound(error.message)
+        case .refused: self.init(.conflict, "replay-refused", "The replay's state forbids it", error.message)
+        case .invalid: self = .badRequest(error.message)
+        case .unavailable, .denied:
+            self.init(.badGateway, "replay-target", "The target can't be reached", error.message)
+        }
+    }
+}
+
+extension ReplayPlan {
+    /// The plan as JSON.
+    func write(to json: inout JSONWriter) {
+        json.name("id")
+        if let id { json.uuid(id) } else { json.null() }
+        json.member("name", name)
+        json.member("target", target.description)
+        json.member("selected", selected)
+        json.member("planned", planned)
+        json.name("first_received_at")
+        json.optional(span?.lowerBound)
+        json.name("last_received_at")
+        json.optional(span?.upperBound)
+        json.name("estimated_seconds")
+        json.number(estimate)
+        json.name("estimate_is_measured")
+        json.bool(isMeasured)
+        json.name("categories")
+        json.beginArray()
+        for category in categories {
+            json.beginObject()
+            json.member("category", category.name)
+            json.member("count", category.count)
+            json.endObject()
+        }
+        json.endArray()
+        json.name("handlers")
+        json.beginArray()
+        for handler in handlers.prefix(100) {
+            json.beginObject()
+            json.member("handler", handler.handler)
+            json.member("dead", handler.dead)
+            json.member("before_registered", handler.new)
+            json.member("handled", handler.handled)
+            json.member("pending", handler.pending)
+            json.member("planned", handler.planned)
+            json.endObject()
+        }
+        json.endArray()
+    }
+}

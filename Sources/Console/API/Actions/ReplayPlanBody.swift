@@ -1,0 +1,106 @@
+import MessageStore
+import Querying
+import Replaying
+import UpstreamKit
+import Vocabulary
+
+/// What `POST replays/plan` asks for.
+struct ReplayPlanBody: ActionBody {
+    static let members: Set = [
+        "name", "reason", "handlers", "scope", "rate", "speed", "concurrency", "filter", "filter.category",
+        "filter.sender",
+        "filter.device", "filter.message_id", "filter.message_key", "filter.since", "filter.until", "filter.where",
+    ]
+
+    /// Generated where there is none.
+    var name: String?
+    var reason: String?
+    /// These, whatever they are subscribed to; without any, those that are subscribed.
+    var handlers: [String]?
+    /// `not_handled` (the default), `only_failed` or `all`.
+    var scope: String?
+    /// Messages per second at most.
+    var rate: Double?
+    /// Original pacing, so many times as fast.
+    var speed: Double?
+    /// The most deliveries in flight.
+    var concurrency: Int?
+    var filter: Filter?
+
+    /// Which messages, with the names of the filters of `GET messages`.
+    struct Filter: Decodable, Sendable {
+        var category: [String]?
+        var sender: String?
+        var device: String?
+        var messageID: String?
+        var messageKey: String?
+        var since: String?
+        var until: String?
+        var clauses: [String]?
+
+        enum CodingKeys: String, CodingKey {
+            case category
+            case sender
+            case device
+            case messageID = "message_id"
+            case messageKey = "message_key"
+            case since
+            case until
+            case clauses = "where"
+        }
+
+        func filter(now: Timestamp) throws(Problem) -> MessageFilter {
+            var filter = MessageFilter()
+            filter.categories = category ?? []
+            (filter.senderID, filter.messageID) = (sender, messageID)
+            filter.messageKey = try messageKey.map { text throws(Problem) in try .parsed(text) }
+            filter.since = try since.map { text throws(Problem) in try .parsed(text, "since", now: now) }
+            filter.until = try until.map { text throws(Problem) in try .parsed(text, "until", now: now) }
+            if let device {
+                guard let key = DeviceKey(device) else {
+                    throw .badRequest("'device' is a device_key: 8-4-4-4-12 hex digits, never a token")
+                }
+                filter.deviceKey = key
+            }
+            for text in clauses ?? [] {
+                do throws(FilterError) {
+                    filter.clauses.append(try WhereClause(parsing: text))
+                } catch {
+                    throw .badRequest("'where': \(error)")
+                }
+            }
+            return filter
+        }
+    }
+
+    /// The request to plan.
+    ///
+    /// - Throws: ``Problem``
+    func request(by author: AuditAuthor, now: Timestamp) throws(Problem) -> ReplayRequest {
+        let name = name ?? "console-\(UInt32.random(in: 0...UInt32.max))"
+        let isPlain = name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-_.:".contains($0)) }
+        guard isPlain, (1...100).contains(name.utf8.count), !name.hasPrefix("-") else {
+            throw .badRequest("a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
+        }
+        let kinds: [String: ReplayRequest.Scope] = [
+            "not_handled": .notHandled, "only_failed": .onlyFailed, "all": .all,
+        ]
+        guard let scope = kinds[scope ?? "not_handled"] else {
+            throw .badRequest("'scope' is not_handled, only_failed or all")
+        }
+        for (name, value) in [("rate", rate), ("speed", speed)] {
+            if let value, !(0.001...1e9).contains(value) { throw .badRequest("'\(name)' is 0.001 to 1000000000") }
+        }
+        if let concurrency, !(1...100_000).contains(concurrency) {
+            throw .badRequest("'concurrency' is 1 to 100000")
+        }
+        var request = ReplayRequest(
+            name: name,
+            filter: try (filter ?? Filter()).filter(now: now),
+            target: .handlers(handlers ?? [], scope),
+            by: author
+        )
+        request.pace = ReplayPace(rate: rate, speed: speed, concurrency: concurrency)
+        return request
+    }
+}

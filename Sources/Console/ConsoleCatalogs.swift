@@ -1,0 +1,13 @@
+package import Postgres
+
+/// The statement catalogs of this module, for the test that prepares every statement.
+package enum ConsoleCatalogs {
+    /// Each of them.
+    package static var all: [any StatementCatalog.Type] {
+        [
+            DeliveryActionStatements.self,
+            IdempotencyStatements.self,
+            JobStatements.self,
+        ]
+    }
+}

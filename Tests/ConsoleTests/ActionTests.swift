@@ -1,0 +1,223 @@
+import ConsoleSupport
+import Foundation
+import QuerySupport
+import Testing
+
+@testable import Console
+
+@Suite("every action of the console: who may, what it does, and that it is recorded")
+struct ActionTests {
+    /// Every request that changes something, with a body that would do.
+    static let routes: [(path: String, body: String)] = [
+        ("handlers/orders/pause", "{}"), ("handlers/orders/resume", "{}"),
+        ("dead/retry", #"{"all":true}"#), ("dead/discard", #"{"all":true}"#),
+        ("deliveries/retry-now", #"{"all":true}"#),
+        ("conflicts/\(id)/\(id)/release", "{}"), ("jobs/\(id)/cancel", "{}"),
+        ("replays/plan", #"{"name":"r"}"#), ("replays/r/start", "{}"), ("replays/r/pause", "{}"),
+        ("replays/r/resume", "{}"), ("replays/r/cancel", "{}"),
+    ]
+    private static let id = "00000000-0000-4000-8000-000000000001"
+
+    @Test("only an operator acts, a key is asked for, and unknown members and other content are refused")
+    func rights() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.kill(3)
+            for (path, body) in Self.routes {
+                for caller in [ConsoleHarness.Caller.viewer, .auditor, .revealer] {
+                    let reply = try await console.act(path, body, as: caller)
+                    #expect(reply.status == 403, "\(path) as \(caller)")
+                    #expect(reply.object["type"] as? String == "/problems/forbidden")
+                }
+                #expect(try await console.act(path, body, as: .nobody).status == 401)
+                let keyless = try await console.post("/api/v1/" + path, body)
+                #expect(keyless.status == 400)
+                #expect(keyless.object["type"] as? String == "/problems/idempotency-key-missing")
+                #expect(try await console.act(path, body, key: String(repeating: "k", count: 256)).status == 400)
+                let unknown = try await console.act(path, #"{"resaon":"x"}"#)
+                #expect(
+                    unknown.status == 400 && unknown.text.contains("'resaon' is unknown"),
+                    "\(path): \(unknown.text)"
+                )
+                #expect(try await console.act(path, "[1]").status == 400)
+                #expect(try await console.act(path, "{").status == 400)
+                #expect(
+                    try await console.act(path, "{\"reason\":\"\(String(repeating: "x", count: 80_000))\"}").status
+                        == 413
+                )
+            }
+            #expect(try await console.count("dead_letters") == 3)
+            #expect(try await console.trail().isEmpty)
+            #expect(try await console.count("idempotency_keys") == 0)
+            #expect(try await console.get("/api/v1/audit", as: .viewer).status == 403)
+        }
+    }
+
+    @Test("a handler is paused for a while with a reason, and resumed")
+    func handlers() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.database.script("INSERT INTO upstream.handlers (name) VALUES ('orders'), ('a b/ü')")
+            let reply = try await console.act("handlers/orders/pause", #"{"for":"30m","reason":"moving"}"#)
+            #expect(reply.status == 200 && reply.object["paused_until"] is String, "\(reply.text)")
+            let state = "SELECT paused_reason || ' ' || (paused_until - paused_at) FROM upstream.handlers WHERE paused"
+            #expect(try await console.database.text(state) == "moving 00:30:00")
+            #expect(try await console.act("handlers/orders/resume").status == 200)
+            #expect(try await console.database.text(state) == nil)
+            #expect(try await console.act("handlers/a%20b%2F%C3%BC/pause").status == 200)
+            let unknown = try await console.act("handlers/nobody/pause")
+            #expect(unknown.status == 404 && unknown.text.contains("nobody"))
+            for text in ["0s", "x", "5", "-1m", "99999999999d"] {
+                #expect(
+                    try await console.act("handlers/orders/pause", "{\"for\":\"\(text)\"}").status == 400,
+                    "\(text)"
+                )
+            }
+            #expect(
+                try await console.trail() == [
+                    "operator|console|handlers.pause|handler orders|moving",
+                    "operator|console|handlers.resume|handler orders", "operator|console|handlers.pause|handler a b/ü",
+                ]
+            )
+        }
+    }
+
+    @Test("deliveries that wait are made due at once, those that a worker holds are left alone")
+    func retryNow() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.database.script(
+                """
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, attempts, next_attempt_at, lease_until)
+                SELECT CASE WHEN n <= 6 THEN 'orders' ELSE 'billing' END, gen_random_uuid(), now(), 3,
+                    now() + interval '1 hour', CASE WHEN n = 1 THEN now() + interval '1 minute' WHEN n = 2 THEN now() END
+                FROM generate_series(1, 10) AS n
+                """
+            )
+            #expect(try await console.act("deliveries/retry-now").status == 400)
+            let reply = try await console.act(
+                "deliveries/retry-now",
+                #"{"handler":"orders","limit":3,"reason":"up again"}"#
+            )
+            #expect(reply.object["done"] as? Int == 3 && reply.object["more"] as? Bool == true, "\(reply.text)")
+            let rest = try await console.act("deliveries/retry-now", #"{"handler":"orders"}"#)
+            #expect(rest.object["done"] as? Int == 2 && rest.object["more"] as? Bool == false, "\(rest.text)")
+            let due = "SELECT count(*) FROM upstream.deliveries WHERE next_attempt_at <= now()"
+            #expect(try await console.integer(due) == 5)
+            #expect(try await console.integer(due + " AND lease_until > now()") == 0)
+            let key = try await console.database.text(
+                "SELECT message_key::text FROM upstream.deliveries WHERE handler = 'billing' LIMIT 1"
+            )
+            let one = try await console.act("deliveries/retry-now", "{\"message_key\":\"\(key ?? "")\"}")
+            #expect(one.object["done"] as? Int == 1)
+            #expect(
+                try await console.trail() == [
+                    "operator|console|deliveries.retry-now|deliveries, handler orders|3|up again",
+                    "operator|console|deliveries.retry-now|deliveries, handler orders|2",
+                    "operator|console|deliveries.retry-now|deliveries, message \(key ?? "")|1",
+                ]
+            )
+        }
+    }
+
+    @Test("a conflict is released once to the handlers of its category")
+    func conflicts() async throws {
+        try await ConsoleHarness.run([Seed(id: "m-1")]) { console in
+            try await console.database.add([Seed(id: "m-1", data: #"{"a":2}"#)], into: "conflicts")
+            let name = "SELECT message_key || '/' || fingerprint FROM upstream.conflicts"
+            let path = "conflicts/\(try await console.database.text(name) ?? "")/release"
+            let none = try await console.act(path)
+            #expect(none.status == 409 && none.object["type"] as? String == "/problems/no-handler", "\(none.text)")
+            try await console.database.script(
+                """
+                INSERT INTO upstream.handlers (name) VALUES ('orders');
+                INSERT INTO upstream.subscriptions (handler, category) VALUES ('orders', '*')
+                """
+            )
+            let reply = try await console.act(path, #"{"reason":"the later one is right"}"#)
+            #expect(reply.status == 200 && reply.object["outcome"] as? String == "released", "\(reply.text)")
+            #expect(reply.object["handlers"] as? [String] == ["orders"])
+            let again = try await console.act(path)
+            #expect(again.object["outcome"] as? String == "released_before")
+            #expect(try await console.count("deliveries") == 1)
+            #expect(try await console.trail().count == 1)
+            let id = "00000000-0000-4000-8000-000000000001"
+            #expect(try await console.act("conflicts/\(id)/\(id)/release").status == 404)
+            #expect(try await console.act("conflicts/x/\(id)/release").status == 400)
+        }
+    }
+
+    @Test("a replay is planned, started, paused, resumed and cancelled; one to a file is not started here")
+    func replays() async throws {
+        try await ConsoleHarness.run([Seed(id: "m-1"), Seed(id: "m-2"), Seed(id: "m-3", category: "other")]) {
+            console in
+            try await console.database.script("INSERT INTO upstream.handlers (name) VALUES ('orders')")
+            let body = """
+                {"name":"friday","handlers":["orders"],"scope":"not_handled","reason":"orders was down","rate":5,
+                "filter":{"category":["com.example.orders"],"since":"2026-02-28","where":["data.a=1"]}}
+                """
+            let plan = try await console.act("replays/plan", body)
+            #expect(plan.status == 201 && plan.object["planned"] as? Int == 2, "\(plan.text)")
+            #expect(plan.header("Location") == "/api/v1/replays/\(plan.object["id"] as? String ?? "")")
+            #expect(try await console.act("replays/plan", body).status == 409)
+            for step in [
+                ("pause", 409), ("start", 200), ("start", 200), ("pause", 200), ("resume", 200), ("cancel", 200),
+            ] {
+                let reply = try await console.act("replays/friday/\(step.0)", #"{"reason":"r"}"#)
+                #expect(reply.status == step.1, "\(step): \(reply.text)")
+            }
+            #expect(try await console.act("replays/friday/start").status == 409)
+            #expect(try await console.act("replays/nothing/start").status == 404)
+            #expect(try await console.count("replay_messages") == 0)
+            for wrong in [
+                #"{"scope":"x"}"#, #"{"rate":0}"#, #"{"name":"-x"}"#, #"{"filter":{"where":["x"]}}"#,
+                #"{"filter":{"device":"token"}}"#, #"{"filter":{"since":"never"}}"#, #"{"filter":{"catgory":["x"]}}"#,
+                #"{"filter":7}"#, #"{"concurrency":0}"#,
+            ] {
+                #expect(try await console.act("replays/plan", wrong).status == 400, "\(wrong)")
+            }
+            #expect(try await console.act("replays/plan", #"{"handlers":["unknown"]}"#).status == 404)
+            let empty = try await console.act("replays/plan", #"{"filter":{"since":"2026-03-05"}}"#)
+            #expect(empty.status == 200 && empty.object["id"] is NSNull, "\(empty.text)")
+            let actions = try await console.trail().map { $0.split(separator: "|")[2] }
+            let expected = ["plan", "start", "pause", "resume", "cancel"].map { "replays.\($0)" }
+            #expect(actions.map(String.init) == expected)
+            try await console.database.script(
+                """
+                UPDATE upstream.replays SET kind = 'output', handlers = '{}', state = 'paused',
+                    options = '{"pace":{},"format":"ndjson"}'
+                """
+            )
+            #expect(try await console.act("replays/friday/start").status == 409)
+            #expect(try await console.act("replays/friday/cancel").status == 200)
+        }
+    }
+
+    @Test("the trail is read in pages, by who may, with every filter")
+    func audit() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.database.script("INSERT INTO upstream.handlers (name) VALUES ('orders')")
+            for number in 1...5 {
+                let path = number % 2 == 0 ? "resume" : "pause"
+                #expect(try await console.act("handlers/orders/\(path)", "{\"reason\":\"<b>\(number)\"}").status == 200)
+            }
+            var seen: [String] = []
+            var cursor = ""
+            repeat {
+                let page = try await console.get("/api/v1/audit?limit=2\(cursor)", as: .auditor)
+                #expect(page.status == 200)
+                seen += page.items.compactMap { $0["reason"] as? String }
+                cursor = (page.object["next"] as? String).map { "&after=\($0)" } ?? ""
+            } while !cursor.isEmpty
+            #expect(seen == ["<b>5", "<b>4", "<b>3", "<b>2", "<b>1"])
+            let pauses = try await console.get(
+                "/api/v1/audit?action=handlers.pause&who=operator&since=1h",
+                as: .operator_
+            )
+            #expect(pauses.items.count == 3)
+            #expect(pauses.items.first?["via"] as? String == "console")
+            #expect(try await console.get("/api/v1/audit?action=handlers", as: .auditor).items.count == 5)
+            #expect(try await console.get("/api/v1/audit?until=1h", as: .auditor).items.isEmpty)
+            for wrong in ["limit=0", "limit=501", "after=x", "since=x", "sice=1h", "who=a%00"] {
+                #expect(try await console.get("/api/v1/audit?\(wrong)", as: .auditor).status == 400, "\(wrong)")
+            }
+        }
+    }
+}
