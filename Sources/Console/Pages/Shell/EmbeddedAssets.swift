@@ -367,7 +367,7 @@ main { grid-column: 2; grid-row: 1 / span 2; padding: 26px 32px 56px; max-width:
 .card > .body { padding: 0 16px 16px; display: grid; gap: 12px; grid-template-columns: minmax(0, 1fr); }
 .count { display: inline-block; min-width: 20px; padding: 0 7px; margin-left: 4px; border-radius: 10px; background: var(--idle-soft); color: var(--muted); font-size: 12px; font-weight: 600; text-align: center; font-variant-numeric: tabular-nums; }
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 20px; align-items: start; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 168px), 1fr)); gap: 12px; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 124px), 1fr)); gap: 12px; }
 .figure { display: grid; align-content: start; gap: 1px; padding: 13px 16px 12px; background: var(--surface); border: 1px solid var(--line); border-radius: var(--radius); box-shadow: var(--shadow); }
 .figure-name { color: var(--muted); font-size: 13px; }
 .figure-value { font-size: 24px; line-height: 1.25; font-weight: 650; letter-spacing: -0.015em; font-variant-numeric: tabular-nums; }
@@ -416,7 +416,7 @@ tr.fresh { animation: fresh 2.4s ease-out; }
 .notice.good { border-left-color: var(--good); }
 .notice.active { border-left-color: var(--accent); }
 .attention li { display: flex; flex-wrap: wrap; align-items: baseline; gap: 4px 12px; padding: 10px 16px; border-top: 1px solid var(--line); }
-.attention .badge { min-width: 108px; }
+.attention .badge { min-width: 118px; }
 .attention .what { flex: 1 1 240px; min-width: 0; }
 .empty { display: grid; justify-items: center; gap: 4px; padding: 36px 20px 40px; text-align: center; color: var(--muted); }
 .empty svg { width: 36px; height: 36px; margin-bottom: 6px; }
