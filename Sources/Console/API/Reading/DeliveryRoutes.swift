@@ -10,6 +10,9 @@ struct DeliveryRoutes: ConsoleRoutes {
     /// The parameters that say which dead letters.
     static let deadNames = ["handler", "group", "category", "message", "since", "until"]
 
+    /// Where the count of each group stops: there may be some hundred groups.
+    static let groupLimit = 2_000
+
     let services: ConsoleServices
 
     init(_ services: ConsoleServices) { self.services = services }
@@ -39,14 +42,14 @@ struct DeliveryRoutes: ConsoleRoutes {
         try context.require(.read)
         let handler = try QueryParameters(request, .init(single: ["handler"])).text("handler")
         let groups = try await services.reader.withConnection { connection in
-            try await DeadLetters(connection).summary(handler: handler, groups: 500, counted: Overview.countLimit)
+            try await DeadLetters(connection).summary(handler: handler, groups: 500, counted: Self.groupLimit)
         }
         return JSONAnswer.list(groups, next: nil) { json, group in
             json.beginObject()
             json.member("handler", group.handler)
             json.member("group", group.group)
             json.member("count", group.count)
-            json.member("counted_to", Overview.countLimit)
+            json.member("counted_to", Self.groupLimit)
             json.member("first_died_at", group.first)
             json.member("last_died_at", group.last)
             json.endObject()

@@ -12,9 +12,9 @@ final class MessageFeed: Sendable {
     /// How often the database is asked.
     static let interval = Duration.seconds(1)
     /// The bytes of events that are kept for streams that are a little behind.
-    private static let ringBytes = 8 << 20
+    private static let ringBytes = 4 << 20
     /// The bytes of one batch, beyond which another begins.
-    private static let batchBytes = 512 << 10
+    private static let batchBytes = 256 << 10
 
     /// What is read.
     let filter: MessageFilter
