@@ -129,8 +129,11 @@ import Testing
     @Test("HTTP/1.0 gets one answer and the end of the connection")
     func oldVersion() async throws {
         try await ConsoleHarness.run { console in
+            let start = ContinuousClock.now
             let answer = try RawConnection.exchange(console.port, "GET /livez HTTP/1.0\r\nHost: localhost\r\n\r\n")
             #expect(answer?.contains(" 200 ") == true && answer?.hasSuffix("ok\n") == true)
+            // By the answer's end, and not by that of an idle connection.
+            #expect(ContinuousClock.now - start < .seconds(15))
         }
     }
 

@@ -17,6 +17,9 @@ final class RawConnection: @unchecked Sendable {
             }
         }
         guard status == 0 else { throw POSIXError(.ECONNREFUSED) }
+        // A server that neither reads nor closes must not hold a test up for ever.
+        var limit = timeval(tv_sec: 20, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
     }
 
     deinit { close(descriptor) }

@@ -22,8 +22,10 @@ import Worker
         )
         var rules = ConsoleAccess.Settings()
         rules.isTLS = true
+        var limits = ConsoleLimits()
+        limits.idle = .seconds(5)
         let roots = try NIOSSLCertificate.fromPEMBytes(authority.certificatePEM)
-        try await ConsoleHarness.run(rules: rules, certificate: certificate) { console in
+        try await ConsoleHarness.run(rules: rules, limits: limits, certificate: certificate) { console in
             var tls = TLSConfiguration.makeClientConfiguration()
             tls.trustRoots = .certificates(roots)
             let client = HTTPClient(configuration: .init(tlsConfiguration: tls))
@@ -42,6 +44,8 @@ import Worker
             #expect(cookie.hasPrefix("__Host-upstream-session=") && cookie.hasSuffix("; Secure"))
             let clear = try RawConnection.exchange(console.port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             #expect(clear?.contains("HTTP/1.1") == false)
+            // Who says nothing is cut off before the handshake, too.
+            #expect(try RawConnection(console.port).readToEnd() == "")
         }
     }
 
