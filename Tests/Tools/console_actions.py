@@ -48,6 +48,7 @@ class Actions:
         self.act("retry now", self.retry_now)
         self.act("release a conflict", self.release)
         self.act("replay", self.replay)
+        self.act("reveal a token", self.reveal)
         self.act("audit trail", self.audit)
 
     def theme(self, page):
@@ -156,6 +157,19 @@ class Actions:
         self.toast(page, "Started")
         page.locator(".badge", has_text="finished").wait_for(timeout=30_000)
 
+    def reveal(self, page):
+        page.goto(self.url + "/messages?category=com.example.live")
+        page.locator("#message-rows a.mono").first.click()
+        page.wait_for_url("**/messages/*-*-*-*-*")
+        page.get_by_role("button", name="Reveal").click()
+        page.locator("code.token").wait_for()
+        token = page.locator("code.token").inner_text()
+        assert len(token) > 10, f"no token is shown: {token!r}"
+        page.reload()
+        assert token not in page.content(), "a page holds the token"
+        page.goto(self.url + "/audit")
+        page.locator("tbody tr", has_text="reveal").first.wait_for()
+
     def audit(self, page):
         page.goto(self.url + "/audit?action=handlers.pause")
         row = page.locator("tbody tr", has_text="maintenance <script>").first
@@ -165,9 +179,9 @@ class Actions:
     def viewer(self, page):
         page.context.clear_cookies()
         page.context.add_cookies(self.session("viewer"))
-        for path in ("/handlers", "/dead", "/deliveries", self.given["pages"]["conflict"]):
+        for path in ("/handlers", "/dead", "/deliveries", self.given["pages"]["conflict"], self.given["pages"]["message"]):
             page.goto(self.url + path)
-            for name in ("Pause", "Resume", "Retry", "Discard", "Release"):
+            for name in ("Reveal", "Pause", "Resume", "Retry", "Discard", "Release"):
                 assert page.get_by_role("button", name=name).count() == 0, f"{path} offers {name} to a viewer"
         response = page.goto(self.url + "/audit")
         assert response.status == 403, f"a viewer reads the audit trail: {response.status}"

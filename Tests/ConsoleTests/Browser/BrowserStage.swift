@@ -62,7 +62,7 @@ struct BrowserStage {
             """
         worker = try ChildWorker(yaml: shared, in: folder)
         let files = try Self.tokens.map { role, token in
-            "    - {file: \(try folder.write(token.utf8, as: role)), role: \(role)}"
+            "    - {file: \(try folder.write(token.utf8, as: role)), role: \(role), reveal: \(role == "operator")}"
         }
         let access = "console:\n  listen: 127.0.0.1:0\n  tokens:\n" + files.joined(separator: "\n") + "\n"
         console = try ChildWorker(yaml: shared + access, in: folder, command: ["console"])

@@ -38,7 +38,12 @@ struct MessageDetailPage: ConsoleRoutes {
                 """
             )
         }
-        let view = View(detail: detail, now: now, showsPayloads: services.settings.showsPayloads)
+        let view = View(
+            detail: detail,
+            now: now,
+            showsPayloads: services.settings.showsPayloads,
+            mayReveal: request.principal.may(.reveal)
+        )
         return shell.document(
             """
             <p class="crumb"><a href="/messages">Messages</a> / <span class="mono">\("\(detail.messageKey)")</span></p>
@@ -51,6 +56,8 @@ struct MessageDetailPage: ConsoleRoutes {
         var detail: MessageDetail
         var now: Timestamp
         var showsPayloads: Bool
+        /// Whether the reader may see the registration token, on request.
+        var mayReveal: Bool
 
         private var key: String { detail.messageKey.description }
         var message: UpstreamMessage? { detail.stored?.message }
@@ -102,6 +109,15 @@ struct MessageDetailPage: ConsoleRoutes {
             return notices
         }
 
+        /// The registration token is on no page: who may see it asks the API, which records that.
+        private var token: HTML {
+            guard mayReveal else { return "<span class=\"muted\">masked</span>" }
+            return """
+                <span class="muted">masked</span> \
+                <button type="button" class="small needs-script" data-reveal="/api/v1/messages/\(key)?reveal=token">Reveal</button>
+                """
+        }
+
         var facts: HTML {
             var facts: [(String, HTML)] = []
             if let message {
@@ -120,7 +136,7 @@ struct MessageDetailPage: ConsoleRoutes {
                     ("Sender", link(PageAddress("/messages").query("sender", message.senderID), message.senderID)),
                     ("Device key", link(PageAddress("/messages").query("device", device), device)),
                     ("Message key", "<span class=\"mono\">\(key)</span>"),
-                    ("Registration token", "<span class=\"muted\">masked</span>"),
+                    ("Registration token", token),
                 ]
                 if let type = message.messageType { facts.append(("Type", "\(stranger: type)")) }
                 if let from = detail.stored?.stanzaFrom {

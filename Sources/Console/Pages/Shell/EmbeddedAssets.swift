@@ -192,6 +192,24 @@ async function act(form) {
     }
 }
 
+/** Shows a registration token in place of its button; the audit trail tells who saw it. */
+async function reveal(button) {
+    button.disabled = true;
+    try {
+        const response = await fetch(button.dataset.reveal, { headers: { Accept: "application/json" } });
+        if (!response.ok) throw new Error(await problem(response));
+        const token = document.createElement("code");
+        token.className = "mono token";
+        token.tabIndex = -1;
+        token.textContent = (await response.json()).registration_token ?? "gone";
+        button.parentElement.replaceChildren(token);
+        token.focus();
+    } catch (error) {
+        button.disabled = false;
+        toast(error.message, "bad");
+    }
+}
+
 /** A dialog begins anew each time it is opened. */
 function reset(dialog) {
     const form = dialog.querySelector("form");
@@ -218,6 +236,11 @@ export function startActions() {
             const dialog = document.getElementById(opener.dataset.dialog);
             reset(dialog);
             dialog.showModal();
+            return;
+        }
+        const revealer = event.target.closest("[data-reveal]");
+        if (revealer) {
+            reveal(revealer);
             return;
         }
         if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
