@@ -47,9 +47,10 @@ GRANT EXECUTE ON FUNCTION
     upstream.purge_quarantine(integer),
     upstream.purge_dead_letters(integer),
     upstream.purge_dead_messages(bigint, integer),
-    upstream.purge_attempts()
+    upstream.purge_attempts(),
+    upstream.purge_audit(integer)
     TO upstream_worker;
--- Commands record what they do. The audit trail itself it can neither write to nor delete from.
+-- Commands record what they do. The audit trail itself it can't write to, and only what is older than 730 days goes.
 GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;
 -- upstream.store_messages, upstream.store_conflicts and upstream.known_messages run with the caller's rights; anyone may call them.
 

@@ -44,8 +44,7 @@ COMMENT ON FUNCTION upstream.guard_audit() IS 'Refuses to change the audit trail
 CREATE TRIGGER audit_row_guard BEFORE UPDATE OR DELETE ON upstream.audit FOR EACH ROW EXECUTE FUNCTION upstream.guard_audit();
 CREATE TRIGGER audit_table_guard BEFORE TRUNCATE ON upstream.audit FOR EACH STATEMENT EXECUTE FUNCTION upstream.guard_audit();
 
--- Each new entry takes up to a hundred expired ones with it: the table is bounded by what is done within 730 days, and no role
--- needs a right to delete. The bound is one of time alone, so that nobody pushes an entry out by making many.
+-- The bound is one of time alone, so that nobody pushes an entry out by making many; see upstream.purge_audit.
 CREATE FUNCTION upstream.record_audit(who text, via text, action text, subject text, count bigint, reason text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -56,21 +55,38 @@ BEGIN
         clock_timestamp(), left(record_audit.who, 200), session_user, record_audit.via, left(record_audit.action, 64),
         left(record_audit.subject, 1000), record_audit.count, left(record_audit.reason, 1000))
     RETURNING id INTO entry;
-    DELETE FROM upstream.audit WHERE id IN (
-        SELECT id FROM upstream.audit WHERE at < now() - interval '730 days'
-        ORDER BY at LIMIT 100 FOR UPDATE SKIP LOCKED
-    );
     RETURN entry;
 END
 $$;
 REVOKE ALL ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) FROM PUBLIC;
-COMMENT ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) IS 'Adds an entry to the audit trail, with the time and the session''s role, and deletes some that are older than 730 days; gives its id.';
+COMMENT ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) IS 'Adds an entry to the audit trail, with the time and the session''s role; gives its id.';
+
+-- For a worker's retention, which first compares this server's clock with its own: a clock that is years ahead deletes nothing.
+CREATE FUNCTION upstream.purge_audit(most integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    deleted integer;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('upstream.retention', 0)) THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM upstream.audit WHERE id IN (
+        SELECT id FROM upstream.audit WHERE at < now() - interval '730 days' ORDER BY at LIMIT most
+    );
+    GET DIAGNOSTICS deleted = ROW_COUNT;
+    RETURN deleted;
+END
+$$;
+REVOKE ALL ON FUNCTION upstream.purge_audit(integer) FROM PUBLIC;
+COMMENT ON FUNCTION upstream.purge_audit(integer) IS 'Deletes entries of the audit trail that are older than 730 days: most of them at once. Null where another worker is at it.';
 
 -- Commands of this version need it at once.
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'upstream_worker') THEN
-        GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;
+        GRANT EXECUTE ON FUNCTION
+            upstream.record_audit(text, text, text, text, bigint, text), upstream.purge_audit(integer)
+            TO upstream_worker;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'upstream_reader') THEN
         GRANT SELECT ON upstream.audit TO upstream_reader;
@@ -79,6 +95,7 @@ END
 $$;
 
 -- migrate:down
+DROP FUNCTION upstream.purge_audit(integer);
 DROP FUNCTION upstream.record_audit(text, text, text, text, bigint, text);
 DROP TABLE upstream.audit;
 DROP FUNCTION upstream.guard_audit();

@@ -26,6 +26,8 @@ ALTER TABLE upstream.attempt_batches
     ALTER COLUMN keys SET STORAGE EXTERNAL, ALTER COLUMN keys SET STATISTICS 0,
     ALTER COLUMN ages SET STORAGE EXTERNAL, ALTER COLUMN ages SET STATISTICS 0,
     ALTER COLUMN durations SET STORAGE EXTERNAL, ALTER COLUMN durations SET STATISTICS 0;
+-- Without a key of its own, what publishes all tables would refuse that forget changes a row, and that the rest is emptied.
+ALTER TABLE upstream.attempt_batches REPLICA IDENTITY FULL;
 CREATE INDEX attempt_batches_received_idx ON upstream.attempt_batches (first_received, last_received);
 COMMENT ON TABLE upstream.attempt_batches IS 'How upstream.attempts is stored: a row for attempts of one handler that ended alike, were settled together, and whose messages arrived within one second. Arrays are in the order of keys. By UTC day of settled_at, kept for retention_policy.attempts.';
 COMMENT ON COLUMN upstream.attempt_batches.settled_at IS 'When the settlement was written, by this server''s clock; the row commits with it.';
@@ -42,6 +44,7 @@ COMMENT ON COLUMN upstream.attempt_batches.error_groups IS 'What went wrong, as 
 
 -- A settlement never fails for want of a day: what finds none waits here, and goes to its day when that is made.
 CREATE TABLE upstream.attempt_batches_rest PARTITION OF upstream.attempt_batches DEFAULT;
+ALTER TABLE upstream.attempt_batches_rest REPLICA IDENTITY FULL;
 COMMENT ON TABLE upstream.attempt_batches_rest IS 'Attempts settled on days that have no partition yet; usually empty.';
 COMMENT ON COLUMN upstream.attempt_batches_rest.settled_at IS 'See upstream.attempt_batches.';
 COMMENT ON COLUMN upstream.attempt_batches_rest.handler IS 'See upstream.attempt_batches.';
@@ -130,6 +133,7 @@ DECLARE
     title name;
     number integer;
     made integer := 0;
+    is_full boolean;
 BEGIN
     IF first_day < '2000-01-01' OR last_day > '2100-12-31' OR last_day - first_day > 400 THEN
         RAISE EXCEPTION 'upstream.ensure_attempts makes 400 days of the years 2000 to 2100 at most'
@@ -139,6 +143,7 @@ BEGIN
     IF EXISTS (SELECT FROM upstream.retention_policy WHERE attempts = interval '0') THEN
         RETURN 0;
     END IF;
+    SELECT count(*) > 10000 FROM (SELECT FROM upstream.attempt_batches_rest LIMIT 10001) AS few INTO is_full;
     FOR day IN SELECT first_day + n FROM generate_series(0, last_day - first_day) AS n LOOP
         CONTINUE WHEN EXISTS (
             SELECT FROM upstream.attempt_partitions() AS p WHERE p.since < (day + 1)::timestamptz AND p.until > day::timestamptz
@@ -148,6 +153,11 @@ BEGIN
         CONTINUE WHEN EXISTS (
             SELECT FROM upstream.attempt_partitions() AS p WHERE p.since < (day + 1)::timestamptz AND p.until > day::timestamptz
         );
+        -- Settlements wait while the rest is locked: much of a day stays there until it is purged, and of the others one is made.
+        CONTINUE WHEN is_full AND EXISTS (
+            SELECT FROM upstream.attempt_batches_rest WHERE settled_at >= day::timestamptz AND settled_at < (day + 1)::timestamptz
+        );
+        EXIT WHEN is_full AND made > 0;
         title := 'attempt_batches_' || to_char(day, 'YYYYMMDD');
         number := 0;
         WHILE EXISTS (SELECT FROM pg_class WHERE relnamespace = 'upstream'::regnamespace AND relname = title) LOOP
@@ -158,7 +168,7 @@ BEGIN
         EXECUTE format('COMMENT ON TABLE upstream.%I IS %L', title, 'Attempts settled on ' || day || ' UTC.');
         EXECUTE format(
             'ALTER TABLE upstream.%I ALTER COLUMN keys SET STATISTICS 0, ALTER COLUMN ages SET STATISTICS 0, '
-            'ALTER COLUMN durations SET STATISTICS 0', title);
+            'ALTER COLUMN durations SET STATISTICS 0, REPLICA IDENTITY FULL', title);
         LOCK TABLE ONLY upstream.attempt_batches_rest IN ACCESS EXCLUSIVE MODE;
         EXECUTE format(
             'WITH moved AS (DELETE FROM upstream.attempt_batches_rest WHERE settled_at >= $1 AND settled_at < $2 RETURNING *) '
@@ -221,7 +231,8 @@ BEGIN
         END;
     END LOOP;
     BEGIN
-        DELETE FROM upstream.attempt_batches_rest WHERE settled_at < old_end;
+        DELETE FROM upstream.attempt_batches_rest WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM upstream.attempt_batches_rest WHERE settled_at < old_end LIMIT 100000));
     EXCEPTION
         WHEN lock_not_available THEN
             locked := locked + 1;

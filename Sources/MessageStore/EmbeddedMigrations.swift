@@ -3413,8 +3413,7 @@ COMMENT ON FUNCTION upstream.guard_audit() IS 'Refuses to change the audit trail
 CREATE TRIGGER audit_row_guard BEFORE UPDATE OR DELETE ON upstream.audit FOR EACH ROW EXECUTE FUNCTION upstream.guard_audit();
 CREATE TRIGGER audit_table_guard BEFORE TRUNCATE ON upstream.audit FOR EACH STATEMENT EXECUTE FUNCTION upstream.guard_audit();
 
--- Each new entry takes up to a hundred expired ones with it: the table is bounded by what is done within 730 days, and no role
--- needs a right to delete. The bound is one of time alone, so that nobody pushes an entry out by making many.
+-- The bound is one of time alone, so that nobody pushes an entry out by making many; see upstream.purge_audit.
 CREATE FUNCTION upstream.record_audit(who text, via text, action text, subject text, count bigint, reason text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -3425,21 +3424,38 @@ BEGIN
         clock_timestamp(), left(record_audit.who, 200), session_user, record_audit.via, left(record_audit.action, 64),
         left(record_audit.subject, 1000), record_audit.count, left(record_audit.reason, 1000))
     RETURNING id INTO entry;
-    DELETE FROM upstream.audit WHERE id IN (
-        SELECT id FROM upstream.audit WHERE at < now() - interval '730 days'
-        ORDER BY at LIMIT 100 FOR UPDATE SKIP LOCKED
-    );
     RETURN entry;
 END
 $$;
 REVOKE ALL ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) FROM PUBLIC;
-COMMENT ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) IS 'Adds an entry to the audit trail, with the time and the session''s role, and deletes some that are older than 730 days; gives its id.';
+COMMENT ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) IS 'Adds an entry to the audit trail, with the time and the session''s role; gives its id.';
+
+-- For a worker's retention, which first compares this server's clock with its own: a clock that is years ahead deletes nothing.
+CREATE FUNCTION upstream.purge_audit(most integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    deleted integer;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('upstream.retention', 0)) THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM upstream.audit WHERE id IN (
+        SELECT id FROM upstream.audit WHERE at < now() - interval '730 days' ORDER BY at LIMIT most
+    );
+    GET DIAGNOSTICS deleted = ROW_COUNT;
+    RETURN deleted;
+END
+$$;
+REVOKE ALL ON FUNCTION upstream.purge_audit(integer) FROM PUBLIC;
+COMMENT ON FUNCTION upstream.purge_audit(integer) IS 'Deletes entries of the audit trail that are older than 730 days: most of them at once. Null where another worker is at it.';
 
 -- Commands of this version need it at once.
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'upstream_worker') THEN
-        GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;
+        GRANT EXECUTE ON FUNCTION
+            upstream.record_audit(text, text, text, text, bigint, text), upstream.purge_audit(integer)
+            TO upstream_worker;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'upstream_reader') THEN
         GRANT SELECT ON upstream.audit TO upstream_reader;
@@ -3448,6 +3464,7 @@ END
 $$;
 
 -- migrate:down
+DROP FUNCTION upstream.purge_audit(integer);
 DROP FUNCTION upstream.record_audit(text, text, text, text, bigint, text);
 DROP TABLE upstream.audit;
 DROP FUNCTION upstream.guard_audit();
@@ -3534,6 +3551,8 @@ ALTER TABLE upstream.attempt_batches
     ALTER COLUMN keys SET STORAGE EXTERNAL, ALTER COLUMN keys SET STATISTICS 0,
     ALTER COLUMN ages SET STORAGE EXTERNAL, ALTER COLUMN ages SET STATISTICS 0,
     ALTER COLUMN durations SET STORAGE EXTERNAL, ALTER COLUMN durations SET STATISTICS 0;
+-- Without a key of its own, what publishes all tables would refuse that forget changes a row, and that the rest is emptied.
+ALTER TABLE upstream.attempt_batches REPLICA IDENTITY FULL;
 CREATE INDEX attempt_batches_received_idx ON upstream.attempt_batches (first_received, last_received);
 COMMENT ON TABLE upstream.attempt_batches IS 'How upstream.attempts is stored: a row for attempts of one handler that ended alike, were settled together, and whose messages arrived within one second. Arrays are in the order of keys. By UTC day of settled_at, kept for retention_policy.attempts.';
 COMMENT ON COLUMN upstream.attempt_batches.settled_at IS 'When the settlement was written, by this server''s clock; the row commits with it.';
@@ -3550,6 +3569,7 @@ COMMENT ON COLUMN upstream.attempt_batches.error_groups IS 'What went wrong, as 
 
 -- A settlement never fails for want of a day: what finds none waits here, and goes to its day when that is made.
 CREATE TABLE upstream.attempt_batches_rest PARTITION OF upstream.attempt_batches DEFAULT;
+ALTER TABLE upstream.attempt_batches_rest REPLICA IDENTITY FULL;
 COMMENT ON TABLE upstream.attempt_batches_rest IS 'Attempts settled on days that have no partition yet; usually empty.';
 COMMENT ON COLUMN upstream.attempt_batches_rest.settled_at IS 'See upstream.attempt_batches.';
 COMMENT ON COLUMN upstream.attempt_batches_rest.handler IS 'See upstream.attempt_batches.';
@@ -3638,6 +3658,7 @@ DECLARE
     title name;
     number integer;
     made integer := 0;
+    is_full boolean;
 BEGIN
     IF first_day < '2000-01-01' OR last_day > '2100-12-31' OR last_day - first_day > 400 THEN
         RAISE EXCEPTION 'upstream.ensure_attempts makes 400 days of the years 2000 to 2100 at most'
@@ -3647,6 +3668,7 @@ BEGIN
     IF EXISTS (SELECT FROM upstream.retention_policy WHERE attempts = interval '0') THEN
         RETURN 0;
     END IF;
+    SELECT count(*) > 10000 FROM (SELECT FROM upstream.attempt_batches_rest LIMIT 10001) AS few INTO is_full;
     FOR day IN SELECT first_day + n FROM generate_series(0, last_day - first_day) AS n LOOP
         CONTINUE WHEN EXISTS (
             SELECT FROM upstream.attempt_partitions() AS p WHERE p.since < (day + 1)::timestamptz AND p.until > day::timestamptz
@@ -3656,6 +3678,11 @@ BEGIN
         CONTINUE WHEN EXISTS (
             SELECT FROM upstream.attempt_partitions() AS p WHERE p.since < (day + 1)::timestamptz AND p.until > day::timestamptz
         );
+        -- Settlements wait while the rest is locked: much of a day stays there until it is purged, and of the others one is made.
+        CONTINUE WHEN is_full AND EXISTS (
+            SELECT FROM upstream.attempt_batches_rest WHERE settled_at >= day::timestamptz AND settled_at < (day + 1)::timestamptz
+        );
+        EXIT WHEN is_full AND made > 0;
         title := 'attempt_batches_' || to_char(day, 'YYYYMMDD');
         number := 0;
         WHILE EXISTS (SELECT FROM pg_class WHERE relnamespace = 'upstream'::regnamespace AND relname = title) LOOP
@@ -3666,7 +3693,7 @@ BEGIN
         EXECUTE format('COMMENT ON TABLE upstream.%I IS %L', title, 'Attempts settled on ' || day || ' UTC.');
         EXECUTE format(
             'ALTER TABLE upstream.%I ALTER COLUMN keys SET STATISTICS 0, ALTER COLUMN ages SET STATISTICS 0, '
-            'ALTER COLUMN durations SET STATISTICS 0', title);
+            'ALTER COLUMN durations SET STATISTICS 0, REPLICA IDENTITY FULL', title);
         LOCK TABLE ONLY upstream.attempt_batches_rest IN ACCESS EXCLUSIVE MODE;
         EXECUTE format(
             'WITH moved AS (DELETE FROM upstream.attempt_batches_rest WHERE settled_at >= $1 AND settled_at < $2 RETURNING *) '
@@ -3729,7 +3756,8 @@ BEGIN
         END;
     END LOOP;
     BEGIN
-        DELETE FROM upstream.attempt_batches_rest WHERE settled_at < old_end;
+        DELETE FROM upstream.attempt_batches_rest WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM upstream.attempt_batches_rest WHERE settled_at < old_end LIMIT 100000));
     EXCEPTION
         WHEN lock_not_available THEN
             locked := locked + 1;

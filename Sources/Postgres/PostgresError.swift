@@ -51,10 +51,10 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
     }
 
     /// Whether a statement that settles deliveries and writes their history may have failed for the history's sake: something
-    /// that it needs is missing, forbidden, locked or full, and nothing is wrong with the server or the session.
+    /// that it needs is missing, forbidden, locked, damaged or full, and nothing is wrong with the session.
     package var mayBeOfHistory: Bool {
         switch failureClass {
-        case .schema, .permission, .missingPartition, .constraint, .data, .limit, .lock: true
+        case .schema, .permission, .missingPartition, .constraint, .data, .limit, .lock, .system: true
         default: false
         }
     }

@@ -82,6 +82,7 @@ struct RoleTests {
                 message_ids: insert select
                 messages: insert select
                 purge_attempts: execute
+                purge_audit: execute
                 purge_conflicts: execute
                 purge_dead_letters: execute
                 purge_dead_messages: execute

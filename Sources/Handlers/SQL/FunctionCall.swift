@@ -72,11 +72,12 @@ extension PostgresConnection {
             try transaction(thenResetting: true) { connection throws(PostgresError) in
                 try connection.limitStatements(milliseconds: Int(call.milliseconds), "SAVEPOINT handler")
                 hasBegun = true
-                if let verdict = try connection.callInSavepoint(call) {
+                let isRecorded = call.recording.isOn
+                if let verdict = try connection.callInSavepoint(call, isRecorded: isRecorded) {
                     end = .verdict(verdict)
                     return
                 }
-                guard try connection.complete(call) else {
+                guard try connection.complete(call, isRecorded: isRecorded) else {
                     end = .lost
                     throw PostgresError(.other, "the lease has passed on")
                 }
@@ -97,16 +98,18 @@ extension PostgresConnection {
 
     /// Deletes the delivery, and writes its history; returns whether it was still ours.
     ///
-    /// Where the history can't be written the function's effects are rolled back, for their transaction is one with it. The
-    /// attempt is not counted, and the next one goes without history.
-    private func complete(_ call: FunctionCall) throws(PostgresError) -> Bool {
-        guard call.recording.isOn else {
+    /// Where the history can't be written the delivery alone is deleted, and the next calls go without history.
+    private func complete(_ call: FunctionCall, isRecorded: Bool) throws(PostgresError) -> Bool {
+        guard isRecorded else {
             return try run(FunctionStatements.complete, call.delivery).affectedRows == 1
         }
         do throws(PostgresError) {
             return try run(FunctionStatements.completeRecorded, call.delivery).affectedRows == 1
         } catch {
             guard error.mayBeOfHistory, isOpen else { throw error }
+            try script("ROLLBACK TO SAVEPOINT history")
+            // Should that fail as well, the history was not to blame.
+            let isOurs = try run(FunctionStatements.complete, call.delivery).affectedRows == 1
             call.recording.suspend(
                 after: StoreError(
                     kind: .refused,
@@ -115,21 +118,23 @@ extension PostgresConnection {
                     failureClass: error.failureClass
                 )
             )
-            throw .cancelled("as its history can't be written")
+            return isOurs
         }
     }
 
     /// Calls the function so that its failure leaves the transaction usable.
     ///
     /// - Returns: nil where it succeeded, constraints that were deferred to the commit included.
-    private func callInSavepoint(_ call: FunctionCall) throws(PostgresError) -> HandlerVerdict? {
+    private func callInSavepoint(_ call: FunctionCall, isRecorded: Bool) throws(PostgresError) -> HandlerVerdict? {
         do throws(PostgresError) {
             let rows = try run(call.sql).count
             // A function that returns a set may return an empty one.
             if rows == 0, try !run(FunctionStatements.exists, call.message).value(Bool.self) {
                 return .reject(.missing)
             }
-            try script("SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT handler")
+            // A history that somebody has locked is waited for a second only.
+            let further = isRecorded ? "; SAVEPOINT history; SET LOCAL lock_timeout = 1000" : ""
+            try script("SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT handler" + further)
             return nil
         } catch {
             guard isOpen else { throw error }

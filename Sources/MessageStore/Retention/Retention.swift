@@ -141,8 +141,12 @@ package struct Retention: Sendable {
         var done = RetentionReport()
         done.created = try await connection.run { connection throws(PostgresError) in
             let today = UTCDay(try connection.run(RetentionStatements.now).value())
-            _ = try AttemptDays.ensure(connection, around: today)
-            return try Partitions.ensure(connection, around: today)
+            let created = try Partitions.ensure(connection, around: today)
+            // No fault of the history keeps messages from going; what finds no day of its own waits for one.
+            do throws(PostgresError) { _ = try AttemptDays.ensure(connection, around: today) } catch {
+                guard connection.isOpen else { throw error }
+            }
+            return created
         }
         let difference = try await clockDifference()
         guard !difference.isTooLarge else {
@@ -170,8 +174,9 @@ package struct Retention: Sendable {
         }
         try await purge(.conflicts, \.conflicts, &done, report)
         try await purge(.quarantine, \.quarantine, &done, report)
-        try await purgeAttempts(&done)
+        let fault = await purgeHistory(&done)
         if done.isComplete { try await record(done, plan.now) }
+        if let fault { throw fault }
         return done
     }
 
@@ -323,7 +328,7 @@ package struct Retention: Sendable {
         }
     }
 
-    private func purge(
+    func purge(
         _ what: RetentionStatements.Purge.Rows,
         _ field: WritableKeyPath<RetentionReport, Int>,
         _ done: inout RetentionReport,

@@ -103,6 +103,8 @@ package struct RetentionReport: Sendable, Equatable {
     package var quarantine = 0
     /// Messages deleted that were kept for dead letters which are gone.
     package var deadMessages = 0
+    /// Entries of the audit trail deleted.
+    package var audit = 0
     /// Days of the history of attempts dropped.
     package var attemptDays = 0
     /// Days of the history that somebody else was using all the time: kept for another run.

@@ -186,6 +186,7 @@ enum RetentionStatements: StatementCatalog {
             case conflicts = "purge_conflicts"
             case quarantine = "purge_quarantine"
             case deadLetters = "purge_dead_letters"
+            case audit = "purge_audit"
         }
     }
 

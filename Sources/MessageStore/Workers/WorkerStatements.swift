@@ -24,7 +24,10 @@ enum WorkerStatements: StatementCatalog {
 
     /// Deletes what is left of processes that died: silent for ten minutes, or followed by this one.
     static let purge: PreparedStatement<WorkerReport> = """
-        DELETE FROM upstream.workers
+        WITH quick AS MATERIALIZED (
+            SELECT set_config('synchronous_commit', 'off', true)
+        )
+        DELETE FROM upstream.workers USING quick
         WHERE heartbeat_at < now() - interval '10 minutes'
             OR worker = \(\.worker) AND instance <> \(\.instance) AND NOT \(raw: isAlive)
         """

@@ -98,6 +98,8 @@ package struct RetentionService: Service {
             let found = try await client.withConnection { connection in
                 let retention = Retention(connection)
                 let isChanged = try await retention.raise(to: policy)
+                // A history that was off has no days yet; without them it is kept all the same.
+                if isChanged { await retention.ensureAttemptDays() }
                 return (isChanged: isChanged, inForce: try await retention.policy())
             }
             if found.isChanged {
