@@ -31,6 +31,16 @@ extension Problem {
         )
     }
 
+    /// `where` was given to a console that hides payloads.
+    static var payloadsHidden: Problem {
+        Problem(
+            .forbidden,
+            "payloads-hidden",
+            "Payloads are hidden",
+            "'where' looks into payloads, which this console hides; console.payloads: shown shows them"
+        )
+    }
+
     /// Somebody asks too often.
     ///
     /// - Parameters:

@@ -78,7 +78,11 @@ struct ReplayActions: ConsoleRoutes {
     @Sendable private func plan(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
         let body = try request.decode(ReplayPlanBody.self)
-        let wanted = try body.request(by: try request.author(body.reason), now: .now)
+        let wanted = try body.request(
+            by: try request.author(body.reason),
+            now: .now,
+            showsPayloads: services.settings.showsPayloads
+        )
         return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
             switch try ReplayPlanner.plan(connection, wanted) {
             case .failure(let error): return .failure(Problem(error))

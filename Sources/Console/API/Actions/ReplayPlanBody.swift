@@ -49,7 +49,15 @@ struct ReplayPlanBody: ActionBody {
             case clauses = "where"
         }
 
-        func filter(now: Timestamp) throws(Problem) -> MessageFilter {
+        /// The store's form.
+        ///
+        /// - Parameters:
+        ///   - now: What ages such as `2h` count back from.
+        ///   - showsPayloads: Without it `where` is refused: by its counts a plan would tell what the payloads hold.
+        /// - Throws: ``Problem``
+        /// - Returns: The filter with times.
+        func filter(now: Timestamp, showsPayloads: Bool) throws(Problem) -> MessageFilter {
+            guard showsPayloads || (clauses ?? []).isEmpty else { throw .payloadsHidden }
             var filter = MessageFilter()
             filter.categories = category ?? []
             (filter.senderID, filter.messageID) = (sender, messageID)
@@ -75,8 +83,13 @@ struct ReplayPlanBody: ActionBody {
 
     /// The request to plan.
     ///
+    /// - Parameters:
+    ///   - author: Who asks, and why.
+    ///   - now: What ages such as `2h` count back from.
+    ///   - showsPayloads: Whether the filter may look into payloads.
     /// - Throws: ``Problem``
-    func request(by author: AuditAuthor, now: Timestamp) throws(Problem) -> ReplayRequest {
+    /// - Returns: The request.
+    func request(by author: AuditAuthor, now: Timestamp, showsPayloads: Bool) throws(Problem) -> ReplayRequest {
         let name = name ?? "console-\(UInt32.random(in: 0...UInt32.max))"
         let isPlain = name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-_.:".contains($0)) }
         guard isPlain, (1...100).contains(name.utf8.count), !name.hasPrefix("-") else {
@@ -96,7 +109,7 @@ struct ReplayPlanBody: ActionBody {
         }
         var request = ReplayRequest(
             name: name,
-            filter: try (filter ?? Filter()).filter(now: now),
+            filter: try (filter ?? Filter()).filter(now: now, showsPayloads: showsPayloads),
             target: .handlers(handlers ?? [], scope),
             by: author
         )

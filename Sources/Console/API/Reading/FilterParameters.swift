@@ -33,12 +33,7 @@ struct FilterParameters: Sendable {
         }
         let clauses = parameters.texts("where")
         guard clauses.isEmpty || showsPayloads else {
-            throw Problem(
-                .forbidden,
-                "payloads-hidden",
-                "Payloads are hidden",
-                "'where' looks into payloads, which this console hides; console.payloads: shown shows them"
-            )
+            throw .payloadsHidden
         }
         for text in clauses {
             do throws(FilterError) {
