@@ -179,6 +179,17 @@ enum Jobs {
                 )
             )
         }
+        guard job.state != "failed" else {
+            return .failure(
+                Problem(
+                    .conflict,
+                    "job-failed",
+                    "The job has failed",
+                    "\(job.done) of \(job.planned) are done and stay done: \(job.lastError ?? ""); mend that, then ask for the set "
+                        + "again"
+                )
+            )
+        }
         guard !job.isExpired, job.state != "cancelled" else {
             return .failure(
                 Problem(
@@ -210,6 +221,23 @@ enum Jobs {
             try AuditLog.record(connection, action, subject, count: job.done, by: author, isEnd: true)
         }
         return job
+    }
+
+    /// Gives a job up, in one transaction: what it has done stays done.
+    ///
+    /// - Throws: ``PostgresError``; it still runs then.
+    static func fail(
+        _ connection: isolated PostgresConnection,
+        _ id: Digest128,
+        _ error: String
+    ) throws(PostgresError) {
+        try connection.transaction { connection throws(PostgresError) in
+            guard let job = try connection.run(JobStatements.fail(id, error)).first(Job.read) else { return }
+            try connection.run(JobStatements.deleteItems(id))
+            guard let action = AuditAction(rawValue: job.action) else { return }
+            let author = AuditAuthor(job.startedBy ?? "console", via: .console, reason: job.reason)
+            try AuditLog.record(connection, action, "failed: " + job.subject, count: job.done, by: author, isEnd: true)
+        }
     }
 
     /// Acts on the next chunk of a job, in one transaction.

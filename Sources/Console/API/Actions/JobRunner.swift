@@ -67,7 +67,7 @@ struct JobRunner: Service {
                 // A deadlock, a lock, an outage: the same chunk again, at the next look.
                 guard !error.isEnvironment || error.failureClass == .permission else { throw error }
                 try await services.writer.run { connection throws(PostgresError) in
-                    _ = try connection.run(JobStatements.fail(job, error.description))
+                    try Jobs.fail(connection, job, error.description)
                 }
             }
         }

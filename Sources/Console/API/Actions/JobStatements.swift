@@ -150,11 +150,12 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// Gives a job up.
+    /// Gives a job up; gives it, and nothing where it has ended.
     static func fail(_ job: Digest128, _ error: String) -> SQL {
         """
         UPDATE upstream.jobs SET state = 'failed', finished_at = now(), last_error = left(\(error), 1000)
         WHERE job = \(job) AND state = 'running'
+        RETURNING \(columns), groups
         """
     }
 
