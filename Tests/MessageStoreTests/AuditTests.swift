@@ -52,12 +52,13 @@ struct AuditTests {
             try await trail(fixture.store) == [
                 start + "handlers.pause|handler orders|moving", "anna|upstream|console|handlers.resume|handler orders",
                 start + "dead.retry|dead letters, handler orders, group 'status 503'|30",
+                start + "dead.retry.finished|dead letters, handler orders, group 'status 503'|30",
                 start + "partitions.policy|messages 30d, dedupe_window 35d, dead_letters 90d, attempts 7d",
             ]
         )
     }
 
-    @Test("a run of several transactions that does another number than it began with says so at its end")
+    @Test("a run of several transactions says at its end how many it was; one of a single transaction has one entry")
     func ends() async throws {
         let fixture = try await dead()
         let letters = DeadLetters(fixture.store.admin)
@@ -68,6 +69,11 @@ struct AuditTests {
         // Nothing is left: nothing is recorded.
         #expect(try await letters.discard(DeadLetterFilter(), by: .tester) == 0)
         #expect(try await trail(fixture.store).count == 2)
+        let single = try await dead()
+        progress = DeadLetters.Progress(total: 30)
+        let all = DeadLetters(single.store.admin)
+        while try await all.step(.retry, DeadLetterFilter(), &progress, limit: 30, by: .tester) > 0 {}
+        #expect(try await trail(single.store).count == 1)
     }
 
     @Test("an action whose entry can't be written does not happen")

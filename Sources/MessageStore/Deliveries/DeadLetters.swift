@@ -202,8 +202,10 @@ package struct DeadLetters: Sendable {
         package let total: Int
         /// How many are done.
         package private(set) var done = 0
-        /// How many the first entry of the audit trail speaks of; nil before it.
+        /// How many the latest entry of the audit trail speaks of; nil before the first.
         fileprivate var recorded: Int?
+        /// Whether a transaction after the first one has acted too, so that an entry for the end is due.
+        fileprivate var hasSeveral = false
 
         /// Nothing is done yet.
         package init(total: Int) { self.total = total }
@@ -214,7 +216,7 @@ package struct DeadLetters: Sendable {
     /// Retries or discards one batch of them.
     ///
     /// The first batch records the run, with the number of letters that it is about; the end of a run of several batches
-    /// records how many it was.
+    /// records how many it was: where that is missing, the run was interrupted.
     ///
     /// - Parameters:
     ///   - fate: What becomes of them.
@@ -244,7 +246,7 @@ package struct DeadLetters: Sendable {
                 }
                 let subject = "dead letters" + filter.description
                 if let recorded = now.recorded {
-                    guard count == 0, recorded != now.done else { return (count, recorded) }
+                    guard count == 0, now.hasSeveral || recorded != now.done else { return (count, recorded) }
                     try AuditLog.record(connection, fate.action, subject, count: now.done, by: author, isEnd: true)
                     return (count, now.done)
                 }
@@ -255,6 +257,7 @@ package struct DeadLetters: Sendable {
             }
         }
         progress.add(count)
+        progress.hasSeveral = count > 0 && now.recorded != nil
         progress.recorded = recorded
         return count
     }
