@@ -1,4 +1,5 @@
 import ConsoleSupport
+import Foundation
 import QuerySupport
 import Testing
 
@@ -43,6 +44,34 @@ struct FailedJobTests {
             )
             let again = try await console.act("dead/retry", "{\"id\":\"\(id)\"}")
             #expect(again.status == 409 && again.object["type"] as? String == "/problems/job-failed", "\(again.text)")
+        }
+    }
+
+    @Test("a job that is held up says by what, and those behind it go on")
+    func heldUp() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.kill(10)
+            try await console.kill(10, "billing")
+            let (held, free) = (try await freeze(console, "orders"), try await freeze(console, "billing"))
+            try await console.database.script(
+                """
+                CREATE FUNCTION upstream.hold_up() RETURNS trigger LANGUAGE plpgsql
+                AS 'BEGIN RAISE EXCEPTION ''held up'' USING ERRCODE = ''lock_not_available''; END';
+                CREATE TRIGGER hold_up BEFORE DELETE ON upstream.dead_letters FOR EACH ROW WHEN (OLD.handler = 'orders')
+                EXECUTE FUNCTION upstream.hold_up()
+                """
+            )
+            #expect(try await start(console, held) == 202)
+            try await console.waitUntil("SELECT last_error IS NOT NULL FROM upstream.jobs WHERE job = '\(held)'")
+            #expect(try await start(console, free) == 202)
+            #expect(try await console.ended(free)["done"] as? Int == 10)
+            let job = try await console.get("/api/v1/jobs/\(held)").object
+            #expect(job["state"] as? String == "running" && job["done"] as? Int == 0, "\(job)")
+            #expect((job["error"] as? String)?.contains("held up") == true, "\(job)")
+            try await console.database.script("DROP TRIGGER hold_up ON upstream.dead_letters")
+            let end = try await console.ended(held)
+            #expect(end["state"] as? String == "finished" && end["done"] as? Int == 10, "\(end)")
+            #expect(end["error"] is NSNull)
         }
     }
 }

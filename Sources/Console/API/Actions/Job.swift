@@ -36,7 +36,7 @@ struct Job: Sendable {
     var reason: String?
     /// When it ended.
     var finishedAt: Timestamp?
-    /// What made it fail.
+    /// What made it fail, or holds it up while it runs.
     var lastError: String?
     /// How many of which handler and error group, as JSON.
     var groups: [UInt8]

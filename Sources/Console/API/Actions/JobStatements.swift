@@ -86,9 +86,9 @@ enum JobStatements: StatementCatalog {
 
     // MARK: Running
 
-    /// The jobs that run, the oldest first.
+    /// The jobs that run, the oldest first, and after them those that something holds up.
     static let running: SQL = """
-        SELECT job FROM upstream.jobs WHERE state = 'running' ORDER BY created_at LIMIT 100
+        SELECT job FROM upstream.jobs WHERE state = 'running' ORDER BY last_error IS NOT NULL, created_at LIMIT 100
         """
 
     /// Locks a running job for its next step; gives nothing where it has ended, or another console is at it.
@@ -159,6 +159,16 @@ enum JobStatements: StatementCatalog {
         """
     }
 
+    /// Notes what holds a running job up, where that is new; ``advance(_:done:skipped:isLast:)`` takes it away.
+    static func note(_ job: Digest128, _ error: String) -> SQL {
+        """
+        UPDATE upstream.jobs SET last_error = left(\(error), 1000)
+        WHERE last_error IS DISTINCT FROM left(\(error), 1000) AND job = (
+            SELECT job FROM upstream.jobs WHERE job = \(job) AND state = 'running' FOR UPDATE SKIP LOCKED
+        )
+        """
+    }
+
     /// Deletes a job's items.
     static func deleteItems(_ job: Digest128) -> SQL { "DELETE FROM upstream.job_items WHERE job = \(job)" }
 
@@ -189,6 +199,7 @@ enum JobStatements: StatementCatalog {
             StatementSample("discard", discard(job, chunk: 1)),
             StatementSample("advance", advance(job, done: 1, skipped: 1, isLast: true)),
             StatementSample("fail", fail(job, "x")),
+            StatementSample("note", note(job, "x")),
             StatementSample("deleteItems", deleteItems(job)),
             StatementSample("sweep", sweep(limit: 1)),
         ]
