@@ -8,6 +8,7 @@ package enum ConsoleCatalogs {
             DeliveryActionStatements.self,
             IdempotencyStatements.self,
             JobStatements.self,
+            ReplayActionStatements.self,
         ]
     }
 }

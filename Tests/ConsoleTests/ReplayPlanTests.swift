@@ -23,4 +23,27 @@ struct ReplayPlanTests {
             #expect(plain.status == 201, "\(plain.text)")
         }
     }
+
+    @Test("where 100 plans wait that nobody started, none is added until one of them is cancelled")
+    func mostPlanned() async throws {
+        try await ConsoleHarness.run([Seed(id: "m-1")]) { console in
+            try await console.database.script(
+                """
+                INSERT INTO upstream.handlers (name) VALUES ('orders');
+                INSERT INTO upstream.replays (
+                    name, kind, target, occupies, handlers, selection, options, created_by, planned
+                )
+                SELECT 'r-' || n, 'handlers', 'handlers orders', '{orders}', '{orders}', '{}', '{"pace":{}}', 'x', 1
+                FROM generate_series(1, 100) AS n
+                """
+            )
+            let body = #"{"name":"one-more","handlers":["orders"]}"#
+            let reply = try await console.act("replays/plan", body)
+            #expect(reply.status == 429 && reply.text.contains("cancel one of them"), "\(reply.text)")
+            #expect(reply.header("Retry-After") != nil)
+            #expect(try await console.act("replays/r-1/cancel").status == 200)
+            let again = try await console.act("replays/plan", body)
+            #expect(again.status == 201, "\(again.text)")
+        }
+    }
 }

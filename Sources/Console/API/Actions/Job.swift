@@ -108,6 +108,8 @@ enum Jobs {
     static let most = 1_000_000
     /// The most sets that are frozen and not started.
     static let mostPlanned = 100
+    /// The most dead letters that all sets and running jobs hold together, and `job_items` with them.
+    static let mostHeld = 5_000_000
 
     /// Freezes the dead letters of a filter, inside a transaction.
     ///
@@ -120,26 +122,22 @@ enum Jobs {
         who: String,
         most: Int = Jobs.most
     ) throws(PostgresError) -> Result<Job?, Problem> {
+        try connection.run(JobStatements.release)
         guard try connection.run(JobStatements.planned(limit: mostPlanned)).value(Int.self) < mostPlanned else {
-            return .failure(
-                Problem(
-                    .tooManyRequests,
-                    "too-many-jobs",
-                    "Too many sets are prepared",
-                    "start or cancel one, or wait until they expire after 15 minutes",
-                    headers: [.retryAfter: "60"]
-                )
-            )
+            return .failure(tooMany("\(mostPlanned) sets wait to be started"))
         }
+        let room = mostHeld - (try connection.run(JobStatements.held).value(Int.self))
+        guard room > 0 else { return .failure(full) }
         let statement = JobStatements.freeze(
             fate.action.rawValue,
             filter,
             subject: "dead letters" + filter.description,
             who: who,
-            most: most + 1
+            most: min(most, room) + 1
         )
         let job = try connection.run(statement).first(Job.read)
-        guard let job, job.planned > most else { return .success(job) }
+        guard let job, job.planned > min(most, room) else { return .success(job) }
+        guard job.planned > most else { return .failure(full) }
         return .failure(
             Problem(
                 .unprocessableContent,
@@ -147,6 +145,18 @@ enum Jobs {
                 "Too many dead letters",
                 "one job takes \(most) at most: narrow the filter (a group, a shorter time), or use `dead retry|discard`"
             )
+        )
+    }
+
+    private static let full = tooMany("sets and running jobs would hold more than \(mostHeld) dead letters together")
+
+    private static func tooMany(_ why: String) -> Problem {
+        Problem(
+            .tooManyRequests,
+            "too-many-jobs",
+            "Too many sets are prepared",
+            "\(why): start or cancel one, or wait until they expire after 15 minutes",
+            headers: [.retryAfter: "60"]
         )
     }
 

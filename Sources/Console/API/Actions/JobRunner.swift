@@ -112,6 +112,7 @@ struct JobRunner: Service {
 
     private func sweep() async throws(PostgresError) {
         try await services.writer.run { connection throws(PostgresError) in
+            try connection.run(JobStatements.release)
             while try connection.run(JobStatements.sweep(limit: 20)).affectedRows == 20 {}
             while try connection.run(IdempotencyStatements.sweep(limit: 1_000)).affectedRows == 1_000 {}
         }

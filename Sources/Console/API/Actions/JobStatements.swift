@@ -56,6 +56,19 @@ enum JobStatements: StatementCatalog {
         """
     }
 
+    /// How many rows the sets hold that can be started, and the jobs that run: those of others have no items.
+    static let held: SQL = """
+        SELECT coalesce(sum(planned), 0)::bigint FROM upstream.jobs
+        WHERE state = 'running' OR state = 'planned' AND expires_at > now()
+        """
+
+    /// Deletes the items of sets that have expired; the sets stay for a while, so that who starts one is told.
+    static let release: SQL = """
+        DELETE FROM upstream.job_items WHERE job IN (
+            SELECT job FROM upstream.jobs WHERE state = 'planned' AND expires_at <= now() FOR UPDATE SKIP LOCKED
+        )
+        """
+
     /// Starts a job; gives it, and nothing where it is not one of this action that can be started.
     static func start(_ job: Digest128, _ action: String, who: String, reason: String?) -> SQL {
         """
@@ -190,6 +203,8 @@ enum JobStatements: StatementCatalog {
         return [
             StatementSample("freeze", freeze("dead.retry", filter, subject: "x", who: "x", most: 1)),
             StatementSample("planned", planned(limit: 1)),
+            StatementSample("held", held),
+            StatementSample("release", release),
             StatementSample("start", start(job, "dead.retry", who: "x", reason: nil)),
             StatementSample("cancel", cancel(job)),
             StatementSample("find", find(job)),

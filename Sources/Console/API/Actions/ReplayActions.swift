@@ -14,6 +14,9 @@ import Vocabulary
 struct ReplayActions: ConsoleRoutes {
     let services: ConsoleServices
 
+    /// The most replays to handlers that are planned and not started, where another is planned by HTTP.
+    private static let mostPlanned = 100
+
     private struct Control: ActionBody {
         static let members: Set = ["reason", "again"]
         var reason: String?
@@ -84,6 +87,8 @@ struct ReplayActions: ConsoleRoutes {
             showsPayloads: services.settings.showsPayloads
         )
         return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
+            let planned = try connection.run(ReplayActionStatements.planned(limit: Self.mostPlanned)).value(Int.self)
+            guard planned < Self.mostPlanned else { return .failure(Self.tooMany) }
             switch try ReplayPlanner.plan(connection, wanted) {
             case .failure(let error): return .failure(Problem(error))
             case .success(let plan):
@@ -93,6 +98,16 @@ struct ReplayActions: ConsoleRoutes {
             }
         }
     }
+}
+
+extension ReplayActions {
+    private static let tooMany = Problem(
+        .tooManyRequests,
+        "too-many-replays",
+        "Too many replays are planned",
+        "\(mostPlanned) replays to handlers are planned and were never started: cancel one of them, or start it",
+        headers: [.retryAfter: "60"]
+    )
 }
 
 extension Problem {

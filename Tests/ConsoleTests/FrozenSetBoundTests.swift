@@ -1,0 +1,33 @@
+import ConsoleSupport
+import QuerySupport
+import Testing
+
+@testable import Console
+
+@Suite("what frozen sets may hold together")
+struct FrozenSetBoundTests {
+    @Test("sets and running jobs are bounded together; an expired set holds nothing, and says that it has expired")
+    func bounds() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.kill(10)
+            let first = try await console.act("dead/retry", #"{"all":true}"#)
+            let id = first.object["id"] as? String ?? ""
+            #expect(first.status == 201 && !id.isEmpty, "\(first.text)")
+            // With the first set's 10 there is room for 5 more; the runner leaves alone what waits for its start.
+            try await console.database.script(
+                """
+                INSERT INTO upstream.jobs (action, subject, groups, planned, chunks, created_by, expires_at)
+                VALUES ('dead.retry', 'large', '[]', \(Jobs.mostHeld - 15), 1, 'x', now() + interval '1 hour')
+                """
+            )
+            let full = try await console.act("dead/retry", #"{"all":true}"#)
+            #expect(full.status == 429 && full.object["type"] as? String == "/problems/too-many-jobs", "\(full.text)")
+            #expect(try await console.count("jobs") == 2)
+            try await console.database.script("UPDATE upstream.jobs SET expires_at = now() WHERE job = '\(id)'")
+            let next = try await console.act("dead/retry", #"{"all":true}"#)
+            #expect(next.status == 201, "\(next.text)")
+            #expect(try await console.count("job_items WHERE job = '\(id)'") == 0)
+            #expect(try await console.act("dead/retry", "{\"id\":\"\(id)\"}").status == 410)
+        }
+    }
+}
