@@ -71,6 +71,9 @@ struct ActionTests {
                     "\(text)"
                 )
             }
+            // A character of the reader's may have any number of marks, each of which the database counts.
+            let long = "e" + String(repeating: "\u{301}", count: 1_000)
+            #expect(try await console.act("handlers/orders/pause", "{\"reason\":\"\(long)\"}").status == 400)
             #expect(
                 try await console.trail() == [
                     "operator|console|handlers.pause|handler orders|moving",

@@ -18,7 +18,7 @@ struct ActionRequest: Sendable {
     let digest: [UInt8]
 
     private static let keyName = HTTPField.Name("Idempotency-Key")
-    /// The most characters of a reason.
+    /// The most characters of a reason, as PostgreSQL counts them: Unicode scalars.
     private static let reasonLimit = 1_000
 
     /// Reads a request.
@@ -108,7 +108,7 @@ struct ActionRequest: Sendable {
     ///
     /// - Throws: ``Problem`` for a reason that is too long.
     func author(_ reason: String?) throws(Problem) -> AuditAuthor {
-        if let reason, reason.count > Self.reasonLimit {
+        if let reason, reason.unicodeScalars.count > Self.reasonLimit {
             throw .badRequest("'reason' has at most 1,000 characters")
         }
         return AuditAuthor(principal.name, via: .console, reason: reason?.isEmpty == true ? nil : reason)
