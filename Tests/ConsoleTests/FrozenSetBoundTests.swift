@@ -30,4 +30,22 @@ struct FrozenSetBoundTests {
             #expect(try await console.act("dead/retry", "{\"id\":\"\(id)\"}").status == 410)
         }
     }
+
+    @Test("fifty streams of jobs run at once; one more is refused, and a place is free again after its stream")
+    func streams() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.kill(10)
+            let id = try await console.act("dead/retry", #"{"all":true}"#).object["id"] as? String ?? ""
+            try await withThrowingTaskGroup(of: ConsoleReply.self) { group in
+                for _ in 0...StreamPlaces.limit { group.addTask { try await console.get("/api/v1/jobs/\(id)/stream") } }
+                // The others go on until the set is given up.
+                let refused = try await group.next()
+                #expect(refused?.status == 503 && refused?.header("Retry-After") == "10", "\(refused?.text ?? "")")
+                #expect(try await console.act("jobs/\(id)/cancel").status == 200)
+                let rest = try await group.reduce(into: []) { $0.append($1.status) }
+                #expect(rest == Array(repeating: 200, count: StreamPlaces.limit))
+            }
+            #expect(try await console.get("/api/v1/jobs/\(id)/stream").status == 200)
+        }
+    }
 }

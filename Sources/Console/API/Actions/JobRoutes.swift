@@ -4,11 +4,16 @@ import MessageStore
 import NIOCore
 import Postgres
 import ServiceLifecycle
+import Synchronization
 import Vocabulary
 
 /// `GET jobs/{id}`, its progress as Server-Sent Events, and `POST jobs/{id}/cancel`.
 struct JobRoutes: ConsoleRoutes {
     let services: ConsoleServices
+
+    private let places = StreamPlaces()
+
+    init(services: ConsoleServices) { self.services = services }
 
     /// How often a stream looks.
     private static let interval = Duration.milliseconds(500)
@@ -53,8 +58,10 @@ struct JobRoutes: ConsoleRoutes {
     @Sendable private func stream(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         try context.require(.read)
         let id = try context.uuid("id")
+        let place = try places.take()
         let first = try await find(id)
-        let body = ResponseBody { writer in
+        let body = ResponseBody { [place] writer in
+            defer { withExtendedLifetime(place) {} }
             var sent: [UInt8] = []
             var job = first
             var silence = ContinuousClock.now
@@ -87,5 +94,44 @@ struct JobRoutes: ConsoleRoutes {
         buffer.writeBytes(json)
         buffer.writeString("\n\n")
         return buffer
+    }
+}
+
+/// The job streams that there are: each asks the database twice a second.
+final class StreamPlaces: Sendable {
+    /// The most streams at once.
+    static let limit = 50
+
+    private let taken = Mutex(0)
+
+    /// One stream's place, which is given up when the value goes: also where the answer is never sent.
+    final class Place: Sendable {
+        private let places: StreamPlaces
+
+        fileprivate init(_ places: StreamPlaces) { self.places = places }
+
+        deinit { places.taken.withLock { $0 -= 1 } }
+    }
+
+    /// Takes a place.
+    ///
+    /// - Throws: A ``Problem`` with status 503 where there is none.
+    /// - Returns: The place.
+    func take() throws(Problem) -> Place {
+        let isFree = taken.withLock { taken in
+            guard taken < Self.limit else { return false }
+            taken += 1
+            return true
+        }
+        guard isFree else {
+            throw Problem(
+                .serviceUnavailable,
+                "too-many-streams",
+                "Too many streams",
+                "at most \(Self.limit) streams of jobs run at once: end one, or ask for jobs/{id} now and then",
+                headers: [.retryAfter: "10"]
+            )
+        }
+        return Place(self)
     }
 }
