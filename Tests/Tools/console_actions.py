@@ -149,7 +149,7 @@ class Actions:
         page.get_by_label("Send", exact=True).select_option("all")
         page.get_by_label("To", exact=True).select_option("orders")
         page.get_by_role("button", name="Plan it").click()
-        page.get_by_text("The filter selects").wait_for()
+        page.get_by_text("The filter selects").first.wait_for()
         self.check(page, "plan of a replay")
         page.get_by_role("link", name="Look at the plan and start it").click()
         page.wait_for_url("**/replays/*-*-*-*-*")

@@ -1,6 +1,7 @@
 // Buttons and dialogs that act: each request is JSON with an Idempotency-Key of its own, kept until it was answered.
 import { refresh } from "./live.js";
 import { toast } from "./shell.js";
+import { stranger } from "./tail.js";
 
 /** A key that no other request has; also where the page is not a secure context. */
 function newKey() {
@@ -66,9 +67,7 @@ function summary(job) {
     const list = document.createElement("ul");
     for (const group of (job.groups ?? []).slice(0, 8)) {
         const item = document.createElement("li");
-        const name = document.createElement("bdi");
-        name.textContent = group.group;
-        item.append(`${count(group.count)} × ${group.handler}: `, name);
+        item.append(`${count(group.count)} × `, stranger(group.handler), ": ", stranger(group.group));
         list.append(item);
     }
     return [line(`This touches ${count(job.planned)} dead letter${job.planned === 1 ? "" : "s"}, as of now:`), list];

@@ -52,7 +52,13 @@ struct ConsoleResponder: HTTPResponder {
         (context.principal, context.isSecure, context.clientKey) = (sender.principal, sender.isSecure, sender.key)
         try access.count(sender)
         try RequestChecks.forgery(request, sender)
-        return try await routes.respond(to: request, context: context)
+        guard !RecordingRouter.methods.contains(request.method) else {
+            return try await routes.respond(to: request, context: context)
+        }
+        // A method that the router does not know is answered as one that no route takes.
+        var head = request.head
+        head.method = .trace
+        return try await routes.respond(to: Request(head: head, body: request.body), context: context)
     }
 
     /// A person is shown where to sign in, and comes back to where they wanted to go.

@@ -5,7 +5,8 @@ import Hummingbird
 final class RecordingRouter: RouterMethods {
     typealias Context = ConsoleContext
 
-    private static let methods: [HTTPRequest.Method] = [.get, .post, .put, .patch, .delete, .options, .trace]
+    /// Every method that it has an answer for.
+    static let methods: [HTTPRequest.Method] = [.get, .post, .put, .patch, .delete, .options, .trace]
 
     private let router = Router(context: ConsoleContext.self)
     private var paths: [String: (path: RouterPath, methods: Set<HTTPRequest.Method>)] = [:]
