@@ -69,8 +69,15 @@ import Vocabulary
                     let body = "token=\(token)"
                     let reply = try await console.send(path, "POST", as: .nobody, headers: form, json: body)
                     #expect(reply.status == 403 && reply.header("Set-Cookie") == nil)
+                    // The router takes these for the same path.
+                    for spelling in [path + "/", path + "//", path + "/?a=b"] {
+                        let reply = try await console.send(spelling, "POST", as: .nobody, headers: form, json: body)
+                        #expect(reply.status == 404 && reply.header("Set-Cookie") == nil, "\(spelling)")
+                    }
                 }
             }
+            #expect(try await console.get("/api//v1/whoami").status == 404)
+            #expect(try await console.get("/api/v1/whoami/").status == 404)
         }
     }
 

@@ -5,11 +5,16 @@ import Hummingbird
 enum RequestChecks {
     /// Checks what the parser lets through, and no client of good will sends.
     ///
-    /// - Throws: A ``Problem`` with status 400, or 421 for a host that is not ours.
+    /// - Throws: A ``Problem`` with status 400, 404 for a path with an empty segment, or 421 for a host that is not ours.
     static func form(_ request: Request, _ hosts: AllowedHosts) throws(Problem) {
         let path = request.head.path ?? ""
         guard path.hasPrefix("/"), !path.hasPrefix("//"), path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
             throw .badRequest("the path must begin with one slash and be percent-encoded")
+        }
+        // The router ignores empty segments: each route has one spelling, so that what is decided by a path holds for all of it.
+        let segments = request.uri.path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+        guard request.uri.path == "/" || !segments.contains("") else {
+            throw .notFound("a path has no empty segment and no slash at its end")
         }
         // The library gives the first `Host` as the authority and keeps the others (RFC 9112 section 3.2).
         guard let host = request.head.authority, !host.isEmpty, !request.headers.contains(.furtherHost) else {
