@@ -172,6 +172,10 @@ import Vocabulary
             #expect(try await Self.post(console, ["Content-Type": "text/plain"]) == 415)
             let image = ["Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"]
             #expect(try await console.get(path, as: .nobody, headers: image).status == 403)
+            // A proxy's connection comes from this machine too, and its clients from anywhere.
+            for name in ["X-Forwarded-For", "x-forwarded-proto", "X-Forwarded-User", "Forwarded", "VIA", "X-Real-IP"] {
+                #expect(try await console.get(path, as: .nobody, headers: [name: "a"]).status == 401, "\(name)")
+            }
         }
     }
 

@@ -94,6 +94,7 @@ import Vocabulary
             ("database: {url: 'postgresql://a:b@/upstream'}", "console.database.url: must not hold a password"),
             ("tls: {certificate_file: FOLDER/secret}", "console.tls.key_file: is required"),
             ("hosts: ['https://a']", "a host name without a port"),
+            ("hosts: [localhost, console.example]", "console.hosts: names another host than this machine"),
             ("token: x", "did you mean 'tokens'?"),
         ]
     )
@@ -101,6 +102,11 @@ import Vocabulary
         let found = problems("console:\n  \(yaml)\n")
         #expect(found.contains { $0.contains(problem) }, "\(found)")
         #expect(!found.contains { $0.contains("FAKE") })
+    }
+
+    @Test("loopback's own names need nobody to sign in")
+    func ownNames() {
+        #expect(problems("console: {hosts: [localhost, LOCALHOST, '127.0.0.1', '::1']}\n") == [])
     }
 
     @Test("tokens beyond loopback without TLS are warned about")

@@ -15,7 +15,8 @@ package final class ConsoleAccess: Sendable {
         package var proxy: TrustedProxy?
         /// Who everybody is that proves nothing; nil for nobody.
         ///
-        /// Only where nothing but this machine reaches the console.
+        /// Only where nothing but this machine reaches the console. What a proxy passed on is nobody's: it connects from this
+        /// machine too.
         package var anybody: Principal?
         /// The names that requests may be addressed to.
         package var hosts = AllowedHosts([], isOnLoopback: true)
@@ -100,7 +101,7 @@ package final class ConsoleAccess: Sendable {
             (sender.principal, sender.proof) = (try bearer(value, client.key), .token)
         } else if let principal = session(of: request, isSecure: sender.isSecure) {
             (sender.principal, sender.proof) = (principal, .session)
-        } else if let anybody = settings.anybody {
+        } else if let anybody = settings.anybody, !ForwardingHeaders.areIn(request) {
             (sender.principal, sender.proof) = (anybody, .anybody)
         }
         return sender

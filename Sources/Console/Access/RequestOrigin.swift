@@ -33,6 +33,19 @@ enum RequestOrigin: Equatable {
     }
 }
 
+/// What a proxy adds to a request that it passes on.
+enum ForwardingHeaders {
+    /// `Forwarded` (RFC 7239), `Via` (RFC 9110 section 7.6.3), and the names without a standard.
+    ///
+    /// Not every proxy adds one of them: a request without them may still be a proxy's.
+    static func areIn(_ request: Request) -> Bool {
+        request.headers.contains { field in
+            let name = field.name.canonicalName
+            return name == "forwarded" || name == "via" || name == "x-real-ip" || name.hasPrefix("x-forwarded-")
+        }
+    }
+}
+
 /// The names that a request may be addressed to.
 ///
 /// A page of a stranger's may give its own name our address (DNS rebinding), and then is of the same origin as we are; but its

@@ -107,6 +107,13 @@ package struct ConsoleConfiguration: Sendable, Equatable {
     }
 
     private func checkAddress(_ scope: ConfigurationScope) {
+        let others = hosts.filter { $0.lowercased() != "localhost" && NetworkAddress($0)?.isLoopback != true }
+        if isOnLoopback, !others.isEmpty, tokens.isEmpty, proxy == nil {
+            scope.problem(
+                "hosts",
+                "names another host than this machine, whose clients nobody signs in: add console.tokens or console.proxy"
+            )
+        }
         guard !isOnLoopback else { return }
         if tokens.isEmpty, proxy == nil {
             scope.problem(
