@@ -53,6 +53,8 @@ package final class ConsoleAccess: Sendable {
     let logger: Logger
     private let tokens: TokenRegistry
     /// Failures to sign in: ten at once, then one in three seconds.
+    ///
+    /// Who proves who they are is not limited by them.
     private let failures: RateLimiter
     /// Requests: a page with its parts is one burst.
     private let requests: RateLimiter
@@ -121,13 +123,13 @@ package final class ConsoleAccess: Sendable {
     /// - Parameters:
     ///   - token: What somebody sent.
     ///   - key: Who they are to the limits.
-    /// - Throws: A ``Problem``: the token is unknown, or too many have been tried.
+    /// - Throws: A ``Problem``: the token is unknown, and where too many have been tried, how long to wait.
     /// - Returns: The token's entry.
     func entry(for token: some Sequence<UInt8>, _ key: String) throws(Problem) -> TokenRegistry.Entry {
-        // Before it is looked at: beyond the limit a guess tells nothing, right or wrong.
-        if let wait = failures.wait(key) { throw .tooMany("too many wrong tokens", wait) }
+        // A right one first: many people may have one address, behind NAT or a proxy, and a stranger there must not lock them
+        // out. No number of guesses finds a token of 128 bits or more; the limit is for the log and the noise.
         if let entry = tokens.entry(for: token) { return entry }
-        failures.use(key)
+        if let wait = failures.use(key) { throw .tooMany("too many wrong tokens", wait) }
         logger.event(
             .notice,
             .consoleSignInRefused,
@@ -139,12 +141,11 @@ package final class ConsoleAccess: Sendable {
 
     /// Uses a one-time link up.
     ///
-    /// - Throws: A ``Problem``: the link is unknown, used or expired, or too many have been tried.
+    /// - Throws: A ``Problem``: the link is unknown, used or expired, and where too many have been tried, how long to wait.
     /// - Returns: Whom it signs in.
     func link(_ secret: String, _ key: String) throws(Problem) -> SessionStore.Source {
-        if let wait = failures.wait(key) { throw .tooMany("too many wrong links", wait) }
         if let source = sessions.useLink(secret) { return source }
-        failures.use(key)
+        if let wait = failures.use(key) { throw .tooMany("too many wrong links", wait) }
         throw Problem(
             .notFound,
             "link-used",

@@ -31,15 +31,6 @@ final class RateLimiter: Sendable {
         self.now = now
     }
 
-    /// How long somebody has to wait before they may go on; nil for not at all.
-    func wait(_ key: String) -> Duration? {
-        let time = now()
-        return buckets.withLock { buckets in
-            let bucket = refilled(buckets[key] ?? overflow(buckets), time)
-            return bucket.left >= 1 ? nil : .seconds((1 - bucket.left) / perSecond)
-        }
-    }
-
     /// Uses one.
     ///
     /// - Returns: How long to wait where there was none left.
@@ -62,10 +53,6 @@ final class RateLimiter: Sendable {
 
     /// How many keys are told apart now.
     var count: Int { buckets.withLock { $0.count } }
-
-    private func overflow(_ buckets: [String: Bucket]) -> Bucket? {
-        buckets.count >= Self.keyLimit ? buckets[Self.shared] : nil
-    }
 
     private func refilled(_ bucket: Bucket?, _ time: ContinuousClock.Instant) -> Bucket {
         guard let bucket else { return Bucket(left: burst, at: time) }
