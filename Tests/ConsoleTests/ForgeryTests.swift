@@ -139,6 +139,10 @@ import Vocabulary
             }
             let other = ["X-Forwarded-For": "198.51.100.7, 203.0.113.9"]
             #expect(try await console.get("/api/v1/whoami", headers: other).status == 200)
+            // It signs nobody in, so a user's name is the client's own, and nothing.
+            let name = ["X-Forwarded-User": "ada"]
+            #expect(try await console.get("/api/v1/whoami", as: .nobody, headers: name).status == 401)
+            #expect(try await console.get("/api/v1/whoami", headers: name).object["name"] as? String == "viewer")
         }
     }
 

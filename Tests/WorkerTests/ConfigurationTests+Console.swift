@@ -104,6 +104,20 @@ import Vocabulary
         #expect(!found.contains { $0.contains("FAKE") })
     }
 
+    @Test("a proxy may end TLS only: then tokens sign in")
+    func proxyWithoutUsers() throws {
+        let yaml = """
+            console:
+              listen: '10.1.2.3:9465'
+              hosts: [console.example]
+              proxy: {networks: [10.0.0.0/8]}
+              tokens: [{file: FOLDER/token, role: viewer}]
+            """
+        let result = try read(yaml)
+        let proxy = try #require(result.configuration.console?.proxy)
+        #expect(proxy.users.isEmpty && proxy.networks == [Network("10.0.0.0/8")] && result.warnings.isEmpty)
+    }
+
     @Test("loopback's own names need nobody to sign in")
     func ownNames() {
         #expect(problems("console: {hosts: [localhost, LOCALHOST, '127.0.0.1', '::1']}\n") == [])

@@ -2,13 +2,15 @@ package import HTTPTypes
 import Hummingbird
 package import Vocabulary
 
-/// A proxy that signs people in, and says in a header who they are.
+/// A proxy in front of the console, which may sign people in and say in a header who they are.
 package struct TrustedProxy: Sendable {
     /// Where it sends from; what anybody else says in its headers is ignored.
     package var networks: [Network]
     /// The header with the user's name.
     package var header: HTTPField.Name
     /// What its users may do; `*` for those without an entry.
+    ///
+    /// None: it signs nobody in, and the header is the client's own.
     package var users: [String: Principal]
 
     package init(networks: [Network], header: HTTPField.Name, users: [String: Principal]) {
@@ -23,12 +25,13 @@ package struct TrustedProxy: Sendable {
         return networks.contains { $0.contains(peer) }
     }
 
-    /// Who the proxy says sent a request; nil where it says nothing.
+    /// Who the proxy says sent a request; nil where it says nothing, or signs nobody in.
     ///
     /// - Parameter request: From the proxy.
     /// - Throws: A ``Problem`` where it names two, or somebody without a role.
     /// - Returns: Who, with their role.
     func user(of request: Request) throws(Problem) -> Principal? {
+        guard !users.isEmpty else { return nil }
         let names = request.headers[values: header]
         guard let name = names.first else { return nil }
         // Two could be one of the client's and one of the proxy's.

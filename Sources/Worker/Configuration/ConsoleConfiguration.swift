@@ -108,6 +108,12 @@ package struct ConsoleConfiguration: Sendable, Equatable {
 
     private func checkAddress(_ scope: ConfigurationScope) {
         let others = hosts.filter { $0.lowercased() != "localhost" && NetworkAddress($0)?.isLoopback != true }
+        if let proxy, proxy.users.isEmpty, tokens.isEmpty {
+            scope.problem(
+                "proxy.roles",
+                "must say who may what, such as [{user: \"*\", role: viewer}]; or add console.tokens for people to sign in with"
+            )
+        }
         if isOnLoopback, !others.isEmpty, tokens.isEmpty, proxy == nil {
             scope.problem(
                 "hosts",
@@ -174,7 +180,7 @@ package struct ConsoleTokenConfiguration: Sendable, Equatable {
     }
 }
 
-/// A proxy in front of the console that signs people in and says who they are.
+/// A proxy in front of the console: it ends TLS, and may sign people in and say who they are.
 package struct ConsoleProxyConfiguration: Sendable, Equatable {
     /// What one of its users may do.
     package struct User: Sendable, Equatable {
@@ -190,11 +196,16 @@ package struct ConsoleProxyConfiguration: Sendable, Equatable {
     package var networks: [Network]
     /// The header with the user's name.
     package var header: String
-    /// What its users may do; who is not among them may do nothing.
+    /// What its users may do; who is not among them may do nothing, and without any it signs nobody in.
     package var users: [User]
 
     init(_ scope: ConfigurationScope) {
-        let texts = scope.list("networks", of: .network, "required", "Where the proxy sends from; nobody else may.")
+        let texts = scope.list(
+            "networks",
+            of: .network,
+            "required",
+            "Where the proxy sends from: `X-Forwarded-For` and `-Proto` count from there only."
+        )
         networks = (texts ?? []).compactMap { Network($0) }
         header = scope.value(
             "header",
@@ -205,7 +216,11 @@ package struct ConsoleProxyConfiguration: Sendable, Equatable {
         let roles = scope.sections("roles")
         users = roles.map { scope in
             User(
-                name: scope.required("user", .text, "A user as the header names them; `*` for everybody else."),
+                name: scope.required(
+                    "user",
+                    .text,
+                    "A user as the header names them; `*` for everybody else. No entries: the proxy signs nobody in."
+                ),
                 role: scope.required(
                     "role",
                     .word(ConsoleConfiguration.Role.viewer),
@@ -215,7 +230,6 @@ package struct ConsoleProxyConfiguration: Sendable, Equatable {
             )
         }
         if networks.isEmpty { scope.problem("networks", "must name the proxy's network, such as 10.1.2.3/32") }
-        if roles.isEmpty { scope.problem("roles", "must say who may what, such as [{user: \"*\", role: viewer}]") }
         if ["authorization", "cookie", "host", "origin", "content-type"].contains(header.lowercased()) {
             scope.problem("header", "has another meaning: use one such as X-Forwarded-User")
         }
