@@ -118,6 +118,17 @@ import Vocabulary
         #expect(proxy.users.isEmpty && proxy.networks == [Network("10.0.0.0/8")] && result.warnings.isEmpty)
     }
 
+    @Test(
+        "a proxy on this machine is warned about where it signs people in",
+        arguments: ["127.0.0.1/32", "::/0", "0.0.0.0/0"]
+    )
+    func localProxy(_ network: String) throws {
+        let proxy = "console: {proxy: {networks: ['10.0.0.0/8', '\(network)']"
+        let warnings = try read(proxy + ", roles: [{user: '*', role: viewer}]}}\n").warnings
+        #expect(warnings.contains { $0.message.contains("any user of console.proxy.roles") })
+        #expect(try read(proxy + "}, tokens: [{file: FOLDER/token, role: viewer}]}\n").warnings.isEmpty)
+    }
+
     @Test("loopback's own names need nobody to sign in")
     func ownNames() {
         #expect(problems("console: {hosts: [localhost, LOCALHOST, '127.0.0.1', '::1']}\n") == [])

@@ -229,6 +229,15 @@ package struct ConsoleProxyConfiguration: Sendable, Equatable {
                 reveals: scope.value("reveal", .flag, default: "false", "Whether they may see registration tokens.")
             )
         }
+        let isOfThisMachine = networks.contains { network in
+            ["127.0.0.1", "::1"].contains { NetworkAddress($0).map(network.contains) == true }
+        }
+        if isOfThisMachine, !users.isEmpty {
+            scope.warning(
+                "networks",
+                "holds this machine: each of its accounts and programs can say that it is any user of console.proxy.roles"
+            )
+        }
         if networks.isEmpty { scope.problem("networks", "must name the proxy's network, such as 10.1.2.3/32") }
         if ["authorization", "cookie", "host", "origin", "content-type"].contains(header.lowercased()) {
             scope.problem("header", "has another meaning: use one such as X-Forwarded-User")
