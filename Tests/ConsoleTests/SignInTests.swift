@@ -177,10 +177,31 @@ import Testing
         let first = store.begin(.token([1]), replacing: nil)
         clock.advance(.seconds(1))
         let second = store.begin(.token([2]), replacing: nil)
-        for _ in 1..<SessionStore.limit { _ = store.begin(.token([3]), replacing: nil) }
+        for number in 1..<SessionStore.limit {
+            _ = store.begin(.token([3, UInt8(number / 50), UInt8(number % 50)]), replacing: nil)
+        }
         #expect(store.count == SessionStore.limit)
         #expect(store.source(of: first) == nil)
         #expect(store.source(of: second) != nil)
+    }
+
+    @Test("who signs in over and over ends their own sessions, and nobody else's")
+    func boundedEach() {
+        let clock = ManualClock()
+        let store = SessionStore(lifetime: .seconds(60), now: clock.now)
+        let other = store.begin(.token([1]), replacing: nil)
+        let person = SessionStore.Source.link(Principal(name: "dev", role: .operator_))
+        let link = store.begin(person, replacing: nil)
+        clock.advance(.seconds(1))
+        let first = store.begin(.token([2]), replacing: nil)
+        clock.advance(.seconds(1))
+        var last = ""
+        for _ in 0..<(SessionStore.limit * 2) { last = store.begin(.token([2]), replacing: nil) }
+        #expect(store.count == SessionStore.limitOfOne + 2)
+        #expect(store.source(of: other) != nil && store.source(of: link) != nil)
+        #expect(store.source(of: first) == nil && store.source(of: last) != nil)
+        for _ in 0..<(SessionStore.limit * 2) { _ = store.begin(person, replacing: nil) }
+        #expect(store.count == SessionStore.limitOfOne * 2 + 1)
     }
 
     @Test("a limiter tells addresses apart in bounded memory, and gives back with time")

@@ -8,6 +8,15 @@ final class SessionStore: Sendable {
         case token([UInt8])
         /// A one-time link.
         case link(Principal)
+
+        /// Whether both are sign-ins of one token, or of one link's principal.
+        func isOfSame(as other: Source) -> Bool {
+            switch (self, other) {
+            case (.token(let own), .token(let digest)): own == digest
+            case (.link(let own), .link(let principal)): own.name == principal.name
+            case (.token, .link), (.link, .token): false
+            }
+        }
     }
 
     private struct Session {
@@ -22,6 +31,8 @@ final class SessionStore: Sendable {
 
     /// How many sign-ins last at once; beyond it the one that would end first is ended.
     static let limit = 1_000
+    /// How many sign-ins of one token last at once; beyond it that token's oldest is ended, and nobody else's.
+    static let limitOfOne = 50
     /// How many one-time links are open at once.
     static let linkLimit = 16
 
@@ -48,6 +59,7 @@ final class SessionStore: Sendable {
         let old = previous.map(SecretText.digest)
         state.withLock { state in
             if let old { state.sessions[old] = nil }
+            Self.trim(&state.sessions, to: Self.limitOfOne - 1, time) { $0.isOfSame(as: source) }
             Self.trim(&state.sessions, to: Self.limit - 1, time)
             state.sessions[id.digest] = Session(source: source, expires: time + lifetime)
         }
@@ -101,11 +113,22 @@ final class SessionStore: Sendable {
     /// How many sign-ins are held.
     var count: Int { state.withLock { $0.sessions.count } }
 
-    private static func trim(_ sessions: inout [[UInt8]: Session], to limit: Int, _ time: ContinuousClock.Instant) {
-        guard sessions.count > limit else { return }
-        sessions = sessions.filter { time < $0.value.expires }
-        while sessions.count > limit, let first = sessions.min(by: { $0.value.expires < $1.value.expires }) {
+    /// Ends the sign-ins that would end first, until only so many of a kind are left.
+    private static func trim(
+        _ sessions: inout [[UInt8]: Session],
+        to limit: Int,
+        _ time: ContinuousClock.Instant,
+        where isCounted: (Source) -> Bool = { _ in true }
+    ) {
+        var counted = sessions.filter { isCounted($0.value.source) }
+        guard counted.count > limit else { return }
+        for (digest, session) in counted where time >= session.expires {
+            sessions[digest] = nil
+            counted[digest] = nil
+        }
+        while counted.count > limit, let first = counted.min(by: { $0.value.expires < $1.value.expires }) {
             sessions[first.key] = nil
+            counted[first.key] = nil
         }
     }
 }
