@@ -146,6 +146,21 @@ import Vocabulary
         }
     }
 
+    @Test("a proxy's user who is named as a token is not let in: the audit trail could not tell them apart")
+    func names() async throws {
+        let users = ["*": Principal(name: "", role: .operator_)]
+        try await ConsoleHarness.run(rules: Self.rules("127.0.0.1/32", users)) { console async throws in
+            for name in ["viewer", "auditor"] {
+                let user = ["X-Forwarded-User": name]
+                #expect(try await console.get("/api/v1/whoami", as: .nobody, headers: user).status == 403)
+            }
+            let ada = ["X-Forwarded-User": "ada"]
+            #expect(
+                try await console.get("/api/v1/whoami", as: .nobody, headers: ada).object["name"] as? String == "ada"
+            )
+        }
+    }
+
     @Test("a stranger's name for our address is not ours (DNS rebinding)")
     func hosts() async throws {
         try await ConsoleHarness.run { console in

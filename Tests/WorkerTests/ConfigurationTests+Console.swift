@@ -93,6 +93,11 @@ import Vocabulary
             ("proxy: {networks: [10.0.0.0/8], header: Cookie, roles: [{user: a, role: viewer}]}", "another meaning"),
             ("database: {url: 'postgresql://a:b@/upstream'}", "console.database.url: must not hold a password"),
             ("tls: {certificate_file: FOLDER/secret}", "console.tls.key_file: is required"),
+            (
+                "{tokens: [{file: FOLDER/token, role: viewer, name: ada}], "
+                    + "proxy: {networks: [10.0.0.0/8], roles: [{user: ada, role: viewer}]}}",
+                "console.proxy.roles: names 'ada', as a token"
+            ),
             ("hosts: ['https://a']", "a host name without a port"),
             ("hosts: [localhost, console.example]", "console.hosts: names another host than this machine"),
             ("token: x", "did you mean 'tokens'?"),

@@ -30,12 +30,18 @@ final class TokenRegistry: Sendable {
 
     /// The registry of these tokens.
     ///
-    /// - Throws: What reading one throws, the first time.
+    /// - Throws: What reading one throws, the first time; ``ConsoleError`` where two hold the same secret.
     init(_ tokens: [ConsoleToken], logger: Logger, now: @escaping @Sendable () -> ContinuousClock.Instant) throws {
         self.tokens = tokens
         self.logger = logger
         self.now = now
         let entries = try tokens.flatMap(Self.entries)
+        if let shared = Self.shared(entries).first {
+            throw ConsoleError(
+                "console.tokens: '\(shared.one)' and '\(shared.other)' hold the same token: make one for each with "
+                    + "`openssl rand -hex 32`"
+            )
+        }
         loaded = Mutex(Loaded(entries: entries, at: now()))
     }
 
@@ -58,10 +64,36 @@ final class TokenRegistry: Sendable {
         let time = now()
         return loaded.withLock { loaded in
             if time - loaded.at >= Self.age {
-                loaded.entries = tokens.flatMap(read)
+                loaded.entries = distinct(tokens.flatMap(read))
                 loaded.at = time
             }
             return loaded.entries
+        }
+    }
+
+    /// Without the tokens that a rotation has given to two: which of them sends one nobody could tell.
+    private func distinct(_ entries: [Entry]) -> [Entry] {
+        let shared = Self.shared(entries)
+        for shared in shared {
+            logger.event(
+                .warning,
+                .consoleTokenUnreadable,
+                "two tokens of the console are the same; it lets nobody in",
+                [.principal: .string("\(shared.one), \(shared.other)")]
+            )
+        }
+        return entries.filter { entry in !shared.contains { $0.digest == entry.digest } }
+    }
+
+    /// The secrets that two have, and the names of the two.
+    private static func shared(_ entries: [Entry]) -> [(digest: [UInt8], one: String, other: String)] {
+        var holders: [[UInt8]: Principal] = [:]
+        return entries.compactMap { entry in
+            guard let first = holders[entry.digest] else {
+                holders[entry.digest] = entry.principal
+                return nil
+            }
+            return first == entry.principal ? nil : (entry.digest, first.name, entry.principal.name)
         }
     }
 

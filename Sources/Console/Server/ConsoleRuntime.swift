@@ -41,6 +41,8 @@ package struct ConsoleRuntime: Sendable {
         services = try Self.services(configuration, console, version: version, logger)
         do {
             access = try ConsoleAccess(Self.rules(console), logger: logger)
+        } catch let error as ConsoleError {
+            throw error
         } catch {
             throw ConsoleError("console.tokens: a token cannot be read: \(error)")
         }

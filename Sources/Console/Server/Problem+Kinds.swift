@@ -16,6 +16,16 @@ extension Problem {
         )
     }
 
+    /// The proxy's user has the name of a token.
+    static var forbiddenName: Problem {
+        Problem(
+            .forbidden,
+            "forbidden",
+            "Not allowed",
+            "the proxy's user is named as one of console.tokens is: give the token another name"
+        )
+    }
+
     /// Somebody lacks a right.
     static func forbidden(_ right: ConsoleRight, _ principal: Principal) -> Problem {
         let fix =

@@ -136,6 +136,9 @@ package struct ConsoleConfiguration: Sendable, Equatable {
         for token in tokens where !token.name.isEmpty && !seen.insert(token.name).inserted {
             scope.problem("tokens", "holds the name '\(token.name)' twice: the audit trail could not tell them apart")
         }
+        for user in proxy?.users ?? [] where !user.name.isEmpty && seen.contains(user.name) {
+            scope.problem("proxy.roles", "names '\(user.name)', as a token is named: the audit trail could not tell")
+        }
     }
 }
 
