@@ -86,6 +86,7 @@ package struct ConsoleHarness: Sendable {
         let services = ConsoleServices(
             reader: ReadPool(sessions, size: 4),
             writer: ReadPool(sessions, size: 2, isReadOnly: false),
+            planner: ReadPool(sessions, size: 1, isReadOnly: false),
             settings: settings,
             logger: quiet
         )
@@ -102,6 +103,7 @@ package struct ConsoleHarness: Sendable {
         }
         await services.reader.close()
         await services.writer.close()
+        await services.planner.close()
     }
 
     private static func serve(

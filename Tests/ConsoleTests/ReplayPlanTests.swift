@@ -46,4 +46,25 @@ struct ReplayPlanTests {
             #expect(again.status == 201, "\(again.text)")
         }
     }
+
+    @Test("plans that take long keep no other action waiting")
+    func longPlans() async throws {
+        try await ConsoleHarness.run([Seed(id: "m-1")]) { console in
+            try await console.database.script("INSERT INTO upstream.handlers (name) VALUES ('orders')")
+            try await console.database.script("BEGIN; LOCK TABLE upstream.messages IN ACCESS EXCLUSIVE MODE")
+            async let first = console.act("replays/plan", #"{"name":"a","handlers":["orders"]}"#)
+            async let second = console.act("replays/plan", #"{"name":"b","handlers":["orders"]}"#)
+            try await console.waitUntil(
+                """
+                SELECT EXISTS (SELECT FROM pg_stat_activity
+                    WHERE wait_event_type = 'Lock' AND query LIKE '%replay_selection%' AND pid <> pg_backend_pid())
+                """
+            )
+            let pause = try await console.act("handlers/orders/pause")
+            #expect(pause.status == 200, "\(pause.text)")
+            try await console.database.script("COMMIT")
+            let statuses = try await [first.status, second.status]
+            #expect(statuses == [201, 201])
+        }
+    }
 }

@@ -70,6 +70,7 @@ package struct ConsoleRuntime: Sendable {
         let result = await Result { try await group.run() }
         await services.reader.close()
         await services.writer.close()
+        await services.planner.close()
         try result.get()
     }
 
@@ -110,6 +111,7 @@ package struct ConsoleRuntime: Sendable {
         return ConsoleServices(
             reader: ReadPool(reading, size: console.database.sessions),
             writer: ReadPool(writing, size: 2, isReadOnly: false),
+            planner: ReadPool(writing, size: 1, isReadOnly: false),
             settings: settings,
             logger: logger
         )

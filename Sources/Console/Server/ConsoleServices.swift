@@ -6,14 +6,33 @@ package struct ConsoleServices: Sendable {
     package let reader: ReadPool
     /// Sessions that may write; for actions.
     package let writer: ReadPool
+    /// One session that may write, for what can take long: plans of replays, and sets that are frozen.
+    ///
+    /// They wait for each other, and nothing else waits for them.
+    package let planner: ReadPool
     /// What was configured.
     package let settings: ConsoleSettings
     /// Where failures are told.
     package let logger: Logger
 
-    package init(reader: ReadPool, writer: ReadPool, settings: ConsoleSettings, logger: Logger) {
+    /// What routes are given.
+    ///
+    /// - Parameters:
+    ///   - reader: Read-only sessions with a statement timeout.
+    ///   - writer: Sessions that may write.
+    ///   - planner: A session for what can take long; nil where ``writer`` has to do.
+    ///   - settings: What was configured.
+    ///   - logger: Where failures are told.
+    package init(
+        reader: ReadPool,
+        writer: ReadPool,
+        planner: ReadPool? = nil,
+        settings: ConsoleSettings,
+        logger: Logger
+    ) {
         self.reader = reader
         self.writer = writer
+        self.planner = planner ?? writer
         self.settings = settings
         self.logger = logger
     }

@@ -63,7 +63,8 @@ struct DeadActions: ConsoleRoutes {
             throw Problem.badRequest("give a filter, or \"all\": true to select every dead letter")
         }
         let who = request.principal.name
-        return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
+        return try await IdempotentActions(services: services).perform(request, isLong: true) {
+            connection throws(PostgresError) in
             try Jobs.freeze(connection, fate, filter, who: who).map { job in
                 guard let job else {
                     return ActionAnswer {

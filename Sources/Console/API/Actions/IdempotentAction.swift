@@ -55,10 +55,30 @@ struct IdempotentActions: Sendable {
 
     /// Runs an action, or answers as it was answered before.
     ///
+    /// - Parameters:
+    ///   - request: What was asked for.
+    ///   - isLong: Whether it may take long: it then waits for others that do, and nothing else waits for it.
+    ///   - action: What is done, inside a transaction.
     /// - Throws: ``Problem``, and ``PostgresError``: nothing was done, unless the connection broke while it committed; the same
     ///   request with the same key finds out.
-    func perform(_ request: ActionRequest, _ action: Action) async throws -> Response {
-        let outcome = try await services.writer.run { connection throws(PostgresError) -> Outcome in
+    /// - Returns: The answer.
+    func perform(_ request: ActionRequest, isLong: Bool = false, _ action: Action) async throws -> Response {
+        do {
+            switch try await perform(request, on: isLong ? services.planner : services.writer, action) {
+            case .done(let answer, let isReplayed): return answer.response(isReplayed: isReplayed)
+            case .refused(let problem): throw problem
+            }
+        } catch let error as PostgresError where isLong && error.failureClass == .resources && error.sqlState == nil {
+            throw Self.planning
+        }
+    }
+
+    private func perform(
+        _ request: ActionRequest,
+        on pool: ReadPool,
+        _ action: Action
+    ) async throws(PostgresError) -> Outcome {
+        try await pool.run { connection throws(PostgresError) -> Outcome in
             var refusal: Problem?
             do throws(PostgresError) {
                 return try connection.transaction { connection throws(PostgresError) in
@@ -73,10 +93,6 @@ struct IdempotentActions: Sendable {
                 if let refusal { return .refused(refusal) }
                 throw error
             }
-        }
-        switch outcome {
-        case .done(let answer, let isReplayed): return answer.response(isReplayed: isReplayed)
-        case .refused(let problem): throw problem
         }
     }
 
@@ -132,6 +148,13 @@ struct IdempotentActions: Sendable {
         "The same request is under way",
         "another request with this Idempotency-Key has no answer yet: send it again in a moment",
         headers: [.retryAfter: "1"]
+    )
+    private static let planning = Problem(
+        .serviceUnavailable,
+        "planning",
+        "Another plan is being made",
+        "one replay is planned, or one set frozen, at a time: send the same request again in a moment",
+        headers: [.retryAfter: "10"]
     )
     private static let reused = Problem(
         .unprocessableContent,

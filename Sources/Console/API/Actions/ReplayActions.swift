@@ -86,7 +86,8 @@ struct ReplayActions: ConsoleRoutes {
             now: .now,
             showsPayloads: services.settings.showsPayloads
         )
-        return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
+        return try await IdempotentActions(services: services).perform(request, isLong: true) {
+            connection throws(PostgresError) in
             let planned = try connection.run(ReplayActionStatements.planned(limit: Self.mostPlanned)).value(Int.self)
             guard planned < Self.mostPlanned else { return .failure(Self.tooMany) }
             switch try ReplayPlanner.plan(connection, wanted) {
