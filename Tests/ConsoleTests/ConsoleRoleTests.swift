@@ -130,7 +130,7 @@ struct ConsoleRoleTests {
             let set = try await console.act("dead/retry", #"{"all":true}"#)
             #expect(try await console.act("jobs/\(set.object["id"] as? String ?? "")/cancel").status == 200)
             let trail = try await console.get("/api/v1/audit?limit=500", as: .auditor)
-            #expect(trail.items.count == 11, "\(trail.text)")
+            #expect(trail.items.count == 13, "\(trail.text)")
             #expect(trail.items.allSatisfy { $0["role"] as? String == "c" })
         }
     }
