@@ -59,6 +59,29 @@ import Vocabulary
         }
     }
 
+    @Test("a link elsewhere shows no token, and leaves nothing in the audit trail in the name of who follows it")
+    func reveal() async throws {
+        try await ConsoleHarness.run { console in
+            for site in ["cross-site", "same-site", "same-origin, cross-site"] {
+                let link = ["Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"]
+                for query in ["reveal=token", "limit=1&reveal=token", "%72eveal=token", "reveal"] {
+                    for path in ["/api/v1/messages", "/messages/a"] {
+                        let reply = try await console.get("\(path)?\(query)", as: .revealer, headers: link)
+                        #expect(
+                            reply.status == 403 && reply.text.contains("own pages only"),
+                            "\(site) \(path) \(query)"
+                        )
+                    }
+                }
+                #expect(try await console.get("/api/v1/messages?limit=1", headers: link).status == 200)
+            }
+            for headers in [["Sec-Fetch-Site": "same-origin"], ["Sec-Fetch-Site": "none"], [:]] {
+                let reply = try await console.get("/api/v1/messages?reveal=token", as: .revealer, headers: headers)
+                #expect(reply.status == 200)
+            }
+        }
+    }
+
     @Test("nobody is signed in or out by another site's form")
     func signing() async throws {
         try await ConsoleHarness.run { console in

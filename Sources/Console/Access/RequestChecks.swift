@@ -1,3 +1,4 @@
+import Foundation
 import HTTPTypes
 import Hummingbird
 
@@ -38,6 +39,10 @@ enum RequestChecks {
     /// - Throws: A ``Problem`` with status 403 or 415.
     static func forgery(_ request: Request, _ sender: ConsoleAccess.Sender) throws(Problem) {
         let origin = RequestOrigin(request, isSecure: sender.isSecure)
+        // Showing a token leaves an entry in the audit trail: nobody's link may do that in somebody else's name.
+        guard request.method != .get || origin != .foreign || !reveals(request) else {
+            throw .foreign("tokens are shown from the console's own pages only, or to a program")
+        }
         let path = request.uri.path
         let isSigning = path == "/sign-in" || path == "/sign-out"
         guard isSigning || [.session, .proxy, .anybody].contains(sender.proof) else { return }
@@ -63,6 +68,13 @@ enum RequestChecks {
                 "Unsupported media type",
                 "send the body as application/json"
             )
+        }
+    }
+
+    /// Whether a query has the parameter `reveal`, however it is encoded.
+    private static func reveals(_ request: Request) -> Bool {
+        (request.uri.query ?? "").split(separator: "&").contains { pair in
+            pair.prefix { $0 != "=" }.removingPercentEncoding == "reveal"
         }
     }
 }
