@@ -1,6 +1,7 @@
 import ConsoleSupport
 import Foundation
 import NIOCore
+import Synchronization
 import Testing
 
 @testable import Console
@@ -147,5 +148,23 @@ import Testing
                 #expect(head.header("Content-Length") == "\(get.body.count)")
             }
         }
+    }
+
+    @Test("/readyz, which anybody may ask, asks the database once a second at most")
+    func readiness() async {
+        let clock = ManualClock()
+        let asked = Atomic(0)
+        let readiness = Readiness(now: clock.now) {
+            await Task.yield()
+            return asked.add(1, ordering: .relaxed).newValue == 1 ? nil : "away"
+        }
+        await withTaskGroup(of: String?.self) { group in
+            for _ in 0..<100 { group.addTask { await readiness.problem() } }
+            for await problem in group { #expect(problem == nil) }
+        }
+        clock.advance(.milliseconds(999))
+        #expect(await readiness.problem() == nil && asked.load(ordering: .relaxed) == 1)
+        clock.advance(.milliseconds(1))
+        #expect(await readiness.problem() == "away" && asked.load(ordering: .relaxed) == 2)
     }
 }
