@@ -43,7 +43,7 @@ struct ConflictsList: ProgramCommand {
             [
                 ShownTime.short(row.copy.message.receivedAtMicroseconds), row.copy.message.messageKey.description,
                 String(row.timesSeen), row.releasedAt.map(ShownTime.short) ?? "-", row.copy.message.category,
-                row.copy.message.messageID, MessageRow.data(row.copy),
+                row.copy.message.messageID, MessageRow.data(row.copy, tokens: tokens.reveal),
             ]
         } json: {
             $0.json(tokens: tokens.reveal, isForTerminal: $1)

@@ -62,6 +62,6 @@ struct ConflictsShow: ProgramCommand {
         MessageText.add(stored, to: &facts, tokens: tokens.reveal)
         for (name, value) in more { facts.add(name, value) }
         console.facts(facts)
-        MessageText.showBody(stored, console)
+        MessageText.showBody(stored, tokens: tokens.reveal, console)
     }
 }

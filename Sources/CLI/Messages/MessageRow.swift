@@ -16,12 +16,13 @@ enum MessageRow {
         return [
             ShownTime.short(message.receivedAtMicroseconds), message.messageKey.description, message.category,
             message.messageID, message.deviceKey.description,
-        ] + (tokens ? [message.registrationToken.rawValue] : []) + [data(stored)]
+        ] + (tokens ? [message.registrationToken.rawValue] : []) + [data(stored, tokens: tokens)]
     }
 
     /// The beginning of the data, on one line.
-    static func data(_ stored: StoredMessage) -> String {
-        guard let data = stored.message.data else { return "-" }
+    static func data(_ stored: StoredMessage, tokens: Bool) -> String {
+        guard var data = stored.message.data else { return "-" }
+        if !tokens { data = TokenMask.mask(data) }
         return String(
             decoding: data.prefix(400).map { $0 == 0x0A || $0 == 0x0D || $0 == 0x09 ? 0x20 : $0 },
             as: UTF8.self

@@ -30,7 +30,7 @@ struct MessageText {
             facts.add("fingerprint", detail.ledger.map { $0.fingerprint.description } ?? "no longer in the ledger")
         }
         console.facts(facts)
-        if let stored { Self.showBody(stored, console) }
+        if let stored { Self.showBody(stored, tokens: tokens, console) }
         section("deliveries", detail.deliveries, none: "none waiting") { row in
             let lease = row.leaseUntil.map { "leased by \(row.leaseOwner ?? "?") until \(ShownTime.short($0))" }
             let state = lease ?? "next attempt at \(ShownTime.short(row.nextAttemptAt))"
@@ -85,15 +85,16 @@ struct MessageText {
     }
 
     /// Prints `data` and `extra`, laid out.
-    static func showBody(_ stored: StoredMessage, _ console: Console) {
-        if let data = stored.message.data {
+    static func showBody(_ stored: StoredMessage, tokens: Bool, _ console: Console) {
+        func shown(_ json: [UInt8]?) -> [UInt8]? { tokens ? json : json.map { TokenMask.mask($0) } }
+        if let data = shown(stored.message.data) {
             let note = stored.isDataRaw ? ", in data_raw: jsonb would refuse it" : ""
             show("data", Amount.bytes(Int64(data.count)) + note, console)
             for line in JSONIndent.lines(data) { console.data("  " + line) }
         } else {
             show("data", "-", console)
         }
-        if let extra = stored.message.extra {
+        if let extra = shown(stored.message.extra) {
             show("extra", Amount.bytes(Int64(extra.count)), console)
             for line in JSONIndent.lines(extra) { console.data("  " + line) }
         }

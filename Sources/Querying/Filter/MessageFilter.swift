@@ -22,6 +22,10 @@ package struct MessageFilter: Sendable, Equatable {
     package var until: Timestamp?
     /// Conditions on `data`; all must hold.
     package var clauses: [WhereClause] = []
+    /// Whether clauses may look at what ``TokenMask`` masks; without it a clause matches no value that holds it.
+    ///
+    /// Belongs to who asks, not to what is selected: it is no part of the JSON form.
+    package var seesTokens = true
 
     package init() {}
 
@@ -77,7 +81,7 @@ package struct MessageFilter: Sendable, Equatable {
             parts.append("\(row).category = ANY (\(categories))")
         }
         if let senderID { parts.append("\(row).sender_id = \(senderID)") }
-        for clause in clauses { parts.append(clause.condition(alias: alias)) }
+        for clause in clauses { parts.append(clause.condition(alias: alias, seesTokens: seesTokens)) }
         return parts.isEmpty ? "true" : .joined(parts, separator: " AND ")
     }
 

@@ -76,6 +76,9 @@ package struct WhereClause: Sendable, Equatable {
         (path, test) = try parser.parse()
     }
 
+    /// Whether it looks at a registration token that a receipt holds, or into it.
+    package var isOnToken: Bool { path.contains(TokenMask.member) }
+
     /// A clause without a text, for statement samples.
     init(path: [String], test: Test) {
         (text, self.path, self.test) = ("", path, test)
@@ -91,13 +94,23 @@ extension WhereClause {
     /// The clause as a condition on the row that `alias` names.
     ///
     /// `data::jsonb` never fails: what jsonb rejects is in `data_raw`, and such rows match no clause.
-    func condition(alias: String) -> SQL {
+    ///
+    /// - Parameters:
+    ///   - alias: The row's alias in the statement.
+    ///   - seesTokens: Without it a regular expression matches no value whose text has ``TokenMask/member`` in it:
+    ///     by its answers it would tell the token letter by letter. Clauses on the member itself are refused before.
+    /// - Returns: A part of a statement.
+    func condition(alias: String, seesTokens: Bool = true) -> SQL {
         let data: SQL = "\(raw: alias).data::jsonb"
         switch test {
         case .exists: return "(\(data) #> \(path)) IS NOT NULL"
         case .compares(let comparison, let operand):
             switch comparison {
-            case .matches: return "(\(data) #>> \(path)) ~ \(operand.text)"
+            case .matches:
+                let matches: SQL = "(\(data) #>> \(path)) ~ \(operand.text)"
+                // jsonb's text has the member's name without escapes.
+                return seesTokens
+                    ? matches : "(strpos(\(data) #>> \(path), \(TokenMask.member)) = 0 AND \(matches))"
             case .equal: return equality(data, operand)
             case .notEqual: return "(\(equality(data, operand))) IS NOT TRUE"
             case .less, .lessOrEqual, .greater, .greaterOrEqual:

@@ -8,7 +8,7 @@ import Vocabulary
 /// has line ends, which JSON allows between tokens, they become spaces, and `data_verbatim` or `extra_verbatim` holds the
 /// exact text as a string. `data_raw` holds, as a string, what jsonb would refuse. A member is left out where the
 /// message has no such value; `"data":null` is JSON's null that the device sent. `registration_token` is there only
-/// when it was asked for. `fingerprint` is what the ledger holds for the message.
+/// when it was asked for; without it ``TokenMask`` masks the token that a receipt holds in its data, too. `fingerprint` is what the ledger holds for the message.
 package struct MessageLines {
     /// How messages are written.
     package enum Format: Sendable {
@@ -114,7 +114,7 @@ package struct MessageLines {
     private mutating func member(_ start: StaticString, _ fields: RowFields, _ column: MessagePage.Column) {
         guard !fields.isNull(column) else { return }
         buffer.append(start)
-        fields.withBytes(column) { buffer.append(escaping: $0, strings) }
+        fields.withText(column, tokens: hasTokens) { buffer.append(escaping: $0, strings) }
         buffer.append("\"")
     }
 
@@ -126,7 +126,7 @@ package struct MessageLines {
     ) {
         guard !fields.isNull(column) else { return }
         buffer.append(start)
-        fields.withBytes(column) { text in
+        fields.withText(column, tokens: hasTokens) { text in
             guard isForTerminal || text.hasLineEnd else { return buffer.append(text) }
             guard text.hasLineEnd else { return buffer.append(escaping: text, .jsonForTerminal) }
             if isForTerminal {
@@ -160,7 +160,7 @@ package struct MessageLines {
     private mutating func field(_ fields: RowFields, _ column: MessagePage.Column) {
         buffer.append(",")
         guard !fields.isNull(column) else { return }
-        fields.withBytes(column) { text in
+        fields.withText(column, tokens: hasTokens) { text in
             guard isForTerminal else { return quote(text) }
             var shown = TerminalText.escape(String(decoding: text, as: UTF8.self))
             shown.withUTF8 { quote(UnsafeRawBufferPointer($0)) }
@@ -195,6 +195,16 @@ struct RowFields {
 
     func withBytes(_ column: MessagePage.Column, _ body: (UnsafeRawBufferPointer) -> Void) {
         page.withBytes(row, column, body)
+    }
+
+    /// Lends the bytes of a value as they are shown: what devices sent with ``TokenMask`` over it.
+    func withText(_ column: MessagePage.Column, tokens: Bool, _ body: (UnsafeRawBufferPointer) -> Void) {
+        withBytes(column) { text in
+            guard !tokens, [.data, .dataRaw, .extra].contains(column), let masked = TokenMask.mask(text) else {
+                return body(text)
+            }
+            masked.withUnsafeBytes(body)
+        }
     }
 
     /// Computed from the row: the ledger holds the same, and reading it there would cost a look-up in another large table.

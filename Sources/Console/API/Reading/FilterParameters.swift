@@ -20,8 +20,10 @@ struct FilterParameters: Sendable {
     /// - Parameters:
     ///   - parameters: What was given.
     ///   - showsPayloads: Without it `where` is refused: by its answers it would tell what the payloads hold.
+    ///   - principal: Who asks; without the right `reveal` no clause looks at a registration token.
     /// - Throws: A ``Problem`` that says where the mistake is.
-    init(_ parameters: QueryParameters, showsPayloads: Bool) throws(Problem) {
+    init(_ parameters: QueryParameters, showsPayloads: Bool, _ principal: Principal) throws(Problem) {
+        filter.seesTokens = principal.may(.reveal)
         filter.categories = parameters.texts("category")
         filter.senderID = parameters.text("sender")
         filter.messageID = parameters.text("message_id")
@@ -41,6 +43,15 @@ struct FilterParameters: Sendable {
             } catch {
                 throw .badRequest("'where': \(error)")
             }
+        }
+        guard filter.seesTokens || !filter.clauses.contains(where: \.isOnToken) else {
+            throw Problem(
+                .forbidden,
+                "forbidden",
+                "Not allowed",
+                "\(TokenMask.member) is a registration token: a clause on it takes the right 'reveal': give the token or the "
+                    + "proxy's role 'reveal: true' in the configuration, or leave the clause out"
+            )
         }
         (since, until) = (parameters.text("since"), parameters.text("until"))
         // By our own clock, so that a mistake is told without a database.

@@ -30,9 +30,9 @@ struct MessageRequest: Sendable {
 
     /// Reads the parameters.
     ///
-    /// - Throws: A ``Problem`` with status 400.
-    init(_ parameters: QueryParameters, showsPayloads: Bool) throws(Problem) {
-        filter = try FilterParameters(parameters, showsPayloads: showsPayloads)
+    /// - Throws: A ``Problem`` with status 400, or 403 for a clause that only the right `reveal` allows.
+    init(_ parameters: QueryParameters, showsPayloads: Bool, _ principal: Principal) throws(Problem) {
+        filter = try FilterParameters(parameters, showsPayloads: showsPayloads, principal)
         order = try parameters.word("order", ListOrder.self) == .oldest ? .oldestFirst : .newestFirst
         limit = try parameters.integer("limit", in: 1...1_000, or: 50)
         cursor = try parameters.cursor(MessageCursor.init)

@@ -14,13 +14,13 @@ extension MessageRoutes {
     /// the last line is an object with the member `error`, and the connection is aborted: the end never looks like a complete
     /// one. What has arrived is continued by `after`, with the `received_at` and the `message_key` of its last line.
     func export(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
+        let principal = try context.require(.read)
         let names = QueryParameters.Names(
             single: FilterParameters.single + ["after"],
             repeatable: FilterParameters.repeatable
         )
         let parameters = try QueryParameters(request, names)
-        let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads)
+        let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads, principal)
         let cursor = try parameters.cursor(MessageCursor.init)
         let services = services
         // The first page before the head: an export that can't begin is an ordinary error.

@@ -12,13 +12,13 @@ extension MessageRoutes {
 
     /// `GET messages/stream`: messages as they commit, as Server-Sent Events.
     func stream(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
+        let principal = try context.require(.read)
         let names = QueryParameters.Names(
             single: FilterParameters.single + ["limit", "after"],
             repeatable: FilterParameters.repeatable
         )
         let parameters = try QueryParameters(request, names)
-        let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads)
+        let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads, principal)
         let limit = try parameters.integer("limit", in: 0...1_000, or: 10)
         var position = try parameters.cursor(TailPosition.init)
         // What a browser sends by itself wins: it is later than what stands in the address.

@@ -27,7 +27,8 @@ struct MessageRoutes: ConsoleRoutes {
         let names = QueryParameters.Names(single: MessageRequest.single, repeatable: MessageRequest.repeatable)
         var asked = try MessageRequest(
             QueryParameters(request, names),
-            showsPayloads: services.settings.showsPayloads
+            showsPayloads: services.settings.showsPayloads,
+            principal
         )
         asked.wantsEstimate = Self.prefersEstimate(request.headers)
         if asked.revealsTokens { try context.require(.reveal) }

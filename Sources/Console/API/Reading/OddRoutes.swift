@@ -53,14 +53,14 @@ struct OddRoutes: ConsoleRoutes {
     }
 
     private func conflicts(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
+        let principal = try context.require(.read)
         let names = QueryParameters.Names(
             single: FilterParameters.single + ["limit", "after"],
             repeatable: FilterParameters.repeatable
         )
         let parameters = try QueryParameters(request, names)
         let payloads = services.settings.showsPayloads
-        let filter = try FilterParameters(parameters, showsPayloads: payloads)
+        let filter = try FilterParameters(parameters, showsPayloads: payloads, principal)
         let limit = try parameters.integer("limit", in: 1...1_000, or: 50)
         let cursor = try parameters.cursor(ConflictCursor.init)
         let found = try await ClientBound.run(request) {

@@ -168,12 +168,12 @@ struct MessageDetailPage: ConsoleRoutes {
             var parts = HTML()
             let note: HTML =
                 detail.stored?.isDataRaw == true ? Part.badge(.warning, "text that jsonb refuses") : HTML()
-            if let data = message.data {
+            if let data = message.data.map({ TokenMask.mask($0) }) {
                 parts += Part.card("Data", actions: note + size(data), Self.code("Data", data))
             } else {
                 parts += Part.card("Data", Part.empty("The message has no data"))
             }
-            if let extra = message.extra {
+            if let extra = message.extra.map({ TokenMask.mask($0) }) {
                 parts += Part.card("Other members", actions: size(extra), Self.code("Other members", extra))
             }
             return parts

@@ -22,7 +22,12 @@ struct MessageListPage: ConsoleRoutes {
         if text != nil, cursor == nil { throw Problem.badRequest("cursor is no position: begin at /messages") }
         let (query, rows, isFull, now) = try await services.reader.withConnection { connection in
             let now = try await MessageTail.now(connection)
-            let query = MessageQuery(request.query, now: now, showsPayloads: services.settings.showsPayloads)
+            let query = MessageQuery(
+                request.query,
+                now: now,
+                showsPayloads: services.settings.showsPayloads,
+                request.principal
+            )
             guard query.mistakes.isEmpty else { return (query, [StoredMessage](), false, now) }
             var pager = MessagePager(query.filter, .newestFirst, limit: Self.pageSize, after: cursor)
             pager.byteLimit = 4 << 20
@@ -143,7 +148,7 @@ struct MessageListPage: ConsoleRoutes {
         }
 
         private func preview(_ data: [UInt8]?) -> HTML {
-            guard let data else { return "<span class=\"muted\">none</span>" }
+            guard let data = data.map({ TokenMask.mask($0) }) else { return "<span class=\"muted\">none</span>" }
             let isCut = data.count > MessageListPage.previewLength
             let text = String(decoding: data.prefix(MessageListPage.previewLength), as: UTF8.self)
             return "<code class=\"clip\">\(stranger: isCut ? text + "…" : text)</code>"

@@ -23,7 +23,8 @@ struct MessageQuery {
     ///   - query: The parameters.
     ///   - now: The time that ages count back from.
     ///   - showsPayloads: Without it `where` is refused: by its answers it would tell what the payloads hold.
-    init(_ query: PageQuery, now: Timestamp, showsPayloads: Bool) {
+    ///   - principal: Who looks; without the right `reveal` no clause looks at a registration token.
+    init(_ query: PageQuery, now: Timestamp, showsPayloads: Bool, _ principal: Principal) {
         categories = query.all("category")
         sender = query["sender"]
         device = query["device"]
@@ -31,6 +32,7 @@ struct MessageQuery {
         since = query["since"]
         until = query["until"]
         clauses = query.all("where")
+        filter.seesTokens = principal.may(.reveal)
         filter.categories = categories
         filter.senderID = sender
         filter.messageID = messageID
@@ -50,6 +52,9 @@ struct MessageQuery {
             } catch {
                 mistakes["where"] = error.description
             }
+        }
+        if !filter.seesTokens, filter.clauses.contains(where: \.isOnToken) {
+            mistakes["where"] = "\(TokenMask.member) is a registration token: that takes the right 'reveal'"
         }
     }
 

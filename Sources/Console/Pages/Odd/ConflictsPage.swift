@@ -181,13 +181,13 @@ struct ConflictsPage: ConsoleRoutes {
             )
         }
 
-        /// What the fingerprint is computed over, but for the token, and the other members.
+        /// What the fingerprint is computed over, but for tokens.
         private static func lines(_ message: StoredMessage) -> [String] {
             var lines = [
                 "category: \(message.message.category)", "device_key: \(message.message.deviceKey)",
                 "message_type: \(message.message.messageType ?? "none")", "data:",
             ]
-            lines += message.message.data.map { JSONMarkup.lines($0) } ?? ["none"]
+            lines += message.message.data.map { JSONMarkup.lines(TokenMask.mask($0)) } ?? ["none"]
             return lines
         }
 

@@ -1,0 +1,119 @@
+import Glibc
+
+/// Masks the registration token that a receipt of CCS holds in its `data`.
+///
+/// The `from` of a receipt is the service itself; the device's token stands in the member `device_registration_id`
+/// ([XMPP server reference](https://firebase.google.com/docs/cloud-messaging/xmpp-server-ref), "Message receipt"). It is
+/// masked at any depth, whatever the type of message, and however the member's name is escaped.
+package enum TokenMask {
+    /// The member whose value is a token.
+    package static let member = "device_registration_id"
+
+    private static let name = Array(member.utf8)
+
+    /// A JSON text with `"(masked)"` for each such value that is a string, an object or an array.
+    ///
+    /// - Parameter json: A JSON text; of another text some may be masked, and nothing else changes.
+    /// - Returns: The text; the same one where there is nothing to mask.
+    package static func mask(_ json: [UInt8]) -> [UInt8] {
+        json.withUnsafeBytes { mask($0) } ?? json
+    }
+
+    /// The same over borrowed bytes; nil where there is nothing to mask.
+    static func mask(_ json: UnsafeRawBufferPointer) -> [UInt8]? {
+        guard mayHold(json) else { return nil }
+        var masked: [UInt8] = []
+        var (copied, place) = (0, 0)
+        while place < json.count {
+            guard json[place] == UInt8(ascii: "\"") else {
+                place += 1
+                continue
+            }
+            let start = place + 1
+            place = stringEnd(json, from: start)
+            guard place < json.count, isMember(json[start..<place]), let value = valueStart(json, after: place + 1)
+            else {
+                place += 1
+                continue
+            }
+            masked += json[copied..<value]
+            masked += "\"(masked)\"".utf8
+            place = valueEnd(json, from: value)
+            copied = place
+        }
+        guard copied > 0 else { return nil }
+        masked += json[copied...]
+        return masked
+    }
+
+    /// Whether the name can stand there: as it is, or with escapes.
+    private static func mayHold(_ json: UnsafeRawBufferPointer) -> Bool {
+        guard let start = json.baseAddress else { return false }
+        if memchr(start, 0x5C, json.count) != nil { return true }
+        // By its first underscore, which is rarer than any letter.
+        var from = 0
+        while let found = memchr(start + from, 0x5F, json.count - from) {
+            let place = start.distance(to: UnsafeRawPointer(found))
+            if place >= 6, json[(place - 6)...].starts(with: name) { return true }
+            from = place + 1
+        }
+        return false
+    }
+
+    /// Whether a string's content, still escaped, is the member's name (RFC 8259, section 7).
+    private static func isMember(_ text: Slice<UnsafeRawBufferPointer>) -> Bool {
+        var rest = text[...]
+        for expected in name {
+            guard let byte = rest.popFirst() else { return false }
+            guard byte == UInt8(ascii: "\\") else {
+                if byte != expected { return false }
+                continue
+            }
+            // Of the escapes only \uXXXX can mean a letter or an underscore.
+            guard rest.popFirst() == UInt8(ascii: "u"), rest.count >= 4,
+                UInt16(String(decoding: rest.prefix(4), as: UTF8.self), radix: 16) == UInt16(expected)
+            else { return false }
+            rest = rest.dropFirst(4)
+        }
+        return rest.isEmpty
+    }
+
+    /// Where the value behind a member's name begins, if it is to be masked.
+    private static func valueStart(_ json: UnsafeRawBufferPointer, after end: Int) -> Int? {
+        var place = skipSpaces(json, from: end)
+        guard place < json.count, json[place] == UInt8(ascii: ":") else { return nil }
+        place = skipSpaces(json, from: place + 1)
+        return place < json.count && [0x22, 0x5B, 0x7B].contains(json[place]) ? place : nil
+    }
+
+    private static func skipSpaces(_ json: UnsafeRawBufferPointer, from start: Int) -> Int {
+        var place = start
+        while place < json.count, [0x20, 0x09, 0x0A, 0x0D].contains(json[place]) { place += 1 }
+        return place
+    }
+
+    /// The place of a string's closing quote, or the text's end.
+    private static func stringEnd(_ json: UnsafeRawBufferPointer, from start: Int) -> Int {
+        var place = start
+        while place < json.count, json[place] != UInt8(ascii: "\"") {
+            place += json[place] == UInt8(ascii: "\\") ? 2 : 1
+        }
+        return min(place, json.count)
+    }
+
+    /// The place behind a string, an object or an array that begins here.
+    private static func valueEnd(_ json: UnsafeRawBufferPointer, from start: Int) -> Int {
+        var (place, depth) = (start, 0)
+        while place < json.count {
+            switch json[place] {
+            case UInt8(ascii: "\""): place = stringEnd(json, from: place + 1)
+            case UInt8(ascii: "{"), UInt8(ascii: "["): depth += 1
+            case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
+            default: break
+            }
+            place += 1
+            if depth <= 0 { return min(place, json.count) }
+        }
+        return json.count
+    }
+}
