@@ -52,6 +52,29 @@ struct LookupTests {
         #expect(try await lookup.find("00000000-0000-0000-0000-000000000000").isEmpty)
     }
 
+    @Test("what one device stored under one id is read up to a bound, and what was left out is told")
+    func bound() async throws {
+        let big = { (number: Int) in "\"\(number)" + String(repeating: "x", count: 900_000) + "\"" }
+        let fixture = try await QueryFixture([Seed(id: "many")])
+        try await fixture.add((1...12).map { Seed(id: "many", data: big($0), at: Int64($0)) }, into: "conflicts")
+        try await fixture.add((1...12).map { Seed(id: "hits", sender: "\($0)", data: big($0), at: Int64($0)) })
+        let lookup = MessageLookup(fixture.reader)
+        let detail = try #require(try await lookup.find("many").first)
+        #expect(detail.conflicts.count == 5 && detail.hasMoreConflicts)
+        #expect(
+            try detail.json(tokens: false, isForTerminal: false).suffix(24) == Array(#"],"more_conflicts":true}"#.utf8)
+        )
+        let few = try #require(try await lookup.detail(detail.messageKey, conflictBytes: 0))
+        #expect(few.conflicts.count == 1 && few.hasMoreConflicts)
+        let hits = try await lookup.find("hits")
+        #expect(hits.count == 5 && hits.isCut)
+        try await fixture.script(
+            "INSERT INTO upstream.dead_messages SELECT * FROM upstream.messages; DELETE FROM upstream.messages"
+        )
+        let kept = try await lookup.find("hits")
+        #expect(kept.count == 5 && kept.isCut)
+    }
+
     @Test("the ledger still knows a message whose day was dropped")
     func bodyGone() async throws {
         let fixture = try await fixture()

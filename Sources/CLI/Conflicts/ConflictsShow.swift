@@ -31,7 +31,7 @@ struct ConflictsShow: ProgramCommand {
             var filter = MessageFilter()
             filter.messageKey = key
             let rows = try await ConflictQuery(filter: filter, limit: 1_000).rows(connection)
-            return (try await MessageLookup(connection).detail(key), rows)
+            return (try await MessageLookup(connection).detail(key, conflictBytes: 0), rows)
         }
         guard !conflicts.isEmpty else { throw CommandFailure(.negative, "this message has no conflict") }
         if format.json {

@@ -48,7 +48,8 @@ struct MessageText {
                 row.errorGroup ?? "",
             ]
         }
-        section("conflicts", detail.conflicts, none: "none") { row in
+        section(detail.hasMoreConflicts ? "conflicts (the latest)" : "conflicts", detail.conflicts, none: "none") {
+            row in
             let release = row.releasedAt.map { "released \(ShownTime.short($0))" } ?? "not released"
             return [
                 row.fingerprint.description, "\(row.timesSeen) seen", "last \(ShownTime.short(row.lastSeenAt))",

@@ -35,7 +35,7 @@ struct MessagesShow: ProgramCommand {
         }
         let console = context.console
         if format.json {
-            return try console.show(found, tokens: tokens.reveal) {
+            return try console.show(Array(found), tokens: tokens.reveal) {
                 try $0.json(tokens: tokens.reveal, isForTerminal: $1)
             }
         }
@@ -43,6 +43,7 @@ struct MessagesShow: ProgramCommand {
             if index > 0 { console.data("") }
             MessageText(detail, tokens: tokens.reveal, console).show()
         }
+        if found.isCut { console.message("there are more with this id: `messages list` has them all") }
         if found.count > 1 { console.message("\(found.count) messages have this id, from several senders or devices") }
     }
 }

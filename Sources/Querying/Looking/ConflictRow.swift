@@ -20,7 +20,7 @@ package struct ConflictRow: Sendable {
     package var releaseKey: MessageKey
 
     /// The bytes of the page up to here; 0 where they were not counted.
-    fileprivate let bytesThrough: Int64
+    let bytesThrough: Int64
     fileprivate let page: MessagePage
     fileprivate let row: Int
 

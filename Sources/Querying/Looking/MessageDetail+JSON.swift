@@ -3,7 +3,8 @@ import UpstreamKit
 import Vocabulary
 
 extension MessageDetail {
-    /// The message's own JSON object with `ledger`, `deliveries`, `dead_letters`, `attempts` and `conflicts` added to it.
+    /// The message's own JSON object with `ledger`, `deliveries`, `dead_letters`, `attempts` and `conflicts` added to it;
+    /// `more_conflicts` where some were left out.
     ///
     /// - Parameters:
     ///   - tokens: Whether registration tokens are written.
@@ -47,7 +48,9 @@ extension MessageDetail {
             if index > 0 { object.append(UInt8(ascii: ",")) }
             object += conflict.json(tokens: tokens, payloads: payloads, isForTerminal: isForTerminal)
         }
-        object += "]}".utf8
+        object += "]".utf8
+        if hasMoreConflicts { object += ",\"more_conflicts\":true".utf8 }
+        object += "}".utf8
         return object
     }
 

@@ -22,6 +22,10 @@ package struct MessageDetail: Sendable {
     package var attempts: [AttemptRow]
     /// Copies with other content.
     package var conflicts: [ConflictRow]
+    /// Whether more conflicts are stored than ``MessageLookup`` reads at once.
+    package var hasMoreConflicts = false
+    /// The bytes of these, as they were read.
+    var conflictBytes: Int { Int(conflicts.last?.bytesThrough ?? 0) }
     /// The key of the message it conflicts with, if the key is the release key of a conflict.
     package var conflictsWith: MessageKey?
 
@@ -56,8 +60,29 @@ package struct MessageDetail: Sendable {
     }
 }
 
+/// The messages that a reference may mean.
+package struct FoundMessages: RandomAccessCollection, Sendable {
+    private let details: [MessageDetail]
+    /// Whether there are more of them than ``MessageLookup`` reads at once.
+    package let isCut: Bool
+
+    init(_ details: [MessageDetail], isCut: Bool = false) { (self.details, self.isCut) = (details, isCut) }
+
+    package var startIndex: Int { details.startIndex }
+
+    package var endIndex: Int { details.endIndex }
+
+    package subscript(index: Int) -> MessageDetail { details[index] }
+}
+
 /// Finds messages by what people have at hand: a key from a log, or an id from an app.
 package struct MessageLookup: Sendable {
+    /// The most messages for one id, and the most conflicts of one message.
+    static let hitLimit = 100
+    /// A list ends with the row that takes it past this many bytes, as they are read: one of messages, and one of the
+    /// conflicts of all of them together.
+    static let byteLimit = 4 << 20
+
     private let connection: PostgresConnection
 
     /// A lookup in the database that the connection leads to.
@@ -71,11 +96,12 @@ package struct MessageLookup: Sendable {
     ///
     /// - Throws: ``PostgresError``
     /// - Returns: One message for a key; for an id one per sender (or device) that used it.
-    package func find(_ reference: String) async throws(PostgresError) -> [MessageDetail] {
-        if let key = MessageKey(reference), let detail = try await detail(key) { return [detail] }
+    package func find(_ reference: String) async throws(PostgresError) -> FoundMessages {
+        if let key = MessageKey(reference), let detail = try await detail(key) { return FoundMessages([detail]) }
         var filter = MessageFilter()
         filter.messageID = reference
-        var pager = MessagePager(filter, .newestFirst, limit: 100)
+        var pager = MessagePager(filter, .newestFirst, limit: Self.hitLimit)
+        (pager.byteLimit, pager.countsVerbatim) = (Self.byteLimit, true)
         let stored = try await pager.next(connection)
         let kept = try await page(MessageStatements.kept(where: "m.message_id = \(reference)"))
         var found: [MessageDetail] = []
@@ -84,16 +110,24 @@ package struct MessageLookup: Sendable {
                 guard let key = page.cursor(row)?.messageKey, !found.contains(where: { $0.messageKey == key }) else {
                     continue
                 }
-                found.append(try await detail(key, page, row))
+                let read = found.reduce(0) { $0 + $1.conflictBytes }
+                found.append(try await detail(key, page, row, conflictBytes: Self.byteLimit - read))
             }
         }
-        return found
+        return FoundMessages(found, isCut: stored.isFull || kept.isFull)
     }
 
     /// Everything about the message of a key, or of the release key of a conflict; nil if there is none.
     ///
+    /// - Parameters:
+    ///   - key: The key.
+    ///   - conflictBytes: Its conflicts end with the row that takes them past this; with 0 one tells that there are any.
     /// - Throws: ``PostgresError``
-    package func detail(_ key: MessageKey) async throws(PostgresError) -> MessageDetail? {
+    /// - Returns: The message.
+    package func detail(
+        _ key: MessageKey,
+        conflictBytes: Int = 4 << 20
+    ) async throws(PostgresError) -> MessageDetail? {
         var filter = MessageFilter()
         filter.messageKey = key
         var pager = MessagePager(filter, .newestFirst, limit: 1)
@@ -101,12 +135,19 @@ package struct MessageLookup: Sendable {
         if page.count == 0 {
             page = try await self.page(MessageStatements.kept(where: "m.message_key = \(key.digest)"))
         }
-        let detail = try await detail(key, page, page.count > 0 ? 0 : nil)
+        let detail = try await detail(key, page, page.count > 0 ? 0 : nil, conflictBytes: conflictBytes)
         return detail.stored == nil && detail.ledger == nil ? try await released(key) : detail
     }
 
     private func page(_ sql: SQL) async throws(PostgresError) -> MessagePage {
-        try await connection.run { connection throws(PostgresError) in try MessagePage(try connection.run(sql)) }
+        try await connection.run { connection throws(PostgresError) in
+            let result = try connection.run(sql)
+            guard result.count > 0 else { return try MessagePage(result) }
+            let bytes = try result.read(result.count - 1) { row throws(PostgresError) in
+                try row.value("bytes_through", as: Int64.self)
+            }
+            return try MessagePage(result, isFull: bytes >= Self.byteLimit || result.count >= Self.hitLimit)
+        }
     }
 
     /// The released conflict with this release key, under which handlers and dead letters know it.
@@ -127,12 +168,17 @@ package struct MessageLookup: Sendable {
     private func detail(
         _ key: MessageKey,
         _ page: MessagePage,
-        _ row: Int?
+        _ row: Int?,
+        conflictBytes: Int = 4 << 20
     ) async throws(PostgresError) -> MessageDetail {
-        try await connection.run { connection throws(PostgresError) in
-            var filter = MessageFilter()
-            filter.messageKey = key
-            return MessageDetail(
+        var filter = MessageFilter()
+        filter.messageKey = key
+        var query = ConflictQuery(filter: filter, limit: Self.hitLimit)
+        // Nothing left still tells whether there are any.
+        query.byteLimit = max(1, conflictBytes)
+        let conflicts = try await query.page(connection)
+        return try await connection.run { connection throws(PostgresError) in
+            MessageDetail(
                 messageKey: key,
                 page: page,
                 row: row,
@@ -143,9 +189,8 @@ package struct MessageLookup: Sendable {
                 deliveries: try connection.run(MessageStatements.deliveries(key)).map(MessageDetail.DeliveryRow.init),
                 deadLetters: try connection.run(MessageStatements.deadLetters(key)).map(MessageDetail.DeliveryRow.init),
                 attempts: try AttemptHistory.of(key.digest, connection),
-                conflicts: try ConflictRow.rows(
-                    of: try connection.run(ConflictQuery(filter: filter, limit: 100).statement)
-                )
+                conflicts: conflicts.rows,
+                hasMoreConflicts: conflicts.isFull
             )
         }
     }

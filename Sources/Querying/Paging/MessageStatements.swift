@@ -98,10 +98,16 @@ enum MessageStatements: StatementCatalog {
     /// - Parameter condition: On the row `m`.
     /// - Returns: The statement.
     static func kept(where condition: SQL) -> SQL {
-        """
-        SELECT \(MessagePage.columns()) FROM upstream.dead_messages AS m
-        WHERE \(condition) ORDER BY m.received_at DESC, m.message_key DESC LIMIT 100
-        """
+        let order: SQL = "m.received_at DESC, m.message_key DESC"
+        return """
+            SELECT \(MessagePage.columns()), m.bytes_through::bigint FROM (
+                SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through FROM (
+                    SELECT *, \(verbatimBytes) AS bytes FROM upstream.dead_messages AS m
+                    WHERE \(condition) ORDER BY \(order) LIMIT \(MessageLookup.hitLimit)
+                ) AS m
+            ) AS m
+            WHERE m.bytes_through - m.bytes < \(MessageLookup.byteLimit) ORDER BY \(order)
+            """
     }
 
     /// The content of a released conflict, by its release key, and the key of the message it conflicts with.

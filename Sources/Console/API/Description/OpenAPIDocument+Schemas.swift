@@ -26,8 +26,8 @@ extension OpenAPIDocument {
         {"type":"object","required":["message_key","stored","conflicts"],
         "properties":{"message_key":{"type":"string","format":"uuid"},
         "stored":{"oneOf":[{"$ref":"#/components/schemas/Message"},{"type":"null"}]},
-        "conflicts":{"type":"array","items":{"$ref":"#/components/schemas/Conflict"}}},
-        "additionalProperties":false}
+        "conflicts":{"type":"array","items":{"$ref":"#/components/schemas/Conflict"}},
+        "more_conflicts":{"const":true}},"additionalProperties":false}
         """#,
         "Conflicts": #"""
         {"type":"object","required":["items","next"],"properties":{"items":{"type":"array",
@@ -164,7 +164,7 @@ extension OpenAPIDocument {
         "registration_token":{"type":"string"},"message_type":{"type":"string"},"stanza_from":{"type":"string"},
         "data":{},"data_verbatim":{"type":"string"},"data_raw":{"type":"string"},"extra":{"type":"object"},
         "extra_verbatim":{"type":"string"},"payload":{"const":"hidden"},
-        "ledger":{"$ref":"#/components/schemas/Ledger"},"conflicts_with":{"type":"string","format":"uuid"}}}
+        "ledger":{"$ref":"#/components/schemas/Ledger"},"more_conflicts":{"const":true},"conflicts_with":{"type":"string","format":"uuid"}}}
         """#,
         "Messages": #"""
         {"type":"object","required":["items","next"],"properties":{"items":{"type":"array",

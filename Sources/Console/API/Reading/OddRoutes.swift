@@ -98,6 +98,7 @@ struct OddRoutes: ConsoleRoutes {
             json.array(detail.conflicts) { json, row in
                 json.json(row.json(tokens: reveals, payloads: payloads, isForTerminal: false))
             }
+            if detail.hasMoreConflicts { json.member("more_conflicts", is: true) }
         }
     }
 }
@@ -153,6 +154,8 @@ struct ConflictDetail: Sendable {
     var detail: MessageDetail?
     /// The copies with other content, the latest first: a few MiB of them at most.
     var conflicts: [ConflictRow]
+    /// Whether there are more.
+    var hasMoreConflicts: Bool
 
     /// Reads both.
     ///
@@ -165,9 +168,9 @@ struct ConflictDetail: Sendable {
         filter.messageKey = key
         var query = ConflictQuery(filter: filter, limit: 100)
         query.byteLimit = 4 << 20
-        let conflicts = try await query.rows(connection)
-        let detail = conflicts.isEmpty ? nil : try await MessageLookup(connection).detail(key)
-        return ConflictDetail(detail: detail, conflicts: conflicts)
+        let found = try await query.page(connection)
+        let detail = found.rows.isEmpty ? nil : try await MessageLookup(connection).detail(key, conflictBytes: 0)
+        return ConflictDetail(detail: detail, conflicts: found.rows, hasMoreConflicts: found.isFull)
     }
 
     /// The stored message alone; nil where retention has deleted it.

@@ -34,6 +34,7 @@ struct MessageDetailPage: ConsoleRoutes {
             return shell.document(
                 """
                 \(Part.head("Messages with this id", "Ids are unique for each sender."))
+                \(HTML.when(found.isCut, Part.notice(.warning, "There are more: search at /messages for the id and a device or sender.")))
                 \(Part.card("Found", count: "\(found.count)", Part.table("Messages", columns, rows)))
                 """
             )
@@ -253,7 +254,8 @@ struct MessageDetailPage: ConsoleRoutes {
                     "<a href=\"\(address)\">Compare</a>",
                 ]
             }
-            return Part.card("Conflicts", count: "\(rows.count)", Part.table("Conflicts", columns, rows))
+            let count = "\(rows.count)\(detail.hasMoreConflicts ? "+" : "")"
+            return Part.card("Conflicts", count: count, Part.table("Conflicts", columns, rows))
         }
     }
 }

@@ -30,7 +30,7 @@ struct MessageListPage: ConsoleRoutes {
             )
             guard query.mistakes.isEmpty else { return (query, [StoredMessage](), false, now) }
             var pager = MessagePager(query.filter, .newestFirst, limit: Self.pageSize, after: cursor)
-            pager.byteLimit = 4 << 20
+            (pager.byteLimit, pager.countsVerbatim) = (4 << 20, true)
             let page = try await pager.next(connection)
             return (query, try page.messages, page.isFull, now)
         }

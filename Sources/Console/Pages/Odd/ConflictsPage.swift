@@ -20,12 +20,14 @@ struct ConflictsPage: ConsoleRoutes {
         filter.categories = request.query.all("category")
         filter.messageID = request.query["message_id"]
         let cursor = request.query["cursor"].flatMap { ConflictCursor($0) }
-        let query = ConflictQuery(filter: filter, after: cursor, limit: Self.pageSize)
-        let (rows, now) = try await services.reader.withConnection { connection in
-            (try await query.rows(connection), try await MessageTail.now(connection))
+        var query = ConflictQuery(filter: filter, after: cursor, limit: Self.pageSize)
+        query.byteLimit = 4 << 20
+        let (found, now) = try await services.reader.withConnection { [query] connection in
+            (try await query.page(connection), try await MessageTail.now(connection))
         }
+        let rows = found.rows
         let base = PageAddress("/conflicts").query("category", filter.categories).query("message_id", filter.messageID)
-        let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.cursor)") } : nil
+        let next = found.isFull ? rows.last.map { base.query("cursor", "\($0.cursor)") } : nil
         return PageShell("Conflicts", .conflicts, for: request).document(
             """
             \(Part.head("Conflicts", "Copies that came under a known id with other content. The first copy was stored; these wait for a decision."))
@@ -74,7 +76,8 @@ struct ConflictsPage: ConsoleRoutes {
         let query = ConflictQuery(filter: filter, fingerprint: print, limit: 1)
         let (rows, stored, now) = try await services.reader.withConnection { connection in
             (
-                try await query.rows(connection), try await MessageLookup(connection).detail(key)?.stored,
+                try await query.rows(connection),
+                try await MessageLookup(connection).detail(key, conflictBytes: 0)?.stored,
                 try await MessageTail.now(connection)
             )
         }
