@@ -101,8 +101,11 @@ final class MessageFeed: Sendable {
     /// Whether nobody follows.
     var isIdle: Bool { state.withLock { $0.listeners.isEmpty } }
 
-    /// Where a stream that begins now could be resumed.
-    var position: TailPosition? { state.withLock { $0.position } }
+    /// Where a stream that begins now could be resumed, and the number of the batch that it goes on with: taken together, so
+    /// that no batch in between is sent behind a position that covers it.
+    var present: (position: TailPosition?, end: Int) {
+        state.withLock { ($0.position, $0.first + $0.ring.count) }
+    }
 
     /// The number of the batch that will be published next.
     var end: Int { state.withLock { $0.first + $0.ring.count } }

@@ -48,11 +48,11 @@ struct MessageStream: Sendable {
     private func send(_ out: StreamOutput) async throws {
         try await out.write(": messages as they commit\nretry: 2000\n\n")
         var sent: Set<MessageKey> = []
-        var next = place.first
+        let next: Int
         if let position {
             next = try await catchUp(from: position, &sent, out)
         } else {
-            try await begin(&sent, out)
+            next = try await begin(&sent, out)
         }
         try await follow(from: next, sent, out)
     }
@@ -60,8 +60,10 @@ struct MessageStream: Sendable {
     // MARK: Before the feed
 
     /// The latest messages, as `messages tail` begins.
-    private func begin(_ sent: inout Set<MessageKey>, _ out: StreamOutput) async throws {
-        let start = feed.position
+    ///
+    /// - Returns: The feed's batch that goes on behind them.
+    private func begin(_ sent: inout Set<MessageKey>, _ out: StreamOutput) async throws -> Int {
+        let (start, end) = feed.present
         if limit > 0 {
             var pager = MessagePager(filter, .newestFirst, limit: limit)
             (pager.byteLimit, pager.countsVerbatim) = (4 << 20, true)
@@ -69,6 +71,7 @@ struct MessageStream: Sendable {
             try await write(page, (0..<page.count).reversed(), &sent, out)
         }
         if let start { try await out.write(FeedBatch.event(start)) }
+        return end
     }
 
     /// Everything since a position, at the client's pace, however long that takes.
