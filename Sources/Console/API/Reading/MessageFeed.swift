@@ -7,7 +7,8 @@ import Vocabulary
 /// One follower of the database for every stream that wants the same rows read.
 ///
 /// Whoever of the streams comes first after the interval polls for all of them, in its own task; the others find the batch
-/// in a ring. A stream holds no more than a number: one that reads too slowly finds its batch gone, and is told so.
+/// in a ring. A stream holds a number, and while it writes one batch: one that reads too slowly finds its next batch gone,
+/// and is told so.
 final class MessageFeed: Sendable {
     /// How often the database is asked.
     static let interval = Duration.seconds(1)
@@ -92,8 +93,10 @@ final class MessageFeed: Sendable {
 
     /// What a stream finds.
     enum Found: Sendable {
-        /// The batches since the last look, and the number after them.
-        case batches([FeedBatch], next: Int)
+        /// The batch, and the number after it.
+        case batch(FeedBatch, next: Int)
+        /// Nothing yet.
+        case nothing
         /// It was too slow: batches that it has not seen are gone.
         case behind
     }
@@ -138,12 +141,12 @@ final class MessageFeed: Sendable {
         }
     }
 
-    /// What is there from a batch on.
+    /// What is there under a batch's number: one at a time, so that a stream that waits for its client keeps no more.
     func look(from next: Int) -> Found {
         state.withLock { state in
             guard next >= state.first else { return .behind }
-            let end = state.first + state.ring.count
-            return .batches(Array(state.ring.dropFirst(next - state.first)), next: max(next, end))
+            let index = next - state.first
+            return index < state.ring.count ? .batch(state.ring[index], next: next + 1) : .nothing
         }
     }
 

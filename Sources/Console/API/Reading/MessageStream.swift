@@ -138,11 +138,13 @@ struct MessageStream: Sendable {
         var (next, sent, positions) = (first, sent, 0)
         place.wake()
         for await _ in place.signals {
-            guard case .batches(let batches, let end) = feed.look(from: next) else {
-                return try await out.write(Self.behind)
-            }
-            next = end
-            for batch in batches {
+            batches: while !place.hasEnded {
+                let batch: FeedBatch
+                switch feed.look(from: next) {
+                case .batch(let found, let following): (batch, next) = (found, following)
+                case .nothing: break batches
+                case .behind: return try await out.write(Self.behind)
+                }
                 if let gap = batch.gap { try await out.write(FeedBatch.event(gap)) }
                 try await out.write(batch.text(chosen) { sent.isEmpty || !sent.contains($0) })
                 guard let position = batch.position else { continue }
