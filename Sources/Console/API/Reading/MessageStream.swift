@@ -22,39 +22,42 @@ struct MessageStream: Sendable {
     let position: TailPosition?
     /// How many of these.
     let limit: Int
+    /// How long it follows before it ends, so that who reads signs in anew and is checked again; not all at once.
+    var lifetime = Duration.seconds(.random(in: 270...330))
 
     /// Writes events until the client goes, the console stops, or the client is too slow.
     ///
     /// - Throws: ``StalledClient`` for a client that has stopped reading, and what writing and the database throw.
     func run(_ out: StreamOutput) async throws {
+        let end = ContinuousClock.now + lifetime
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await feed.drive() }
-            group.addTask { try await watch(out) }
-            group.addTask { try await send(out) }
+            group.addTask { try await watch(out, until: end) }
+            group.addTask { try await send(out, until: end) }
             defer { group.cancelAll() }
             try await group.next()
         }
     }
 
-    /// Wakes a silent stream, and gives up on a client that has stopped reading.
-    private func watch(_ out: StreamOutput) async throws {
+    /// Wakes a silent stream and one whose time is over, and gives up on a client that has stopped reading.
+    private func watch(_ out: StreamOutput, until end: ContinuousClock.Instant) async throws {
         while true {
             try await Task.sleep(for: .seconds(1))
             if out.stall > Self.patience { throw StalledClient() }
-            if out.silence >= Self.heartbeat { place.wake() }
+            if out.silence >= Self.heartbeat || .now >= end { place.wake() }
         }
     }
 
-    private func send(_ out: StreamOutput) async throws {
+    private func send(_ out: StreamOutput, until end: ContinuousClock.Instant) async throws {
         try await out.write(": messages as they commit\nretry: 2000\n\n")
         var sent: Set<MessageKey> = []
         let next: Int
         if let position {
-            next = try await catchUp(from: position, &sent, out)
+            next = try await catchUp(from: position, &sent, out, until: end)
         } else {
             next = try await begin(&sent, out)
         }
-        try await follow(from: next, sent, out)
+        if !place.hasEnded { try await follow(from: next, sent, out, until: end) }
     }
 
     // MARK: Before the feed
@@ -80,7 +83,8 @@ struct MessageStream: Sendable {
     private func catchUp(
         from start: TailPosition,
         _ sent: inout Set<MessageKey>,
-        _ out: StreamOutput
+        _ out: StreamOutput,
+        until end: ContinuousClock.Instant
     ) async throws -> Int {
         let oldest = try await services.reader.withConnection { try await MessageTail.oldest($0) }
         if let oldest, oldest > start.at { try await out.write(FeedBatch.event(.dropped(start.at..<oldest))) }
@@ -99,9 +103,11 @@ struct MessageStream: Sendable {
                 (pager, isFull) = (read, page.isFull)
                 pages += 1
             }
+            // Not where the round was broken off: what it has not sent would lie before the position.
+            guard !place.hasEnded else { break }
             since = now
             try await out.write(FeedBatch.event(now))
-            if pages <= 1 || place.hasEnded { break }
+            if pages <= 1 || .now >= end { break }
         }
         return next
     }
@@ -133,11 +139,17 @@ struct MessageStream: Sendable {
 
     // MARK: The feed
 
-    private func follow(from first: Int, _ sent: Set<MessageKey>, _ out: StreamOutput) async throws {
+    private func follow(
+        from first: Int,
+        _ sent: Set<MessageKey>,
+        _ out: StreamOutput,
+        until end: ContinuousClock.Instant
+    ) async throws {
         let chosen = FeedFilter(filter)
         var (next, sent, positions) = (first, sent, 0)
         place.wake()
         for await _ in place.signals {
+            if .now >= end { return }
             batches: while !place.hasEnded {
                 let batch: FeedBatch
                 switch feed.look(from: next) {
