@@ -10,8 +10,8 @@ import Vocabulary
 /// in a ring. A stream holds a number, and while it writes one batch: one that reads too slowly finds its next batch gone,
 /// and is told so.
 final class MessageFeed: Sendable {
-    /// How often the database is asked.
-    static let interval = Duration.seconds(1)
+    /// After so many failures in a row the streams end: who connects again is told what is wrong.
+    private static let failureLimit = 10
     /// The bytes of events that are kept for streams that are a little behind.
     private static let ringBytes = 4 << 20
     /// The bytes of one batch, beyond which another begins.
@@ -22,6 +22,8 @@ final class MessageFeed: Sendable {
 
     private let reader: ReadPool
     private let showsPayloads: Bool
+    /// How often the database is asked.
+    private let interval: Duration
     private let follower = Follower()
     private let state = Mutex(State())
 
@@ -40,13 +42,15 @@ final class MessageFeed: Sendable {
         var lastListener = 0
         var isPolling = false
         var hasStarted = false
+        /// Polls that failed since one that did not.
+        var failures = 0
         var due = ContinuousClock.now
         /// Where a stream that begins now could be resumed.
         var position: TailPosition?
     }
 
-    init(_ filter: MessageFilter, reader: ReadPool, showsPayloads: Bool) {
-        (self.filter, self.reader, self.showsPayloads) = (filter, reader, showsPayloads)
+    init(_ filter: MessageFilter, reader: ReadPool, showsPayloads: Bool, interval: Duration = .seconds(1)) {
+        (self.filter, self.reader, self.showsPayloads, self.interval) = (filter, reader, showsPayloads, interval)
     }
 
     // MARK: Streams
@@ -163,7 +167,7 @@ final class MessageFeed: Sendable {
 
     /// Polls in this stream's turn until the task is cancelled.
     ///
-    /// A database that is away is asked again each second: what committed meanwhile is shown afterwards.
+    /// A database that is away for a moment is asked again each second: what committed meanwhile is shown afterwards.
     func drive() async throws {
         while !Task.isCancelled {
             try await Task.sleep(until: state.withLock { max($0.due, .now + .milliseconds(20)) }, clock: .continuous)
@@ -176,7 +180,7 @@ final class MessageFeed: Sendable {
         state.withLock { state in
             guard !state.isPolling, !ifDue || state.due <= .now else { return false }
             state.isPolling = true
-            state.due = .now + Self.interval
+            state.due = .now + interval
             return true
         }
     }
@@ -188,11 +192,37 @@ final class MessageFeed: Sendable {
                 if state.listeners.isEmpty { forget(&state) }
             }
         }
+        do {
+            try await read()
+        } catch let error as PostgresError {
+            // A poll that ends with its stream says nothing of the database.
+            if !Task.isCancelled { state.withLock { fail(&$0) } }
+            throw error
+        }
+        state.withLock { state in
+            (state.hasStarted, state.failures) = (true, 0)
+            state.position = follower.tail?.position
+        }
+    }
+
+    /// Counts a failure; ends every stream when there were too many, as if nobody had followed.
+    private func fail(_ state: inout State) {
+        state.failures += 1
+        guard state.failures >= Self.failureLimit else { return }
+        state.failures = 0
+        for listener in state.listeners.values { listener.finish() }
+        forget(&state)
+    }
+
+    private func read() async throws {
         let (filter, showsPayloads, follower) = (filter, showsPayloads, follower)
         try await reader.withConnection { connection in
-            guard var tail = follower.tail else {
-                follower.tail = try await MessageTail(filter, overlap: .seconds(60), connection)
-                return
+            // The first poll as well belongs to the start: a stream of a query that always fails does not begin.
+            var tail: MessageTail
+            if let known = follower.tail {
+                tail = known
+            } else {
+                tail = try await MessageTail(filter, overlap: .seconds(60), connection)
             }
             // Nobody else has it meanwhile, so that nothing of it is copied.
             follower.tail = nil
@@ -208,10 +238,6 @@ final class MessageFeed: Sendable {
                 batch = FeedBatch()
             }
             batch.position = tail.position
-        }
-        state.withLock { state in
-            state.hasStarted = true
-            state.position = follower.tail?.position
         }
     }
 
