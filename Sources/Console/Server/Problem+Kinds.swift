@@ -151,6 +151,15 @@ extension Problem {
         case let error as HTTPError where error.status.kind == .clientError:
             self = .badRequest(error.body ?? error.status.reasonPhrase)
             status = error.status
+        case is CancellationError:
+            // The client has gone, or the console stops: nothing failed.
+            self.init(
+                .serviceUnavailable,
+                "cancelled",
+                "The request was broken off",
+                "the client has gone, or the console stops: ask again",
+                headers: [.retryAfter: "2"]
+            )
         case is DecodingError: self = .badRequest("the body is not JSON of the form that is wanted")
         default: return nil
         }

@@ -62,4 +62,9 @@ struct StreamFaultTests {
         try await parts.database.script("ALTER TABLE upstream.gone RENAME TO messages")
         try await parts.feed.start()
     }
+
+    @Test("a request whose client has gone is no failure of the console")
+    func cancelled() {
+        #expect(Problem(CancellationError())?.status == .serviceUnavailable)
+    }
 }
