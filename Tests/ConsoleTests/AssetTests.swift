@@ -18,6 +18,12 @@ struct AssetTests {
         }
     }
 
+    @Test("the live tail tells of what is missing")
+    func gap() throws {
+        let tail = try #require(PageAssets.files.first { $0.name.description == "tail.js" })
+        #expect(tail.content.description.contains(#"events.addEventListener("gap""#))
+    }
+
     @Test(
         "every file is served under the digest, with its type, to be kept for ever; under another digest it is not there"
     )

@@ -1,4 +1,5 @@
 // The live tail: new messages on top of the list, as they commit.
+import { toast } from "./shell.js";
 import { showLocalTimes } from "./times.js";
 
 const limit = 200;
@@ -123,6 +124,10 @@ export function startTail() {
             // A hidden page draws nothing: what waits stays bounded.
             if (waiting.length > 2 * limit) waiting = waiting.slice(-limit);
         };
+        events.addEventListener("gap", (event) => {
+            const { from, to, reason } = JSON.parse(event.data);
+            toast(`Messages received from ${from} to ${to} may be missing here: ${reason}. Search for them by time.`, "bad");
+        });
         events.onerror = () => {
             if (events?.readyState === EventSource.CLOSED) stop();
         };

@@ -702,6 +702,7 @@ export function toast(text, tone = "good") {
 """####),
         File(name: "tail.js", content: ####"""
 // The live tail: new messages on top of the list, as they commit.
+import { toast } from "./shell.js";
 import { showLocalTimes } from "./times.js";
 
 const limit = 200;
@@ -826,6 +827,10 @@ export function startTail() {
             // A hidden page draws nothing: what waits stays bounded.
             if (waiting.length > 2 * limit) waiting = waiting.slice(-limit);
         };
+        events.addEventListener("gap", (event) => {
+            const { from, to, reason } = JSON.parse(event.data);
+            toast(`Messages received from ${from} to ${to} may be missing here: ${reason}. Search for them by time.`, "bad");
+        });
         events.onerror = () => {
             if (events?.readyState === EventSource.CLOSED) stop();
         };
