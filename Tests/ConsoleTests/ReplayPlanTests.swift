@@ -24,6 +24,17 @@ struct ReplayPlanTests {
         }
     }
 
+    @Test("a plan tells nothing of a token that a payload holds to those who may not see it")
+    func clauseOnToken() async throws {
+        try await ConsoleHarness.run([Seed(id: "m-1", data: #"{"device_registration_id":"FAKE-secret"}"#)]) { console in
+            try await console.database.script("INSERT INTO upstream.handlers (name) VALUES ('orders')")
+            let body = #"{"handlers":["orders"],"filter":{"where":["data.device_registration_id~^FAKE"]}}"#
+            let reply = try await console.act("replays/plan", body)
+            #expect(reply.status == 403 && reply.text.contains("'reveal'"), "\(reply.text)")
+            #expect(try await console.count("replays") == 0)
+        }
+    }
+
     @Test("where 100 plans wait that nobody started, none is added until one of them is cancelled")
     func mostPlanned() async throws {
         try await ConsoleHarness.run([Seed(id: "m-1")]) { console in

@@ -9,14 +9,12 @@ extension Integration {
         /// Does what the message asks for; a second attempt always succeeds.
         private static let program = """
             import json, sys
-            seen = set()
             for line in sys.stdin:
                 message = json.loads(line)
-                key, want = message["message_key"], message["data"]["want"]
+                want = message["data"]["want"]
                 answer = {"outcome": "done"}
                 if want == "reject": answer = {"outcome": "reject", "reason": "never"}
-                if want == "retry" and key not in seen: answer = {"outcome": "retry", "after": "10ms"}
-                seen.add(key)
+                if want == "retry" and message["attempt"] == 1: answer = {"outcome": "retry", "after": "10ms"}
                 print(json.dumps(answer), flush=True)
 
             """

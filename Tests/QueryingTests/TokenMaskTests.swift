@@ -22,7 +22,7 @@ struct TokenMaskTests {
                 #"{"device_registration_id":"(masked)","device_registration_id":"(masked)"}"#
             ),
             (#"{"x":"\\","device_registration_id":"SECRET"}"#, #"{"x":"\\","device_registration_id":"(masked)"}"#),
-            (#"{"device_registration_id":"SECRET"#, #"{"device_registration_id":"(masked)"#),
+            (#"{"device_registration_id":"SECRET"#, #"{"device_registration_id":"(masked)""#),
             (#"{"device_registration_id":null}"#, #"{"device_registration_id":null}"#),
             (#"{"device_registration_id2":"kept","x":"\n"}"#, #"{"device_registration_id2":"kept","x":"\n"}"#),
             (#"["device_registration_id","kept"]"#, #"["device_registration_id","kept"]"#),

@@ -2,6 +2,7 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 package import Postgres
+import Querying
 import Vocabulary
 
 extension Problem {
@@ -48,6 +49,17 @@ extension Problem {
             "payloads-hidden",
             "Payloads are hidden",
             "'where' looks into payloads, which this console hides; console.payloads: shown shows them"
+        )
+    }
+
+    /// `where` asks for a registration token that a payload holds, by somebody who may not see it.
+    static var clauseOnToken: Problem {
+        Problem(
+            .forbidden,
+            "forbidden",
+            "Not allowed",
+            "\(TokenMask.member) is a registration token: a clause on it takes the right 'reveal': give the token or the "
+                + "proxy's role 'reveal: true' in the configuration, or leave the clause out"
         )
     }
 

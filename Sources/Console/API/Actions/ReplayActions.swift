@@ -84,7 +84,8 @@ struct ReplayActions: ConsoleRoutes {
         let wanted = try body.request(
             by: try request.author(body.reason),
             now: .now,
-            showsPayloads: services.settings.showsPayloads
+            showsPayloads: services.settings.showsPayloads,
+            seesTokens: request.principal.may(.reveal)
         )
         return try await IdempotentActions(services: services).perform(request, isLong: true) {
             connection throws(PostgresError) in

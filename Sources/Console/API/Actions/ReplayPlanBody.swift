@@ -54,11 +54,13 @@ struct ReplayPlanBody: ActionBody {
         /// - Parameters:
         ///   - now: What ages such as `2h` count back from.
         ///   - showsPayloads: Without it `where` is refused: by its counts a plan would tell what the payloads hold.
+        ///   - seesTokens: Without it a clause on a registration token is refused, for the same reason.
         /// - Throws: ``Problem``
         /// - Returns: The filter with times.
-        func filter(now: Timestamp, showsPayloads: Bool) throws(Problem) -> MessageFilter {
+        func filter(now: Timestamp, showsPayloads: Bool, seesTokens: Bool) throws(Problem) -> MessageFilter {
             guard showsPayloads || (clauses ?? []).isEmpty else { throw .payloadsHidden }
             var filter = MessageFilter()
+            filter.seesTokens = seesTokens
             filter.categories = category ?? []
             (filter.senderID, filter.messageID) = (sender, messageID)
             filter.messageKey = try messageKey.map { text throws(Problem) in try .parsed(text) }
@@ -77,6 +79,7 @@ struct ReplayPlanBody: ActionBody {
                     throw .badRequest("'where': \(error)")
                 }
             }
+            guard seesTokens || !filter.clauses.contains(where: \.isOnToken) else { throw .clauseOnToken }
             return filter
         }
     }
@@ -87,9 +90,15 @@ struct ReplayPlanBody: ActionBody {
     ///   - author: Who asks, and why.
     ///   - now: What ages such as `2h` count back from.
     ///   - showsPayloads: Whether the filter may look into payloads.
+    ///   - seesTokens: Whether it may look at registration tokens that payloads hold.
     /// - Throws: ``Problem``
     /// - Returns: The request.
-    func request(by author: AuditAuthor, now: Timestamp, showsPayloads: Bool) throws(Problem) -> ReplayRequest {
+    func request(
+        by author: AuditAuthor,
+        now: Timestamp,
+        showsPayloads: Bool,
+        seesTokens: Bool
+    ) throws(Problem) -> ReplayRequest {
         let name = name ?? "console-\(UInt32.random(in: 0...UInt32.max))"
         let isPlain = name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-_.:".contains($0)) }
         guard isPlain, (1...100).contains(name.utf8.count), !name.hasPrefix("-") else {
@@ -109,7 +118,8 @@ struct ReplayPlanBody: ActionBody {
         }
         var request = ReplayRequest(
             name: name,
-            filter: try (filter ?? Filter()).filter(now: now, showsPayloads: showsPayloads),
+            filter: try (filter ?? Filter())
+                .filter(now: now, showsPayloads: showsPayloads, seesTokens: seesTokens),
             target: .handlers(handlers ?? [], scope),
             by: author
         )

@@ -45,13 +45,7 @@ struct FilterParameters: Sendable {
             }
         }
         guard filter.seesTokens || !filter.clauses.contains(where: \.isOnToken) else {
-            throw Problem(
-                .forbidden,
-                "forbidden",
-                "Not allowed",
-                "\(TokenMask.member) is a registration token: a clause on it takes the right 'reveal': give the token or the "
-                    + "proxy's role 'reveal: true' in the configuration, or leave the clause out"
-            )
+            throw .clauseOnToken
         }
         (since, until) = (parameters.text("since"), parameters.text("until"))
         // By our own clock, so that a mistake is told without a database.
