@@ -15,6 +15,7 @@ import hmac
 import json
 import re
 import secrets
+import select
 import socket
 import ssl
 import sys
@@ -219,14 +220,28 @@ def relay(chain, key, options):
     theirs.verify_mode = ssl.CERT_NONE
 
     def copy(source, target, hidden):
+        """Passes on what is there; returns whether more may come."""
         try:
             while data := source.recv(65536):
                 for pattern in hidden:
                     data = re.sub(pattern.encode(), b"", data)
+                target.setblocking(True)
                 target.sendall(data)
+                target.setblocking(False)
+        except ssl.SSLWantReadError:
+            return True
+        return False
+
+    def between(client, server):
+        """Both ways in one thread, since no two may use a TLS connection at once."""
+        for end in (client, server):
+            end.setblocking(False)
+        try:
+            while copy(client, server, []) and copy(server, client, options.get("hide", [])):
+                select.select([client, server], [], [])
         except OSError:
             pass
-        for end in (source, target):
+        for end in (client, server):
             try:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:
@@ -242,8 +257,7 @@ def relay(chain, key, options):
             say("ended:", repr(error))
             continue
         say("between", client.version(), server.version())
-        threading.Thread(target=copy, args=(client, server, []), daemon=True).start()
-        threading.Thread(target=copy, args=(server, client, options.get("hide", [])), daemon=True).start()
+        threading.Thread(target=between, args=(client, server), daemon=True).start()
 
 
 if __name__ == "__main__":
