@@ -3668,7 +3668,6 @@ BEGIN
     IF EXISTS (SELECT FROM upstream.retention_policy WHERE attempts = interval '0') THEN
         RETURN 0;
     END IF;
-    SELECT count(*) > 10000 FROM (SELECT FROM upstream.attempt_batches_rest LIMIT 10001) AS few INTO is_full;
     FOR day IN SELECT first_day + n FROM generate_series(0, last_day - first_day) AS n LOOP
         CONTINUE WHEN EXISTS (
             SELECT FROM upstream.attempt_partitions() AS p WHERE p.since < (day + 1)::timestamptz AND p.until > day::timestamptz
@@ -3678,6 +3677,10 @@ BEGIN
         CONTINUE WHEN EXISTS (
             SELECT FROM upstream.attempt_partitions() AS p WHERE p.since < (day + 1)::timestamptz AND p.until > day::timestamptz
         );
+        -- Only now: whoever looked at the rest before waiting for the maker would keep the maker from locking it.
+        IF is_full IS NULL THEN
+            SELECT count(*) > 10000 FROM (SELECT FROM upstream.attempt_batches_rest LIMIT 10001) AS few INTO is_full;
+        END IF;
         -- Settlements wait while the rest is locked: much of a day stays there until it is purged, and of the others one is made.
         CONTINUE WHEN is_full AND EXISTS (
             SELECT FROM upstream.attempt_batches_rest WHERE settled_at >= day::timestamptz AND settled_at < (day + 1)::timestamptz
