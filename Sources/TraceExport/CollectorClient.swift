@@ -1,0 +1,131 @@
+import AsyncHTTPClient
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import NIOSSL
+import Synchronization
+import Vocabulary
+
+/// Posts bodies to a collector over HTTP/1.1.
+package final class CollectorClient: Sendable {
+    /// Why the settings can't be used.
+    package struct Unusable: Error, Sendable, CustomStringConvertible {
+        package let description: String
+    }
+
+    /// The most bytes of an answer that are read.
+    private static let answerLimit = 64 * 1024
+
+    private let url: String
+    private let agent: String
+    private let timeout: TimeAmount
+    private let headers: @Sendable () throws -> [(name: String, value: String)]
+    private let configuration: HTTPClient.Configuration
+    /// Made for the first request, as one that is made has to be shut down.
+    private let client = Mutex<HTTPClient?>(nil)
+
+    /// A client for a collector; nothing is connected yet.
+    ///
+    /// - Parameters:
+    ///   - endpoint: The collector's base URL; `/v1/traces` is appended, as OTLP has it.
+    ///   - caFile: Certificates to trust instead of the system's, PEM.
+    ///   - version: For `user-agent`.
+    ///   - timeout: The longest time until an answer begins, and then for each part of it.
+    ///   - headers: More headers, such as `authorization`; read for each request, so that a rotation needs no restart.
+    /// - Throws: ``Unusable`` where the certificates can't be used.
+    package init(
+        endpoint: String,
+        caFile: String?,
+        version: String,
+        timeout: Duration = .seconds(10),
+        headers: @escaping @Sendable () throws -> [(name: String, value: String)]
+    ) throws(Unusable) {
+        url = (endpoint.hasSuffix("/") ? String(endpoint.dropLast()) : endpoint) + "/v1/traces"
+        agent = "OTel-OTLP-Exporter-Swift/\(version) upstream-worker"
+        self.timeout = TimeAmount(timeout)
+        self.headers = headers
+        var configuration = HTTPClient.Configuration(
+            tlsConfiguration: try Self.trust(caFile),
+            redirectConfiguration: .disallow,
+            timeout: .init(connect: .seconds(5), read: TimeAmount(timeout)),
+            decompression: .disabled
+        )
+        configuration.httpVersion = .http1Only
+        configuration.connectionPool.retryConnectionEstablishment = false
+        // Spans about the export of spans would never end.
+        configuration.tracing.tracer = nil
+        self.configuration = configuration
+    }
+
+    private var connected: HTTPClient {
+        client.withLock { client in
+            if let client { return client }
+            let made = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
+            client = made
+            return made
+        }
+    }
+
+    private static func trust(_ caFile: String?) throws(Unusable) -> TLSConfiguration {
+        var configuration = TLSConfiguration.makeClientConfiguration()
+        configuration.minimumTLSVersion = .tlsv12
+        guard let caFile else { return configuration }
+        do {
+            let certificates = try NIOSSLCertificate.fromPEMFile(caFile)
+            guard !certificates.isEmpty else { throw Unusable(description: "'\(caFile)' holds no certificate") }
+            configuration.trustRoots = .certificates(certificates)
+        } catch {
+            throw Unusable(description: "'\(caFile)' holds no certificates in PEM form")
+        }
+        return configuration
+    }
+
+    /// Posts a body.
+    ///
+    /// - Returns: The answer, whatever its status.
+    /// - Throws: ``CollectorFailure`` where there is none; `CancellationError`.
+    package func post(_ body: [UInt8]) async throws -> CollectorAnswer {
+        var request = HTTPClientRequest(url: url)
+        request.method = .POST
+        request.headers = ["content-type": "application/x-protobuf", "user-agent": agent]
+        do {
+            for (name, value) in try headers() { request.headers.replaceOrAdd(name: name, value: value) }
+        } catch {
+            throw CollectorFailure("cannot read tracing.headers_file")
+        }
+        request.body = .bytes(body)
+        do {
+            let response = try await connected.execute(request, timeout: timeout)
+            // The status counts, whatever becomes of the rest.
+            let answer = try? await response.body.collect(upTo: Self.answerLimit)
+            let wait = RetryAfter.wait(
+                response.headers.first(name: "retry-after"),
+                date: response.headers.first(name: "date"),
+                now: Timestamp.now.microseconds / 1_000_000
+            )
+            return CollectorAnswer(
+                status: Int(response.status.code),
+                retryAfter: wait,
+                body: answer.map { Array($0.readableBytesView) } ?? []
+            )
+        } catch {
+            try Task.checkCancellation()
+            throw CollectorFailure(Self.text(error))
+        }
+    }
+
+    private static func text(_ error: any Error) -> String {
+        switch error {
+        case let error as HTTPClientError: "the request failed: \(error.shortDescription)"
+        case is NIOConnectionError: "no connection: \(error)"
+        case is NIOSSLError, is BoringSSLError: "TLS failed: \(error)"
+        default: "the request failed: \(type(of: error))"
+        }
+    }
+
+    /// Closes the connections; called when no request is under way.
+    package func shutdown() async {
+        let client = client.withLock { $0.take() }
+        try? await client?.shutdown()
+    }
+}

@@ -1,0 +1,147 @@
+/// Writes protocol buffers' wire format (https://protobuf.dev/programming-guides/encoding/), field by field.
+///
+/// A field with its default value is left out, as proto3 has it, but for those written with ``message(_:_:)``.
+struct ProtobufWriter {
+    /// What has been written.
+    private(set) var bytes: [UInt8] = []
+
+    private enum WireType: UInt64 {
+        case varint = 0
+        case fixed64 = 1
+        case length = 2
+        case fixed32 = 5
+    }
+
+    init(capacity: Int = 0) { bytes.reserveCapacity(capacity) }
+
+    /// A `string`.
+    mutating func string(_ field: UInt64, _ text: String) {
+        guard !text.isEmpty else { return }
+        var text = text
+        text.withUTF8 { text in
+            tag(field, .length)
+            varint(UInt64(text.count))
+            bytes.append(contentsOf: text)
+        }
+    }
+
+    /// `bytes`: the big-endian bytes of these numbers, one after the other.
+    mutating func bytes(_ field: UInt64, _ words: UInt64...) {
+        tag(field, .length)
+        varint(UInt64(words.count * 8))
+        for word in words {
+            withUnsafeBytes(of: word.bigEndian) { bytes.append(contentsOf: $0) }
+        }
+    }
+
+    /// `uint32`, `uint64`, `int64`, an enum or a bool.
+    mutating func number(_ field: UInt64, _ value: UInt64) {
+        guard value != 0 else { return }
+        element(field, value)
+    }
+
+    /// The same, whatever its value: a field of a `oneof`.
+    mutating func element(_ field: UInt64, _ value: UInt64) {
+        tag(field, .varint)
+        varint(value)
+    }
+
+    /// `fixed64` or `double`, whatever its value.
+    mutating func fixed64(_ field: UInt64, _ value: UInt64) {
+        tag(field, .fixed64)
+        withUnsafeBytes(of: value.littleEndian) { bytes.append(contentsOf: $0) }
+    }
+
+    /// `fixed32`.
+    mutating func fixed32(_ field: UInt64, _ value: UInt32) {
+        guard value != 0 else { return }
+        tag(field, .fixed32)
+        withUnsafeBytes(of: value.littleEndian) { bytes.append(contentsOf: $0) }
+    }
+
+    /// A message inside this one.
+    mutating func message(_ field: UInt64, _ body: (inout ProtobufWriter) -> Void) {
+        tag(field, .length)
+        // The length stands in front: room for one byte of it, which is enough for most, and more is made where it is not.
+        let start = bytes.count
+        bytes.append(0)
+        body(&self)
+        var length = UInt64(bytes.count - start - 1)
+        var encoded: [UInt8] = []
+        while length > 0x7F {
+            encoded.append(UInt8(truncatingIfNeeded: length) | 0x80)
+            length >>= 7
+        }
+        encoded.append(UInt8(truncatingIfNeeded: length))
+        if encoded.count == 1 {
+            bytes[start] = encoded[0]
+        } else {
+            bytes.replaceSubrange(start...start, with: encoded)
+        }
+    }
+
+    /// Appends what has been written elsewhere.
+    mutating func raw(_ other: [UInt8]) { bytes.append(contentsOf: other) }
+
+    private mutating func tag(_ field: UInt64, _ type: WireType) { varint(field << 3 | type.rawValue) }
+
+    private mutating func varint(_ value: UInt64) {
+        var rest = value
+        while rest > 0x7F {
+            bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        bytes.append(UInt8(truncatingIfNeeded: rest))
+    }
+}
+
+/// Reads the wire format: the fields of one message, those of unknown types skipped.
+///
+/// What it reads is the collector's, so nothing in it traps; it ends at the first thing that is not valid.
+struct ProtobufReader {
+    /// A field's value.
+    enum Value: Equatable {
+        case number(UInt64)
+        case bytes(ArraySlice<UInt8>)
+    }
+
+    private var rest: ArraySlice<UInt8>
+
+    init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
+
+    /// The next field; nil at the end, and where the bytes are no valid message.
+    mutating func next() -> (field: UInt64, value: Value)? {
+        while let tag = varint() {
+            switch tag & 7 {
+            case 0:
+                guard let number = varint() else { return nil }
+                return (tag >> 3, .number(number))
+            case 2:
+                guard let length = varint(), length <= UInt64(rest.count) else { return nil }
+                let bytes = rest.prefix(Int(length))
+                rest = rest.dropFirst(Int(length))
+                return (tag >> 3, .bytes(bytes))
+            case 1: guard skip(8) else { return nil }
+            case 5: guard skip(4) else { return nil }
+            default: return nil
+            }
+        }
+        return nil
+    }
+
+    private mutating func skip(_ count: Int) -> Bool {
+        guard rest.count >= count else { return false }
+        rest = rest.dropFirst(count)
+        return true
+    }
+
+    private mutating func varint() -> UInt64? {
+        var value: UInt64 = 0
+        for shift in stride(from: UInt64(0), to: 64, by: 7) {
+            guard let byte = rest.popFirst() else { return nil }
+            value |= UInt64(byte & 0x7F) << shift
+            if byte < 0x80 { return value }
+        }
+        return nil
+    }
+}

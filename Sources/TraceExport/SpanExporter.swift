@@ -1,0 +1,217 @@
+package import Logging
+package import Telemetry
+package import Vocabulary
+
+/// What a collector answered.
+package struct CollectorAnswer: Sendable {
+    /// The HTTP status.
+    package var status: Int
+    /// How long it asks us to wait; nil where it does not.
+    package var retryAfter: Duration?
+    /// `ExportTraceServiceResponse`, where the status is 200.
+    package var body: [UInt8]
+
+    package init(status: Int, retryAfter: Duration? = nil, body: [UInt8] = []) {
+        self.status = status
+        self.retryAfter = retryAfter
+        self.body = body
+    }
+}
+
+/// Why a request got no answer; its text names no header.
+package struct CollectorFailure: Error, Sendable {
+    /// For the log.
+    package var text: String
+
+    package init(_ text: String) { self.text = text }
+}
+
+/// The clock and random source of an exporter, injectable for tests.
+package struct ExportClock: Sendable {
+    /// The current time.
+    package var now: @Sendable () -> ContinuousClock.Instant
+    /// Waits; throws when cancelled.
+    package var sleep: @Sendable (Duration) async throws -> Void
+    /// A number in 0...1.
+    package var random: @Sendable () -> Double
+
+    package init(
+        now: @escaping @Sendable () -> ContinuousClock.Instant,
+        sleep: @escaping @Sendable (Duration) async throws -> Void,
+        random: @escaping @Sendable () -> Double
+    ) {
+        self.now = now
+        self.sleep = sleep
+        self.random = random
+    }
+
+    /// The system's clock and random source.
+    package static let system = ExportClock(
+        now: { ContinuousClock.now },
+        sleep: { try await ContinuousClock().sleep(for: $0) },
+        random: { .random(in: 0...1) }
+    )
+}
+
+/// Sends spans to a collector in the background, by OTLP/HTTP (https://opentelemetry.io/docs/specs/otlp/).
+///
+/// One request at a time. A collector that is away or overloaded is tried again with growing waits, or after the wait that it
+/// asks for (``patience`` at most); what it has not taken after ``patience`` is given up and counted. Nothing waits for it but
+/// the spans in the queue.
+package struct SpanExporter: Sendable {
+    /// How long spans wait for others to be sent with.
+    package static let interval = Duration.seconds(5)
+    /// How long one batch is tried.
+    package static let patience = Duration.seconds(60)
+    /// How long to wait between attempts.
+    package static let retry = Backoff(initial: .seconds(1), maximum: .seconds(30), minimum: .milliseconds(100))
+    /// How often a failure that lasts is logged.
+    private static let logInterval = Duration.seconds(60)
+
+    private let queue: SpanQueue
+    private let request: TraceRequest
+    private let counts: CounterFamily<SpanOutcome>
+    private let logger: Logger
+    private let clock: ExportClock
+    private let send: @Sendable ([UInt8]) async throws -> CollectorAnswer
+
+    /// What the exporter keeps in mind between requests.
+    private struct Memory {
+        /// When to try again: a collector that asked for a wait gets nothing before.
+        var notBefore: ContinuousClock.Instant?
+        /// Spans given up since the collector took some last.
+        var failed = 0
+        /// Whether the last request failed, and when that was logged.
+        var loggedAt: ContinuousClock.Instant?
+    }
+
+    /// An exporter for this queue.
+    ///
+    /// - Parameters:
+    ///   - queue: Holds the spans.
+    ///   - request: Makes the bodies.
+    ///   - counts: Where spans are counted.
+    ///   - logger: For a collector that takes nothing.
+    ///   - clock: The clock and random source.
+    ///   - send: Posts a body to the collector. Throws ``CollectorFailure``, or `CancellationError`.
+    package init(
+        queue: SpanQueue,
+        request: TraceRequest,
+        counts: CounterFamily<SpanOutcome>,
+        logger: Logger,
+        clock: ExportClock = .system,
+        send: @escaping @Sendable ([UInt8]) async throws -> CollectorAnswer
+    ) {
+        self.queue = queue
+        self.request = request
+        self.counts = counts
+        self.logger = logger
+        self.clock = clock
+        self.send = send
+    }
+
+    /// Runs until the queue has been closed and is empty, or until cancelled.
+    ///
+    /// Once it is closed, each batch that is left is sent once; the first that fails ends it.
+    package func run() async {
+        var memory = Memory()
+        while !Task.isCancelled {
+            await waitUntil(memory.notBefore)
+            let isLast = queue.isClosed
+            let spans = queue.take()
+            if spans.isEmpty {
+                if isLast { return }
+                await waitForSpans()
+            } else if await !export(spans, &memory), isLast {
+                break
+            }
+        }
+        counts[.failed].increment(by: queue.take(all: true).count)
+    }
+
+    /// Returns after the interval, when a batch is full, or when the queue is closed.
+    private func waitForSpans() async {
+        await withTaskGroup(of: Void.self) { tasks in
+            tasks.addTask { [clock] in try? await clock.sleep(Self.interval) }
+            tasks.addTask { [queue] in await queue.waitForBatch() }
+            await tasks.next()
+            tasks.cancelAll()
+        }
+    }
+
+    /// Returns at that time, or when the queue is closed.
+    private func waitUntil(_ instant: ContinuousClock.Instant?) async {
+        guard let instant, instant > clock.now() else { return }
+        let wait = clock.now().duration(to: instant)
+        await withTaskGroup(of: Void.self) { tasks in
+            tasks.addTask { [clock] in try? await clock.sleep(wait) }
+            tasks.addTask { [queue] in await queue.waitUntilClosed() }
+            await tasks.next()
+            tasks.cancelAll()
+        }
+    }
+
+    /// Sends a batch until it is taken or given up; whether it was taken.
+    private func export(_ spans: [FinishedSpan], _ memory: inout Memory) async -> Bool {
+        let body = request.body(spans)
+        let begun = clock.now()
+        var attempt = 0
+        while true {
+            let failure: (text: String, isRetryable: Bool, wait: Duration?)
+            do {
+                let answer = try await send(body)
+                if (200..<300).contains(answer.status) {
+                    took(spans.count, refused: TraceRequest.rejected(answer.body), &memory)
+                    return true
+                }
+                // The retryable ones, as OTLP lists them.
+                let isRetryable = [429, 502, 503, 504].contains(answer.status)
+                failure = ("the collector answered \(answer.status)", isRetryable, answer.retryAfter)
+            } catch let error as CollectorFailure {
+                failure = (error.text, true, nil)
+            } catch {
+                failure = ("\(type(of: error))", !(error is CancellationError), nil)
+            }
+            attempt += 1
+            let wait = failure.wait ?? Self.retry.delay(attempt: attempt, random: clock.random())
+            // A collector that asks for a day must not stop tracing for a day.
+            if failure.isRetryable { memory.notBefore = clock.now() + min(wait, Self.patience) }
+            let elapsed = begun.duration(to: clock.now())
+            let isGivenUp = !failure.isRetryable || queue.isClosed || Task.isCancelled || elapsed + wait > Self.patience
+            if isGivenUp {
+                counts[.failed].increment(by: spans.count)
+                memory.failed += spans.count
+            }
+            log(failure.text, &memory)
+            if isGivenUp { return false }
+            await waitUntil(memory.notBefore)
+        }
+    }
+
+    private func took(_ count: Int, refused: Int, _ memory: inout Memory) {
+        let refused = min(max(refused, 0), count)
+        counts[.exported].increment(by: count - refused)
+        counts[.failed].increment(by: refused)
+        memory.notBefore = nil
+        if refused > 0 {
+            memory.failed += refused
+            return log("the collector refused some spans", &memory)
+        }
+        guard memory.loggedAt != nil else { return }
+        let fields: [LogField: LogValue] = [.count: .int(memory.failed)]
+        memory = Memory()
+        logger.event(.notice, .tracingRecovered, "the collector takes spans again; some may have been given up", fields)
+    }
+
+    private func log(_ text: String, _ memory: inout Memory) {
+        let now = clock.now()
+        if let last = memory.loggedAt, last.duration(to: now) < Self.logInterval { return }
+        memory.loggedAt = now
+        logger.event(
+            .warning,
+            .tracingFailed,
+            "cannot export spans to tracing.endpoint; messages are not affected",
+            [.count: .int(memory.failed), .error: .string(text)]
+        )
+    }
+}

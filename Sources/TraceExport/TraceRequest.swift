@@ -1,0 +1,209 @@
+import Telemetry
+import Tracing
+import Vocabulary
+
+/// The body of an export: `ExportTraceServiceRequest` of OTLP 1.x in protocol buffers
+/// (https://github.com/open-telemetry/opentelemetry-proto).
+package struct TraceRequest: Sendable {
+    /// Where all spans come from.
+    package struct Resource: Sendable {
+        /// `service.name`.
+        package var service: String
+        /// `service.version`, which is also the instrumentation's.
+        package var version: String
+        /// `service.instance.id`: this process among those of the service.
+        package var instance: String
+
+        package init(service: String, version: String, instance: String) {
+            self.service = service
+            self.version = version
+            self.instance = instance
+        }
+    }
+
+    /// The conventions that our names follow.
+    static let schema = "https://opentelemetry.io/schemas/1.37.0"
+
+    /// `resource`, `scope` and `schema_url`, which are the same in every request.
+    private let resource: [UInt8]
+    private let scope: [UInt8]
+
+    /// A body maker for the spans of a process.
+    package init(_ resource: Resource) {
+        var writer = ProtobufWriter()
+        writer.message(1) { message in
+            let attributes = [
+                ("service.name", resource.service), ("service.version", resource.version),
+                ("service.instance.id", resource.instance), ("telemetry.sdk.name", "upstream-worker"),
+                ("telemetry.sdk.language", "swift"), ("telemetry.sdk.version", resource.version),
+            ]
+            for (name, value) in attributes { message.attribute(1, name, .string(value)) }
+        }
+        self.resource = writer.bytes
+        writer = ProtobufWriter()
+        writer.message(1) { message in
+            message.string(1, "upstream-worker")
+            message.string(2, resource.version)
+        }
+        scope = writer.bytes
+    }
+
+    /// The body that exports these spans.
+    package func body(_ spans: [FinishedSpan]) -> [UInt8] {
+        var writer = ProtobufWriter(capacity: 512 + spans.count * 512)
+        writer.message(1) { message in
+            message.raw(resource)
+            message.message(2) { message in
+                message.raw(scope)
+                for span in spans { message.message(2) { $0.span(span) } }
+                message.string(3, Self.schema)
+            }
+            message.string(3, Self.schema)
+        }
+        return writer.bytes
+    }
+
+    /// How many spans the collector has refused, by its answer (`ExportTraceServiceResponse.partial_success`).
+    package static func rejected(_ answer: [UInt8]) -> Int {
+        var response = ProtobufReader(answer[...])
+        while let (field, value) = response.next() {
+            guard field == 1, case .bytes(let bytes) = value else { continue }
+            var partial = ProtobufReader(bytes)
+            while let (field, value) = partial.next() {
+                if field == 1, case .number(let count) = value { return Int(clamping: Int64(bitPattern: count)) }
+            }
+        }
+        return 0
+    }
+}
+
+extension ProtobufWriter {
+    /// That the flags tell whether the context came from another process, and that it did (`SpanFlags`).
+    private static let hasRemote: UInt32 = 0x100
+    private static let isRemote: UInt32 = 0x200
+
+    fileprivate mutating func span(_ span: FinishedSpan) {
+        bytes(1, span.context.trace.high, span.context.trace.low)
+        bytes(2, span.context.span)
+        if let state = span.context.state { string(3, state) }
+        if let parent = span.parent { bytes(4, parent.span) }
+        string(5, span.name.cut(to: SpanLimits.text))
+        number(6, span.kind.number)
+        fixed64(7, span.start)
+        fixed64(8, span.end)
+        number(10, UInt64(attributes(9, span.attributes)))
+        for event in span.events {
+            message(11) { message in
+                message.fixed64(1, event.nanosecondsSinceEpoch)
+                message.string(2, event.name.cut(to: SpanLimits.text))
+                message.number(4, UInt64(message.attributes(3, event.attributes)))
+            }
+        }
+        number(12, UInt64(span.droppedEvents))
+        var droppedLinks = span.droppedLinks
+        for link in span.links {
+            guard let context = link.context.traceContext else {
+                droppedLinks += 1
+                continue
+            }
+            message(13) { $0.link(context, link.attributes) }
+        }
+        number(14, UInt64(droppedLinks))
+        if let status = span.status {
+            message(15) { message in
+                // The conventions have a text for errors alone.
+                if status.code == .error { message.string(2, (status.message ?? "").cut(to: SpanLimits.text)) }
+                message.number(3, status.code == .error ? 2 : 1)
+            }
+        }
+        fixed32(16, Self.flags(span.context.flags, remote: span.parent?.isRemote ?? false))
+    }
+
+    private mutating func link(_ context: TraceContext, _ attributes: SpanAttributes) {
+        bytes(1, context.trace.high, context.trace.low)
+        bytes(2, context.span)
+        if let state = context.state { string(3, state) }
+        number(5, UInt64(self.attributes(4, attributes)))
+        fixed32(6, Self.flags(context.flags, remote: context.isRemote))
+    }
+
+    private static func flags(_ flags: UInt8, remote: Bool) -> UInt32 {
+        UInt32(flags) | hasRemote | (remote ? isRemote : 0)
+    }
+
+    /// Writes attributes in the order of their names, up to the limit; returns how many were left out.
+    private mutating func attributes(_ field: UInt64, _ attributes: SpanAttributes) -> Int {
+        guard !attributes.isEmpty else { return 0 }
+        var all: [(String, SpanAttribute)] = []
+        // It is no sequence: there is nothing else to go through it with.
+        // swift-format-ignore: ReplaceForEachWithForLoop
+        attributes.forEach { all.append(($0, $1)) }
+        all.sort { $0.0 < $1.0 }
+        for (name, value) in all.prefix(SpanLimits.attributes) { attribute(field, name, value) }
+        return max(0, all.count - SpanLimits.attributes)
+    }
+
+    /// Writes one `KeyValue`.
+    fileprivate mutating func attribute(_ field: UInt64, _ name: String, _ value: SpanAttribute) {
+        message(field) { message in
+            message.string(1, name.cut(to: SpanLimits.text))
+            message.message(2) { $0.value(value) }
+        }
+    }
+
+    /// Writes the fields of an `AnyValue`.
+    private mutating func value(_ value: SpanAttribute) {
+        switch value {
+        case .string(let text): element(text)
+        case .stringConvertible(let text): element("\(text)")
+        case .bool(let flag): element(2, flag ? 1 : 0)
+        case .int32(let number): element(3, UInt64(bitPattern: Int64(number)))
+        case .int64(let number): element(3, UInt64(bitPattern: number))
+        case .double(let number): fixed64(4, number.bitPattern)
+        case .stringArray(let texts): array(texts) { $0.element($1) }
+        case .stringConvertibleArray(let texts): array(texts) { $0.element("\($1)") }
+        case .boolArray(let flags): array(flags) { $0.element(2, $1 ? 1 : 0) }
+        case .int32Array(let numbers): array(numbers) { $0.element(3, UInt64(bitPattern: Int64($1))) }
+        case .int64Array(let numbers): array(numbers) { $0.element(3, UInt64(bitPattern: $1)) }
+        case .doubleArray(let numbers): array(numbers) { $0.fixed64(4, $1.bitPattern) }
+        default: break
+        }
+    }
+
+    /// A text of a `oneof`, which is written even where it is empty.
+    private mutating func element(_ text: String) {
+        message(1) { $0.raw(Array(text.cut(to: SpanLimits.text).utf8)) }
+    }
+
+    private mutating func array<Element>(_ elements: [Element], _ write: (inout ProtobufWriter, Element) -> Void) {
+        message(5) { message in
+            for element in elements.prefix(SpanLimits.elements) { message.message(1) { write(&$0, element) } }
+        }
+    }
+}
+
+extension SpanKind {
+    /// Its number in `Span.SpanKind`.
+    fileprivate var number: UInt64 {
+        switch self {
+        case .internal: 1
+        case .server: 2
+        case .client: 3
+        case .producer: 4
+        case .consumer: 5
+        }
+    }
+}
+
+extension String {
+    /// The text, or its beginning where it has more bytes than this, cut at a character's boundary.
+    fileprivate func cut(to limit: Int) -> String {
+        guard utf8.count > limit else { return self }
+        var count = 0
+        let kept = unicodeScalars.prefix { scalar in
+            count += UTF8.width(scalar)
+            return count <= limit
+        }
+        return String(String.UnicodeScalarView(kept))
+    }
+}
