@@ -87,6 +87,44 @@ struct MetricsTests {
         #expect(exposition.value("upstream_delivery_duration_seconds_bucket", bucket) == 1)
     }
 
+    @Test("what is not known yet is NaN, which fulfils no alert's condition")
+    func unknown() throws {
+        let metrics = made()
+        for name in [
+            "upstream_partitions_ahead", "upstream_retention_last_run_timestamp_seconds",
+            "upstream_retention_held_partitions",
+        ] {
+            #expect(try scraped(metrics).value(name)?.isNaN == true)
+        }
+        metrics.partitionsAhead.set(7)
+        metrics.retentionLastRun.set(1_795_236_016.25)
+        metrics.retentionHeld.set(2)
+        metrics.replaysRunning.add(1)
+        let exposition = try scraped(metrics)
+        #expect(exposition.value("upstream_partitions_ahead") == 7)
+        #expect(exposition.value("upstream_retention_last_run_timestamp_seconds") == 1_795_236_016.25)
+        #expect(exposition.value("upstream_retention_held_partitions") == 2)
+        #expect(exposition.value("upstream_replays_running") == 1)
+    }
+
+    @Test("a handler's queue, pause and circuit breaker are shown, the breaker as one of its states")
+    func handlerState() throws {
+        let metrics = made()
+        metrics.handler(0).waiting.set(12)
+        metrics.handler(0).paused.set(1)
+        metrics.handler(1).circuit.set(CircuitState.halfOpen.rawValue)
+        let exposition = try scraped(metrics)
+        #expect(exposition.value("upstream_deliveries_waiting", ["handler": "orders"]) == 12)
+        #expect(exposition.value("upstream_handler_paused", ["handler": "orders"]) == 1)
+        #expect(exposition.value("upstream_handler_paused", ["handler": "billing"]) == 0)
+        for (handler, state) in [("orders", "closed"), ("billing", "half_open")] {
+            for other in ["closed", "open", "half_open"] {
+                let value = exposition.value("upstream_handler_circuit", ["handler": handler, "state": other])
+                #expect(value == (state == other ? 1 : 0))
+            }
+        }
+    }
+
     @Test("a value on a bound belongs to its bucket; above the last there is +Inf")
     func buckets() {
         let histogram = Histogram(bounds: [1, 2, 5])

@@ -16,6 +16,7 @@ struct MonitoringFilesTests {
         .databaseErrors: ["class": all(DatabaseErrorClass.self)],
         .reconnects: ["reason": all(ReconnectReason.self)],
         .deliveries: ["outcome": all(DeliveryOutcome.self)],
+        .circuit: ["state": all(CircuitState.self)],
     ]
 
     private static func all<Label: MetricLabel>(_: Label.Type) -> Set<String> { Set(Label.allCases.map(\.text)) }
@@ -55,7 +56,7 @@ struct MonitoringFilesTests {
     private func problems(_ expression: String) -> [String] {
         var problems: [String] = []
         var known: Set<String> = ["le"]
-        for match in expression.matches(of: /\b(upstream_[a-z_]+)\b(?:\{([^}]*)\})?/) {
+        for match in expression.matches(of: /\b((?:upstream|process)_[a-z_]+)\b(?:\{([^}]*)\})?/) {
             // In words a histogram is called by its own name.
             let isWord = match.output.2 == nil && MetricName(rawValue: String(match.output.1))?.kind == .histogram
             guard
@@ -94,6 +95,17 @@ struct MonitoringFilesTests {
         #expect(problems("sum by (handler) (upstream_acks_total)").count == 1)
         #expect(problems("upstream_acks_total_bucket").count == 1)
         #expect(problems(#"upstream_ack_latency_seconds{le="1"}"#).count >= 1)
+    }
+
+    @Test("each alert has a case in which it fires and one in which it does not, and there is no case of another")
+    func cases() throws {
+        let alerts = Set(try text("alerts.yaml").matches(of: /- alert: (\w+)/).map { String($0.output.1) })
+        let cases = try text("alerts.test.yaml")
+        let firing = cases.matches(of: /alertname: (\w+)\n +exp_alerts:\n +- exp_labels/).map { String($0.output.1) }
+        let quiet = cases.matches(of: /alertname: (\w+), exp_alerts: \[\]/).map { String($0.output.1) }
+        #expect(alerts.count > 15)
+        #expect(Set(firing) == alerts && Set(quiet) == alerts)
+        #expect(cases.components(separatedBy: "alertname:").count - 1 == firing.count + quiet.count)
     }
 
     @Test("the dashboard shows every metric")

@@ -10,6 +10,13 @@ package enum EventName: String, CaseIterable, Sendable {
     case graceExpired = "worker.grace_expired"
     case secondSignal = "worker.second_signal"
     case workerUnlisted = "worker.unlisted"
+    case workerReady = "worker.ready"
+    case loopStuck = "worker.loop_stuck"
+    case loopMoving = "worker.loop_moving"
+    case managerUnreachable = "worker.manager_unreachable"
+    case configurationReloaded = "configuration.reloaded"
+    case configurationReloadFailed = "configuration.reload_failed"
+    case configurationNeedsRestart = "configuration.needs_restart"
 
     // Connections.
     case connecting = "stream.connecting"
@@ -34,9 +41,12 @@ package enum EventName: String, CaseIterable, Sendable {
     // The database.
     case databaseUnavailable = "database.unavailable"
     case databaseRecovered = "database.recovered"
+    case schemaDiffers = "schema.differs"
+    case schemaFits = "schema.fits"
     case standbyAwaited = "database.standby_awaited"
     case standbyWaitEnded = "database.standby_wait_ended"
     case partitionsCreated = "database.partitions_created"
+    case partitionsFailed = "database.partitions_failed"
     case partitionsDropped = "database.partitions_dropped"
     case retentionDone = "retention.done"
     case retentionHeld = "retention.held"
@@ -69,6 +79,10 @@ package enum EventName: String, CaseIterable, Sendable {
     case replayTaken = "replay.taken"
     case replayEnded = "replay.ended"
     case replayEndpoint = "replay.endpoint"
+
+    // Tracing.
+    case tracingFailed = "tracing.export_failed"
+    case tracingRecovered = "tracing.export_recovered"
 
     // The admin endpoints.
     case adminListening = "admin.listening"

@@ -3,10 +3,17 @@ import Vocabulary
 
 /// Writes log events as lines: JSON for programs, text for people.
 package struct LineLogHandler: LogHandler {
-    package var logLevel: Logger.Level
+    package var logLevel: Logger.Level {
+        get { own ?? threshold.level }
+        set { own = newValue }
+    }
     package var metadata: Logger.Metadata = [:]
     package var metadataProvider: Logger.MetadataProvider?
 
+    /// What all loggers of the process share.
+    private let threshold: LogThreshold
+    /// Set where this logger has a level of its own.
+    private var own: Logger.Level?
     private let label: String
     private let format: LogFormat
     private let output: any LogOutput
@@ -24,8 +31,24 @@ package struct LineLogHandler: LogHandler {
         format: LogFormat,
         output: any LogOutput = StandardErrorOutput.shared
     ) {
+        self.init(label: label, threshold: LogThreshold(level), format: format, output: output)
+    }
+
+    /// A handler whose level follows a threshold that it shares with others.
+    ///
+    /// - Parameters:
+    ///   - label: The logger's label; shown for lines that libraries log by themselves.
+    ///   - threshold: The lowest level that is written.
+    ///   - format: How the lines look.
+    ///   - output: Where they go.
+    package init(
+        label: String,
+        threshold: LogThreshold,
+        format: LogFormat,
+        output: any LogOutput = StandardErrorOutput.shared
+    ) {
         self.label = label
-        logLevel = level
+        self.threshold = threshold
         self.format = format
         self.output = output
     }

@@ -28,6 +28,12 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case sqlstate = "sqlstate"
     /// How long it took or will take, in seconds.
     case durationSeconds = "duration_seconds"
+    /// How long is left, in seconds; negative where it is over.
+    case remainingSeconds = "remaining_seconds"
+    /// How long something is kept, in seconds.
+    case periodSeconds = "period_seconds"
+    /// By how much this machine's clock is ahead of the database's, in seconds; negative where it is behind.
+    case aheadSeconds = "ahead_seconds"
     /// A replay's id, a UUID.
     case replay
     /// Why, from a closed set.
@@ -54,12 +60,18 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case binding
     /// The SASL mechanisms to choose from.
     case offered
-    /// A schema's or a program's version.
+    /// What encrypts a connection.
+    case cipher
+    /// A schema's, a program's or a protocol's version.
     case version
     /// A table or partition.
     case table
     /// A configuration key.
     case key
+    /// Configuration keys, separated by spaces.
+    case keys
+    /// A loop of the worker that reports its progress to the watchdog.
+    case loop
     /// The name of somebody who uses the console.
     case principal
     /// A request's method.

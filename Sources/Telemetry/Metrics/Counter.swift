@@ -40,17 +40,18 @@ package final class Gauge: Sendable {
     package var value: Int { level.load(ordering: .relaxed) }
 }
 
-/// A number of seconds that goes up and down.
+/// A number that goes up and down, with a fraction, or NaN while it is not known.
 ///
 /// Lock-free; safe from any thread.
-package final class SecondsGauge: Sendable {
-    private let bits = Atomic<UInt64>(0)
+package final class NumberGauge: Sendable {
+    private let bits: Atomic<UInt64>
 
-    package init() {}
+    /// A gauge at this value; NaN for one that is not known yet, which fulfils no alert's condition.
+    package init(_ value: Double = 0) { bits = Atomic(value.bitPattern) }
 
     /// Replaces the value.
-    package func set(_ seconds: Double) {
-        bits.store(seconds.bitPattern, ordering: .relaxed)
+    package func set(_ value: Double) {
+        bits.store(value.bitPattern, ordering: .relaxed)
     }
 
     /// The value now.

@@ -31,7 +31,13 @@ package struct HandlerMetrics: Sendable {
     /// Rows in `dead_letters`.
     package let deadLetters = Gauge()
     /// Age of the oldest delivery that waits, in seconds; 0 without one.
-    package let oldestDeliveryAge = SecondsGauge()
+    package let oldestDeliveryAge = NumberGauge()
+    /// Deliveries that wait or run, over all workers, counted up to 100,000.
+    package let waiting = Gauge()
+    /// What its circuit breaker is doing in this worker: the state's raw value.
+    package let circuit = Gauge()
+    /// 1 where it is paused, as far as this worker knows.
+    package let paused = Gauge()
 
     package init() {}
 }

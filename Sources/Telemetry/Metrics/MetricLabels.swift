@@ -170,3 +170,21 @@ package enum DeliveryOutcome: Int, MetricLabel {
         }
     }
 }
+
+/// What a handler's circuit breaker is doing (`upstream_handler_circuit{state}`).
+package enum CircuitState: Int, MetricLabel {
+    /// Everything passes.
+    case closed
+    /// Nothing passes until a time.
+    case open
+    /// A probe may begin, or is under way.
+    case halfOpen
+
+    package var text: String {
+        switch self {
+        case .closed: "closed"
+        case .open: "open"
+        case .halfOpen: "half_open"
+        }
+    }
+}

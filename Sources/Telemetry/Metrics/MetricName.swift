@@ -17,7 +17,25 @@ package enum MetricName: String, CaseIterable, Sendable {
     case deliveryDuration = "upstream_delivery_duration_seconds"
     case deadLetters = "upstream_dead_letters"
     case oldestDelivery = "upstream_oldest_delivery_age_seconds"
+    case deliveriesWaiting = "upstream_deliveries_waiting"
+    case circuit = "upstream_handler_circuit"
+    case paused = "upstream_handler_paused"
+    case replaysRunning = "upstream_replays_running"
+    case partitionsAhead = "upstream_partitions_ahead"
+    case retentionLastRun = "upstream_retention_last_run_timestamp_seconds"
+    case retentionHeld = "upstream_retention_held_partitions"
+    case spans = "upstream_trace_spans_total"
     case buildInfo = "upstream_build_info"
+
+    // The names that Prometheus' client libraries give to what they know of a process
+    // (https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics).
+    case processCPU = "process_cpu_seconds_total"
+    case processOpenFiles = "process_open_fds"
+    case processMostFiles = "process_max_fds"
+    case processVirtualMemory = "process_virtual_memory_bytes"
+    case processMemory = "process_resident_memory_bytes"
+    case processStart = "process_start_time_seconds"
+    case processThreads = "process_threads"
 
     /// How Prometheus treats the values.
     package enum Kind: String, Sendable {
@@ -29,8 +47,11 @@ package enum MetricName: String, CaseIterable, Sendable {
     /// How Prometheus treats the values.
     package var kind: Kind {
         switch self {
-        case .stanzas, .messages, .acks, .databaseErrors, .reconnects, .deliveries: .counter
-        case .connections, .inFlight, .commitsWaiting, .deadLetters, .oldestDelivery, .buildInfo: .gauge
+        case .stanzas, .messages, .acks, .databaseErrors, .reconnects, .deliveries, .spans, .processCPU: .counter
+        case .connections, .inFlight, .commitsWaiting, .deadLetters, .oldestDelivery, .deliveriesWaiting, .circuit,
+            .paused, .replaysRunning, .partitionsAhead, .retentionLastRun, .retentionHeld, .buildInfo,
+            .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory, .processStart, .processThreads:
+            .gauge
         case .ackLatency, .commitDuration, .batchMessages, .deliveryDuration: .histogram
         }
     }
@@ -41,13 +62,17 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .connections: ["sender", "state"]
         case .stanzas: ["kind"]
         case .messages: ["category", "outcome"]
-        case .acks: ["outcome"]
+        case .acks, .spans: ["outcome"]
         case .databaseErrors: ["class"]
         case .reconnects: ["reason"]
         case .deliveries: ["handler", "outcome"]
-        case .deliveryDuration, .deadLetters, .oldestDelivery: ["handler"]
+        case .deliveryDuration, .deadLetters, .oldestDelivery, .deliveriesWaiting, .paused: ["handler"]
+        case .circuit: ["handler", "state"]
         case .buildInfo: ["version"]
-        case .inFlight, .ackLatency, .commitDuration, .commitsWaiting, .batchMessages: []
+        case .inFlight, .ackLatency, .commitDuration, .commitsWaiting, .batchMessages, .replaysRunning,
+            .partitionsAhead, .retentionLastRun, .retentionHeld, .processCPU, .processOpenFiles, .processMostFiles,
+            .processVirtualMemory, .processMemory, .processStart, .processThreads:
+            []
         }
     }
 
@@ -69,6 +94,21 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .deliveryDuration: "Time that an attempt took in its handler."
         case .deadLetters: "Deliveries given up and kept in dead_letters."
         case .oldestDelivery: "Age of the oldest delivery that waits."
+        case .deliveriesWaiting: "Deliveries that wait or run, over all workers, counted up to 100,000."
+        case .circuit: "1 for what the handler's circuit breaker is doing in this worker."
+        case .paused: "1 where the handler is paused."
+        case .replaysRunning: "Replays to handlers that this worker runs."
+        case .partitionsAhead: "Days after today that have a partition of messages, without a gap."
+        case .retentionLastRun: "When the last complete run of retention began, over all workers; 0 if never."
+        case .retentionHeld: "Expired partitions that the last complete run of retention had to keep, over all workers."
+        case .processCPU: "CPU time that the process has used, user and system."
+        case .processOpenFiles: "File descriptors that are open."
+        case .processMostFiles: "The most file descriptors that may be open."
+        case .processVirtualMemory: "Virtual memory of the process."
+        case .processMemory: "Memory of the process that is in RAM."
+        case .processStart: "When the process started, since 1970 UTC."
+        case .processThreads: "Threads of the process."
+        case .spans: "Spans recorded by tracing, by what became of them."
         case .buildInfo: "Always 1; the version is in the label."
         }
     }

@@ -8,9 +8,14 @@ extension Metrics {
     package func render() -> [UInt8] {
         var writer = ExpositionWriter()
         let accounts = messages.snapshot()
+        let process = ProcessFigures.now()
         for name in MetricName.allCases where !isAbsent(name) {
             writer.family(name)
-            render(name, accounts, into: &writer)
+            if let value = process.value(name) {
+                writer.sample(name, [], ExpositionWriter.number(value))
+            } else {
+                render(name, accounts, into: &writer)
+            }
         }
         return writer.bytes
     }
@@ -39,11 +44,20 @@ extension Metrics {
         case .batchMessages: writer.histogram(name, [], batchMessages)
         case .databaseErrors: writer.closed(name, [], databaseErrors)
         case .reconnects: writer.closed(name, [], reconnects)
-        case .deliveries, .deliveryDuration, .deadLetters, .oldestDelivery:
+        case .replaysRunning: writer.sample(name, [], String(replaysRunning.value))
+        case .partitionsAhead: writer.sample(name, [], ExpositionWriter.number(partitionsAhead.value))
+        case .retentionLastRun: writer.sample(name, [], ExpositionWriter.number(retentionLastRun.value))
+        case .retentionHeld: writer.sample(name, [], ExpositionWriter.number(retentionHeld.value))
+        case .deliveries, .deliveryDuration, .deadLetters, .oldestDelivery, .deliveriesWaiting, .circuit, .paused:
             for (index, label) in handlers.enumerated() {
                 render(name, handler(index), label, into: &writer)
             }
+        case .spans: writer.closed(name, [], spans)
         case .buildInfo: writer.sample(name, [version], "1")
+        // Of the process; see above.
+        case .processCPU, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory, .processStart,
+            .processThreads:
+            break
         }
     }
 
@@ -80,6 +94,13 @@ extension Metrics {
         case .deadLetters: writer.sample(name, [label], String(metrics.deadLetters.value))
         case .oldestDelivery:
             writer.sample(name, [label], ExpositionWriter.number(metrics.oldestDeliveryAge.value))
+        case .deliveriesWaiting: writer.sample(name, [label], String(metrics.waiting.value))
+        case .paused: writer.sample(name, [label], String(metrics.paused.value))
+        case .circuit:
+            let now = metrics.circuit.value
+            for state in CircuitState.allCases {
+                writer.sample(name, [label, state.text], state.rawValue == now ? "1" : "0")
+            }
         default: break
         }
     }

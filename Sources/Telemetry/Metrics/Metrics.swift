@@ -26,12 +26,22 @@ package final class Metrics: Sendable {
     package let commitDuration = Histogram(bounds: Histogram.latencyBounds)
     /// Commits that have been found to wait for a standby's confirmation.
     package let commitsWaitingForStandby = Gauge()
+    /// Days after today that have a partition of `messages`, without a gap; NaN until it is known.
+    package let partitionsAhead = NumberGauge(.nan)
+    /// When the last complete run of retention began, in seconds since 1970; 0 without one, NaN until it is known.
+    package let retentionLastRun = NumberGauge(.nan)
+    /// Expired partitions that this run had to keep, as deliveries needed them; NaN until it is known.
+    package let retentionHeld = NumberGauge(.nan)
+    /// Replays that this worker runs.
+    package let replaysRunning = Gauge()
     /// Copies in a committed batch.
     package let batchMessages = Histogram(bounds: Histogram.sizeBounds)
     /// Database errors by class.
     package let databaseErrors = CounterFamily<DatabaseErrorClass>()
     /// Connections opened again, by the reason the last one ended.
     package let reconnects = CounterFamily<ReconnectReason>()
+    /// Recorded spans by what became of them.
+    package let spans = CounterFamily<SpanOutcome>()
     private let handlerMetrics: [HandlerMetrics]
 
     /// All metrics at zero.

@@ -1,0 +1,90 @@
+import Glibc
+
+/// What the system knows of this process (`process_…`), from `/proc/self`.
+///
+/// A figure that can't be read is NaN: no metric goes away because a sandbox hides a file.
+struct ProcessFigures: Sendable {
+    /// User and system time, in seconds.
+    var cpu = Double.nan
+    /// File descriptors that are open.
+    var openFiles = Double.nan
+    /// The soft limit of open file descriptors.
+    var mostFiles = Double.nan
+    /// Bytes.
+    var virtualMemory = Double.nan
+    /// Bytes in RAM.
+    var memory = Double.nan
+    /// Seconds since 1970.
+    var start = Double.nan
+    /// How many there are.
+    var threads = Double.nan
+
+    /// The figures of this moment.
+    static func now() -> ProcessFigures {
+        var figures = ProcessFigures()
+        if let text = read("/proc/self/stat") { figures.take(stat: text) }
+        if let count = entries(of: "/proc/self/fd") { figures.openFiles = Double(count) }
+        var limit = rlimit()
+        if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
+            figures.mostFiles = limit.rlim_cur == rlim_t.max ? .infinity : Double(limit.rlim_cur)
+        }
+        return figures
+    }
+
+    /// The value of a metric that is one of these; nil for any other.
+    func value(_ name: MetricName) -> Double? {
+        switch name {
+        case .processCPU: cpu
+        case .processOpenFiles: openFiles
+        case .processMostFiles: mostFiles
+        case .processVirtualMemory: virtualMemory
+        case .processMemory: memory
+        case .processStart: start
+        case .processThreads: threads
+        default: nil
+        }
+    }
+
+    /// Reads `/proc/self/stat`, whose fields proc(5) numbers from 1.
+    ///
+    /// The second is the program's name in parentheses, which may hold anything; so they count from its last parenthesis.
+    mutating func take(stat: String) {
+        guard let name = stat.lastIndex(of: ")") else { return }
+        let fields = stat[stat.index(after: name)...].split(whereSeparator: \.isWhitespace)
+        func field(_ number: Int) -> Double { number - 3 < fields.count ? Double(fields[number - 3]) ?? .nan : .nan }
+        let tick = Double(sysconf(Int32(_SC_CLK_TCK)))
+        cpu = (field(14) + field(15)) / tick
+        threads = field(20)
+        virtualMemory = field(23)
+        memory = field(24) * Double(sysconf(Int32(_SC_PAGESIZE)))
+        // Not from the time of boot in /proc/stat, which `ProcSubset=pid` hides.
+        start = Self.seconds(CLOCK_REALTIME) - Self.seconds(CLOCK_BOOTTIME) + field(22) / tick
+        // To the hundredth, so that clocks read one after the other make no new value of it.
+        start = (start * 100).rounded() / 100
+    }
+
+    private static func seconds(_ clock: clockid_t) -> Double {
+        var time = timespec()
+        guard clock_gettime(clock, &time) == 0 else { return .nan }
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+    }
+
+    /// The text of a small file; nil where it can't be read.
+    private static func read(_ path: String) -> String? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: 4096)
+        let count = Glibc.read(descriptor, &bytes, bytes.count)
+        return count > 0 ? String(decoding: bytes[..<count], as: UTF8.self) : nil
+    }
+
+    /// How many entries a folder has, but for `.`, `..` and the descriptor that reads it.
+    private static func entries(of path: String) -> Int? {
+        guard let folder = opendir(path) else { return nil }
+        defer { closedir(folder) }
+        var count = 0
+        while readdir(folder) != nil { count += 1 }
+        return max(0, count - 3)
+    }
+}

@@ -1,0 +1,17 @@
+/// What became of a span that was recorded (`upstream_trace_spans_total{outcome}`).
+package enum SpanOutcome: Int, MetricLabel {
+    /// The collector took it.
+    case exported
+    /// Dropped, as too many waited.
+    case dropped
+    /// Given up: the collector refused it, or was away for too long.
+    case failed
+
+    package var text: String {
+        switch self {
+        case .exported: "exported"
+        case .dropped: "dropped"
+        case .failed: "failed"
+        }
+    }
+}

@@ -1,0 +1,119 @@
+package import Vocabulary
+
+/// Where a span stands: its trace, its own id, and whether it is recorded.
+///
+/// As W3C Trace Context has it (https://www.w3.org/TR/trace-context-2/).
+package struct TraceContext: Sendable, Hashable {
+    /// The trace's id: 16 bytes, not all zero.
+    package let trace: Digest128
+    /// The span's id: 8 bytes, not all zero.
+    package let span: UInt64
+    /// The flags of section 3.2.2.5.
+    package var flags: UInt8
+    /// A valid `tracestate`; nil without one.
+    package var state: String?
+    /// Whether it came from another process.
+    package var isRemote = false
+
+    /// The flag that the span is recorded by whoever made it.
+    private static let sampledFlag: UInt8 = 1
+    /// The flags that are passed on: sampled, and that the trace's id is random.
+    private static let knownFlags: UInt8 = 3
+
+    /// A context of this process.
+    ///
+    /// - Parameters:
+    ///   - trace: The trace's id, not zero.
+    ///   - span: The span's id, not zero.
+    ///   - isSampled: Whether the span is recorded.
+    package init(trace: Digest128, span: UInt64, isSampled: Bool) {
+        self.trace = trace
+        self.span = span
+        flags = isSampled ? Self.sampledFlag : 0
+    }
+
+    /// Whether the span is recorded.
+    package var isSampled: Bool {
+        get { flags & Self.sampledFlag != 0 }
+        set { flags = newValue ? flags | Self.sampledFlag : flags & ~Self.sampledFlag }
+    }
+
+    /// The context of a message that brings none of its own: every worker makes the same of it, at every attempt.
+    ///
+    /// The trace's id is the message's key, so that whoever has read the key in a log finds the trace.
+    package init(messageKey key: Digest128, isSampled: Bool) {
+        // The span's id is another mixture of the same digest, so that neither can be told from a random one.
+        let mixed = (key.high ^ key.low &* 0x9E37_79B9_7F4A_7C15)
+        self.init(trace: key, span: mixed == 0 ? 1 : mixed, isSampled: isSampled)
+    }
+}
+
+// MARK: `traceparent`
+
+extension TraceContext {
+    /// The bytes of `traceparent` in version 00.
+    private static let length = 55
+
+    /// Reads what another process wrote (section 3.2).
+    ///
+    /// Strict, as anybody may have written it: lower-case hex digits of the right number and no zero ids; version `ff` is
+    /// refused, and what a later version than 00 may have added behind is ignored (section 3.2.4).
+    ///
+    /// - Parameters:
+    ///   - text: `traceparent`, UTF-8.
+    ///   - state: `tracestate`, UTF-8; ignored where it is not valid.
+    package init?(traceparent text: some RandomAccessCollection<UInt8>, tracestate state: [UInt8]? = nil) {
+        var reader = HexReader(text)
+        guard let version = reader.number(digits: 2), version != 0xFF, reader.dash(),
+            let high = reader.number(digits: 16), let low = reader.number(digits: 16), reader.dash(),
+            let span = reader.number(digits: 16), reader.dash(), let flags = reader.number(digits: 2)
+        else { return nil }
+        // Version 00 ends here; a later one may go on after a dash.
+        guard text.count == Self.length || (version > 0 && reader.dash()) else { return nil }
+        guard high | low != 0, span != 0 else { return nil }
+        trace = Digest128(high: high, low: low)
+        self.span = span
+        self.flags = UInt8(truncatingIfNeeded: flags) & Self.knownFlags
+        self.state = state.flatMap(TraceState.valid)
+        isRemote = true
+    }
+
+    /// `traceparent`, in version 00.
+    package var traceparent: String {
+        "00-\(traceText)-\(Hex.encode(span))-\(Hex.encode(flags & Self.knownFlags))"
+    }
+
+    /// The trace's id as 32 lower-case hex digits.
+    package var traceText: String { Hex.encode(trace.high) + Hex.encode(trace.low) }
+}
+
+/// Reads hex digits and dashes, one after the other.
+private struct HexReader<Text: RandomAccessCollection<UInt8>> {
+    private let text: Text
+    private var position: Text.Index
+
+    init(_ text: Text) {
+        self.text = text
+        position = text.startIndex
+    }
+
+    /// The number of so many lower-case digits, at most 16.
+    mutating func number(digits: Int) -> UInt64? {
+        var number: UInt64 = 0
+        for _ in 0..<digits {
+            guard position < text.endIndex, let value = Hex.value(text[position]),
+                !(0x41...0x46).contains(text[position])
+            else { return nil }
+            number = number << 4 | UInt64(value)
+            position = text.index(after: position)
+        }
+        return number
+    }
+
+    /// Whether a dash comes next, which is then read.
+    mutating func dash() -> Bool {
+        guard position < text.endIndex, text[position] == UInt8(ascii: "-") else { return false }
+        position = text.index(after: position)
+        return true
+    }
+}
