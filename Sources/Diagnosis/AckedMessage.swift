@@ -1,0 +1,148 @@
+import Digests
+import Foundation
+import Vocabulary
+
+/// A line of a file that says what was acked, or stored: one of `emulate --acks`, or of `messages export`.
+package struct AckedMessage: Sendable, Equatable, Decodable {
+    /// The message's key, which an export has.
+    package var messageKey: String?
+    /// The key that the message has where ids are unique for a device alone (`id_scope: device`), which `emulate --acks` writes.
+    package var keyByDevice: String?
+    /// Whom it was for.
+    package var senderID: String?
+    /// The id that the ack has.
+    package var messageID: String?
+    /// When the ack came, or the message; RFC 3339.
+    package var time: String?
+
+    private enum CodingKeys: String, CodingKey {
+        case messageKey = "message_key"
+        case keyByDevice = "message_key_by_device"
+        case senderID = "sender_id"
+        case messageID = "message_id"
+        case time
+        case receivedAt = "received_at"
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: CodingKeys.self)
+        messageKey = try values.decodeIfPresent(String.self, forKey: .messageKey)
+        keyByDevice = try values.decodeIfPresent(String.self, forKey: .keyByDevice)
+        senderID = try values.decodeIfPresent(String.self, forKey: .senderID)
+        messageID = try values.decodeIfPresent(String.self, forKey: .messageID)
+        time =
+            try values.decodeIfPresent(String.self, forKey: .time)
+            ?? values.decodeIfPresent(String.self, forKey: .receivedAt)
+    }
+
+    /// The key in the ledger: what the line says, or what follows from sender and id; nil where the line has neither.
+    var key: Digest128? {
+        if let messageKey { return Digest128(uuid: messageKey.utf8) }
+        guard let senderID, let messageID else { return nil }
+        return Array("\(senderID)\0\(messageID)".utf8).withUnsafeBytes { Digest128(hashing: $0) }
+    }
+
+    /// The keys that the message may have in the ledger.
+    ///
+    /// Where ids are unique for a device alone, sender and id don't say which device's message it was: another device's may have
+    /// the same id.
+    ///
+    /// - Parameter scopes: What the ids of the sender's messages are, or were, unique for (`upstream.senders`).
+    /// - Returns: One key, or two where the sender's messages have keys of both forms; none where it can't be told.
+    func keys(_ scopes: Set<String>) -> [Digest128] {
+        guard let key else { return [] }
+        guard messageKey == nil, scopes.contains("device") else { return [key] }
+        guard let ofDevice = keyByDevice.flatMap({ Digest128(uuid: $0.utf8) }) else { return [] }
+        return scopes.contains("sender") ? [ofDevice, key] : [ofDevice]
+    }
+
+    /// Whether no column holds the id, or the sender: such a message is in quarantine without its id (`docs/protocol.md`).
+    var isBeyondText: Bool {
+        [senderID, messageID].compactMap(\.self).contains { $0.utf8.count > 4_096 || $0.utf8.contains(0) }
+    }
+
+    /// For people.
+    var title: String { messageID.map { "\(senderID ?? "?") \($0)" } ?? messageKey ?? "?" }
+}
+
+/// Reads a file of acked messages, line by line.
+package struct AckedFile: Sendable {
+    /// Why a file can't be used.
+    package struct Failure: Error, Sendable, CustomStringConvertible {
+        /// For people.
+        package var description: String
+        /// Whether there is no such file, or none that can be read.
+        package var isMissing = false
+    }
+
+    /// The longest line: an export's has its message's data.
+    private static let lineLimit = 4 << 20
+
+    private let handle: FileHandle
+    private let path: String
+    /// The file's size in bytes, 0 where it has none.
+    package let size: Int64
+    /// How many bytes are read.
+    package private(set) var position: Int64 = 0
+    private var rest: [UInt8] = []
+    private var line = 0
+    private var isAtEnd = false
+
+    /// Opens a file.
+    ///
+    /// - Throws: ``Failure``
+    package init(_ path: String) throws(Failure) {
+        guard let handle = FileHandle(forReadingAtPath: path) else {
+            throw Failure(description: "cannot read \(path)", isMissing: true)
+        }
+        self.handle = handle
+        self.path = path
+        let attributes = try? FileManager.default.attributesOfItem(atPath: path)
+        size = (attributes?[.size] as? NSNumber)?.int64Value ?? 0
+    }
+
+    /// The next lines; empty at the end.
+    ///
+    /// - Throws: ``Failure`` with the number of the first line that is none of the two forms.
+    package mutating func next() throws(Failure) -> [AckedMessage] {
+        var found: [AckedMessage] = []
+        while found.isEmpty, !isAtEnd {
+            var bytes = rest
+            do {
+                let part = try handle.read(upToCount: 1 << 18) ?? Data()
+                isAtEnd = part.isEmpty
+                position += Int64(part.count)
+                bytes += part
+            } catch {
+                throw Failure(description: "cannot read \(path)")
+            }
+            var start = 0
+            while let end = bytes[start...].firstIndex(of: 0x0A) {
+                if let message = try read(bytes[start..<end]) { found.append(message) }
+                start = end + 1
+            }
+            if isAtEnd, start < bytes.count {
+                if let message = try read(bytes[start...]) { found.append(message) }
+                start = bytes.count
+            }
+            rest = Array(bytes[start...])
+            guard rest.count <= Self.lineLimit else {
+                throw Failure(description: "\(path):\(line + 1): the line is over \(Self.lineLimit) bytes")
+            }
+        }
+        return found
+    }
+
+    private mutating func read(_ bytes: ArraySlice<UInt8>) throws(Failure) -> AckedMessage? {
+        line += 1
+        guard !bytes.allSatisfy({ $0 == 0x20 || $0 == 0x0D }) else { return nil }
+        guard let message = try? JSONDecoder().decode(AckedMessage.self, from: Data(bytes)), message.key != nil else {
+            throw Failure(
+                description:
+                    "\(path):\(line): not a JSON object with a message_key, or with sender_id and message_id, as "
+                    + "`emulate --acks` and `messages export` write them"
+            )
+        }
+        return message
+    }
+}

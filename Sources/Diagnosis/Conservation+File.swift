@@ -1,0 +1,111 @@
+import Postgres
+import Vocabulary
+
+extension Conservation {
+    /// What came of some lines of a file.
+    private struct Compared: Sendable {
+        /// Lines that were looked up.
+        var looked: Int64 = 0
+        /// The places, from 0, of those that neither the ledger nor the quarantine knows.
+        var unknown: [Int] = []
+        /// Lines without a key of messages whose ids are unique for a device alone.
+        var keyless: Int64 = 0
+    }
+
+    /// Checks that each message of a file is known: in the ledger, or in quarantine.
+    ///
+    /// What is not found and was acked before `retention.messages` (or `retention.dedupe_window`, if that is shorter) may have been
+    /// deleted from the quarantine, or from the ledger. An id that no column can hold is in quarantine without it. And an id
+    /// that is unique for a device alone says nothing without the message's key. All these are counted, and not wrong.
+    ///
+    /// - Parameters:
+    ///   - file: The file.
+    ///   - report: What came of the other checks; this one is added.
+    ///   - progress: Is told how many bytes are read.
+    /// - Throws: `PostgresError`, ``AckedFile/Failure``.
+    package func compare(
+        with file: consuming AckedFile,
+        _ report: inout ConservationReport,
+        progress: Progress = { _, _ in }
+    ) async throws {
+        report.update(.ackedIsKnown, 0, wrong: 0, [])
+        let oldest = try await connection.run { connection throws(PostgresError) in
+            try connection.run(AuditCheckStatements.oldest).first { row throws(PostgresError) in
+                try row.next(Timestamp.self)
+            }
+        }
+        var keyless: Int64 = 0
+        while case let messages = try file.next(), !messages.isEmpty {
+            for start in stride(from: 0, to: messages.count, by: 1_000) {
+                let some = Array(messages[start..<min(start + 1_000, messages.count)])
+                let compared = try await compare(some)
+                report.update(.ackedIsKnown, compared.looked, wrong: 0, [])
+                keyless += compared.keyless
+                for message in compared.unknown.map({ some[$0] }) {
+                    let time = message.time.flatMap { try? Timestamp(parsing: $0) }
+                    if message.isBeyondText || time.isBefore(oldest) {
+                        report.unverifiable += 1
+                    } else {
+                        report.update(.ackedIsKnown, 0, wrong: 1, [message.title])
+                    }
+                }
+            }
+            progress(file.position, file.size)
+        }
+        report.unverifiable += keyless
+        guard keyless > 0 else { return }
+        report.remarks.append(
+            "\(keyless) acks are of senders whose ids are unique for a device alone (id_scope: device), and the file has no key "
+                + "of the message: they were not looked up. `emulate --acks` writes message_key_by_device"
+        )
+    }
+
+    /// Looks some lines up, all in one snapshot and each table once.
+    private func compare(_ messages: [AckedMessage]) async throws(PostgresError) -> Compared {
+        try await part { connection throws(PostgresError) in
+            var scopes: [String: Set<String>] = [:]
+            let known = try connection.run(AuditCheckStatements.scopes).map { row throws(PostgresError) in
+                (sender: try row.next(String.self), scope: try row.next(String.self))
+            }
+            for entry in known { scopes[entry.sender, default: []].insert(entry.scope) }
+            let keys = messages.map { $0.keys(scopes[$0.senderID ?? ""] ?? []) }
+            let flat = keys.flatMap(\.self)
+            let places = try connection.run(AuditCheckStatements.unknown(flat)).map { row throws(PostgresError) in
+                try row.next(Int.self)
+            }
+            let unknown = Set(places.filter { flat.indices.contains($0 - 1) }.map { flat[$0 - 1] })
+            var compared = Compared()
+            compared.keyless = Int64(keys.count(where: \.isEmpty))
+            compared.looked = Int64(keys.count) - compared.keyless
+            compared.unknown = keys.indices.filter { !keys[$0].isEmpty && keys[$0].allSatisfy(unknown.contains) }
+            try Self.takeQuarantined(connection, messages, &compared)
+            return compared
+        }
+    }
+
+    /// Takes out what is in quarantine.
+    private static func takeQuarantined(
+        _ connection: isolated PostgresConnection,
+        _ messages: [AckedMessage],
+        _ compared: inout Compared
+    ) throws(PostgresError) {
+        let asked = compared.unknown.compactMap { index -> (index: Int, sender: String, id: String)? in
+            let message = messages[index]
+            guard !message.isBeyondText, let sender = message.senderID, let id = message.messageID else { return nil }
+            return (index, sender, id)
+        }
+        guard !asked.isEmpty else { return }
+        let sql = AuditCheckStatements.quarantined(asked.map(\.sender), asked.map(\.id))
+        let found = try connection.run(sql).map { row throws(PostgresError) in try row.next(Int.self) }
+        let known = Set(found.filter { asked.indices.contains($0 - 1) }.map { asked[$0 - 1].index })
+        compared.unknown.removeAll(where: known.contains)
+    }
+}
+
+extension Timestamp? {
+    /// Whether both are known, and this is earlier.
+    fileprivate func isBefore(_ other: Timestamp?) -> Bool {
+        guard let self, let other else { return false }
+        return self < other
+    }
+}

@@ -1,0 +1,81 @@
+/// What `audit` proves: a closed set of stable names, listed in `docs/operations.md`.
+package enum ConservationCheck: String, Sendable, CaseIterable {
+    /// Every row of the ledger has its body, unless retention has dropped its day, or `forget` has erased it.
+    case ledgerHasBody = "ledger-has-body"
+    /// Days without a partition are days that retention may have dropped.
+    case daysDropped = "days-dropped-by-retention"
+    /// Every body is in the ledger.
+    case bodyInLedger = "body-in-ledger"
+    /// No message has two bodies: each has the time that the ledger knows it with.
+    case oneBody = "one-body-each"
+    /// Every delivery has its message.
+    case deliveryHasMessage = "delivery-has-message"
+    /// Every delivery in a block has its message.
+    case blockHasMessage = "block-has-message"
+    /// Every dead letter has its message.
+    case deadLetterHasMessage = "dead-letter-has-message"
+    /// Every message that a file says was acked is known.
+    case ackedIsKnown = "acked-is-known"
+}
+
+/// What came of an audit.
+package struct ConservationReport: Sendable, Equatable {
+    /// What came of one check.
+    package struct Result: Sendable, Equatable {
+        /// Which.
+        package var check: ConservationCheck
+        /// How many were looked at.
+        package var looked: Int64 = 0
+        /// How many of them are wrong.
+        package var wrong: Int64 = 0
+        /// The first of these: keys, `handler key`, days, or `sender id`.
+        package var examples: [String] = []
+
+        mutating func add(_ looked: Int64, wrong: Int64, _ examples: [String]) {
+            self.looked += looked
+            self.wrong += wrong
+            self.examples = Array((self.examples + examples).prefix(Conservation.examples))
+        }
+    }
+
+    /// What the ledger's rows are: `rows` = `bodies` + `kept` + `dropped` + `erased` + `missing`.
+    package struct Ledger: Sendable, Equatable {
+        /// Rows.
+        package var rows: Int64 = 0
+        /// Those whose body is in `messages`.
+        package var bodies: Int64 = 0
+        /// Those whose body is in `dead_messages`, for its dead letters.
+        package var kept: Int64 = 0
+        /// Those of days that have no partition any more.
+        package var dropped: Int64 = 0
+        /// Those whose body `forget` has erased.
+        package var erased: Int64 = 0
+        /// Those whose body is missing.
+        package var missing: Int64 = 0
+    }
+
+    /// The checks that were made.
+    package internal(set) var results: [Result] = []
+    /// What the ledger's rows are.
+    package internal(set) var ledger = Ledger()
+    /// Acks of a file that were not found and need not be: the id is past `retention.dedupe_window`, or can't be looked up.
+    package internal(set) var unverifiable: Int64 = 0
+    /// What to know beside the figures.
+    package internal(set) var remarks: [String] = []
+
+    /// No check was made yet.
+    package init() {}
+
+    /// Whether nothing is wrong.
+    package var isSound: Bool { results.allSatisfy { $0.wrong == 0 } }
+
+    /// What came of a check; nil where it was not made.
+    package func result(_ check: ConservationCheck) -> Result? { results.first { $0.check == check } }
+
+    mutating func update(_ check: ConservationCheck, _ looked: Int64, wrong: Int64, _ examples: [String]) {
+        if !results.contains(where: { $0.check == check }) { results.append(Result(check: check)) }
+        for index in results.indices where results[index].check == check {
+            results[index].add(looked, wrong: wrong, examples)
+        }
+    }
+}

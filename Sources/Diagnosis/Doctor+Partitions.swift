@@ -1,0 +1,161 @@
+import MessageStore
+import Postgres
+import Vocabulary
+
+/// Partitions, retention, and the disk.
+extension Doctor {
+    /// The days that have no partition, by the catalog alone: they are found however long counting takes.
+    func partitions(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
+        let days = try await Retention(connection).days()
+        let today = UTCDay(days.now)
+        func isMissing(_ day: Int64) -> Bool { days.missing.contains(UTCDay(number: day)) }
+        var ahead = 0
+        while ahead < 7, !isMissing(today.number + Int64(ahead) + 1) { ahead += 1 }
+        diagnosis.note("partitions", "\(days.count), \(ahead) days ahead")
+        if isMissing(today.number) {
+            diagnosis.find(
+                .noPartitionToday,
+                "today (UTC) has no partition: nothing can be stored or acked",
+                fix: "upstream-worker partitions run, which makes the days from yesterday to a week ahead"
+            )
+        } else if ahead < limits.daysAhead {
+            diagnosis.find(
+                .noPartitionsAhead,
+                "partitions reach \(Said.count(ahead, "day")) ahead: after that nothing can be stored or acked",
+                fix: "upstream-worker partitions run; and see why no worker does it: retention.failed in its log"
+            )
+        }
+    }
+
+    /// The policy in force, and what retention would do by it, or by the usual one where there is none.
+    struct Plan: Sendable {
+        var policy: RetentionPolicy?
+        var plan: RetentionPlan
+    }
+
+    /// What retention would do; it counts what needs expired days, so it is made once.
+    func plan(_ diagnosis: inout Diagnosis) async throws(PostgresError) -> Plan {
+        let retention = Retention(connection)
+        let policy = try await retention.policy()?.policy
+        return Plan(
+            policy: policy,
+            plan: try await retention.plan(under: policy ?? Self.usualPolicy, counted: Self.counted)
+        )
+    }
+
+    /// Where no policy is in force: the configuration's defaults.
+    private static let usualPolicy = RetentionPolicy(
+        messages: .seconds(30 * 86_400),
+        dedupeWindow: .seconds(35 * 86_400)
+    )
+
+    /// How long the disk lasts.
+    func disk(_ known: Plan, _ diagnosis: inout Diagnosis) async throws(PostgresError) {
+        typealias Disk = (ledger: Int64, isLocal: Bool, folder: String?)
+        let disk = try await rows(DoctorStatements.disk) { row throws(PostgresError) -> Disk in
+            (try row.next(), try row.next(), try row.next())
+        }.first
+        guard let disk else { return }
+        let growth = DiskGrowth(known.plan, ledger: disk.ledger)
+        diagnosis.note("growth", "\(Amount.bytes(growth.perDay)) a day, until \(Amount.bytes(growth.atMost)) are held")
+        guard let folder = disk.folder else {
+            diagnosis.skip(
+                "free disk space",
+                "this role may not see where the server keeps its data: GRANT pg_read_all_settings to it, or compare the "
+                    + "growth above with the server's free space"
+            )
+            return
+        }
+        guard disk.isLocal, let free = freeSpace(folder) else {
+            diagnosis.skip("free disk space", "the server's folder \(folder) is not on this machine: run doctor there")
+            return
+        }
+        diagnosis.note("free disk space", Amount.bytes(free))
+        guard growth.perDay > 0, growth.toCome > free else { return }
+        let days = Double(free) / Double(growth.perDay)
+        guard days <= limits.diskDays.warning else { return }
+        let name: FindingName = days <= limits.diskDays.critical ? .diskNearlyFull : .diskFilling
+        diagnosis.find(
+            name,
+            "the disk is full in \(Said.time(days * 86_400)): \(Amount.bytes(free)) are free, messages take "
+                + "\(Amount.bytes(growth.perDay)) a day and \(Amount.bytes(growth.toCome)) more until retention holds "
+                + "as much as it will",
+            fix: "a larger disk; or a shorter retention.messages and upstream-worker partitions policy --apply"
+        )
+    }
+
+    /// The policy, the last run, and the days that are held.
+    func retention(_ known: Plan, _ diagnosis: inout Diagnosis) async throws(PostgresError) {
+        let plan = known.plan
+        guard known.policy != nil else {
+            diagnosis.find(
+                .noPolicy,
+                "no retention policy is in force: nothing is ever deleted",
+                fix: "start a worker, which sets it; or upstream-worker partitions policy --apply"
+            )
+            return
+        }
+        let last = try await Retention(connection).lastRun()
+        diagnosis.note("last run of retention", last?.rfc3339 ?? "none yet")
+        let isOld = last.map { plan.now - $0 >= limits.retention } ?? !plan.partitions(.drop).isEmpty
+        if isOld {
+            diagnosis.find(
+                .retentionLate,
+                last.map { "the last complete run of retention was \(Said.time((plan.now - $0).inSeconds)) ago" }
+                    ?? "retention has never run to its end, and there are days to drop",
+                fix: "upstream-worker partitions run; workers do it once each UTC day, and log retention.failed or "
+                    + "clock.differs where they can't"
+            )
+        }
+        let held = plan.partitions(.held)
+        if let end = held.map(\.end).max() {
+            let holders = try await rows(DoctorStatements.holders(before: end, counted: Self.counted)) {
+                row throws(PostgresError) in
+                "\(try row.next(String.self)) (\(Amount.count(try row.next(Int64.self))))"
+            }
+            let days = held.map { String($0.day.start.rfc3339.prefix(10)) }
+            diagnosis.find(
+                .retentionHeld,
+                "\(Said.count(held.count, "expired day")) can't be dropped (\(Said.names(days))), since deliveries need "
+                    + "them: \(holders.joined(separator: ", "))",
+                fix: "let the handlers catch up (upstream-worker deliveries list), cancel what is given up "
+                    + "(upstream-worker deliveries cancel --until …), or partitions run --force"
+            )
+        }
+        let isUndated = try await rows(DoctorStatements.hasUndatedAttempts) { row throws(PostgresError) in
+            try row.next(Bool.self)
+        }.first
+        if isUndated == true {
+            diagnosis.find(
+                .attemptsUndated,
+                "attempts lie in upstream.attempt_batches_rest: their days have no partition",
+                fix: "start a worker, which makes today's and moves them; see retention.failed in its log"
+            )
+        }
+    }
+}
+
+/// How much messages take, from the sizes of the last days.
+struct DiskGrowth: Equatable {
+    /// Bytes of one day: the mean of up to seven days that are over, with the ledger's share.
+    var perDay: Int64 = 0
+    /// Bytes that will be added until a day is dropped for each that comes.
+    var toCome: Int64 = 0
+    /// Bytes when that is so.
+    var atMost: Int64 = 0
+
+    init(_ plan: RetentionPlan, ledger: Int64) {
+        let today = UTCDay(plan.now)
+        // What an empty day takes says nothing.
+        let over = plan.partitions.filter { $0.end <= plan.now && $0.bytes > 1 << 20 }
+        let recent = over.filter { $0.day.number >= today.number - 7 }
+        let held = over.reduce(0) { $0 + $1.bytes }
+        guard !recent.isEmpty, held > 0 else { return }
+        let withLedger = 1 + Double(ledger) / Double(held)
+        let share = Double(recent.reduce(0) { $0 + $1.bytes }) / Double(recent.count)
+        perDay = Int64(share * withLedger)
+        let days = plan.policy.messages.inSeconds / 86_400
+        atMost = Int64(min(Double(perDay) * (days + 1), 9e18))
+        toCome = max(0, atMost - Int64(Double(held) * withLedger))
+    }
+}

@@ -1,0 +1,161 @@
+import Postgres
+import Vocabulary
+
+extension Doctor {
+    private struct Server {
+        var version: String
+        var isReadOnly: Bool
+        var fsync: Bool
+        var fullPageWrites: Bool
+        var synchronousCommit: String
+        var vacuums: Bool
+        var connections: (most: Int64, used: Int64)
+        var transactionAge: Int64
+        var freezeAge: Int64
+        var seesAll: Bool
+        var clockAhead: Duration
+    }
+
+    private func readServer() async throws(PostgresError) -> Server {
+        let clock = clock
+        return try await connection.run { connection throws(PostgresError) in
+            let asked = clock()
+            return try connection.run(DoctorStatements.server).only { row throws(PostgresError) in
+                let database = try row.next(Timestamp.self)
+                let answered = clock()
+                // The database told its time at some moment between the two.
+                let ahead = asked > database ? asked - database : min(answered - database, .zero)
+                let version = try row.next(String.self)
+                let isStandby = try row.next(Bool.self)
+                return Server(
+                    version: version,
+                    isReadOnly: try row.next(Bool?.self) ?? false || isStandby,
+                    fsync: try row.next(),
+                    fullPageWrites: try row.next(),
+                    synchronousCommit: try row.next(String?.self) ?? "on",
+                    vacuums: try row.next(),
+                    connections: (try row.next(), try row.next()),
+                    transactionAge: try row.next(),
+                    freezeAge: try row.next(),
+                    seesAll: try row.next(),
+                    clockAhead: ahead
+                )
+            }
+        }
+    }
+
+    /// The server and its settings; gives whether the role may see other roles' sessions.
+    func server(_ diagnosis: inout Diagnosis) async throws(PostgresError) -> Bool {
+        let server = try await readServer()
+        diagnosis.note("PostgreSQL", server.version)
+        diagnosis.note("connections", "\(server.connections.used) of \(server.connections.most)")
+        settings(server, &diagnosis)
+        let used = Double(server.connections.used) / Double(max(1, server.connections.most))
+        if used >= limits.connections {
+            diagnosis.find(
+                .connectionsNearlyUsed,
+                "\(server.connections.used) of \(server.connections.most) connections are used: workers and commands may "
+                    + "be refused",
+                fix: "raise max_connections, or put PgBouncer between; see who connects: SELECT usename, "
+                    + "application_name, count(*) FROM pg_stat_activity GROUP BY 1, 2"
+            )
+        }
+        // Autovacuum begins at the setting by itself, so half as much again means that it can't, or can't keep up. The
+        // server takes no more transactions shortly before 2^31.
+        if server.transactionAge > min(server.freezeAge + server.freezeAge / 2, 1_500_000_000) {
+            diagnosis.find(
+                .transactionIDsOld,
+                "the oldest transaction id is \(Amount.count(server.transactionAge)) transactions old, of 2,147,483,648: "
+                    + "before that the server stops taking writes",
+                fix: "end what holds old rows (the findings about transactions and slots), then: VACUUM FREEZE, in the "
+                    + "database with the greatest age(datfrozenxid) of pg_database"
+            )
+        }
+        let ahead = server.clockAhead
+        if max(ahead, .zero - ahead) > limits.clock {
+            let seconds = Said.time(max(ahead, .zero - ahead).inSeconds)
+            diagnosis.find(
+                .clockDiffers,
+                "this machine's clock is \(seconds) \(ahead > .zero ? "ahead of" : "behind") the database's",
+                fix: "run an NTP client (systemd-timesyncd, chrony) on both machines; workers delete nothing while "
+                    + "clocks differ by more than five minutes"
+            )
+        }
+        return server.seesAll
+    }
+
+    private func settings(_ server: Server, _ diagnosis: inout Diagnosis) {
+        if server.isReadOnly {
+            diagnosis.find(
+                .databaseReadOnly,
+                "the database takes no writes: nothing can be stored or acked over this address",
+                fix: "point database.url at the primary (target_session_attrs=read-write with several hosts), or turn "
+                    + "default_transaction_read_only off"
+            )
+        }
+        if !server.fsync {
+            diagnosis.find(
+                .fsyncOff,
+                "fsync is off: after a crash of the machine, acked messages are lost and the database may be damaged",
+                fix: "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()"
+            )
+        }
+        if !server.fullPageWrites {
+            diagnosis.find(
+                .fullPageWritesOff,
+                "full_page_writes is off: a page that a crash has torn can't be mended",
+                fix: "ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf()"
+            )
+        }
+        if !["on", "remote_apply"].contains(server.synchronousCommit) {
+            diagnosis.find(
+                .synchronousCommitWeak,
+                "synchronous_commit is \(server.synchronousCommit) by default: workers raise it for messages; what "
+                    + "others write to this database may be lost in a crash",
+                fix: "nothing, for acks; else ALTER DATABASE … SET synchronous_commit = on"
+            )
+        }
+        if !server.vacuums {
+            diagnosis.find(
+                .autovacuumOff,
+                "autovacuum or track_counts is off: the queue's dead rows are never removed",
+                fix: "ALTER SYSTEM SET autovacuum = on; ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf()"
+            )
+        }
+    }
+
+    /// Sequences, indexes, and dead rows.
+    func tables(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
+        for (name, share) in try await rows(
+            DoctorStatements.sequences(beyond: limits.sequence),
+            { row throws(PostgresError) in (try row.next(String.self), try row.next(Double.self)) }
+        ) {
+            diagnosis.find(
+                .sequenceNearlyUsed,
+                "the sequence upstream.\(name) has used \(Int(share * 100)) % of its numbers",
+                fix: "ALTER SEQUENCE upstream.\(name) AS bigint, or find who takes so many"
+            )
+        }
+        let invalid = try await rows(DoctorStatements.invalidIndexes) { row throws(PostgresError) in
+            try row.next(String.self)
+        }
+        for index in invalid {
+            diagnosis.find(
+                .indexInvalid,
+                "the index upstream.\(index) is invalid: inserts keep it, and no query uses it",
+                fix: "REINDEX INDEX CONCURRENTLY upstream.\(index), or drop it where its building was broken off"
+            )
+        }
+        let dead = try await rows(DoctorStatements.deadRows(beyond: limits.deadRows)) { row throws(PostgresError) in
+            (try row.next(String.self), try row.next(Int64.self), try row.next(Int64.self))
+        }
+        for (table, living, dead) in dead {
+            diagnosis.find(
+                .deadRows,
+                "upstream.\(table) has \(Amount.count(dead)) dead rows beside \(Amount.count(living)) living ones",
+                fix:
+                    "end what holds old rows (the findings about transactions and slots); else VACUUM upstream.\(table)"
+            )
+        }
+    }
+}

@@ -1,0 +1,186 @@
+import MessageStore
+import Postgres
+import Vocabulary
+
+/// Workers, senders and handlers.
+extension Doctor {
+    /// The workers by their heartbeats, and the senders by the workers' streams.
+    func workers(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
+        let workers = try await connection.run { connection throws(PostgresError) in
+            try WorkerTable.list(connection)
+        }
+        let alive = workers.filter(\.isAlive)
+        diagnosis.note(
+            "workers",
+            alive.isEmpty ? "none" : Said.names(alive.map { "\($0.worker) (\($0.version))" })
+        )
+        for worker in workers where !worker.isAlive && !worker.isStopping {
+            diagnosis.find(
+                .workerSilent,
+                "worker \(worker.worker) has been silent since \(worker.heartbeatAt.rfc3339) and did not stop in order",
+                fix:
+                    "look at its machine and log; its deliveries go to others after dispatch.lease. Its row goes after "
+                    + "ten minutes"
+            )
+        }
+        if alive.isEmpty {
+            diagnosis.find(
+                .noWorkers,
+                "no worker is running: nothing is received or handled",
+                fix: "systemctl status upstream-worker; upstream-worker check --connect says what stops it"
+            )
+        } else {
+            judge(alive, &diagnosis)
+        }
+        let newest = try await connection.run { connection throws(PostgresError) in
+            try connection.run(DoctorStatements.newest).value(Timestamp?.self)
+        }
+        guard let newest else { return }
+        let ahead = newest - (try await WaitingDeliveries(connection).now())
+        diagnosis.note("newest message", newest.rfc3339)
+        if ahead > limits.clock {
+            diagnosis.find(
+                .messagesFromFuture,
+                "the newest message was received \(Said.time(ahead.inSeconds)) ahead of the database's clock: a worker's "
+                    + "clock is wrong",
+                fix: "run an NTP client (systemd-timesyncd, chrony) on the workers' machines"
+            )
+        }
+    }
+
+    private func judge(_ alive: [WorkerRow], _ diagnosis: inout Diagnosis) {
+        let versions = Set(alive.map(\.version)).sorted()
+        if versions.count > 1 {
+            diagnosis.find(
+                .workerVersions,
+                "workers of different versions run: \(Said.names(versions))",
+                fix: "finish the upgrade; only neighbouring versions are tested side by side"
+            )
+        }
+        let receivers = alive.filter { $0.roles.contains("receive") }
+        if receivers.isEmpty {
+            diagnosis.find(
+                .noReceiver,
+                "no running worker receives: all were started with --roles dispatch",
+                fix: "start one with --roles receive, or without --roles"
+            )
+        }
+        var bound: [String: Int] = [:]
+        for stream in receivers.filter({ !$0.isStopping }).flatMap(\.streams) {
+            bound[stream.sender, default: 0] += stream.bound
+        }
+        for sender in bound.filter({ $0.value == 0 }).keys.sorted() {
+            diagnosis.find(
+                .senderUnbound,
+                "sender \(sender) has no bound stream in any worker: its messages stay with the server",
+                fix:
+                    "upstream-worker check --connect; stream.error and the reasons of upstream_reconnects_total say why"
+            )
+        }
+        for worker in alive where worker.inFlight > 0 && worker.rates.seconds > 0 {
+            guard worker.rates.stored == 0, worker.rates.duplicates == 0, worker.rates.acked == 0 else { continue }
+            diagnosis.find(
+                .commitsStalled,
+                "worker \(worker.worker) has \(Said.count(worker.inFlight, "message")) in flight and has committed none "
+                    + "for \(Said.time(worker.rates.seconds))",
+                fix: "its /readyz?verbose says what commits wait for: a lock, a standby, a full disk"
+            )
+        }
+    }
+
+    /// Handlers, what waits for them, and what died.
+    func handlers(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
+        let states = try await HandlerStates(connection).list(counted: Self.counted)
+        let breakers = try await HandlerBreaker.all(connection)
+        let pauses = Dictionary(
+            try await rows(DoctorStatements.paused) { row throws(PostgresError) in
+                (try row.next(String.self), try row.next(Double.self))
+            },
+            uniquingKeysWith: { $1 }
+        )
+        for state in states { judge(state, breakers[state.name], paused: pauses[state.name], &diagnosis) }
+        let hour = Duration.seconds(3_600)
+        let died =
+            try await rows(DoctorStatements.died(within: hour, counted: Self.counted)) {
+                row throws(PostgresError) in try row.next(Int.self)
+            }.first ?? 0
+        let dead = states.reduce(0) { $0 + $1.deadLetters }
+        if died >= limits.deadLetters {
+            diagnosis.find(
+                .deadLettersGrowing,
+                "\(Said.count(died, "delivery", plural: "deliveries")) gave up within the last hour",
+                fix: "upstream-worker dead groups --since 1h; when it is mended, upstream-worker dead retry"
+            )
+        } else if dead > 0 {
+            diagnosis.find(
+                .deadLetters,
+                "there are \(Said.count(dead, "dead letter"))",
+                fix: "upstream-worker dead groups; they are deleted after retention.dead_letters"
+            )
+        }
+    }
+
+    private func judge(
+        _ state: HandlerState,
+        _ breaker: HandlerBreaker?,
+        paused: Double?,
+        _ diagnosis: inout Diagnosis
+    ) {
+        let waiting = Said.count(state.depth, "delivery", plural: "deliveries")
+        if state.isPaused {
+            guard let paused, paused >= limits.pause.inSeconds else { return }
+            let reason = state.pausedReason.map { " (\($0))" } ?? ""
+            diagnosis.find(
+                .handlerPaused,
+                "handler \(state.name) has been paused for \(Said.time(paused))\(reason); \(waiting) wait",
+                fix: "upstream-worker handlers resume \(state.name)"
+            )
+            return
+        }
+        if !state.isClaimed {
+            guard state.depth > 0 || !state.categories.isEmpty else { return }
+            diagnosis.find(
+                .handlerUnclaimed,
+                "no worker has run handler \(state.name) since \(state.seenAt.rfc3339); \(waiting) wait",
+                fix: "configure it in a worker, or upstream-worker handlers remove \(state.name)"
+            )
+            return
+        }
+        if let breaker, breaker.isFailing {
+            let probe = breaker.nextProbe.map { ", next probe in \(Said.time($0.rounded()))" } ?? ""
+            diagnosis.find(
+                .handlerFailing,
+                "handler \(state.name) is failing: its circuit breaker is open\(probe); \(waiting) wait",
+                fix: "upstream-worker deliveries list --handler \(state.name) shows what fails"
+            )
+        }
+        if let age = state.oldestAge, age >= limits.delivery {
+            diagnosis.find(
+                .deliveriesOld,
+                "the oldest delivery to handler \(state.name) has waited for \(Said.time(age.inSeconds)); \(waiting) wait",
+                fix: "upstream-worker deliveries list --handler \(state.name); raise its concurrency if it only falls "
+                    + "behind"
+            )
+        }
+    }
+
+    /// Odd messages that arrive much more often than before.
+    func oddMessages(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
+        for (table, name) in [
+            (DoctorStatements.OddTable.quarantine, FindingName.quarantineSurge), (.conflicts, .conflictSurge),
+        ] {
+            let counts = try await rows(DoctorStatements.arrivals(table, counted: Self.counted)) {
+                row throws(PostgresError) in
+                (hour: try row.next(Int.self), day: try row.next(Int.self))
+            }.first
+            guard let counts, counts.hour >= limits.surge, counts.hour > counts.day / 24 * 3 else { continue }
+            let what = table == .quarantine ? "stanzas went to quarantine" : "messages reused a known id"
+            diagnosis.find(
+                name,
+                "\(Amount.count(counts.hour)) \(what) within the last hour, \(Amount.count(counts.day)) within the day "
+                    + "before",
+                fix: "upstream-worker \(table.rawValue) list --since 1h shows of which app"
+            )
+        }
+    }
+}

@@ -1,0 +1,171 @@
+import Postgres
+import Vocabulary
+
+/// The statements of `doctor`: catalogs, counters and small tables; none reads messages, but for one entry of an index.
+enum DoctorStatements: StatementCatalog {
+    /// The server and the settings that matter, as the session got them.
+    ///
+    /// The defaults of a session are what `reset_val` says, whatever the session has set since.
+    static let server: SQL = """
+        SELECT
+            clock_timestamp(), current_setting('server_version'), pg_is_in_recovery(),
+            (SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only'),
+            current_setting('fsync')::bool, current_setting('full_page_writes')::bool,
+            (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'),
+            current_setting('autovacuum')::bool AND current_setting('track_counts')::bool,
+            current_setting('max_connections')::int8 - current_setting('superuser_reserved_connections')::int8,
+            (SELECT sum(numbackends) FROM pg_stat_database)::int8,
+            (SELECT max(greatest(age(datfrozenxid), mxid_age(datminmxid))) FROM pg_database)::int8,
+            current_setting('autovacuum_freeze_max_age')::int8,
+            pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')
+        """
+
+    /// The standbys that commits wait for; empty for none.
+    static let standbyNames: SQL = "SELECT current_setting('synchronous_standby_names')"
+
+    /// Sequences of which more than a share is used.
+    static func sequences(beyond share: Double) -> SQL {
+        """
+        SELECT sequencename::text, last_value::float8 / max_value::float8
+        FROM pg_sequences
+        WHERE schemaname = 'upstream' AND last_value::float8 / max_value::float8 > \(raw: "\(share)") ORDER BY 1
+        """
+    }
+
+    /// Indexes that no query uses, and every insert keeps.
+    static let invalidIndexes: SQL = """
+        SELECT c.relname::text FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'upstream' AND c.relkind = 'i' AND NOT i.indisvalid ORDER BY 1
+        """
+
+    /// Sessions of this database, and of none, that hold a snapshot or a transaction, the oldest first.
+    static let sessions: SQL = """
+        SELECT
+            pid::int8, coalesce(usename::text, '?'), coalesce(application_name, ''), coalesce(state, ''),
+            greatest(age(backend_xmin), age(backend_xid), 0)::int8,
+            extract(epoch FROM clock_timestamp() - xact_start)::float8,
+            extract(epoch FROM clock_timestamp() - state_change)::float8
+        FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datid IS NULL)
+            AND coalesce(backend_type, '') NOT IN ('autovacuum worker', 'walsender')
+            AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR state LIKE 'idle in transaction%')
+        ORDER BY xact_start NULLS LAST, pid LIMIT 100
+        """
+
+    /// Prepared transactions of this database.
+    static let prepared: SQL = """
+        SELECT gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8
+        FROM pg_prepared_xacts WHERE database = current_database() ORDER BY prepared LIMIT 100
+        """
+
+    /// Slots, and the write-ahead log that each keeps.
+    static let slots: SQL = """
+        SELECT
+            slot_name::text, active, coalesce(wal_status, ''), greatest(age(xmin), age(catalog_xmin), 0)::int8,
+            coalesce(CASE WHEN NOT pg_is_in_recovery()
+                THEN pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) END, 0)::int8
+        FROM pg_replication_slots ORDER BY slot_name
+        """
+
+    /// Standbys and other receivers.
+    static let standbys: SQL = """
+        SELECT
+            coalesce(application_name, ''), coalesce(sync_state, ''), greatest(age(backend_xmin), 0)::int8,
+            extract(epoch FROM replay_lag)::float8,
+            CASE WHEN NOT pg_is_in_recovery() THEN pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) END::int8
+        FROM pg_stat_replication ORDER BY 1
+        """
+
+    /// Sessions that wait for a synchronous standby, and how long the first of them does.
+    static let standbyWaits: SQL = """
+        SELECT count(*), coalesce(max(extract(epoch FROM clock_timestamp() - query_start)), 0)::float8
+        FROM pg_stat_activity WHERE wait_event = 'SyncRep'
+        """
+
+    /// Tables with more dead rows than some number, and than half of the living ones.
+    static func deadRows(beyond count: Int) -> SQL {
+        """
+        SELECT relname::text, n_live_tup, n_dead_tup
+        FROM pg_stat_all_tables
+        WHERE schemaname = 'upstream' AND n_dead_tup > \(count) AND n_dead_tup > n_live_tup / 2
+        ORDER BY n_dead_tup DESC LIMIT 5
+        """
+    }
+
+    /// The newest message: the last entry of an index.
+    static let newest: SQL = "SELECT max(received_at) FROM upstream.messages"
+
+    /// Since when handlers are paused.
+    static let paused: SQL = """
+        SELECT name, extract(epoch FROM clock_timestamp() - paused_at)::float8 FROM upstream.handlers
+        WHERE paused AND (paused_until IS NULL OR paused_until > now()) AND paused_at IS NOT NULL
+        """
+
+    /// What died within a time, counted up to a limit.
+    static func died(within time: Duration, counted limit: Int) -> SQL {
+        """
+        SELECT count(*) FROM (
+            SELECT FROM upstream.dead_letters WHERE died_at > now() - \(time) LIMIT \(limit)
+        ) AS counted
+        """
+    }
+
+    /// The handlers that need bodies from before a time; counts stop at a limit.
+    static func holders(before end: Timestamp, counted limit: Int) -> SQL {
+        """
+        SELECT handler, count(*) FROM (
+            SELECT handler FROM upstream.deliveries WHERE received_at < \(end) LIMIT \(limit)
+        ) AS old GROUP BY handler ORDER BY count(*) DESC, handler LIMIT 5
+        """
+    }
+
+    /// Whether attempts lie in no day's partition, by the counters: the partition itself few roles may read.
+    static let hasUndatedAttempts: SQL = """
+        SELECT pg_stat_get_live_tuples('upstream.attempt_batches_rest'::regclass) > 0
+        """
+
+    /// The ledger's size, and where the server keeps its data, if the session may know and the server is on this machine.
+    static let disk: SQL = """
+        SELECT
+            pg_total_relation_size('upstream.message_ids')::int8, inet_server_addr() IS NULL,
+            (SELECT setting FROM pg_settings WHERE name = 'data_directory')
+        """
+
+    /// New rows of a table with `received_at` in the last hour, and in the 24 hours before it, each counted up to a limit.
+    static func arrivals(_ table: OddTable, counted limit: Int) -> SQL {
+        """
+        SELECT
+            (SELECT count(*) FROM (
+                SELECT FROM upstream.\(raw: table.rawValue)
+                WHERE received_at > now() - interval '1 hour' LIMIT \(limit)
+            ) AS counted),
+            (SELECT count(*) FROM (
+                SELECT FROM upstream.\(raw: table.rawValue)
+                WHERE received_at > now() - interval '25 hours' AND received_at <= now() - interval '1 hour' LIMIT \(limit)
+            ) AS counted)
+        """
+    }
+
+    /// The tables of odd messages.
+    enum OddTable: String {
+        case quarantine
+        case conflicts
+    }
+
+    static var samples: [StatementSample] {
+        [
+            StatementSample("server", server), StatementSample("standbyNames", standbyNames),
+            StatementSample("sequences", sequences(beyond: 0.5)),
+            StatementSample("invalidIndexes", invalidIndexes), StatementSample("sessions", sessions),
+            StatementSample("prepared", prepared), StatementSample("slots", slots),
+            StatementSample("standbys", standbys), StatementSample("standbyWaits", standbyWaits),
+            StatementSample("deadRows", deadRows(beyond: 1)), StatementSample("newest", newest),
+            StatementSample("paused", paused), StatementSample("died", died(within: .seconds(1), counted: 1)),
+            StatementSample("holders", holders(before: Timestamp(microseconds: 0), counted: 1)),
+            StatementSample("hasUndatedAttempts", hasUndatedAttempts), StatementSample("disk", disk),
+            StatementSample("arrivals", arrivals(.quarantine, counted: 1)),
+            StatementSample("arrivals, conflicts", arrivals(.conflicts, counted: 1)),
+        ]
+    }
+}
