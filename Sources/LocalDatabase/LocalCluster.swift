@@ -157,7 +157,7 @@ package final class LocalCluster: Sendable {
             try files.createDirectory(at: folder, withIntermediateDirectories: true)
             try files.createDirectory(at: socketFolder, withIntermediateDirectories: true)
         } catch {
-            throw StartError(description: "can't make \(folder.path): \(error.localizedDescription)")
+            throw StartError(description: "can't make \(folder.path): \(FileTrouble.reason(error))")
         }
         guard getuid() == 0 else { return }
         guard let user = getpwnam("postgres") else {
@@ -195,7 +195,7 @@ package final class LocalCluster: Sendable {
             let old = try String(contentsOf: file, encoding: .utf8)
             try (old + lines.joined(separator: "\n") + "\n").write(to: file, atomically: false, encoding: .utf8)
         } catch {
-            throw StartError(description: "can't write \(file.path): \(error.localizedDescription)")
+            throw StartError(description: "can't write \(file.path): \(FileTrouble.reason(error))")
         }
     }
 

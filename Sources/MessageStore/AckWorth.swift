@@ -39,17 +39,20 @@ package struct AckWorth: Sendable, Equatable {
     /// Whether nothing can be acked now: commits wait for standbys, and there is none.
     package var isStalled: Bool { !synchronousStandbys.isEmpty && receivers == 0 }
 
+    /// Whether an ack survives a crash of the machine.
+    package var isOnDisk: Bool { fsync && fullPageWrites }
+
     /// What an ack survives, for people.
     package var text: String {
         let off = [fsync ? nil : "fsync", fullPageWrites ? nil : "full_page_writes"].compactMap { $0 }
         guard off.isEmpty else {
             let verb = off.count == 1 ? "is" : "are"
             return
-                "warning: \(off.joined(separator: " and ")) \(verb) off: an ack may not survive a crash of the machine"
+                "\(off.joined(separator: " and ")) \(verb) off: an ack may not survive a crash of the machine"
         }
         if !synchronousStandbys.isEmpty {
             return "an ack survives a failover to a standby that commits wait for: "
-                + "synchronous_standby_names = '\(synchronousStandbys)'"
+                + "synchronous_standby_names = '\(synchronousStandbys)'; not tried: whether they confirm"
         }
         guard receivers == 0 else {
             return "an ack survives a crash of this server, not a failover that loses its last transactions: "

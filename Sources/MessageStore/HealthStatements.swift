@@ -11,7 +11,34 @@ enum HealthStatements: StatementCatalog {
             current_setting('fsync')::bool, current_setting('full_page_writes')::bool
         """
 
+    /// How many days after today have a partition, without a gap, and the last complete run of retention: when it began, and
+    /// how many expired partitions it had to keep.
+    static let upkeep: SQL = """
+        WITH covered AS MATERIALIZED (SELECT since, until FROM upstream.partitions() WHERE NOT is_detaching),
+        days AS (
+            SELECT
+                number,
+                ((now() AT TIME ZONE 'UTC')::date + number)::timestamp AT TIME ZONE 'UTC' AS since,
+                ((now() AT TIME ZONE 'UTC')::date + number + 1)::timestamp AT TIME ZONE 'UTC' AS until
+            FROM generate_series(1, 400) AS number
+        )
+        SELECT
+            (
+                SELECT coalesce(min(number), 401) - 1 FROM days WHERE NOT EXISTS (
+                    SELECT FROM covered WHERE covered.since <= days.since AND covered.until >= days.until
+                )
+            )::int8,
+            run.started_at, coalesce(run.partitions_held, 0)::int8
+        FROM (SELECT) AS one LEFT JOIN (
+            SELECT started_at, partitions_held FROM upstream.retention_runs WHERE started_at <= now()
+            ORDER BY started_at DESC LIMIT 1
+        ) AS run ON true
+        """
+
     package static var samples: [StatementSample] {
-        [StatementSample("isReadOnly", isReadOnly), StatementSample("durability", durability)]
+        [
+            StatementSample("isReadOnly", isReadOnly), StatementSample("durability", durability),
+            StatementSample("upkeep", upkeep),
+        ]
     }
 }

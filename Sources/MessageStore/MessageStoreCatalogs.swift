@@ -7,6 +7,7 @@ package enum MessageStoreCatalogs {
         [
             AttemptStatements.self,
             AuditStatements.self,
+            CheckStatements.self,
             ClaimStatements.self,
             ConflictReleaseStatements.self,
             DeadLetterStatements.self,

@@ -5,6 +5,11 @@ enum MigrationStatements: StatementCatalog {
     /// Held to the transaction's end, so it works behind a pooler too.
     static let lock: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.schema_migrations', 0))"
 
+    /// For the rest of the transaction.
+    static func limitLocks(milliseconds: Int) -> SQL {
+        "SELECT set_config('lock_timeout', \(String(milliseconds)), true)"
+    }
+
     /// What the first migration needs.
     static let bootstrap = """
         CREATE SCHEMA IF NOT EXISTS upstream;
@@ -40,7 +45,8 @@ enum MigrationStatements: StatementCatalog {
             [StatementSample("record", record($0)), StatementSample("erase", erase($0))]
         }
         return [
-            StatementSample("lock", lock), StatementSample("bootstrap", script: bootstrap),
+            StatementSample("lock", lock), StatementSample("limitLocks", limitLocks(milliseconds: 1)),
+            StatementSample("bootstrap", script: bootstrap),
             StatementSample("exists", exists), StatementSample("list", list),
         ] + (some ?? [])
     }

@@ -14,6 +14,14 @@ package enum SchemaState: Sendable, Equatable {
     /// A step was applied whose file has changed since.
     case edited(version: String)
 
+    /// Whether a migration makes it current, so that whoever needs it may wait for that.
+    package var isAwaited: Bool {
+        switch self {
+        case .missing, .older, .newer: true
+        case .current, .edited: false
+        }
+    }
+
     /// What is wrong and how to mend it; nil when nothing is.
     package var problem: String? {
         switch self {
@@ -69,17 +77,30 @@ package struct Migrator: Sendable {
     /// How long a step may take at most, in milliseconds, a day: one may have to read every message.
     package static let statementTimeout = 86_400_000
 
+    /// How long a step waits for one lock at most, in milliseconds.
+    ///
+    /// Whoever waits for a table's exclusive lock holds up everybody who comes later, workers among them: a report that runs for
+    /// hours must not stop the receiving for hours. The step then fails with SQLSTATE 55P03, and leaves nothing.
+    package static let lockTimeout = 5_000
+
     private let migrations: [Migration]
     private let author: AuditAuthor?
+    private let lockTimeout: Int
 
     /// A migrator of the embedded steps, or of others for tests.
     ///
     /// - Parameters:
     ///   - migrations: The steps.
     ///   - author: Who is recorded with each step, as far as the schema has an audit trail then; nil for nobody.
-    package init(_ migrations: [Migration] = Migration.embedded, by author: AuditAuthor? = nil) {
+    ///   - lockTimeout: How long a step waits for a lock, in milliseconds.
+    package init(
+        _ migrations: [Migration] = Migration.embedded,
+        by author: AuditAuthor? = nil,
+        lockTimeout: Int = Migrator.lockTimeout
+    ) {
         self.migrations = migrations
         self.author = author
+        self.lockTimeout = lockTimeout
     }
 
     /// Applies every step that is missing, makes the partitions from yesterday to a week ahead and the indexes that could not
@@ -187,7 +208,9 @@ package struct Migrator: Sendable {
             var running: String?
             do throws(PostgresError) {
                 return try connection.transaction { connection throws(PostgresError) -> Outcome in
+                    // Another migrator may take its time; only then does the limit begin.
                     try connection.run(MigrationStatements.lock)
+                    try connection.run(MigrationStatements.limitLocks(milliseconds: lockTimeout))
                     try connection.script(MigrationStatements.bootstrap)
                     let applied = try applied(connection)
                     let migration: Migration?

@@ -23,10 +23,16 @@ final class HostConnector: Sendable {
 
     private let settings: PostgresSettings
     private let hosts: [HostChoice]
+    private let explainsRefusal: Bool
     private let state = Mutex(State())
 
-    init(_ settings: PostgresSettings) {
+    /// - Parameters:
+    ///   - settings: What to connect to.
+    ///   - explainsRefusal: Whether a server that refuses is asked a second time, so that the error has its SQLSTATE: for
+    ///     somebody who waits for the answer, not for a worker that tries again and again.
+    init(_ settings: PostgresSettings, explainsRefusal: Bool = false) {
         self.settings = settings
+        self.explainsRefusal = explainsRefusal
         hosts = settings.isWriter ? settings.hosts : [HostChoice()]
     }
 
@@ -85,7 +91,7 @@ final class HostConnector: Sendable {
     private func start(_ host: Int) -> Bool {
         let (isFree, generation) = state.withLock { ($0.pending.insert(host).inserted, $0.generation) }
         guard isFree else { return false }
-        let opening = SessionOpening(settings, host: hosts[host])
+        let opening = SessionOpening(settings, host: hosts[host], explainsRefusal: explainsRefusal)
         startThread(name: "pg-connect") { [weak self] in
             let result = opening.open()
             // Nobody waits any more: the session ends here.

@@ -28,10 +28,20 @@ package actor PostgresConnection {
 
     /// Connects; cancelling the task ends the wait at once.
     ///
-    /// - Throws: ``PostgresError``: no server, refused, a server whose encoding is not UTF-8, or, for a writer, one that takes
+    /// - Parameters:
+    ///   - settings: What to connect to.
+    ///   - explainsRefusal: Whether a server that refuses is asked a second time, so that the error has its SQLSTATE; not for
+    ///     who tries again and again.
+    /// - Throws: ``PostgresError``: no server, refused (with the SQLSTATE where the server gave one), a server whose encoding
+    ///   is not UTF-8, or, for a writer, one that takes
     ///   no writes.
-    package static func open(_ settings: PostgresSettings) async throws(PostgresError) -> PostgresConnection {
-        let session = try await HostConnector(settings).open(waitsForSilentHosts: true)
+    /// - Returns: The connection, as it stands.
+    package static func open(
+        _ settings: PostgresSettings,
+        explainsRefusal: Bool = true
+    ) async throws(PostgresError) -> PostgresConnection {
+        let connector = HostConnector(settings, explainsRefusal: explainsRefusal)
+        let session = try await connector.open(waitsForSilentHosts: true)
         return try PostgresConnection(settings, session, on: PostgresThread())
     }
 

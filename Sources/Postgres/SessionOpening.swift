@@ -50,10 +50,13 @@ struct SessionOpening: Sendable {
     let host: HostChoice
     /// How long to wait for each answer of the server, in milliseconds.
     let answerLimit: Int
+    /// Whether a refusal is asked for once more, to learn its SQLSTATE.
+    let explainsRefusal: Bool
 
-    init(_ settings: PostgresSettings, host: HostChoice) {
+    init(_ settings: PostgresSettings, host: HostChoice, explainsRefusal: Bool = false) {
         self.settings = settings
         self.host = host
+        self.explainsRefusal = explainsRefusal
         answerLimit = settings.connectTimeout
     }
 
@@ -66,7 +69,7 @@ struct SessionOpening: Sendable {
     }
 
     private func opened() throws(PostgresError) -> OpenedSession {
-        let connection = try SessionOpening.connect(settings.connectionParameters + host.parameters)
+        let connection = try connect()
         let encoding = connection.parameterStatus("server_encoding") ?? "unknown"
         guard encoding == "UTF8" else {
             throw PostgresError(
@@ -92,6 +95,16 @@ struct SessionOpening: Sendable {
         let isPooled = backend.processID != Int64(PQbackendPID(connection.pointer))
         if !isPooled { _ = try connection.ask(settings.parameters("SET SESSION"), milliseconds: answerLimit) }
         return OpenedSession(connection, isPooled: isPooled, backend: backend)
+    }
+
+    private func connect() throws(PostgresError) -> ConnectionHandle {
+        let parameters = settings.connectionParameters + host.parameters
+        do throws(PostgresError) {
+            return try SessionOpening.connect(parameters)
+        } catch {
+            guard explainsRefusal, error.failureClass == .connection else { throw error }
+            throw ConnectionRefusal.explain(parameters, error, milliseconds: answerLimit)
+        }
     }
 
     /// One round: who serves us, since when, and whether it takes writes.

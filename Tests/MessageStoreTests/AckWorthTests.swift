@@ -10,9 +10,9 @@ struct AckWorthTests {
         arguments: [
             ("", 0, true, true, "a crash of this server; it has no standby"),
             ("", 2, true, true, "a crash of this server, not a failover that loses its last transactions"),
-            ("ANY 1 (a, b)", 2, true, true, "a failover to a standby"),
-            ("a", 1, false, true, "warning: fsync is off"),
-            ("", 0, false, false, "warning: fsync and full_page_writes are off"),
+            ("ANY 1 (a, b)", 2, true, true, "a failover to a standby"), ("a", 1, true, true, "not tried: whether"),
+            ("a", 1, false, true, "fsync is off: an ack may not survive"),
+            ("", 0, false, false, "fsync and full_page_writes are off"),
         ]
     )
     func text(standbys: String, receivers: Int, fsync: Bool, pages: Bool, text: String) {
@@ -23,7 +23,7 @@ struct AckWorthTests {
             fullPageWrites: pages
         )
         #expect(worth.text.contains(text))
-        #expect(!worth.isStalled)
+        #expect(!worth.isStalled && worth.isOnDisk == (fsync && pages))
         #expect(AckWorth(synchronousStandbys: "a", receivers: 0, fsync: true, fullPageWrites: true).isStalled)
     }
 

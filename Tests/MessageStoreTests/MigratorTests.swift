@@ -64,6 +64,29 @@ import Testing
         #expect(done.sorted() == Migration.embedded.map(\.version))
     }
 
+    @Test("A step that would wait for a report's lock gives up, leaves nothing, and can be repeated")
+    func lockedTable() async throws {
+        let fixture = try await StoreFixture()
+        let text = """
+            -- migrate:up
+            ALTER TABLE upstream.deliveries ADD COLUMN extra integer;
+            -- migrate:down
+            """
+        let steps = Migration.embedded + [Migration(fileName: "9999_extra.sql", text: text)]
+        let report = try await PostgresConnection.open(fixture.settings)
+        try await report.run { connection throws(PostgresError) in
+            try connection.script("BEGIN; SELECT count(*) FROM upstream.deliveries")
+        }
+        do {
+            _ = try await Migrator(steps, lockTimeout: 100).up(fixture.admin)
+            Issue.record("the step ran although another transaction held the table")
+        } catch MigrationError.database(let error, let version) {
+            #expect(error.sqlState == "55P03" && version == "9999")
+        }
+        try await report.run { connection throws(PostgresError) in try connection.script("COMMIT") }
+        #expect(try await Migrator(steps, lockTimeout: 100).up(fixture.admin) == ["9999"])
+    }
+
     @Test("An edited, a newer and a broken migration are refused")
     func anEditedANewerAndABrokenStepAreRefused() async throws {
         let fixture = try await StoreFixture(migrated: false)

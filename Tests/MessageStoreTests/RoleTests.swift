@@ -1,4 +1,6 @@
+import DatabaseSupport
 import Foundation
+import LocalDatabase
 import MessageStore
 import Pipeline
 import Postgres
@@ -9,9 +11,7 @@ import Vocabulary
 extension StoreFixture {
     /// Applies `deploy/roles.sql`, twice, and makes a role within each of its two: `w` and `r`.
     func addRoles() async throws {
-        var root = URL(filePath: #filePath)
-        for _ in 0..<3 { root.deleteLastPathComponent() }
-        let roles = try String(contentsOf: root.appending(path: "deploy/roles.sql"), encoding: .utf8)
+        let roles = try DeployedRoles.script()
         // Roles belong to the whole cluster, and tests run side by side.
         try await script("BEGIN; SELECT pg_advisory_xact_lock(1); \(roles); COMMIT")
         try await script("BEGIN; SELECT pg_advisory_xact_lock(1); \(roles); COMMIT")
@@ -105,6 +105,67 @@ struct RoleTests {
         )
     }
 
+    @Test("the rights that check looks for are those that the worker's role is granted")
+    func checkedRights() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.addRoles()
+        let granted = try #require(try await fixture.text(grants("upstream_worker"))).split(separator: "\n")
+            .flatMap { line in
+                let parts = line.split(separator: ":").map { $0.drop { $0 == " " } }
+                let object = parts[0] == "schema" ? "upstream" : String(parts[0])
+                return parts[1].split(separator: " ").map { "\($0.uppercased()) \(object)" }
+            }
+        #expect(Set(granted) == Set(WorkerRight.all.map { "\($0.privilege) \($0.object)" }))
+        #expect(try await WorkerRight.missing(on: fixture.admin) == [])
+        let worker = try await PostgresConnection.open(try fixture.settings(as: "w"))
+        #expect(try await WorkerRight.missing(on: worker) == [])
+        let reader = try await PostgresConnection.open(try fixture.settings(as: "r"))
+        let missing = try await WorkerRight.missing(on: reader)
+        #expect(missing.contains("INSERT ON upstream.messages") && !missing.contains("SELECT ON upstream.messages"))
+        #expect(missing.contains("EXECUTE ON FUNCTION upstream.ensure_partitions"))
+        try await fixture.script("REVOKE USAGE ON SCHEMA upstream FROM upstream_worker")
+        #expect(try await WorkerRight.missing(on: worker) == ["USAGE ON SCHEMA upstream"])
+    }
+
+    @Test("what check tries with the worker's role works, leaves nothing, and fails where a right is missing")
+    func trials() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.addRoles()
+        let worker = try await PostgresConnection.open(try fixture.settings(as: "w"))
+        let before = try await fixture.count("messages")
+        let days = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'upstream.messages'::regclass"
+        let partitions = try await fixture.integer(days)
+        try await TrialRun.store(worker, sender: "1234567890")
+        try await TrialRun.partitions(worker)
+        #expect(try await TrialRun.attempts(worker))
+        #expect(try await fixture.count("messages") == before)
+        #expect(try await fixture.integer(days) == partitions)
+        for table in ["message_ids", "conflicts", "quarantine", "senders", "deliveries"] {
+            #expect(try await fixture.count(table) == 0, "\(table)")
+        }
+        try await fixture.script("REVOKE INSERT ON upstream.quarantine FROM upstream_worker")
+        var error = await #expect(throws: PostgresError.self) { try await TrialRun.store(worker, sender: "1") }
+        #expect(error?.failureClass == .permission)
+        try await fixture.script("REVOKE EXECUTE ON FUNCTION upstream.ensure_attempts FROM upstream_worker")
+        error = await #expect(throws: PostgresError.self) { try await TrialRun.attempts(worker) }
+        #expect(error?.failureClass == .permission)
+        try await TrialRun.partitions(worker)
+        #expect(await worker.isOpen)
+        #expect(try await fixture.count("message_ids") == 0)
+    }
+
+    @Test("a table of attempts that is in use is no failure of the trial, and keeps nothing of the messages'")
+    func busyAttempts() async throws {
+        let fixture = try await StoreFixture()
+        let reader = try await PostgresConnection.open(fixture.settings)
+        try await reader.run { connection throws(PostgresError) in
+            try connection.script("BEGIN; LOCK TABLE upstream.attempt_batches IN ACCESS SHARE MODE")
+        }
+        #expect(try await TrialRun.attempts(fixture.admin) == false)
+        try await TrialRun.partitions(fixture.admin)
+        await reader.close()
+    }
+
     @Test("receive, dispatch and retention work with the worker's role")
     func workerWorks() async throws {
         let fixture = try await StoreFixture()
@@ -134,6 +195,8 @@ struct RoleTests {
         #expect(try await StoreHealth.check(worker) == .ready)
         #expect(try await Retention(worker).raise(to: .usual))
         let report = try await Retention(worker).run()
+        let upkeep = try await StoreUpkeep.look(worker)
+        #expect(upkeep.daysAhead == 7 && upkeep.lastRetention != nil)
         #expect(report.dropped.count == 1 && report.isComplete)
         #expect((report.ledger, report.conflicts, report.quarantine) == (1, 1, 1))
         #expect(try await fixture.count("messages") == 1)
@@ -166,6 +229,51 @@ struct RoleTests {
         let erasure = Erasure(worker, token: [UInt8]("token-SECRET".utf8))
         let error = await #expect(throws: PostgresError.self) { try await erasure.run(by: .tester) }
         #expect(error?.failureClass == .permission)
+    }
+
+    @Test(
+        "the schema's owner, no superuser, grants the rights after an upgrade, where the roles that hold them are there"
+    )
+    func owner() async throws {
+        // Roles belong to the whole cluster, and here three of them have to be missing.
+        let cluster = LocalCluster.forTests("owner")
+        defer { cluster.stop() }
+        let fixture = try await StoreFixture(migrated: false, on: cluster)
+        try await fixture.script(
+            """
+            CREATE ROLE keeper LOGIN;
+            DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO keeper', current_database()); END $$
+            """
+        )
+        let roles = try DeployedRoles.script()
+        let keeper = try await PostgresConnection.open(try fixture.settings(as: "keeper"))
+        func run() async throws(PostgresError) {
+            try await keeper.run { connection throws(PostgresError) in try connection.script(roles) }
+        }
+        _ = try await Migrator().up(keeper)
+        // Without the roles that hold the rights nothing can be done.
+        let error = await #expect(throws: PostgresError.self) { try await run() }
+        #expect(error?.failureClass == .permission)
+        try await fixture.script(
+            """
+            CREATE ROLE upstream_worker; CREATE ROLE upstream_reader; CREATE ROLE upstream_console;
+            CREATE ROLE mine LOGIN IN ROLE upstream_worker
+            """
+        )
+        for _ in 0..<2 { try await run() }
+        let mine = try await PostgresConnection.open(try fixture.settings(as: "mine"))
+        #expect(try await WorkerRight.missing(on: mine) == [])
+        let made =
+            "SELECT count(*) FROM pg_roles WHERE rolname IN ('upstream_owner', 'upstream-worker', 'upstream-console')"
+        #expect(try await fixture.integer(made) == 0)
+        // One who signs in is there, and has no rights: the owner may not give them, and the rest is done.
+        try await fixture.script("CREATE ROLE \"upstream-worker\" LOGIN")
+        try await run()
+        try await fixture.script(roles)
+        #expect(try await fixture.integer(made) == 3)
+        let worker = try await PostgresConnection.open(try fixture.settings(as: "upstream-worker"))
+        #expect(try await WorkerRight.missing(on: worker) == [])
+        for connection in [keeper, mine, worker, fixture.admin] { await connection.close() }
     }
 
     @Test("the reader reads everything, partitions to come included")

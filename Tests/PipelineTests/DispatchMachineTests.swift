@@ -113,6 +113,19 @@ struct DispatchMachineTests {
         #expect(action.settlement == settlement(1, .dead(failure, isCounted: true)))
     }
 
+    @Test("another retry policy decides about failures from now on, and about nothing before")
+    func adoptedPolicy() throws {
+        var (machine, id) = try started(delivery(1, attempts: 1))
+        machine.adopt(RetryPolicy(maxAttempts: 2, initial: .seconds(1), maximum: .seconds(60)))
+        let action = machine.finished(id, .verdict(.retry(after: nil, failure)), now: start, random: 1)
+        #expect(action.ending == .exhausted)
+        machine.adopt(RetryPolicy(maxAttempts: 9, initial: .seconds(7), maximum: .seconds(7)))
+        _ = machine.claimed([delivery(2, attempts: 2)], hasMore: false)
+        let next = try #require(run(&machine))
+        let again = machine.finished(next, .verdict(.retry(after: nil, failure)), now: start, random: 1)
+        #expect(again.settlement?.outcome == .retry(after: .seconds(7), failure))
+    }
+
     @Test("a row that the handler's own transaction settled is not settled again, nor one that is lost")
     func settledElsewhere() throws {
         var (machine, id) = try started(delivery(1), delivery(2))

@@ -118,6 +118,17 @@ private final class OpenIntake: DeliveryIntake {
     var account: (open: Int, handedOver: Int) { book.withLock { $0 } }
 }
 
+/// Looks at what the writer is doing when it is told of settled copies.
+private final class LookingSink: AckSink {
+    let progress = Mutex<LoopProgress?>(nil)
+    let seen = Mutex<LoopProgress.Phase?>(nil)
+
+    func settled(_ copies: SettledCopies) {
+        let phase = progress.withLock { $0?.phase }
+        seen.withLock { $0 = phase }
+    }
+}
+
 /// Looks at the books whenever it is told of settled copies.
 private final class AuditingSink: AckSink {
     private let metrics: Metrics
@@ -324,6 +335,29 @@ struct IngestServiceTests {
         #expect(writer.retries == [false, true, true, true, true, true, true])
         #expect(Array(sink.calls.joined()) == [1, 2, 3, 4, 5, 6, 7])
         #expect(metrics.messages.snapshot().inFlight == 0)
+    }
+
+    @Test("A writer waits while the database has a batch, however long, and works while it settles what has committed")
+    func progress() async {
+        let (begun, hasBegun) = AsyncStream.makeStream(of: Void.self)
+        let (freed, free) = AsyncStream.makeStream(of: Void.self)
+        let writer = ScriptedWriter {
+            hasBegun.yield()
+            for await _ in freed { break }
+        }
+        let sink = LookingSink()
+        submit(1...3, sink)
+        let service = service([writer])
+        sink.progress.withLock { $0 = service.progress[0] }
+        let running = Task { await service.run() }
+        for await _ in begun { break }
+        #expect(service.progress[0].phase == .awaiting)
+        #expect(service.progress[0].silence(now: .now + .seconds(3600)) == .zero)
+        free.yield()
+        queue.finish()
+        await running.value
+        #expect(sink.seen.withLock { $0 } == .working)
+        #expect(service.progress[0].phase == .idle)
     }
 
     @Test("A try after an outage is a retry, the first of a batch is not")

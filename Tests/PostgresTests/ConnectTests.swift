@@ -103,6 +103,18 @@ struct ConnectTests {
         #expect(server.connections == 1)
     }
 
+    @Test("who tries again and again asks a server that refuses only once, and does without its SQLSTATE")
+    func unexplained() async throws {
+        let url = SharedCluster.cluster.url.replacing("user=upstream", with: "user=stranger")
+        let settings = try PostgresSettings(url: url)
+        for (explains, state) in [(true, "28000"), (false, nil)] as [(Bool, String?)] {
+            let error = await #expect(throws: PostgresError.self) {
+                try await PostgresConnection.open(settings, explainsRefusal: explains)
+            }
+            #expect(error?.sqlState == state)
+        }
+    }
+
     @Test("after a read-only error the next host is asked first", .timeLimit(.minutes(1)))
     func nextHostAfterReadOnly() async throws {
         let server = try SilentServer()

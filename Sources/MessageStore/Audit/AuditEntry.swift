@@ -14,6 +14,8 @@ package enum AuditAction: String, CaseIterable, Sendable {
     case discardDead = "dead.discard"
     /// Deliveries that waited for their next attempt were made due at once.
     case retryDeliveries = "deliveries.retry-now"
+    /// Deliveries that waited became dead letters.
+    case cancelDeliveries = "deliveries.cancel"
     /// A conflict's content was handed to handlers.
     case releaseConflict = "conflicts.release"
     /// A device was erased.

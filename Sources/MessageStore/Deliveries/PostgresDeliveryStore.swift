@@ -176,7 +176,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
 
     package func listen(wake: @Sendable () -> Void) async throws(StoreError) {
         do throws(PostgresError) {
-            let connection = try await PostgresConnection.open(settings)
+            let connection = try await PostgresConnection.open(settings, explainsRefusal: false)
             guard await !connection.isPooled else { return await connection.close() }
             _ = try await connection.run { connection throws(PostgresError) in
                 try connection.run(DeliveryStatements.listen)

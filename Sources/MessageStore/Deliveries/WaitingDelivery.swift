@@ -48,6 +48,8 @@ package struct WaitingDelivery: Sendable {
     package var pausedReason: String?
     /// The message's category; nil where the message is gone.
     package var category: String?
+    /// The group of the latest failure; nil without one, and where the history of attempts does not reach back to it.
+    package var errorGroup: String?
 
     /// Its place in the order of deliveries.
     package var cursor: WaitingCursor {
@@ -85,14 +87,20 @@ package struct WaitingCursor: Sendable, Equatable, CustomStringConvertible {
 
 /// A query for waiting deliveries, in pages: what is due first comes first.
 package struct WaitingQuery: Sendable {
-    /// Only this handler's.
-    package var handler: String?
+    /// Which.
+    package var filter = WaitingFilter()
     /// Where the page before has ended; nil for the first page.
     package var cursor: WaitingCursor?
     /// The maximum number of rows.
     package var limit = 50
 
     package init() {}
+
+    /// Only this handler's.
+    package var handler: String? {
+        get { filter.handler }
+        set { filter.handler = newValue }
+    }
 
     /// Runs it.
     ///
@@ -126,6 +134,7 @@ extension WaitingDelivery {
         (pausedUntil, pausedReason) = isPaused ? (pauseEnd, pauseReason) : (nil, nil)
         let isClaimed = try row.next(Bool?.self) ?? false
         category = try row.next()
+        errorGroup = try row.next()
         reason =
             if isHeld { .leased } else if isPaused { .paused } else if isAhead {
                 attempts > 0 ? .retry : .postponed

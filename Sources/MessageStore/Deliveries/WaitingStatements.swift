@@ -26,21 +26,24 @@ enum WaitingStatements: StatementCatalog {
         }
         let limit = query.limit
         let chosen: SQL = query.handler.map { "WHERE name = \($0)" } ?? ""
-        let chosenBlocks: SQL = query.handler.map { "AND b.handler = \($0)" } ?? ""
+        let chosenRows = condition(query.filter, .row)
+        let chosenBlocks = condition(query.filter, .block)
         return """
             SELECT
                 w.handler, w.message_key, w.received_at, w.attempts, w.next_attempt_at, w.lease_owner, w.lease_until,
                 w.lease_until > now(), w.next_attempt_at > now(), w.last_error, w.replay_id, w.is_block,
                 h.paused AND (h.paused_until IS NULL OR h.paused_until > now()), h.paused_until, h.paused_reason,
                 \(raw: HandlerStatements.isClaimed),
-                (SELECT category FROM upstream.message_of(w.message_key, w.received_at))
+                (SELECT category FROM upstream.message_of(w.message_key, w.received_at)),
+                CASE WHEN w.last_error IS NOT NULL THEN \(raw: group(of: "w")) END
             FROM (
                 SELECT * FROM (
                     SELECT d.* FROM upstream.handlers CROSS JOIN LATERAL (
                         SELECT
                             d.handler, d.message_key, d.received_at, d.attempts, d.next_attempt_at, d.lease_owner,
                             d.lease_until, d.last_error, d.replay_id, false AS is_block
-                        FROM upstream.deliveries AS d WHERE d.handler = handlers.name AND \(rows)
+                        FROM upstream.deliveries AS d
+                        WHERE d.handler = handlers.name AND \(rows) AND \(chosenRows)
                         ORDER BY d.next_attempt_at, d.received_at, d.message_key LIMIT \(limit)
                     ) AS d \(chosen)
                     UNION ALL
@@ -49,7 +52,7 @@ enum WaitingStatements: StatementCatalog {
                             b.handler, entry.key, entry.at, 0, b.lease_until, b.lease_owner, b.lease_until, NULL,
                             b.replay_id, true
                         FROM upstream.delivery_blocks AS b CROSS JOIN LATERAL unnest(b.keys, b.times) AS entry (key, at)
-                        WHERE \(blocks) \(chosenBlocks)
+                        WHERE \(blocks) AND \(chosenBlocks)
                         ORDER BY b.lease_until, entry.at, entry.key, b.handler LIMIT \(limit)
                     )
                 ) AS w
@@ -59,17 +62,154 @@ enum WaitingStatements: StatementCatalog {
             """
     }
 
+    // MARK: Conditions
+
+    /// Where a delivery is kept.
+    private enum Place {
+        /// A row of `deliveries`, called `d`.
+        case row
+        /// An entry of a block: `b`, and `entry` with key and time.
+        case block
+    }
+
+    /// The error group of the latest attempt that failed, from the history; null where that does not reach back to it.
+    private static func group(of row: String) -> String {
+        """
+        (SELECT a.error_group FROM upstream.attempts_of(\(row).message_key, \(row).received_at) AS a
+            WHERE a.handler = \(row).handler AND a.error_group IS NOT NULL ORDER BY a.settled_at DESC LIMIT 1)
+        """
+    }
+
+    /// A filter's condition; `true` where nothing narrows.
+    ///
+    /// What has to be looked up elsewhere comes last.
+    private static func condition(_ filter: WaitingFilter, _ place: Place) -> SQL {
+        let (handler, key, time) =
+            place == .row
+            ? ("d.handler", "d.message_key", "d.received_at") : ("b.handler", "entry.key", "entry.at")
+        var conditions: [SQL] = []
+        if let name = filter.handler { conditions.append("\(raw: handler) = \(name)") }
+        if let message = filter.messageKey { conditions.append("\(raw: key) = \(message.digest)") }
+        if let since = filter.since { conditions.append("\(raw: time) >= \(since)") }
+        if let until = filter.until { conditions.append("\(raw: time) < \(until)") }
+        if let category = filter.category {
+            conditions.append(
+                """
+                EXISTS (SELECT FROM upstream.message_of(\(raw: key), \(raw: time)) AS m WHERE m.category = \(category))
+                """
+            )
+        }
+        if let group = filter.errorGroup {
+            // Nothing in a block has been tried and failed.
+            conditions.append(
+                place == .row ? "d.last_error IS NOT NULL AND \(raw: Self.group(of: "d")) = \(group)" : "false"
+            )
+        }
+        return conditions.isEmpty ? "true" : .joined(conditions, separator: " AND ")
+    }
+
+    /// Rows that no worker holds.
+    private static let isFree = "(d.lease_until IS NULL OR d.lease_until <= now())"
+
+    // MARK: Acting
+
+    /// The server's clock.
+    static let now: SQL = "SELECT clock_timestamp()"
+
+    /// How many deliveries of a filter no worker holds, how many of these are not due yet, and how many workers hold.
+    static func count(_ filter: WaitingFilter) -> SQL {
+        """
+        SELECT
+            count(*) FILTER (WHERE \(raw: isFree)),
+            count(*) FILTER (WHERE \(raw: isFree) AND d.next_attempt_at > now()),
+            count(*) FILTER (WHERE NOT \(raw: isFree)) + (
+                SELECT count(*) FROM upstream.delivery_blocks AS b
+                CROSS JOIN LATERAL unnest(b.keys, b.times) AS entry (key, at) WHERE \(condition(filter, .block))
+            )
+        FROM upstream.deliveries AS d WHERE \(condition(filter, .row))
+        """
+    }
+
+    /// Makes some deliveries due at once that wait for a retry and that no worker holds, the soonest first; gives how many.
+    ///
+    /// A worker that claims one meanwhile has it, and it is left alone.
+    static func retryNow(_ filter: WaitingFilter, limit: Int) -> SQL {
+        """
+        WITH chosen AS MATERIALIZED (
+            SELECT d.ctid AS place FROM upstream.deliveries AS d
+            WHERE d.next_attempt_at > now() AND \(raw: isFree) AND \(condition(filter, .row))
+            ORDER BY d.next_attempt_at LIMIT \(limit) FOR UPDATE SKIP LOCKED
+        ), moved AS (
+            UPDATE upstream.deliveries SET next_attempt_at = now()
+            WHERE ctid = ANY (ARRAY(SELECT place FROM chosen)) RETURNING 1
+        )
+        SELECT count(*), (
+            SELECT count(pg_notify('\(raw: DeliveryStatements.channel)', '')) FROM (SELECT FROM moved LIMIT 1) AS one
+        ) FROM moved
+        """
+    }
+
+    /// Makes some deliveries that no worker holds dead letters, of a group of their own; gives how many.
+    static func cancel(_ filter: WaitingFilter, error: String, limit: Int) -> SQL {
+        """
+        WITH chosen AS MATERIALIZED (
+            SELECT d.ctid AS place FROM upstream.deliveries AS d
+            WHERE \(raw: isFree) AND \(condition(filter, .row))
+            LIMIT \(limit) FOR UPDATE SKIP LOCKED
+        ), gone AS (
+            DELETE FROM upstream.deliveries WHERE ctid = ANY (ARRAY(SELECT place FROM chosen)) RETURNING *
+        ), buried AS (
+            INSERT INTO upstream.dead_letters AS known (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_token, lease_until,
+                last_error, replay_id, crashes, device_key, error_group
+            )
+            SELECT
+                handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_token, lease_until,
+                left(\(error) || coalesce('; the latest attempt: ' || last_error, ''), 2048), replay_id, crashes,
+                device_key, \(WaitingDeliveries.cancelledGroup)
+            FROM gone
+            ON CONFLICT (message_key, handler) DO UPDATE SET
+                attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at,
+                last_error = excluded.last_error, replay_id = excluded.replay_id, error_group = excluded.error_group,
+                died_at = now()
+        )
+        SELECT count(*) FROM gone
+        """
+    }
+
     static var samples: [StatementSample] {
         var query = WaitingQuery()
         query.limit = 1
         var further = query
-        further.handler = "orders"
+        further.filter = .sample
         further.cursor = WaitingCursor(
             dueAt: Timestamp(microseconds: 0),
             receivedAt: Timestamp(microseconds: 0),
             messageKey: MessageKey(Digest128(high: 0, low: 0)),
             handler: "orders"
         )
-        return [StatementSample("page", page(query)), StatementSample("page, after a cursor", page(further))]
+        return [
+            StatementSample("page", page(query)), StatementSample("page, after a cursor", page(further)),
+            StatementSample("now", now),
+            StatementSample("count", count(WaitingFilter())), StatementSample("count, narrowed", count(.sample)),
+            StatementSample("retryNow", retryNow(.sample, limit: 1)),
+            StatementSample("retryNow, all", retryNow(WaitingFilter(), limit: 1)),
+            StatementSample("cancel", cancel(.sample, error: "x", limit: 1)),
+            StatementSample("cancel, all", cancel(WaitingFilter(), error: "x", limit: 1)),
+        ]
+    }
+}
+
+extension WaitingFilter {
+    /// With every condition that there is.
+    fileprivate static var sample: WaitingFilter {
+        var filter = WaitingFilter()
+        filter.handler = "orders"
+        filter.messageKey = MessageKey(Digest128(high: 1, low: 1))
+        filter.category = "com.example.orders"
+        filter.since = Timestamp(microseconds: 0)
+        filter.until = Timestamp(microseconds: 1)
+        filter.errorGroup = "timeout"
+        return filter
     }
 }

@@ -71,6 +71,9 @@ package struct Erasure: Sendable {
     /// The device's key.
     package var deviceKey: DeviceKey { DeviceKey(device) }
 
+    /// What the audit trail calls it.
+    private var subject: String { "device \(deviceKey)" }
+
     // MARK: Counting
 
     /// Counts what ``run(report:)`` would delete.
@@ -104,7 +107,8 @@ package struct Erasure: Sendable {
 
     /// Deletes, and vacuums the tables where something was deleted.
     ///
-    /// It is recorded before anything is deleted, and its end with the number of rows.
+    /// It is recorded before anything is deleted, with each transaction that deletes bodies of a day, so that an audit knows of
+    /// what is gone so far, and at its end with the number of rows.
     ///
     /// - Parameters:
     ///   - author: Who, and why.
@@ -115,7 +119,6 @@ package struct Erasure: Sendable {
         by author: AuditAuthor,
         report: @Sendable (ErasureProgress) -> Void = { _ in }
     ) async throws(PostgresError) -> ErasureCounts {
-        let subject = "device \(deviceKey)"
         try await AuditLog.record(over: connection, .forget, subject, by: author)
         var counts = ErasureCounts()
         var touched: [String] = []
@@ -127,7 +130,9 @@ package struct Erasure: Sendable {
         for (index, partition) in partitions.enumerated() {
             let before = counts.messages
             do throws(PostgresError) {
-                while try await eraseBatch(.day(partition), \.messages, &counts, &concealed) { try await pause() }
+                while try await eraseBatch(.day(partition), \.messages, &counts, &concealed, author) {
+                    try await pause()
+                }
             } catch  where error.sqlState == "42P01" {
                 // Retention has dropped the day meanwhile.
             }
@@ -139,8 +144,8 @@ package struct Erasure: Sendable {
         try await connection.run { connection throws(PostgresError) in
             _ = try connection.run(ErasureStatements.awaitRetention)
         }
-        while try await eraseBatch(.deadMessages, \.deadMessages, &counts, &concealed) { try await pause() }
-        while try await eraseBatch(.conflicts, \.conflicts, &counts, &concealed) { try await pause() }
+        while try await eraseBatch(.deadMessages, \.deadMessages, &counts, &concealed, author) { try await pause() }
+        while try await eraseBatch(.conflicts, \.conflicts, &counts, &concealed, author) { try await pause() }
         try await eraseRest(&counts)
         try await eraseQuarantine(&counts, report)
         if counts.deadMessages > 0 { touched.append("upstream.dead_messages") }
@@ -153,7 +158,8 @@ package struct Erasure: Sendable {
             report(.vacuum(table: table, index, of: touched.count))
             try await vacuum(table)
         }
-        try await AuditLog.record(over: connection, .forget, subject, count: counts.total, by: author, isEnd: true)
+        let trail = ErasureTrail.subject(subject, total: counts.messages)
+        try await AuditLog.record(over: connection, .forget, trail, count: counts.total, by: author, isEnd: true)
         return counts
     }
 
@@ -162,10 +168,11 @@ package struct Erasure: Sendable {
         _ bodies: ErasureStatements.Bodies,
         _ field: WritableKeyPath<ErasureCounts, Int>,
         _ counts: inout ErasureCounts,
-        _ concealed: inout Int
+        _ concealed: inout Int,
+        _ author: AuditAuthor
     ) async throws(PostgresError) -> Bool {
         typealias Gone = (bodies: Int, queued: ErasureCounts, concealed: Int)
-        let (device, batch) = (device, batch)
+        let (device, batch, subject) = (device, batch, subject)
         let gone = try await connection.run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) -> Gone in
                 var queued = ErasureCounts()
@@ -190,7 +197,13 @@ package struct Erasure: Sendable {
                 let concealed = try connection.run(conceal).affectedRows
                 // The rows are locked, so they are where they were.
                 let delete = ErasureStatements.delete(bodies, at: chosen.map(\.place))
-                return (try connection.run(delete).affectedRows, queued, concealed)
+                let deleted = try connection.run(delete).affectedRows
+                if case .day(let partition) = bodies, deleted > 0 {
+                    // What `audit` compares the bodies that are missing with.
+                    let trail = ErasureTrail.subject(subject, total: deleted, ErasureTrail.entry(partition, deleted))
+                    try AuditLog.record(connection, .forget, trail, count: deleted, by: author)
+                }
+                return (deleted, queued, concealed)
             }
         }
         counts[keyPath: field] += gone.bodies

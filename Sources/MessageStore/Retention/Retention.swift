@@ -62,7 +62,6 @@ package struct Retention: Sendable {
                 try connection.script(RetentionStatements.begin)
                 let now: Timestamp = try connection.run(RetentionStatements.now).value()
                 let partitions = try partitions(connection, policy, now: now, counted: limit)
-                let today = UTCDay(now)
                 let ledger = try connection.run(RetentionStatements.ledger(before: policy.ledgerEnd(now)))
                     .only { row throws(PostgresError) in
                         (rows: try row.next(Int64?.self), expired: try row.next(Int64?.self))
@@ -77,9 +76,7 @@ package struct Retention: Sendable {
                         now: now,
                         policy: policy,
                         partitions: partitions,
-                        missing: (today.number - 1...today.number + 7).map(UTCDay.init(number:)).filter { day in
-                            !partitions.contains { $0.day <= day && $0.end >= day.end }
-                        },
+                        missing: Self.missing(now, partitions.map { ($0.day, $0.end) }),
                         ledgerRows: ledger.rows,
                         ledgerExpired: ledger.expired,
                         conflicts: try row.next(),
@@ -91,18 +88,43 @@ package struct Retention: Sendable {
         }
     }
 
+    /// The days from yesterday to a week ahead that no partition covers.
+    private static func missing(_ now: Timestamp, _ partitions: [(day: UTCDay, end: Timestamp)]) -> [UTCDay] {
+        let today = UTCDay(now)
+        return (today.number - 1...today.number + 7).map(UTCDay.init(number:)).filter { day in
+            !partitions.contains { $0.day <= day && $0.end >= day.end }
+        }
+    }
+
+    /// The partitions alone, by the catalog: how many there are, and what ``RetentionPlan/missing`` says.
+    ///
+    /// - Throws: ``PostgresError``
+    package func days() async throws(PostgresError) -> (now: Timestamp, count: Int, missing: [UTCDay]) {
+        try await connection.run { connection throws(PostgresError) in
+            let now: Timestamp = try connection.run(RetentionStatements.now).value()
+            let found = try Self.found(connection)
+            return (now, found.count, Self.missing(now, found.map { ($0.day, $0.end) }))
+        }
+    }
+
+    private typealias Found = (name: String, rows: Int64, bytes: Int64, day: UTCDay, end: Timestamp)
+
+    private static func found(_ connection: isolated PostgresConnection) throws(PostgresError) -> [Found] {
+        try connection.run(RetentionStatements.partitions).map { row throws(PostgresError) -> Found in
+            (
+                name: try row.next(), rows: try row.next(), bytes: try row.next(),
+                day: UTCDay(try row.next(Timestamp.self)), end: try row.next()
+            )
+        }
+    }
+
     private func partitions(
         _ connection: isolated PostgresConnection,
         _ policy: RetentionPolicy,
         now: Timestamp,
         counted limit: Int?
     ) throws(PostgresError) -> [PartitionPlan] {
-        let found = try connection.run(RetentionStatements.partitions).map { row throws(PostgresError) in
-            (
-                name: try row.next(String.self), rows: try row.next(Int64.self), bytes: try row.next(Int64.self),
-                day: UTCDay(try row.next(Timestamp.self)), end: try row.next(Timestamp.self)
-            )
-        }
+        let found = try Self.found(connection)
         var needs: [(day: UTCDay, waiting: Int64, deadLetters: Int64)] = []
         if let last = found.filter({ policy.fate(of: $0.day, until: $0.end, now) == .drop }).map(\.end).max() {
             let sql = RetentionStatements.needs(before: last, counted: limit)

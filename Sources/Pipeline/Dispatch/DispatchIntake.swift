@@ -153,7 +153,12 @@ final class DispatchIntake: DeliveryIntake {
             for (message, outcome) in zip(messages, outcomes)
             where outcome == .stored && takes(message, lane.index) {
                 guard isOffered else {
-                    isWorkLeft = true
+                    if lane.settings.rate == nil {
+                        isWorkLeft = true
+                    } else {
+                        // Claimed once its rate allows that; all of its messages come here.
+                        lane.withMachine(wake: 0) { $0.hasArrived = true }
+                    }
                     break
                 }
                 deliveries.append(Delivery(content: .received(message), messageKey: message.messageKey, lease: lease))

@@ -1,4 +1,5 @@
 import Synchronization
+import Tracing
 package import UpstreamKit
 import Vocabulary
 
@@ -43,6 +44,7 @@ final class DispatchLane: Sendable {
     private let senderIDs: [String]
     private let clock: PipelineClock
     private let report: DispatchReport
+    private let tracing: PipelineTracing?
     private let execute: DeliveryExecutor
     private let state: Mutex<State>
     private let claims: DispatchSignal
@@ -55,6 +57,7 @@ final class DispatchLane: Sendable {
         clock: PipelineClock,
         report: DispatchReport,
         claims: DispatchSignal,
+        tracing: PipelineTracing?,
         execute: @escaping DeliveryExecutor
     ) {
         self.index = index
@@ -64,6 +67,7 @@ final class DispatchLane: Sendable {
         self.clock = clock
         self.report = report
         self.claims = claims
+        self.tracing = tracing
         self.execute = execute
         state = Mutex(State(machine: DispatchStateMachine(self.settings)))
     }
@@ -136,8 +140,8 @@ final class DispatchLane: Sendable {
             case .end: return .stopped
             case .wait: await waitForChange(since: generation)
             case .run(let id, let delivery, let attempt, let deadline):
-                let end = await run(delivery, attempt: attempt, deadline: deadline)
-                let pause = ended(slot, id, end, delivery, attempt: attempt, since: start, settler)
+                let (end, trace) = await run(delivery, attempt: attempt, deadline: deadline)
+                let pause = ended(slot, id, end, delivery, attempt: attempt, since: start, trace, settler)
                 if let pause { return .pause(pause) }
                 if Task.isCancelled { return .cancelled }
             }
@@ -152,6 +156,7 @@ final class DispatchLane: Sendable {
         _ delivery: Delivery,
         attempt: Int,
         since start: ContinuousClock.Instant,
+        _ trace: AttemptTrace?,
         _ settler: DispatchSettler
     ) -> HandlerFailure? {
         let now = clock.now()
@@ -160,6 +165,7 @@ final class DispatchLane: Sendable {
             state.generation += 1
             return state.machine.finished(id, end, now: now, random: clock.random())
         }
+        trace?.ended(action.ending, DispatchReport.failure(end))
         report.attemptEnded(action, end, delivery, attempt: attempt, took: now - start, index)
         if let transition = action.transition {
             report.breaker(transition, end, index)
@@ -182,7 +188,11 @@ final class DispatchLane: Sendable {
         // If the handler settled the row itself, no settler wakes the claims for the device's next message. Deliveries
         // that may crash the worker are claimed one at a time: the next one may be claimed now.
         let isNextOfDevice = settings.isOrdered && action.settlement == nil
-        if action.wantsClaim || isNextOfDevice || delivery.isSuspect { claims.set() }
+        if isNextOfDevice || delivery.isSuspect {
+            claims.set()
+        } else if action.wantsClaim {
+            claims.set(for: index)
+        }
         return action.pause
     }
 
@@ -200,15 +210,26 @@ final class DispatchLane: Sendable {
         for task in tasks { task.cancel() }
     }
 
-    private func run(_ delivery: Delivery, attempt: Int, deadline: ContinuousClock.Instant) async -> AttemptEnd {
-        guard let message = message(of: delivery) else { return .verdict(.reject(.missing)) }
-        let context = HandlerContext(
+    /// Runs an attempt; its span, where there is one, is still to be ended.
+    private func run(
+        _ delivery: Delivery,
+        attempt: Int,
+        deadline: ContinuousClock.Instant
+    ) async -> (AttemptEnd, AttemptTrace?) {
+        guard let message = message(of: delivery) else { return (.verdict(.reject(.missing)), nil) }
+        var context = HandlerContext(
             handler: registration.name,
             attempt: attempt,
             replayID: delivery.replayID,
             deadline: deadline
         )
-        return await execute(registration, delivery, message, context)
+        guard let tracing else { return (await execute(registration, delivery, message, context), nil) }
+        let trace = AttemptTrace(tracing, message, delivery, context)
+        if case .handler = registration.body { trace.inject(into: &context) }
+        let end = await InstrumentationContext.withValue(trace.context) { [context] in
+            await execute(registration, delivery, message, context)
+        }
+        return (end, trace)
     }
 
     private func message(of delivery: Delivery) -> UpstreamMessage? {

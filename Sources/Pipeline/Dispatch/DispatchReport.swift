@@ -14,6 +14,7 @@ package struct DispatchReport: Sendable {
     private let handlerMetrics: [HandlerMetrics]
     private let metrics: Metrics
     private let logger: Logger
+    private let letters: DeadLetterLog
 
     /// A report on these handlers.
     ///
@@ -25,6 +26,7 @@ package struct DispatchReport: Sendable {
         self.handlers = handlers
         self.metrics = metrics
         self.logger = logger
+        letters = DeadLetterLog(logger)
         handlerMetrics = handlers.map { name in
             metrics.handlers.firstIndex(of: name).map { metrics.handler($0) } ?? HandlerMetrics()
         }
@@ -50,8 +52,7 @@ package struct DispatchReport: Sendable {
         ]
         if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
         switch action.ending {
-        case .rejected, .exhausted:
-            logger.event(.warning, .deadLettered, "a delivery became a dead letter", fields)
+        case .rejected, .exhausted: letters.add(handlers[lane], Self.failure(end), fields)
         case .lost:
             logger.event(.warning, .leaseLost, "an attempt outlived its lease; its outcome is ignored", fields)
         case .retry:
@@ -62,29 +63,27 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    private static func failure(_ end: AttemptEnd) -> HandlerFailure? {
+    /// What went wrong in an attempt; nil where nothing did.
+    static func failure(_ end: AttemptEnd) -> HandlerFailure? {
         guard case .verdict(let verdict) = end else { return nil }
         return verdict.failure
     }
 
     /// Deliveries became dead letters without an attempt, or were released.
     func settledUnrun(_ settlements: [Settlement], _ lane: Int) {
-        var dead = 0
         for settlement in settlements {
             switch settlement.outcome {
-            case .dead: dead += 1
+            case .dead(let failure, _):
+                handlerMetrics[lane].deliveries[.exhausted].increment()
+                var fields: [LogField: LogValue] = [
+                    .handler: .string(handlers[lane]), .messageKey: .string(settlement.messageKey.description),
+                ]
+                fields[.error] = .string(failure.logText)
+                letters.add(handlers[lane], failure, fields)
             case .release: handlerMetrics[lane].deliveries[.released].increment()
             case .done, .retry: break
             }
         }
-        guard dead > 0 else { return }
-        handlerMetrics[lane].deliveries[.exhausted].increment(by: dead)
-        logger.event(
-            .warning,
-            .deadLettered,
-            "deliveries became dead letters without an attempt",
-            [.handler: .string(handlers[lane]), .count: .int(dead)]
-        )
     }
 
     /// The table ignored settlements, as other workers hold the leases now.
@@ -97,7 +96,21 @@ package struct DispatchReport: Sendable {
         )
     }
 
+    /// Logs dead letters that were only counted, where their minute is over.
+    func logDue() { letters.logDue(.now) }
+
+    /// Logs the dead letters that were only counted, as nothing more is to come.
+    func flush() { letters.logDue(nil) }
+
     // MARK: Handlers
+
+    /// What the handlers are doing.
+    func show(_ activity: [HandlerActivity]) {
+        for (metrics, handler) in zip(handlerMetrics, activity) {
+            metrics.circuit.set(CircuitState(handler.circuit).rawValue)
+            metrics.paused.set(handler.isPaused ? 1 : 0)
+        }
+    }
 
     /// A breaker opened or closed, after an attempt with this end.
     func breaker(_ transition: CircuitBreaker.Transition, _ end: AttemptEnd, _ lane: Int) {
@@ -145,6 +158,7 @@ package struct DispatchReport: Sendable {
     /// How much waits.
     func backlog(_ backlog: Backlog) {
         guard let lane = handlers.firstIndex(of: backlog.handler) else { return }
+        handlerMetrics[lane].waiting.set(backlog.depth)
         handlerMetrics[lane].deadLetters.set(backlog.deadLetters)
         handlerMetrics[lane].oldestDeliveryAge.set(backlog.oldestAge / .seconds(1))
     }
@@ -187,6 +201,18 @@ package struct DispatchReport: Sendable {
             .notificationsUnavailable,
             "database notifications do not arrive (a pooler in transaction mode?); polling instead"
         )
+    }
+}
+
+extension CircuitState {
+    /// The metrics' name for what a breaker is doing.
+    fileprivate init(_ phase: CircuitBreaker.Phase) {
+        self =
+            switch phase {
+            case .closed: .closed
+            case .open: .open
+            case .halfOpen: .halfOpen
+            }
     }
 }
 

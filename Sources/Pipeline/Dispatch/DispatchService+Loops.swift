@@ -1,3 +1,4 @@
+import Telemetry
 import UpstreamKit
 import Vocabulary
 
@@ -17,14 +18,17 @@ extension DispatchService {
 
     func claimLoop() async {
         while await claims.wait() {
+            let meant = claims.takeMeant()
             guard dispatchIntake.isOpen else { continue }
-            for lane in lanes { await claim(lane) }
+            for lane in lanes where meant?.contains(lane.index) ?? true { await claim(lane) }
         }
     }
 
     private func claim(_ lane: DispatchLane) async {
         let limit = lane.inspect { $0.claimLimit(now: clock.now()) }
         guard limit > 0 else { return }
+        // What commits while the claim is under way may not be in it.
+        if lane.settings.rate != nil { lane.withMachine(wake: 0) { $0.hasArrived = false } }
         var request = ClaimRequest(
             handler: lane.settings.name,
             limit: limit,
@@ -49,8 +53,11 @@ extension DispatchService {
     private func claim(_ request: ClaimRequest, _ lane: DispatchLane) async -> Int? {
         do throws(StoreError) {
             let deliveries = try await store.claim(request)
-            let isFull = deliveries.count == request.limit && !request.isForSuspects
-            let settlements = lane.withMachine(wake: deliveries.count) { $0.claimed(deliveries, hasMore: isFull) }
+            let isFull = deliveries.count == request.limit
+            let settlements = lane.withMachine(wake: deliveries.count) {
+                // The claim of a suspect says nothing about the others, which were claimed just before.
+                $0.claimed(deliveries, hasMore: request.isForSuspects ? $0.hasMore : isFull)
+            }
             report.settledUnrun(settlements, lane.index)
             settler.submit(settlements, lane: lane.index)
             return deliveries.count
@@ -67,6 +74,17 @@ extension DispatchService {
             // Also wakes slots that wait for a breaker to half-open.
             for lane in lanes { lane.withMachine { $0.tick() } }
             claims.set()
+        }
+    }
+
+    /// Claims for handlers with a rate as soon as it allows more, not only at the next poll.
+    func rateLoop() async {
+        guard lanes.contains(where: { $0.settings.rate != nil }) else { return }
+        while (try? await clock.sleep(AttemptBudget.step)) != nil {
+            let now = clock.now()
+            for lane in lanes where lane.settings.rate != nil && lane.inspect({ $0.wantsClaim(now: now) }) {
+                claims.set(for: lane.index)
+            }
         }
     }
 
@@ -95,12 +113,21 @@ extension DispatchService {
     }
 
     func watchLoop() async {
+        defer {
+            progress.enter(.idle)
+            report.flush()
+        }
         while (try? await clock.sleep(.milliseconds(250))) != nil {
+            progress.enter(.working)
+            report.show(activity)
+            report.logDue()
             settler.unpackOld()
             for lane in lanes {
                 let now = clock.now()
                 lane.cancel(lane.withMachine(wake: 0) { $0.overdue(now: now) })
             }
+            // Handlers that block every thread of the tasks delay the next step: no fault of this loop.
+            progress.enter(.idle)
         }
     }
 

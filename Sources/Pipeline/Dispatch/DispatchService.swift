@@ -25,6 +25,9 @@ package final class DispatchService: Sendable {
     let claims: DispatchSignal
     let shutdown = DispatchSignal()
     let subscribed = DispatchSignal()
+    /// What the loop is doing that watches over deadlines, for the watchdog; it looks at every handler's state four times a
+    /// second, and never waits for the database.
+    package let progress = LoopProgress("dispatcher")
     private let isEnding = Atomic<Bool>(false)
 
     /// A service for the handlers of this worker.
@@ -37,6 +40,7 @@ package final class DispatchService: Sendable {
     ///   - metrics: Where deliveries are counted.
     ///   - logger: For failures and changes of state.
     ///   - clock: The clock and random source.
+    ///   - tracing: Records spans; nil where tracing is off.
     ///   - execute: Runs one attempt.
     package init(
         store: any DeliveryStore,
@@ -46,6 +50,7 @@ package final class DispatchService: Sendable {
         metrics: Metrics,
         logger: Logger,
         clock: PipelineClock = .system,
+        tracing: PipelineTracing? = nil,
         execute: @escaping DeliveryExecutor
     ) {
         let names = registrations.map(\.name)
@@ -60,6 +65,7 @@ package final class DispatchService: Sendable {
                 clock: clock,
                 report: report,
                 claims: claims,
+                tracing: tracing,
                 execute: execute
             )
         }
@@ -125,6 +131,17 @@ package final class DispatchService: Sendable {
         }
     }
 
+    /// Decides about this handler's failures by another policy from now on.
+    ///
+    /// Nothing else changes: what runs goes on, and what waits for its next attempt keeps its time.
+    ///
+    /// - Returns: Whether this worker has such a handler.
+    package func adopt(_ retry: RetryPolicy, of handler: String) -> Bool {
+        guard let lane = lanes.first(where: { $0.settings.name == handler }) else { return false }
+        lane.withMachine(wake: 0) { $0.adopt(retry) }
+        return true
+    }
+
     /// Waits until the handlers are subscribed in the database: they would miss messages received before.
     ///
     /// For one task while ``run()`` runs; returns early when cancelled.
@@ -151,6 +168,7 @@ package final class DispatchService: Sendable {
             await withTaskGroup(of: Void.self) { watchers in
                 watchers.addTask { await self.start() }
                 watchers.addTask { await self.pollLoop() }
+                watchers.addTask { await self.rateLoop() }
                 watchers.addTask { await self.watchLoop() }
                 watchers.addTask { await self.heartbeatLoop() }
                 watchers.addTask { await self.statisticsLoop() }

@@ -50,6 +50,8 @@ package struct LaneSettings: Sendable {
     package var isPackable: Bool
     /// When failed messages come again.
     package var retry: RetryPolicy
+    /// How many attempts may begin in a time; nil for any number.
+    package var rate: HandlerRate?
     /// The longest time for one attempt.
     package var timeout: Duration
     /// What all handlers of the worker share.
@@ -66,6 +68,7 @@ package struct LaneSettings: Sendable {
             case .function: false
             }
         retry = registration.retry
+        rate = registration.rate
         timeout = registration.timeout
         self.dispatch = dispatch
     }

@@ -82,8 +82,13 @@ extension DispatchStateMachine {
             action.settlement = nil
             action.ending = .lost
         }
-        action.wantsClaim = hasMore && claimLimit(now: now) > 0
+        action.wantsClaim = wantsClaim(now: now)
         return action
+    }
+
+    /// Whether a claim has room and something to claim.
+    func wantsClaim(now: ContinuousClock.Instant) -> Bool {
+        (hasMore || hasArrived) && claimLimit(now: now) > 0
     }
 
     /// What the table is to be told after this verdict.

@@ -1,4 +1,4 @@
-import UpstreamKit
+package import UpstreamKit
 import Vocabulary
 
 /// One handler's deliveries in this worker: which wait, which run, and which leases have to be extended.
@@ -35,7 +35,7 @@ package struct DispatchStateMachine: Sendable {
         var isLost = false
     }
 
-    let settings: LaneSettings
+    private(set) var settings: LaneSettings
     var mode = Mode.active
     var breaker: CircuitBreaker
     var waiting = DeliveryQueue()
@@ -54,11 +54,16 @@ package struct DispatchStateMachine: Sendable {
     package static let waitingBytes = 16 << 20
     /// Whether the last claim was as large as it could be.
     var hasMore = false
+    /// Of a handler with a rate: whether a message for it has committed, into the table, since the last claim began.
+    var hasArrived = false
+    /// What the handler's rate still allows; nil without one.
+    private var budget: AttemptBudget?
 
     /// A machine without deliveries.
     package init(_ settings: LaneSettings) {
         self.settings = settings
         breaker = CircuitBreaker(settings.dispatch.breaker)
+        budget = settings.rate.map(AttemptBudget.init)
         limit = min(1_000, settings.dispatch.capacity)
     }
 
@@ -71,6 +76,9 @@ package struct DispatchStateMachine: Sendable {
     /// Whether a delivery that may crash the worker waits or runs here.
     package var hasSuspect: Bool { waiting.suspects > 0 || running.values.contains { $0.isSuspect } }
 
+    /// Decides about failures by this policy from now on; what waits for its next attempt keeps its time.
+    package mutating func adopt(_ retry: RetryPolicy) { settings.retry = retry }
+
     // MARK: Fresh messages
 
     /// Reserves capacity for a batch about to be committed, so that its rows can be inserted under our lease.
@@ -80,7 +88,7 @@ package struct DispatchStateMachine: Sendable {
     ///   - bytes: About what they take in memory.
     /// - Returns: False if the handler has no room, or must take its messages from the table.
     package mutating func reserve(_ count: Int, bytes: Int = 0) -> Bool {
-        guard mode == .active, !settings.isOrdered, breaker.isClosed,
+        guard mode == .active, !settings.isOrdered, settings.rate == nil, breaker.isClosed,
             waiting.fresh + reserved.count + count <= limit,
             waiting.freshBytes + reserved.bytes + bytes <= Self.waitingBytes
         else { return false }
@@ -92,7 +100,9 @@ package struct DispatchStateMachine: Sendable {
     /// How many replayed messages may be handed over: half of what fits, so that new ones find room as well; nil where the
     /// handler must take them from the table.
     package var replayRoom: Int? {
-        guard mode == .active, settings.isPackable, breaker.isClosed, limit >= 256 else { return nil }
+        guard mode == .active, settings.isPackable, settings.rate == nil, breaker.isClosed, limit >= 256 else {
+            return nil
+        }
         guard waiting.freshBytes + reserved.bytes < Self.waitingBytes / 2 else { return 0 }
         return max(0, limit / 2 - waiting.fresh - reserved.count)
     }
@@ -111,7 +121,16 @@ package struct DispatchStateMachine: Sendable {
     // MARK: Claims
 
     /// How many deliveries to claim now; 0 without room, or while the handler is paused or its breaker open.
+    ///
+    /// Of a handler with a rate no more than may begin at once: what waits for its turn waits in the table, not under a lease
+    /// of this worker.
     package func claimLimit(now: ContinuousClock.Instant) -> Int {
+        guard let budget else { return unlimitedClaim(now: now) }
+        let allowed = budget.allowed(now: now) - waiting.count
+        return allowed >= budget.portion ? min(allowed, unlimitedClaim(now: now)) : 0
+    }
+
+    private func unlimitedClaim(now: ContinuousClock.Instant) -> Int {
         guard mode == .active else { return 0 }
         switch breaker.admission(now: now) {
         case .refused: return 0
@@ -194,6 +213,7 @@ package struct DispatchStateMachine: Sendable {
         let retries = running.values.count { !$0.isUntried }
         let allowsTried = admission != .probe && retries < max(1, settings.concurrency / 2)
         guard let delivery = waiting.popFirst(allowsTried: allowsTried) else { return .wait }
+        budget?.spend(now: now)
         let id = nextRun
         nextRun += 1
         let deadline = now + settings.timeout

@@ -6,7 +6,7 @@ package struct HandlerFailure: Error, Sendable, Hashable {
     package var group: String
 
     /// Whether ``group`` was made from a handler's own words, which may hold payload.
-    private var isQuoted = false
+    private(set) var isQuoted = false
 
     /// What may stand in a log: the group, unless it was made from a handler's own words.
     package var logText: String { isQuoted ? "a reason of the handler's own, kept in the database" : group }

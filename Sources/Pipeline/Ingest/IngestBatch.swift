@@ -61,9 +61,14 @@ package struct IngestBatch: Sendable {
     }
 
     /// Tells each connection, in one call, which of its copies are settled.
-    package func settle(_ range: Range<Int>) {
+    package func settle(_ range: Range<Int>) { settle(range, nil) }
+
+    /// The same for a batch with spans.
+    func settle(_ range: Range<Int>, _ trace: BatchTrace.Part?) {
         // The common case on a quiet worker, and the only one with a single connection.
-        if runs.count == 1 { return runs[0].sink.settled(SettledCopies(range.isEmpty ? [] : [range], of: messages)) }
+        if runs.count == 1 {
+            return runs[0].sink.settled(SettledCopies(range.isEmpty ? [] : [range], of: messages, trace))
+        }
         var shares: [(sink: any AckSink, ranges: [Range<Int>])] = []
         var start = 0
         for run in runs {
@@ -76,7 +81,7 @@ package struct IngestBatch: Sendable {
                 shares.append((run.sink, [part]))
             }
         }
-        for share in shares { share.sink.settled(SettledCopies(share.ranges, of: messages)) }
+        for share in shares { share.sink.settled(SettledCopies(share.ranges, of: messages, trace)) }
     }
 
     /// Marks a copy for `quarantine`, after the database rejected its content.

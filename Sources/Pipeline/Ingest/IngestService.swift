@@ -20,6 +20,10 @@ package struct IngestService: Sendable {
     private let logger: Logger
     private let clock: PipelineClock
     private let intake: (any DeliveryIntake)?
+    private let tracing: PipelineTracing?
+
+    /// What each writer's loop is doing, for the watchdog; they take a step with each batch.
+    package let progress: [LoopProgress]
 
     /// A service over the given writers.
     ///
@@ -30,13 +34,15 @@ package struct IngestService: Sendable {
     ///   - logger: For outages and refused rows.
     ///   - clock: The clock and random source.
     ///   - intake: The dispatcher of this process; nil where only other workers dispatch.
+    ///   - tracing: Records spans; nil where tracing is off.
     package init(
         queue: IngestQueue,
         writers: [any MessageWriter],
         metrics: Metrics,
         logger: Logger,
         clock: PipelineClock = .system,
-        intake: (any DeliveryIntake)? = nil
+        intake: (any DeliveryIntake)? = nil,
+        tracing: PipelineTracing? = nil
     ) {
         self.queue = queue
         self.writers = writers
@@ -44,6 +50,8 @@ package struct IngestService: Sendable {
         self.logger = logger
         self.clock = clock
         self.intake = intake
+        progress = writers.indices.map { LoopProgress("writer-\($0)") }
+        self.tracing = tracing
     }
 
     /// Runs until the queue is finished and everything in it has committed, or until cancelled.
@@ -67,8 +75,10 @@ package struct IngestService: Sendable {
     private func write(with writer: any MessageWriter, number: Int) async {
         var size = AdaptiveBatchSize(largest: queue.mostBytes)
         while let batch = await queue.next(writer: number) {
+            progress[number].enter(.working)
             metrics.batchMessages.observe(Double(batch.messages.count))
-            await commit(batch, with: writer, &size)
+            await commit(batch, with: writer, &size, progress[number])
+            progress[number].enter(.idle)
             if Task.isCancelled { break }
         }
         queue.leave(writer: number)
@@ -77,7 +87,8 @@ package struct IngestService: Sendable {
     private func commit(
         _ batch: consuming IngestBatch,
         with writer: any MessageWriter,
-        _ size: inout AdaptiveBatchSize
+        _ size: inout AdaptiveBatchSize,
+        _ progress: LoopProgress
     ) async {
         var plan: CommitPlan
         if let ceiling = size.ceiling, batch.bytes > ceiling {
@@ -88,6 +99,7 @@ package struct IngestService: Sendable {
         var action = plan.begin()
         var isDown = false
         let begun = clock.now()
+        let trace = tracing?.begin(batch)
         while true {
             let range: Range<Int>
             var isRetry = true
@@ -103,12 +115,14 @@ package struct IngestService: Sendable {
                 isRetry = isAgain
             case .wait(let attempt, let next):
                 let delay = Self.retry.delay(attempt: attempt, random: 0.5 + clock.random() / 2)
+                progress.enter(.awaiting)
                 guard (try? await clock.sleep(delay)) != nil else { return }
                 range = next
             }
             let start = clock.now()
             do throws(StoreError) {
-                try await commit(range, of: batch, with: writer, after: isRetry ? start - begun : nil, &size)
+                let elapsed = isRetry ? start - begun : nil
+                try await commit(range, of: batch, with: writer, after: elapsed, &size, progress, trace)
                 if isDown {
                     isDown = false
                     logger.event(.notice, .databaseRecovered, "the database commits again", [.batch: .int(range.count)])
@@ -138,25 +152,33 @@ package struct IngestService: Sendable {
         of batch: IngestBatch,
         with writer: any MessageWriter,
         after elapsed: Duration?,
-        _ size: inout AdaptiveBatchSize
+        _ size: inout AdaptiveBatchSize,
+        _ progress: LoopProgress,
+        _ trace: BatchTrace?
     ) async throws(StoreError) {
         let isWhole = range.count == batch.messages.count
         let messages = isWhole ? batch.messages : Array(batch.messages[range])
         let start = clock.now()
         let offer = offer(for: messages, after: elapsed)
         let outcomes: [StoreOutcome]
+        let transaction = trace?.transaction(range.count)
+        progress.enter(.awaiting)
         do throws(StoreError) {
             outcomes = try await writer.commit(messages, leasing: offer, isRetry: elapsed != nil)
         } catch {
+            progress.enter(.working)
+            BatchTrace.ended(transaction, error)
             intake?.withdrawn(offer)
             throw error
         }
+        progress.enter(.working)
+        BatchTrace.ended(transaction, nil)
         let duration = clock.now() - start
         metrics.commitDuration.observe(duration / .seconds(1))
         if size.ceiling != nil { size.committed(bytes: messages.reduce(0) { $0 + $1.bytes.count }, after: duration) }
         count(messages, outcomes)
         intake?.committed(offer, messages: messages, outcomes: outcomes)
-        batch.settle(range)
+        batch.settle(range, trace?.part(range, outcomes))
     }
 
     /// The lease to insert deliveries under.
@@ -228,7 +250,7 @@ extension CommitPlan {
 
 extension MessageOutcome {
     /// The metrics' name for what the store reports.
-    fileprivate init(_ outcome: StoreOutcome) {
+    init(_ outcome: StoreOutcome) {
         self =
             switch outcome {
             case .stored: .stored

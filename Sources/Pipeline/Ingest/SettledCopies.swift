@@ -9,6 +9,8 @@ package struct SettledCopies: Sendable {
     @usableFromInline let ranges: [Range<Int>]
     /// How many there are.
     package let count: Int
+    /// The span of their acks; nil where none is recorded.
+    package let trace: AckTrace?
 
     /// All elements of an array.
     package init(_ messages: [IncomingMessage]) {
@@ -20,10 +22,12 @@ package struct SettledCopies: Sendable {
     /// - Parameters:
     ///   - ranges: Ascending parts of `batch`, none of them empty.
     ///   - batch: The batch.
-    init(_ ranges: [Range<Int>], of batch: [IncomingMessage]) {
+    ///   - trace: The spans of what has committed; nil where none is recorded.
+    init(_ ranges: [Range<Int>], of batch: [IncomingMessage], _ trace: BatchTrace.Part? = nil) {
         self.batch = batch
         self.ranges = ranges
         count = ranges.reduce(0) { $0 + $1.count }
+        self.trace = trace?.acks(ranges, count: count)
     }
 
     /// Calls `body` with each copy, in the order of arrival.

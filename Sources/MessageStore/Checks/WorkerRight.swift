@@ -1,0 +1,51 @@
+package import Postgres
+
+/// One of the rights that `run` needs, as `deploy/roles.sql` grants them to `upstream_worker`.
+package struct WorkerRight: Sendable, Hashable {
+    /// A table, sequence or function of the schema `upstream`, or the schema itself.
+    package let object: String
+    /// `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `USAGE`, `EXECUTE`.
+    package let privilege: String
+
+    /// Each of them; a test compares them with what `deploy/roles.sql` grants.
+    package static let all: [WorkerRight] = rights
+
+    /// Those that the connection's role lacks, as `INSERT ON upstream.messages`.
+    ///
+    /// The schema has to be this binary's.
+    ///
+    /// - Throws: ``PostgresError``
+    package static func missing(on connection: PostgresConnection) async throws(PostgresError) -> [String] {
+        try await connection.run { connection throws(PostgresError) in
+            try connection.run(CheckStatements.missing(all)).map { row throws(PostgresError) in
+                try row.next(String.self)
+            }
+        }
+    }
+}
+
+private let rights: [WorkerRight] = {
+    let tables = [
+        ("schema_migrations", "SELECT"), ("message_ids", "SELECT INSERT"), ("messages", "SELECT INSERT"),
+        ("senders", "SELECT INSERT"), ("retention_runs", "SELECT INSERT"), ("retention_policy", "SELECT"),
+        ("dead_messages", "SELECT"), ("conflicts", "SELECT INSERT UPDATE"), ("quarantine", "SELECT INSERT UPDATE"),
+        ("handlers", "SELECT INSERT UPDATE DELETE"), ("handler_workers", "SELECT INSERT UPDATE DELETE"),
+        ("subscriptions", "SELECT INSERT UPDATE DELETE"), ("deliveries", "SELECT INSERT UPDATE DELETE"),
+        ("delivery_blocks", "SELECT INSERT UPDATE DELETE"), ("dead_letters", "SELECT INSERT UPDATE DELETE"),
+        ("workers", "SELECT INSERT UPDATE DELETE"), ("attempt_batches", "SELECT INSERT"), ("attempts", "SELECT"),
+        ("replays", "SELECT INSERT UPDATE"), ("replay_messages", "SELECT INSERT DELETE"),
+        ("replay_events", "SELECT INSERT"),
+    ]
+    let functions = [
+        "ensure_partitions", "ensure_attempts", "raise_retention", "keep_dead_messages", "drop_partition",
+        "purge_message_ids", "purge_conflicts", "purge_quarantine", "purge_dead_letters", "purge_dead_messages",
+        "purge_attempts", "purge_audit", "record_audit",
+    ]
+    let first = [
+        WorkerRight(object: "upstream", privilege: "USAGE"), WorkerRight(object: "lease_tokens", privilege: "USAGE"),
+    ]
+    let onTables = tables.flatMap { object, privileges in
+        privileges.split(separator: " ").map { WorkerRight(object: object, privilege: String($0)) }
+    }
+    return first + onTables + functions.map { WorkerRight(object: $0, privilege: "EXECUTE") }
+}()

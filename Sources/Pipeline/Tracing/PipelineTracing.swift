@@ -1,0 +1,59 @@
+package import Telemetry
+package import Tracing
+import UpstreamKit
+import Vocabulary
+
+/// What ingest and dispatch record spans with; there is none where tracing is off.
+///
+/// A message belongs to the trace that it brings in its data, else to one of its own, whose id is the message's key. Where the
+/// message's trace is recorded, so are its batch and its attempts, in every worker that has the same ratio.
+package struct PipelineTracing: Sendable {
+    /// Makes the spans.
+    package let tracer: any Tracer
+    private let sampler: TraceSampler
+    private let member: TraceMember?
+    private let senderIDs: [String]
+
+    /// Tracing with these settings.
+    ///
+    /// - Parameters:
+    ///   - tracer: Makes the spans.
+    ///   - sampler: Decides about messages that bring no context.
+    ///   - member: Where messages bring theirs; nil to take none.
+    ///   - senderIDs: The configured senders, by their index in ``UpstreamKit/IncomingMessage/sender``.
+    package init(tracer: any Tracer, sampler: TraceSampler, member: TraceMember?, senderIDs: [String]) {
+        self.tracer = tracer
+        self.sampler = sampler
+        self.member = member
+        self.senderIDs = senderIDs
+    }
+
+    /// The context that a message brings.
+    func context(in data: [UInt8]?) -> TraceContext? {
+        guard let member, let data else { return nil }
+        return member.context(in: data.span)
+    }
+
+    /// The context that a copy brings.
+    func context(of copy: borrowing IncomingMessage) -> TraceContext? {
+        guard let member, let data = copy.data else { return nil }
+        return member.context(in: copy.bytes.span.extracting(data.range))
+    }
+
+    /// The context of a message that brings none.
+    func context(for key: Digest128) -> TraceContext {
+        TraceContext(messageKey: key, isSampled: sampler.isSampled(key))
+    }
+
+    /// The id of a copy's sender.
+    func senderID(_ index: UInt16) -> String? {
+        senderIDs.indices.contains(Int(index)) ? senderIDs[Int(index)] : nil
+    }
+}
+
+extension DefaultTracerClock.Timestamp {
+    /// A moment of the wall clock: microseconds since 1970-01-01 UTC.
+    init(microseconds: Int64) {
+        self.init(nanosecondsSinceEpoch: UInt64(clamping: microseconds) &* 1000)
+    }
+}

@@ -1,0 +1,153 @@
+import Logging
+import Synchronization
+import Telemetry
+import Testing
+import UpstreamKit
+import Vocabulary
+
+@testable import Pipeline
+
+/// A table that holds so many deliveries for each handler, and counts the claims.
+private final class CountedDeliveries: DeliveryStore {
+    private struct State {
+        var left: [String: Int]
+        var claims: [String: Int] = [:]
+        var last: UInt64 = 0
+    }
+
+    private let state: Mutex<State>
+
+    init(_ left: [String: Int] = [:]) { state = Mutex(State(left: left)) }
+
+    /// How often deliveries of this handler were asked for, of suspects as well.
+    func claims(_ handler: String) -> Int { state.withLock { $0.claims[handler, default: 0] } }
+
+    func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
+        state.withLock { state in
+            state.claims[request.handler, default: 0] += 1
+            let left = state.left[request.handler, default: 0]
+            let count = request.isForSuspects ? 0 : min(left, request.limit)
+            state.left[request.handler] = left - count
+            return (0..<count).map { _ in
+                state.last += 1
+                return Delivery(
+                    content: .stored(.sample(category: "c", data: nil)),
+                    messageKey: Digest128(high: 1, low: state.last),
+                    lease: Lease(token: 1, deadline: .now + request.lease)
+                )
+            }
+        }
+    }
+
+    func listen(wake: @Sendable () -> Void) async throws(StoreError) {
+        // Nobody else tells us anything.
+        try? await Task.sleep(for: .seconds(3_600))
+    }
+
+    func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64 { 1 }
+    func paused(_ handlers: [String]) async throws(StoreError) -> Set<String> { [] }
+    func extend(
+        _ leases: [LeaseReference],
+        of handler: String,
+        by duration: Duration
+    ) async throws(StoreError) -> Set<LeaseReference> { Set(leases) }
+    func settle(_ settlements: [Settlement], of handler: String) async throws(StoreError) -> Int { settlements.count }
+    func settle(_ blocks: [BlockSettlement], of handler: String) async throws(StoreError) -> Int { 0 }
+    func pause(_ handler: String, reason: String) async throws(StoreError) {}
+    func unclaimed() async throws(StoreError) -> [String] { [] }
+    func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] { [] }
+}
+
+/// Who claims, and when, where the table is polled once an hour only.
+@Suite("Claims of handlers with a rate", .timeLimit(.minutes(1)))
+struct DispatchClaimTests {
+    private let done = Seen()
+
+    /// How many messages were handled.
+    private final class Seen: Sendable {
+        private let state = Mutex(0)
+        var count: Int { state.withLock { $0 } }
+        func add() { state.withLock { $0 += 1 } }
+    }
+
+    private func registration(_ name: String, _ categories: CategorySet, rate: HandlerRate?) -> HandlerRegistration {
+        var registration = HandlerRegistration(name, categories: categories, handler: ClosureHandler { _, _ in .done })
+        registration.rate = rate
+        return registration
+    }
+
+    /// Runs a dispatcher while the body runs.
+    private func run(
+        _ store: CountedDeliveries,
+        _ handlers: [HandlerRegistration],
+        _ body: (DispatchService) async throws -> Void
+    ) async throws {
+        var settings = DispatchSettings()
+        settings.poll = .seconds(3_600)
+        let service = DispatchService(
+            store: store,
+            registrations: handlers,
+            senderIDs: [],
+            settings: settings,
+            metrics: Metrics(senders: [], categories: [], handlers: handlers.map(\.name), version: "test"),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            execute: { [done] _, _, _, _ in
+                done.add()
+                return .verdict(.done)
+            }
+        )
+        let task = Task { await service.run() }
+        do {
+            try await body(service)
+        } catch {
+            Issue.record(error)
+        }
+        service.beginShutdown()
+        await task.value
+    }
+
+    /// Waits until that holds; a failure of the test after 20 s.
+    private func wait(_ name: Comment, until condition: () -> Bool) async throws {
+        let end = ContinuousClock.now + .seconds(20)
+        while !condition(), ContinuousClock.now < end { try await Task.sleep(for: .milliseconds(5)) }
+        let holds = condition()
+        #expect(holds, name)
+    }
+
+    @Test("A backlog is claimed as the rate allows, without a poll")
+    func backlog() async throws {
+        // 50 at once, and 70 more as they are allowed.
+        let store = CountedDeliveries(["limited": 120])
+        try await run(store, [registration("limited", .all, rate: HandlerRate(50))]) { _ in
+            try await wait("all are handled") { done.count == 120 }
+        }
+    }
+
+    @Test("A backlog without a rate is claimed to its end, without a poll")
+    func withoutRate() async throws {
+        let store = CountedDeliveries(["free": 5_000])
+        try await run(store, [registration("free", .all, rate: nil)]) { _ in
+            try await wait("all are handled") { done.count == 5_000 }
+        }
+    }
+
+    @Test("A commit for a handler with a rate makes no other handler claim, and its own claim is not forgotten")
+    func commits() async throws {
+        let store = CountedDeliveries()
+        let handlers = [
+            registration("free", ["other"], rate: nil),
+            registration("limited", .all, rate: HandlerRate(1, per: .seconds(3_600))),
+        ]
+        try await run(store, handlers) { service in
+            // Each claims, and asks for suspects; the handlers in their order.
+            try await wait("the first round has ended") { store.claims("limited") == 2 }
+            let message = messages(1...1)
+            for round in 2...4 {
+                let offer = service.intake.offer(for: 1, bytes: 0)
+                service.intake.committed(offer, messages: message, outcomes: [.stored])
+                try await wait("it claims again") { store.claims("limited") == 2 * round }
+            }
+            #expect(store.claims("free") == 2)
+        }
+    }
+}
