@@ -19,6 +19,9 @@ enum MessageObject {
         object.member("received_at", Timestamp(microseconds: message.receivedAtMicroseconds))
         object.member("attempt", context.attempt)
         object.member("replay_id", context.replayID)
+        // Only where tracing is on: what was there before stays as it was.
+        if let traceparent = context.traceparent { object.member("traceparent", traceparent) }
+        if let tracestate = context.tracestate { object.member("tracestate", tracestate) }
         object.endObject()
         return object.finish()
     }

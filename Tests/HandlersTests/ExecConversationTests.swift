@@ -35,7 +35,7 @@ import Vocabulary
             ([], .send, "write", true), ([], .part, "end unasked", false), ([], .line, "end unasked", false),
             ([], .lineAndMore, "end unasked", false), ([], .tooLong, "end unasked", false), ([], .end, "true", false),
             ([.send], .part, "wait", true), ([.send], .line, "answer c", true),
-            ([.send], .lineAndMore, "end unasked", false), ([.send], .tooLong, "end lineTooLong", false),
+            ([.send], .lineAndMore, "end unasked", false), ([.send], .tooLong, "end tooLong", false),
             ([.send], .end, "true", false), ([.send, .part], .line, "answer abc", true),
             ([.send, .part], .part, "wait", true), ([.send, .line], .send, "write", true),
             ([.end], .send, "refuse(Handlers.ExecConversation.End.timedOut)", false), ([.end], .part, "ignore", false),

@@ -17,9 +17,11 @@ final class WebhookReceiver: Sendable {
     /// Starts it with the Python of `UPSTREAM_TEST_PYTHON`, else of `.build/test-tools`, which must have the packages of
     /// `Tests/Tools/requirements.txt`.
     ///
-    /// - Parameter certificate: Files with the certificate's chain and key; without them the endpoint is plain.
+    /// - Parameters:
+    ///   - certificate: Files with the certificate's chain and key; without them the endpoint is plain.
+    ///   - clientAuthority: A file with the authority whose certificates are demanded of clients.
     /// - Throws: ``Unavailable``
-    init(certificate: (chain: String, key: String)? = nil) throws {
+    init(certificate: (chain: String, key: String)? = nil, clientAuthority: String? = nil) throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         let package = root.deletingLastPathComponent()
         let python =
@@ -32,7 +34,7 @@ final class WebhookReceiver: Sendable {
         process.executableURL = URL(fileURLWithPath: python)
         process.arguments =
             [root.appendingPathComponent("Tools/webhook_receiver.py").path, Self.secret]
-            + (certificate.map { [$0.chain, $0.key] } ?? [])
+            + (certificate.map { [$0.chain, $0.key] } ?? []) + (clientAuthority.map { [$0] } ?? [])
         input = Pipe()
         let output = Pipe()
         process.standardInput = input

@@ -51,7 +51,7 @@ import Vocabulary
                 timeout: .seconds(20),
                 policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
                 connections: 1,
-                caFile: caFile
+                tls: WebhookTLSFiles(ca: caFile)
             ),
             resolver: AddressResolver { _ in ["127.0.0.1"].compactMap(NetworkAddress.init) }
         ) { [Array(WebhookReceiver.secret.utf8)] }
@@ -156,8 +156,8 @@ import Vocabulary
         let folder = try Folder()
         for (name, text) in [("empty.pem", ""), ("rubbish.pem", "not a certificate")] {
             let file = try folder.write(Array(text.utf8), as: name)
-            #expect(throws: WebhookTrustError.self) { try WebhookTrust(caFile: file) }
+            #expect(throws: WebhookTrustError.self) { try WebhookTrust(WebhookTLSFiles(ca: file)) }
         }
-        #expect(throws: WebhookTrustError.self) { try WebhookTrust(caFile: "/nowhere/ca.pem") }
+        #expect(throws: WebhookTrustError.self) { try WebhookTrust(WebhookTLSFiles(ca: "/nowhere/ca.pem")) }
     }
 }

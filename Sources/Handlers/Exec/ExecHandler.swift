@@ -4,7 +4,6 @@ import NIOCore
 package import NIOPosix
 import Pipeline
 import Processes
-import Synchronization
 package import UpstreamKit
 
 /// Handler kind `exec`: gives messages to a program of the user's, in any language.
@@ -31,14 +30,7 @@ package final class ExecHandler: UpstreamHandler {
     private let mode: Mode
     private let output: ExecOutputLog
     private let group: MultiThreadedEventLoopGroup
-    private let pool = Mutex(Pool())
-
-    /// The processes that wait for a message, and how starting them goes.
-    private struct Pool {
-        var idle: [ExecSession] = []
-        var backoff = RestartBackoff()
-        var isShutDown = false
-    }
+    private let pool: ExecSessionPool
 
     /// A handler that starts the program when the first message comes.
     ///
@@ -59,11 +51,16 @@ package final class ExecHandler: UpstreamHandler {
     ) {
         // A write to a process that has ended must fail instead of killing us with SIGPIPE.
         signal(SIGPIPE, SIG_IGN)
-        let passed = environment.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
-        self.program = ChildProgram(command: command, environment: passed)
+        self.program = ChildProgram(command: command, environment: Self.environment(environment))
         self.mode = mode
         self.output = ExecOutputLog(handler: name, logger: logger)
         self.group = group
+        pool = ExecSessionPool(subject: "exec program", output: output)
+    }
+
+    /// The variables with these names, where they are set, as `NAME=value`.
+    static func environment(_ names: [String]) -> [String] {
+        names.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
     }
 
     /// Gives the message to a process and reads its answer.
@@ -77,19 +74,13 @@ package final class ExecHandler: UpstreamHandler {
 
     /// Closes the processes' standard inputs, waits a moment, and kills those that are left.
     package func shutdown() async {
-        let sessions = pool.withLock { pool in
-            pool.isShutDown = true
-            return pool.idle
-        }
-        await withDiscardingTaskGroup { tasks in
-            for session in sessions { tasks.addTask { await session.close() } }
-        }
+        await pool.shutdown()
     }
 
     // MARK: once
 
     private func handleOnce(_ line: [UInt8], _ context: HandlerContext) async throws -> HandlerOutcome {
-        try await waitForBackoff()
+        try await pool.waitForBackoff()
         let exit: ChildProcess.Exit
         do {
             exit = try await ExecProcess.run(
@@ -103,7 +94,7 @@ package final class ExecHandler: UpstreamHandler {
             throw unavailable(error)
         }
         try Task.checkCancellation()
-        pool.withLock { $0.backoff.succeeded() }
+        pool.succeeded()
         if exit == .signal(SIGKILL), context.timeLeft == .zero { throw Self.failure(.timedOut) }
         return ExecProcess.outcome(of: exit)
     }
@@ -116,24 +107,24 @@ package final class ExecHandler: UpstreamHandler {
         _ context: HandlerContext
     ) async throws -> HandlerOutcome {
         while true {
-            let session = try await checkOut()
+            let session = try await pool.checkOut { try await self.start() }
             let answer: [UInt8]
             do {
                 answer = try await session.exchange(line, deadline: context.deadline)
             } catch ExecSession.Failure.notSent {
                 // It died between two messages and has not seen this one.
                 try Task.checkCancellation()
-                noteEnd(of: session, reason: "closed")
+                pool.noteEnd(of: session, reason: "closed")
                 continue
             } catch ExecSession.Failure.ended(let end) {
                 try Task.checkCancellation()
-                noteEnd(of: session, reason: "\(end)")
+                pool.noteEnd(of: session, reason: "\(end)")
                 throw Self.failure(end)
             }
             guard let outcome = ExecAnswer.parse(answer, about: message.messageKey) else {
                 // It does not follow the protocol, so its next line can't be trusted either.
                 session.stop()
-                noteEnd(of: session, reason: "answer out of shape", isFailure: true)
+                pool.noteEnd(of: session, reason: "answer out of shape", isFailure: true)
                 throw HandlerVerdictError(
                     .retry(
                         after: nil,
@@ -146,25 +137,16 @@ package final class ExecHandler: UpstreamHandler {
                     )
                 )
             }
-            await checkIn(session)
+            await pool.checkIn(session)
             return outcome
         }
     }
 
-    private func checkOut() async throws -> ExecSession {
-        let idle: ExecSession? = pool.withLock { pool in
-            while let session = pool.idle.popLast() {
-                if session.isAlive { return session }
-                if !session.hasAnswered { pool.backoff.died(now: .now) }
-            }
-            return nil
-        }
-        if let idle { return idle }
-        try await waitForBackoff()
+    private func start() async throws -> ExecSession {
         do {
             return try await ExecSession.start(
                 program,
-                lineLimit: Self.answerLimit,
+                shape: .line(limit: Self.answerLimit),
                 output: output,
                 on: group.next()
             )
@@ -173,42 +155,10 @@ package final class ExecHandler: UpstreamHandler {
         }
     }
 
-    private func checkIn(_ session: ExecSession) async {
-        let isKept = pool.withLock { pool in
-            pool.backoff.succeeded()
-            if !pool.isShutDown { pool.idle.append(session) }
-            return !pool.isShutDown
-        }
-        if !isKept { await session.close() }
-    }
-
-    private func noteEnd(of session: ExecSession, reason: String, isFailure: Bool = false) {
-        output.ended(reason)
-        pool.withLock { pool in
-            if isFailure || !session.hasAnswered { pool.backoff.died(now: .now) }
-        }
-    }
-
     // MARK: Failures
 
-    /// Throws while the program must not be started yet; waits if that is only a moment.
-    private func waitForBackoff() async throws {
-        let (wait, isPacing) = pool.withLock { ($0.backoff.wait(now: .now), $0.backoff.isPacing) }
-        guard let wait else { return }
-        guard !isPacing else { return try await Task.sleep(for: wait) }
-        throw HandlerVerdictError(
-            .unavailable(
-                after: wait,
-                HandlerFailure(group: "exec program ended repeatedly", detail: "the program will be restarted later")
-            )
-        )
-    }
-
     private func unavailable(_ error: any Error) -> HandlerVerdictError {
-        let wait = pool.withLock { pool in
-            pool.backoff.failed(now: .now)
-            return pool.backoff.wait(now: .now)
-        }
+        let wait = pool.startFailed()
         let reason = (error as? SpawnError)?.reason ?? "\(error)"
         return HandlerVerdictError(
             .unavailable(
@@ -227,7 +177,7 @@ package final class ExecHandler: UpstreamHandler {
             switch end {
             case .closed: "exec program ended before it answered"
             case .unasked: "exec program wrote more than one line for a message"
-            case .lineTooLong: "exec program answered a line over the limit of \(answerLimit) bytes"
+            case .tooLong: "exec program answered a line over the limit of \(answerLimit) bytes"
             case .timedOut: "exec program gave no answer in time and was killed"
             case .stopped: "exec program was stopped"
             }

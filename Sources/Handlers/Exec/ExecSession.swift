@@ -1,4 +1,5 @@
 import CGlibc
+import Glibc
 import Logging
 import NIOCore
 import NIOPosix
@@ -19,6 +20,14 @@ final class ExecSession: Sendable {
         case ended(ExecConversation.End)
     }
 
+    /// How a process is ended that must not go on.
+    enum Stop: Sendable {
+        /// Killed, with its process group.
+        case kill
+        /// Asked to end, so that it can kill what it has started in other groups; killed a second later.
+        case terminate
+    }
+
     /// How long a process whose standard input was closed may take to end.
     static let grace = Duration.seconds(2)
 
@@ -27,24 +36,32 @@ final class ExecSession: Sendable {
 
     private let child: ChildProcess
     private let channel: any Channel
-    private let handler: NIOLoopBound<ExecLineHandler>
+    private let handler: NIOLoopBound<ExecAnswerHandler>
     private let answers = Atomic(0)
 
     private init(
         child: ChildProcess,
         terminated: EventLoopFuture<ChildProcess.Exit>,
         channel: any Channel,
-        handler: NIOLoopBound<ExecLineHandler>
+        handler: NIOLoopBound<ExecAnswerHandler>
     ) {
         (self.child, self.terminated, self.channel, self.handler) = (child, terminated, channel, handler)
     }
 
     /// Starts the program.
     ///
+    /// - Parameters:
+    ///   - program: What to start.
+    ///   - shape: What its answers look like.
+    ///   - stop: How it is ended where it must not go on.
+    ///   - output: Takes its standard error.
+    ///   - eventLoop: Runs its pipes.
+    /// - Returns: The running process.
     /// - Throws: ``SpawnError``, or what NIO throws where the pipes can't be used.
     static func start(
         _ program: ChildProgram,
-        lineLimit: Int,
+        shape: AnswerShape,
+        stop: Stop = .kill,
         output: ExecOutputLog,
         on eventLoop: any EventLoop
     ) async throws -> ExecSession {
@@ -63,7 +80,11 @@ final class ExecSession: Sendable {
             let bound = try await NIOPipeBootstrap(group: eventLoop)
                 .takingOwnershipOfDescriptors(input: answers, output: pipes.input) { channel in
                     channel.eventLoop.makeCompletedFuture {
-                        let handler = ExecLineHandler(limit: lineLimit, kill: child.kill)
+                        let handler = ExecAnswerHandler(shape) {
+                            guard stop == .terminate else { return child.kill() }
+                            child.send(SIGTERM)
+                            eventLoop.scheduleTask(in: .seconds(1)) { child.kill() }
+                        }
                         try channel.pipeline.syncOperations.addHandler(handler)
                         return (channel, NIOLoopBound(handler, eventLoop: channel.eventLoop))
                     }
@@ -83,22 +104,22 @@ final class ExecSession: Sendable {
     /// Whether it ever answered.
     var hasAnswered: Bool { answers.load(ordering: .relaxed) > 0 }
 
-    /// Gives it a message and waits for the line it answers.
+    /// Gives it a message and waits for its answer.
     ///
     /// Cancelling the task kills the process.
     ///
     /// - Parameters:
-    ///   - line: The message's line with its newline.
+    ///   - request: What to write: a line with its newline, or a frame.
     ///   - deadline: When to kill the process instead of waiting on.
-    /// - Returns: The answer's line without its newline.
+    /// - Returns: The answer, without what marks its end.
     /// - Throws: ``Failure``
-    func exchange(_ line: [UInt8], deadline: ContinuousClock.Instant) async throws(Failure) -> [UInt8] {
+    func exchange(_ request: [UInt8], deadline: ContinuousClock.Instant) async throws(Failure) -> [UInt8] {
         let wait = TimeAmount(max(.zero, ContinuousClock.now.duration(to: deadline)))
         let handler = self.handler
         let reply = channel.eventLoop.makePromise(of: [UInt8].self)
         do {
             let answer = try await withTaskCancellationHandler {
-                channel.eventLoop.execute { handler.value.exchange(line, timeout: wait, reply: reply) }
+                channel.eventLoop.execute { handler.value.exchange(request, timeout: wait, reply: reply) }
                 return try await reply.futureResult.get()
             } onCancel: {
                 stop()
@@ -126,7 +147,7 @@ final class ExecSession: Sendable {
 }
 
 /// Runs an ``ExecConversation`` over the pipes of a subprocess.
-private final class ExecLineHandler: ChannelInboundHandler {
+private final class ExecAnswerHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
@@ -138,8 +159,8 @@ private final class ExecLineHandler: ChannelInboundHandler {
     private var leftover: CInt?
     private let kill: () -> Void
 
-    init(limit: Int, kill: @escaping () -> Void) {
-        self.conversation = ExecConversation(limit: limit)
+    init(_ shape: AnswerShape, kill: @escaping () -> Void) {
+        self.conversation = ExecConversation(shape)
         self.kill = kill
     }
 
@@ -151,7 +172,7 @@ private final class ExecLineHandler: ChannelInboundHandler {
         self.context = nil
     }
 
-    func exchange(_ line: [UInt8], timeout: TimeAmount, reply: EventLoopPromise<[UInt8]>) {
+    func exchange(_ request: [UInt8], timeout: TimeAmount, reply: EventLoopPromise<[UInt8]>) {
         guard let context else { return reply.fail(ExecSession.Failure.notSent) }
         switch conversation.send() {
         case .refuse: reply.fail(ExecSession.Failure.notSent)
@@ -159,7 +180,7 @@ private final class ExecLineHandler: ChannelInboundHandler {
             self.reply = reply
             self.timeout = context.eventLoop.assumeIsolated().scheduleTask(in: timeout) { self.end(.timedOut) }
             // A failed write shows as a closed channel.
-            context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: line)), promise: nil)
+            context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: request)), promise: nil)
         }
     }
 
@@ -170,11 +191,11 @@ private final class ExecLineHandler: ChannelInboundHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch conversation.receive(unwrapInboundIn(data).readableBytesView) {
         case .wait, .ignore: break
-        case .answer(let line):
+        case .answer(let answer):
             timeout?.cancel()
             let reply = self.reply
             self.reply = nil
-            reply?.succeed(line)
+            reply?.succeed(answer)
         case .end(let end): finish(end)
         }
     }

@@ -8,7 +8,7 @@ import Vocabulary
 ///
 /// A client that resolved the name itself could get another address than the one that was checked (DNS rebinding); so the
 /// address is pinned, while certificate checks and the `Host` header use the name. The client is replaced when the name's
-/// addresses change.
+/// addresses change, and when the files of its TLS do.
 final class PinnedClients: Sendable {
     /// A client on loan; give it back.
     struct Loan: Sendable {
@@ -16,10 +16,14 @@ final class PinnedClients: Sendable {
         let address: NetworkAddress
         /// The client.
         let client: HTTPClient
+        /// Why the files of its TLS, as they are now, are not those that it uses; nil where they are.
+        var trustProblem: String?
     }
 
     private struct Entry {
         var loan: Loan
+        /// Which reading of the TLS files it was made with.
+        var generation: Int
         var users = 0
         var isRetired = false
     }
@@ -53,17 +57,23 @@ final class PinnedClients: Sendable {
     ///
     /// - Returns: nil after the shutdown, and where there is no address.
     func borrow(_ addresses: [NetworkAddress]) -> Loan? {
-        state.withLock { state in
+        let trust = trust.current()
+        return state.withLock { state in
             guard !state.isShutDown, let first = addresses.first else { return nil }
             let wanted = addresses.filter { $0 != state.lastFailed }
-            if let index = state.entries.firstIndex(where: { !$0.isRetired && wanted.contains($0.loan.address) }) {
-                state.entries[index].users += 1
-                return state.entries[index].loan
+            let usable = state.entries.firstIndex { entry in
+                !entry.isRetired && entry.generation == trust.generation && wanted.contains(entry.loan.address)
+            }
+            if let usable {
+                state.entries[usable].users += 1
+                state.entries[usable].loan.trustProblem = trust.problem
+                return state.entries[usable].loan
             }
             for index in state.entries.indices { state.entries[index].isRetired = true }
             let address = wanted.first ?? first
-            var entry = Entry(loan: Loan(address: address, client: makeClient(address)))
-            entry.users = 1
+            let client = makeClient(address, trust)
+            let loan = Loan(address: address, client: client, trustProblem: trust.problem)
+            let entry = Entry(loan: loan, generation: trust.generation, users: 1)
             state.entries.append(entry)
             return entry.loan
         }
@@ -102,7 +112,7 @@ final class PinnedClients: Sendable {
         for client in clients { try? await client.shutdown() }
     }
 
-    private func makeClient(_ address: NetworkAddress) -> HTTPClient {
+    private func makeClient(_ address: NetworkAddress, _ trust: WebhookTrust.Current) -> HTTPClient {
         var configuration = HTTPClient.Configuration(
             tlsConfiguration: trust.configuration,
             redirectConfiguration: .disallow,
@@ -110,6 +120,8 @@ final class PinnedClients: Sendable {
             decompression: .disabled
         )
         configuration.httpVersion = .http1Only
+        // The attempt has a span, and its request carries that.
+        configuration.tracing.tracer = nil
         configuration.dnsOverride = [host: address.description]
         configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = connections
         configuration.connectionPool.idleTimeout = .seconds(30)

@@ -35,8 +35,8 @@ package final class WebhookHandler: UpstreamHandler {
 
         /// How the event stands in the request.
         package var mode: Mode
-        /// A file with the certificates to trust instead of the system's, PEM.
-        package var caFile: String?
+        /// The files of its TLS.
+        package var tls: WebhookTLSFiles
         /// The statuses that refuse a message for good.
         package var rejectStatuses: Set<Int>
 
@@ -47,7 +47,7 @@ package final class WebhookHandler: UpstreamHandler {
             policy: NetworkPolicy,
             connections: Int,
             mode: Mode = .structured,
-            caFile: String? = nil,
+            tls: WebhookTLSFiles = WebhookTLSFiles(),
             rejectStatuses: Set<Int> = []
         ) {
             self.endpoint = endpoint
@@ -55,7 +55,7 @@ package final class WebhookHandler: UpstreamHandler {
             self.policy = policy
             self.connections = connections
             self.mode = mode
-            self.caFile = caFile
+            self.tls = tls
             self.rejectStatuses = rejectStatuses
         }
     }
@@ -68,6 +68,7 @@ package final class WebhookHandler: UpstreamHandler {
 
     private let options: Options
     private let secrets: @Sendable () throws -> [[UInt8]]
+    private let headers: @Sendable () throws -> WebhookHeaders
     private let resolver: AddressResolver
     private let clients: PinnedClients
 
@@ -77,22 +78,25 @@ package final class WebhookHandler: UpstreamHandler {
     ///   - options: Where and how.
     ///   - resolver: Looks the host's addresses up, before each request.
     ///   - group: Runs the connections.
+    ///   - headers: The headers to add; called for each request, as they may stand in a file.
     ///   - secrets: Reads the secret file's lines; called for each request, so that a rotation needs no restart.
-    /// - Throws: ``WebhookTrustError`` where the options' `caFile` can't be used.
+    /// - Throws: ``WebhookTrustError`` where the options' files can't be used.
     package init(
         options: Options,
         resolver: AddressResolver = .system,
         group: MultiThreadedEventLoopGroup = .singleton,
+        headers: @escaping @Sendable () throws -> WebhookHeaders = { WebhookHeaders() },
         secrets: @escaping @Sendable () throws -> [[UInt8]]
     ) throws(WebhookTrustError) {
         self.options = options
         self.secrets = secrets
+        self.headers = headers
         self.resolver = resolver
         self.clients = PinnedClients(
             host: options.endpoint.host,
             connections: options.connections,
             connectTimeout: TimeAmount(min(options.timeout, .seconds(10))),
-            trust: try options.caFile.map(WebhookTrust.init(caFile:)) ?? .system,
+            trust: try WebhookTrust(options.tls),
             group: group
         )
     }
@@ -112,7 +116,7 @@ package final class WebhookHandler: UpstreamHandler {
         } catch {
             await clients.giveBack(loan, isReachable: Task.isCancelled)
             try Task.checkCancellation()
-            throw Self.failure(of: error)
+            throw Self.failure(of: error, trustProblem: loan.trustProblem)
         }
         let body = await Self.start(of: response.body, until: deadline)
         await clients.giveBack(loan, isReachable: true)
@@ -131,8 +135,13 @@ package final class WebhookHandler: UpstreamHandler {
         do {
             signer = try WebhookSigner(secrets: secrets())
         } catch {
-            let failure = HandlerFailure(group: "webhook secret can not be used", detail: "\(error)")
-            throw HandlerVerdictError(.unavailable(after: .seconds(30), failure))
+            throw Self.unusable("webhook secret can not be used", error)
+        }
+        let added: WebhookHeaders
+        do {
+            added = try headers()
+        } catch {
+            throw Self.unusable("webhook headers can not be used", error)
         }
         let event: CloudEvent
         switch options.mode {
@@ -151,6 +160,11 @@ package final class WebhookHandler: UpstreamHandler {
             "webhook-signature": signer.signature(id: id, timestamp: timestamp, body: event.body),
         ]
         request.headers.add(contentsOf: event.headers)
+        for (name, value) in added.fields { request.headers.add(name: name, value: value) }
+        if let traceparent = context.traceparent {
+            request.headers.replaceOrAdd(name: "traceparent", value: traceparent)
+        }
+        if let tracestate = context.tracestate { request.headers.replaceOrAdd(name: "tracestate", value: tracestate) }
         request.body = .bytes(event.body)
         return request
     }
@@ -249,18 +263,25 @@ package final class WebhookHandler: UpstreamHandler {
         }
     }
 
-    private static func failure(of error: any Error) -> HandlerVerdictError {
-        switch error {
+    private static func failure(of error: any Error, trustProblem: String?) -> HandlerVerdictError {
+        // The files that the connection was to be made with may be what is wrong with it.
+        let note = trustProblem.map { " (the TLS files have changed and can't be used: \($0))" } ?? ""
+        return switch error {
         case let error as HTTPClientError where error == .deadlineExceeded || error == .connectTimeout:
             down("webhook timeout", "no answer in time")
         case let error as HTTPClientError:
-            down("webhook \(error.shortDescription)", "the request failed: \(error.shortDescription)")
-        case is NIOConnectionError: down("webhook connection failed", "no connection: \(error)")
-        default: down("webhook \(type(of: error))", "the request failed: \(error)")
+            down("webhook \(error.shortDescription)", "the request failed: \(error.shortDescription)\(note)")
+        case is NIOConnectionError: down("webhook connection failed", "no connection: \(error)\(note)")
+        default: down("webhook \(type(of: error))", "the request failed: \(error)\(note)")
         }
     }
 
     private static func down(_ group: String, _ detail: String) -> HandlerVerdictError {
         HandlerVerdictError(.down(after: nil, HandlerFailure(group: group, detail: detail)))
+    }
+
+    /// What the requests are made of is wrong, not a message.
+    private static func unusable(_ group: String, _ error: any Error) -> HandlerVerdictError {
+        HandlerVerdictError(.unavailable(after: .seconds(30), HandlerFailure(group: group, detail: "\(error)")))
     }
 }

@@ -1,40 +1,155 @@
+import Glibc
 import NIOSSL
+import Synchronization
 
-/// How webhooks speak TLS: everything verified, 1.2 at least, against the system's certificates or a file's.
-struct WebhookTrust: Sendable {
-    /// The HTTP client's settings.
-    let configuration: TLSConfiguration
+/// The files of a webhook's TLS: whom it trusts, and who it is.
+package struct WebhookTLSFiles: Sendable, Hashable {
+    /// The certificates to trust instead of the system's, PEM.
+    package var ca: String?
+    /// Our own certificate and those that lead from it to its authority, PEM: for endpoints that ask for one.
+    package var certificate: String?
+    /// That certificate's private key, PEM, without a passphrase.
+    package var key: String?
 
-    /// The system's certificates.
-    static let system = WebhookTrust()
-
-    private init() {
-        var configuration = TLSConfiguration.makeClientConfiguration()
-        // The library's own default is 1.0.
-        configuration.minimumTLSVersion = .tlsv12
-        self.configuration = configuration
-    }
-
-    /// Reads the certificates of a PEM file.
-    ///
-    /// - Throws: ``WebhookTrustError`` where there is none in it, or it can't be read.
-    init(caFile: String) throws(WebhookTrustError) {
-        let certificates: [NIOSSLCertificate]
-        do {
-            certificates = try NIOSSLCertificate.fromPEMFile(caFile)
-        } catch {
-            throw WebhookTrustError(description: "'\(caFile)' holds no certificates in PEM form: \(error)")
-        }
-        guard !certificates.isEmpty else {
-            throw WebhookTrustError(description: "'\(caFile)' holds no certificate")
-        }
-        var configuration = Self.system.configuration
-        configuration.trustRoots = .certificates(certificates)
-        self.configuration = configuration
+    /// Files with these paths; a certificate and its key go together.
+    package init(ca: String? = nil, certificate: String? = nil, key: String? = nil) {
+        self.ca = ca
+        self.certificate = certificate
+        self.key = key
     }
 }
 
-/// Why a file of trusted certificates can't be used.
+/// How webhooks speak TLS: everything verified, 1.2 at least, against the system's certificates or a file's, with a certificate
+/// of our own where there is one.
+///
+/// The files are read again while the worker runs. A rotation replaces one after the other, and may be seen half done: what
+/// was read last holds until all of them are good again.
+final class WebhookTrust: Sendable {
+    /// The settings, and which reading of the files they come from.
+    struct Current: Sendable {
+        /// The HTTP client's settings.
+        var configuration: TLSConfiguration
+        /// Grows each time that the files have changed.
+        var generation = 0
+        /// Why the files as they are now can't be used; nil where they are in use.
+        var problem: String?
+    }
+
+    /// How often the files are read again, at most.
+    static let interval = Duration.seconds(1)
+
+    private struct State {
+        var current: Current
+        var contents: [[UInt8]]
+        var read: ContinuousClock.Instant
+    }
+
+    private let files: WebhookTLSFiles
+    private let state: Mutex<State>
+
+    /// Reads the files.
+    ///
+    /// - Throws: ``WebhookTrustError`` where one can't be read, holds nothing of its kind, or the key is not the certificate's.
+    init(_ files: WebhookTLSFiles) throws(WebhookTrustError) {
+        self.files = files
+        let contents = try Self.contents(of: files)
+        let current = Current(configuration: try Self.configuration(files, contents))
+        state = Mutex(State(current: current, contents: contents, read: .now))
+    }
+
+    /// The settings to make a connection with now.
+    func current(now: ContinuousClock.Instant = .now) -> Current {
+        state.withLock { state in
+            guard files != WebhookTLSFiles(), state.read.duration(to: now) >= Self.interval else {
+                return state.current
+            }
+            state.read = now
+            do throws(WebhookTrustError) {
+                let contents = try Self.contents(of: files)
+                state.current.problem = nil
+                guard contents != state.contents else { return state.current }
+                state.current.configuration = try Self.configuration(files, contents)
+                state.current.generation += 1
+                state.contents = contents
+            } catch {
+                state.current.problem = error.description
+            }
+            return state.current
+        }
+    }
+
+    /// The files' bytes: those of `ca`, `certificate` and `key`, as far as they are named.
+    private static func contents(of files: WebhookTLSFiles) throws(WebhookTrustError) -> [[UInt8]] {
+        var contents: [[UInt8]] = []
+        for path in [files.ca, files.certificate, files.key] {
+            contents.append(try path.map { path throws(WebhookTrustError) in try bytes(of: path) } ?? [])
+        }
+        return contents
+    }
+
+    private static func bytes(of path: String) throws(WebhookTrustError) -> [UInt8] {
+        let limit = 1 << 20
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw .init(description: "'\(path)' can't be read: \(String(cString: strerror(errno)))")
+        }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var part = [UInt8](repeating: 0, count: 16_384)
+        while true {
+            let count = read(descriptor, &part, part.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else {
+                throw .init(description: "'\(path)' can't be read: \(String(cString: strerror(errno)))")
+            }
+            if count == 0 { return bytes }
+            bytes += part.prefix(count)
+            guard bytes.count <= limit else { throw .init(description: "'\(path)' is larger than 1 MiB") }
+        }
+    }
+
+    private static func configuration(
+        _ files: WebhookTLSFiles,
+        _ contents: [[UInt8]]
+    ) throws(WebhookTrustError) -> TLSConfiguration {
+        var configuration = TLSConfiguration.makeClientConfiguration()
+        // The library's own default is 1.0.
+        configuration.minimumTLSVersion = .tlsv12
+        if let path = files.ca {
+            configuration.trustRoots = .certificates(try certificates(contents[0], path))
+        }
+        guard let path = files.certificate, let keyPath = files.key else { return configuration }
+        configuration.certificateChain = try certificates(contents[1], path).map { .certificate($0) }
+        do {
+            configuration.privateKey = .privateKey(try NIOSSLPrivateKey(bytes: contents[2], format: .pem))
+        } catch {
+            throw WebhookTrustError(description: "'\(keyPath)' holds no private key in PEM form without a passphrase")
+        }
+        do {
+            // Compares the two, which nobody would before the first connection.
+            _ = try NIOSSLContext(configuration: configuration)
+        } catch {
+            throw WebhookTrustError(
+                description: "the key in '\(keyPath)' is not that of the first certificate in '\(path)'"
+            )
+        }
+        return configuration
+    }
+
+    private static func certificates(_ bytes: [UInt8], _ path: String) throws(WebhookTrustError) -> [NIOSSLCertificate]
+    {
+        let certificates: [NIOSSLCertificate]
+        do {
+            certificates = try NIOSSLCertificate.fromPEMBytes(bytes)
+        } catch {
+            throw WebhookTrustError(description: "'\(path)' holds no certificates in PEM form: \(error)")
+        }
+        guard !certificates.isEmpty else { throw WebhookTrustError(description: "'\(path)' holds no certificate") }
+        return certificates
+    }
+}
+
+/// Why the files of a webhook's TLS can't be used.
 package struct WebhookTrustError: Error, Sendable, CustomStringConvertible {
     package let description: String
 }

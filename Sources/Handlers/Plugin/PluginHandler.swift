@@ -1,0 +1,321 @@
+import Glibc
+package import Logging
+package import NIOPosix
+import Pipeline
+import Processes
+import Synchronization
+package import UpstreamKit
+import Vocabulary
+
+/// Handler kind `plugin`: gives messages to a shared library, which `upstream-plugin-host` loads into a process of its own.
+///
+/// Messages that wait go into one call (``PluginQueue``). A call whose process ends settles the messages that have an outcome;
+/// the others are given again one by one, and an attempt counts only for a message that was alone (``PluginVerdict``). The time
+/// that a message waits here is nobody's: the timeout holds for each call.
+package final class PluginHandler: UpstreamHandler {
+    /// What is run, and how.
+    package struct Options: Sendable {
+        /// The program that loads the library.
+        package var host: String
+        /// The library's absolute path.
+        package var library: String
+        /// The text for `upstream_plugin_open`.
+        package var configuration: String
+        /// The most processes for messages that never failed; there are up to four more for those that did.
+        package var processes: Int
+        /// The most bytes of address space for each; 0 for no limit.
+        package var memory: Int
+        /// The longest time for a call, and for loading the library.
+        package var timeout: Duration
+        /// The most messages in hand at the same time: the handler's concurrency.
+        package var messages: Int
+
+        /// Options with these values.
+        package init(
+            host: String,
+            library: String,
+            configuration: String = "",
+            processes: Int = 1,
+            memory: Int = 0,
+            timeout: Duration,
+            messages: Int
+        ) {
+            self.host = host
+            self.library = library
+            self.configuration = configuration
+            self.processes = processes
+            self.memory = memory
+            self.timeout = timeout
+            self.messages = messages
+        }
+    }
+
+    /// How long the dispatcher lets an attempt run: the calls have limits of their own, and a message may wait for many of them.
+    package static let attemptTimeout = Duration.seconds(86_400)
+
+    /// What has become of a message that was given to ``ask(_:_:)``.
+    private enum Answer: Sendable {
+        case verdict(PluginVerdict)
+        case cancelled
+    }
+
+    private struct Waiter {
+        var continuation: CheckedContinuation<Answer, Never>
+        /// The call that has it, if any.
+        var call: Int?
+    }
+
+    private struct Call {
+        /// Its messages that somebody still waits for.
+        var waiting: Int
+        var session: ExecSession?
+    }
+
+    private struct State {
+        var queue: PluginQueue
+        var waiters: [PluginQueue.ID: Waiter] = [:]
+        var calls: [Int: Call] = [:]
+        var callers: [Int: Task<Void, Never>] = [:]
+        var last: PluginQueue.ID = 0
+        var lastCaller = 0
+    }
+
+    private let options: Options
+    private let output: ExecOutputLog
+    private let group: MultiThreadedEventLoopGroup
+    private let pool: ExecSessionPool
+    private let program: ChildProgram
+    private let state: Mutex<State>
+
+    /// A handler that starts the host when the first message comes.
+    ///
+    /// - Parameters:
+    ///   - name: The handler's name, for its log lines.
+    ///   - options: What is run, and how.
+    ///   - logger: Takes what the plugin writes to its standard output and error.
+    ///   - group: Runs the pipes.
+    package init(
+        name: String,
+        options: Options,
+        logger: Logger,
+        group: MultiThreadedEventLoopGroup = .singleton
+    ) {
+        // A write to a process that has ended must fail instead of killing us with SIGPIPE.
+        signal(SIGPIPE, SIG_IGN)
+        self.options = options
+        self.output = ExecOutputLog(handler: name, logger: logger)
+        self.group = group
+        program = ChildProgram(
+            command: [options.host, options.library],
+            environment: ExecHandler.environment(ExecHandler.passedEnvironment)
+        )
+        let alone = min(4, max(1, options.messages))
+        // As many as there may be calls: a process that is closed for want of room here has to load the library anew.
+        pool = ExecSessionPool(subject: "plugin host", output: output, mostIdle: options.processes + alone)
+        let batch = min(max(1, options.messages / options.processes), PluginFrame.messageLimit)
+        state = Mutex(
+            State(
+                queue: PluginQueue(
+                    batch: batch,
+                    bytes: PluginFrame.byteLimit,
+                    together: options.processes,
+                    alone: alone
+                )
+            )
+        )
+    }
+
+    /// Gives the message to the plugin, alone if it failed before or a call that it was in went wrong.
+    package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
+        let bytes = PluginFrame.message(message, context)
+        var track: PluginQueue.Track = context.attempt > 1 ? .alone : .together
+        while true {
+            switch await ask(bytes, track) {
+            case .verdict(.settled(.done)): return .done
+            case .verdict(.settled(let verdict)): throw HandlerVerdictError(verdict)
+            case .verdict(.again): track = .alone
+            case .cancelled: throw CancellationError()
+            }
+        }
+    }
+
+    /// Ends the hosts, which give the plugin time to close.
+    ///
+    /// Call it once no message is wanted any more: a call under way is cut off, and so is a library that is still opening.
+    package func shutdown() async {
+        let callers = state.withLock { Array($0.callers.values) }
+        for caller in callers { caller.cancel() }
+        await pool.shutdown()
+        for caller in callers { await caller.value }
+    }
+
+    /// How many messages wait for a call.
+    var waiting: Int { state.withLock { $0.queue.count } }
+
+    // MARK: Waiting
+
+    private func ask(_ bytes: [UInt8], _ track: PluginQueue.Track) async -> Answer {
+        let id = state.withLock { state in
+            state.last += 1
+            return state.last
+        }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let isCancelled = state.withLock { state in
+                    // Once it is known here, `cancelled` finds it.
+                    guard !Task.isCancelled else { return true }
+                    state.waiters[id] = Waiter(continuation: continuation)
+                    if state.queue.append(.init(id: id, bytes: bytes), to: track) { begin(track, &state) }
+                    return false
+                }
+                if isCancelled { continuation.resume(returning: .cancelled) }
+            }
+        } onCancel: {
+            cancelled(id)
+        }
+    }
+
+    /// Another caller begins.
+    ///
+    /// Not a child task: it serves several messages, and none that is cancelled may cut the others off.
+    private func begin(_ track: PluginQueue.Track, _ state: inout State) {
+        state.lastCaller += 1
+        let caller = state.lastCaller
+        state.callers[caller] = Task { await serve(track, caller) }
+    }
+
+    /// A message is not to be handled any more: a call that has only such messages is ended.
+    private func cancelled(_ id: PluginQueue.ID) {
+        let continuation = state.withLock { state -> CheckedContinuation<Answer, Never>? in
+            guard let waiter = state.waiters.removeValue(forKey: id) else { return nil }
+            guard let call = waiter.call else {
+                state.queue.remove(id)
+                return waiter.continuation
+            }
+            state.calls[call]?.waiting -= 1
+            // Under the lock: once the call has its answer, the process may be another call's.
+            if state.calls[call]?.waiting == 0 { state.calls[call]?.session?.stop() }
+            return waiter.continuation
+        }
+        continuation?.resume(returning: .cancelled)
+    }
+
+    // MARK: Calls
+
+    /// Makes calls as long as messages wait.
+    private func serve(_ track: PluginQueue.Track, _ caller: Int) async {
+        while true {
+            let batch = state.withLock { state in
+                let batch = state.queue.next(track)
+                guard !batch.isEmpty else {
+                    state.callers[caller] = nil
+                    return batch
+                }
+                for entry in batch { state.waiters[entry.id]?.call = caller }
+                state.calls[caller] = Call(waiting: batch.count)
+                return batch
+            }
+            guard !batch.isEmpty else { return }
+            let verdicts = await call(batch.map(\.bytes), caller)
+            let resumed = state.withLock { state in
+                state.calls[caller] = nil
+                return zip(batch, verdicts).compactMap { entry, verdict in
+                    state.waiters.removeValue(forKey: entry.id).map { ($0.continuation, verdict) }
+                }
+            }
+            for (continuation, verdict) in resumed { continuation.resume(returning: .verdict(verdict)) }
+        }
+    }
+
+    /// One call of the plugin: what becomes of each of its messages.
+    private func call(_ messages: [[UInt8]], _ caller: Int) async -> [PluginVerdict] {
+        func all(_ verdict: HandlerVerdict) -> [PluginVerdict] { messages.map { _ in .settled(verdict) } }
+        let request = PluginFrame.handling(messages, timeout: options.timeout)
+        while true {
+            let session: ExecSession
+            do {
+                session = try await pool.checkOut { try await self.start() }
+            } catch {
+                return all(HandlerVerdict(error: error, isCancelled: Task.isCancelled))
+            }
+            let isWanted = state.withLock { state in
+                state.calls[caller]?.session = session
+                return state.calls[caller]?.waiting != 0
+            }
+            if !isWanted { session.stop() }
+            let answer: [UInt8]
+            do throws(ExecSession.Failure) {
+                // Whoever cancels from here on must not end a process that is back in the pool.
+                defer { state.withLock { $0.calls[caller]?.session = nil } }
+                answer = try await session.exchange(request, deadline: .now + options.timeout * 2 + .seconds(5))
+            } catch .notSent {
+                // It ended between two calls. One that we stop ourselves has nobody who waits.
+                if !isWanted || Task.isCancelled { return all(.cancelled) }
+                pool.noteEnd(of: session, reason: "closed")
+                continue
+            } catch {
+                if Task.isCancelled { return all(.cancelled) }
+                // No plugin's code runs in the host, so its end is no message's fault.
+                pool.noteEnd(of: session, reason: "the host ended")
+                return all(.interrupted(Self.ended))
+            }
+            guard let reply = PluginFrame.handled(answer, count: messages.count) else {
+                session.stop()
+                pool.noteEnd(of: session, reason: "answer out of shape", isFailure: true)
+                return all(.interrupted(Self.ended))
+            }
+            if reply.end != .returned, reply.end != .unavailable { output.ended(reply.detail) }
+            await pool.checkIn(session, works: reply.end != .notLoaded)
+            return reply.outcomes.map { .of($0, reply, isAlone: messages.count == 1) }
+        }
+    }
+
+    /// Starts a host and has it load the library.
+    ///
+    /// - Throws: ``Pipeline/HandlerVerdictError`` where it can't.
+    private func start() async throws -> ExecSession {
+        let session: ExecSession
+        do {
+            session = try await ExecSession.start(
+                program,
+                shape: .frame(limit: PluginFrame.replyLimit),
+                stop: .terminate,
+                output: output,
+                on: group.next()
+            )
+        } catch {
+            throw unavailable("cannot start \(options.host): \((error as? SpawnError)?.reason ?? "\(error)")")
+        }
+        let request = PluginFrame.opening(
+            timeout: options.timeout,
+            memory: options.memory,
+            configuration: options.configuration
+        )
+        let answer = try? await session.exchange(request, deadline: .now + options.timeout + .seconds(5))
+        guard let answer, let reply = PluginFrame.opened(answer) else {
+            session.stop()
+            try Task.checkCancellation()
+            throw unavailable("\(options.host) does not answer as a plugin host of this version does")
+        }
+        guard reply.end == .returned else {
+            await session.close()
+            output.ended(reply.detail)
+            throw unavailable(reply.detail)
+        }
+        return session
+    }
+
+    private func unavailable(_ detail: String) -> HandlerVerdictError {
+        HandlerVerdictError(
+            .unavailable(
+                after: pool.startFailed(),
+                HandlerFailure(group: "plugin can not be loaded", detail: detail)
+            )
+        )
+    }
+
+    private static let ended = HandlerFailure(
+        group: "plugin host ended",
+        detail: "the process that supervises the plugin ended while it had the message; the plugin itself can't end it"
+    )
+}

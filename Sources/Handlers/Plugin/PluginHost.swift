@@ -1,0 +1,95 @@
+import Glibc
+import NIOCore
+import NIOPosix
+import Pipeline
+import Processes
+
+/// The program `upstream-plugin-host`: where it is, and what it says about a library.
+package enum PluginHost {
+    /// The program's file name.
+    package static let name = "upstream-plugin-host"
+
+    /// Why there is no host.
+    package struct Missing: Error, Sendable {
+        package var message: String
+    }
+
+    /// Finds the program: where the configuration says, else beside the worker's own executable, else in
+    /// `../libexec/upstream-worker/` from there.
+    ///
+    /// - Parameter configured: An absolute path, or nil.
+    /// - Returns: The program's path.
+    /// - Throws: ``Missing`` where no program is.
+    package static func find(configured: String? = nil) throws(Missing) -> String {
+        let candidates = configured.map { [$0] } ?? standard
+        if let found = candidates.first(where: { access($0, X_OK) == 0 }) { return found }
+        throw Missing(
+            message: "there is no program \(candidates.joined(separator: " or "))"
+                + (configured == nil ? "; install \(name) there, or name its path in plugin.host" : "")
+        )
+    }
+
+    private static var standard: [String] {
+        guard let executable = readLink("/proc/self/exe"), let slash = executable.lastIndex(of: "/") else {
+            return [name]
+        }
+        let folder = executable[..<slash]
+        let parent = folder.lastIndex(of: "/").map { folder[..<$0] } ?? ""
+        return ["\(folder)/\(name)", "\(parent)/libexec/upstream-worker/\(name)"]
+    }
+
+    private static func readLink(_ path: String) -> String? {
+        var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = readlink(path, &buffer, buffer.count)
+        guard count > 0, count < buffer.count else { return nil }
+        return String(decoding: buffer.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
+    }
+
+    /// Has the host load a library without opening it; runs the library's initializers, in the host's child.
+    ///
+    /// - Parameters:
+    ///   - library: The library's absolute path.
+    ///   - host: The program, as found by ``find(configured:)``.
+    /// - Returns: What is wrong with it; nil where it is a plugin of the right version.
+    package static func problem(with library: String, host: String) async -> String? {
+        let program = ChildProgram(
+            command: [host, "--probe", library],
+            environment: ExecHandler.environment(ExecHandler.passedEnvironment)
+        )
+        let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+        let exit = eventLoop.makePromise(of: ChildProcess.Exit.self)
+        let text: String
+        do {
+            let (child, pipes) = try await ChildProcess.start(program, readsOutput: false) { exit.succeed($0) }
+            close(pipes.input)
+            // Longer than the host lets a library take.
+            let limit = eventLoop.scheduleTask(in: .seconds(40)) { child.kill() }
+            text = await withCheckedContinuation { continuation in
+                // A blocking read, on a thread that has nothing else to do.
+                NIOThreadPool.singleton.submit { _ in continuation.resume(returning: readAll(pipes.error)) }
+            }
+            defer { limit.cancel() }
+            let end = try await exit.futureResult.get()
+            if end == .code(0) { return nil }
+        } catch {
+            exit.fail(error)
+            return "cannot start \(host): \((error as? SpawnError)?.reason ?? "\(error)")"
+        }
+        let line = text.split(separator: "\n").last.map(String.init) ?? ""
+        return line.isEmpty ? "\(host) says that it can't be loaded" : line
+    }
+
+    /// The first 64 KiB up to the end, as text; closes the descriptor.
+    private static func readAll(_ descriptor: CInt) -> String {
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var part = [UInt8](repeating: 0, count: 4_096)
+        while true {
+            let count = read(descriptor, &part, part.count)
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { break }
+            if bytes.count < 1 << 16 { bytes += part.prefix(count) }
+        }
+        return String(decoding: bytes.filter { $0 >= 0x20 || $0 == 0x0A }, as: UTF8.self)
+    }
+}

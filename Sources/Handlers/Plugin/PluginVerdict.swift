@@ -1,0 +1,55 @@
+import Pipeline
+import UpstreamKit
+
+/// What the end of a call means for one of its messages.
+enum PluginVerdict: Sendable, Hashable {
+    /// It is settled.
+    case settled(HandlerVerdict)
+    /// Nobody knows whether it was this message's fault: it is given again, in a call of its own.
+    case again
+
+    /// Judges what the host replied about a message.
+    ///
+    /// - Parameters:
+    ///   - outcome: What the plugin said about it; that counts however the call ended.
+    ///   - reply: How the call ended.
+    ///   - isAlone: Whether it was the only message of the call.
+    /// - Returns: What becomes of the message.
+    static func of(_ outcome: PluginFrame.Outcome?, _ reply: PluginFrame.Reply, isAlone: Bool) -> PluginVerdict {
+        switch outcome {
+        case .said(let outcome): return .settled(HandlerVerdict(outcome))
+        case .unknown: return .settled(.retry(after: nil, unknown))
+        case nil: break
+        }
+        switch reply.end {
+        case .returned: return .settled(.retry(after: nil, unset))
+        case .unavailable: return .settled(.unavailable(after: nil, unable))
+        case .notLoaded:
+            return .settled(
+                .unavailable(after: nil, HandlerFailure(group: "plugin can not be loaded", detail: reply.detail))
+            )
+        case .crashed, .timedOut: guard isAlone else { return .again }
+        }
+        let failure = HandlerFailure(
+            group: reply.end == .crashed ? "plugin ended before it answered" : "plugin gave no answer in time",
+            detail: "the plugin's process ended: \(reply.detail)"
+        )
+        // A hang may be the plugin's fault; a crash is this message's.
+        return .settled(reply.end == .crashed ? .retry(after: nil, failure) : .down(after: nil, failure))
+    }
+
+    private static let unset = HandlerFailure(
+        group: "plugin set no outcome",
+        detail: "upstream_plugin_handle returned 0 and set no outcome for this message"
+    )
+
+    private static let unknown = HandlerFailure(
+        group: "plugin set an unknown outcome",
+        detail: "the outcome's kind is none of UPSTREAM_DONE, UPSTREAM_RETRY and UPSTREAM_REJECT"
+    )
+
+    private static let unable = HandlerFailure(
+        group: "plugin says it can not work now",
+        detail: "upstream_plugin_handle did not return 0"
+    )
+}

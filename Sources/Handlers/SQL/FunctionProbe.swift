@@ -1,0 +1,24 @@
+package import Postgres
+package import Vocabulary
+
+/// Whether a handler's function is there and may be called, without calling it (`check --connect`).
+package enum FunctionProbe {
+    /// Resolves the function with a message's row, and checks the right to call it, as a delivery does.
+    ///
+    /// - Parameters:
+    ///   - function: The handler's function.
+    ///   - connection: A session of the worker's role.
+    /// - Throws: ``PostgresError`` of class `schema` where there is no such function, of class `permission` where the role may
+    ///   not call it.
+    package static func run(
+        _ function: SQLFunction,
+        on connection: PostgresConnection
+    ) async throws(PostgresError) {
+        let nobody = FunctionStatements.Message(key: Digest128(high: 0, low: 0), receivedAt: .now)
+        try await connection.run { connection throws(PostgresError) in
+            try connection.trial { connection throws(PostgresError) in
+                _ = try connection.run(FunctionStatements.call(function, nobody).explained)
+            }
+        }
+    }
+}

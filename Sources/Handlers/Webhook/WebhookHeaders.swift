@@ -1,0 +1,115 @@
+import NIOHTTP1
+
+/// Headers that the configuration adds to every request of a webhook.
+package struct WebhookHeaders: Sendable, Equatable {
+    /// Why a line is not a header that may be added.
+    ///
+    /// Never holds the value, which may be a secret.
+    package struct Refused: Error, Sendable, Equatable, CustomStringConvertible {
+        package let description: String
+    }
+
+    /// The most headers of a webhook.
+    package static let limit = 32
+
+    /// The longest value, in bytes.
+    static let valueLimit = 4_096
+
+    /// The names and values, in their order.
+    package private(set) var fields: [(name: String, value: String)] = []
+
+    /// No headers.
+    package init() {}
+
+    /// Reads headers, one a line: `Name: value`.
+    ///
+    /// - Parameters:
+    ///   - lines: The lines, without their ends.
+    ///   - holdsSecrets: Whether headers that carry credentials are allowed: they stand in a file of their own.
+    /// - Throws: ``Refused`` for the first line that can't be a header (RFC 9110 section 5), or whose name is ours.
+    package init(_ lines: [[UInt8]], holdsSecrets: Bool) throws(Refused) {
+        self = try WebhookHeaders().adding(lines, holdsSecrets: holdsSecrets)
+    }
+
+    /// These headers and those of more lines.
+    package func adding(_ lines: [[UInt8]], holdsSecrets: Bool) throws(Refused) -> WebhookHeaders {
+        var headers = self
+        for (index, line) in lines.enumerated() {
+            do throws(Refused) {
+                try headers.append(line, holdsSecrets: holdsSecrets)
+            } catch {
+                throw Refused(description: "line \(index + 1) \(error.description)")
+            }
+        }
+        return headers
+    }
+
+    package static func == (one: WebhookHeaders, other: WebhookHeaders) -> Bool {
+        one.fields.elementsEqual(other.fields) { $0.name == $1.name && $0.value == $1.value }
+    }
+
+    /// Adds a header.
+    ///
+    /// - Throws: ``Refused``: the rest of a sentence that begins with what the line is called.
+    private mutating func append(_ line: [UInt8], holdsSecrets: Bool) throws(Refused) {
+        guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else {
+            throw Refused(description: "must be 'Name: value'")
+        }
+        let name = String(decoding: line[..<colon], as: UTF8.self)
+        guard colon > 0, line[..<colon].allSatisfy(Self.isTokenByte) else {
+            throw Refused(
+                description: "must begin with a header's name, of letters, digits and !#$%&'*+-.^_`|~, and a colon"
+            )
+        }
+        let lowercase = name.lowercased()
+        if Self.isReserved(lowercase) {
+            throw Refused(description: "sets '\(name)', which is set by the request itself")
+        }
+        if !holdsSecrets, Self.isCredential(lowercase) {
+            throw Refused(
+                description: "sets '\(name)', whose value is a secret by its name: "
+                    + "write the line to a file, and name it in headers_file"
+            )
+        }
+        if fields.contains(where: { $0.name.lowercased() == lowercase }) {
+            throw Refused(description: "sets '\(name)' a second time")
+        }
+        let isSpace = { (byte: UInt8) in byte == 0x20 || byte == 0x09 }
+        let value = line[(colon + 1)...].drop(while: isSpace).reversed().drop(while: isSpace).reversed()
+        guard !value.isEmpty, value.count <= Self.valueLimit else {
+            throw Refused(description: "must have a value of 1 to \(Self.valueLimit) bytes after '\(name):'")
+        }
+        // What RFC 9110 section 5.5 calls obs-text is left out: receivers disagree about its meaning.
+        guard value.allSatisfy({ (0x20...0x7E).contains($0) || $0 == 0x09 }) else {
+            throw Refused(description: "must have a value of printable ASCII characters after '\(name):'")
+        }
+        guard fields.count < Self.limit else { throw Refused(description: "is one header more than \(Self.limit)") }
+        fields.append((name, String(decoding: value, as: UTF8.self)))
+    }
+
+    /// A `tchar` of RFC 9110 section 5.6.2.
+    private static func isTokenByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+        default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
+        }
+    }
+
+    /// Names that say how the request is framed or routed (RFC 9110, RFC 9112), that hold the event or its signature, or that
+    /// trace it (W3C Trace Context).
+    private static func isReserved(_ name: String) -> Bool {
+        let names: Set = [
+            "host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection",
+            "keep-alive",
+            "proxy-connection", "upgrade", "te", "trailer", "expect", "accept-encoding", "user-agent", "date",
+            "traceparent", "tracestate",
+        ]
+        return names.contains(name) || name.hasPrefix("webhook-") || name.hasPrefix("ce-")
+    }
+
+    /// Names whose values are credentials, by their meaning (RFC 9110, RFC 6265) or by what they say.
+    private static func isCredential(_ name: String) -> Bool {
+        ["authorization", "proxy-authorization", "cookie"].contains(name)
+            || ["token", "secret", "api-key", "apikey", "password"].contains { name.contains($0) }
+    }
+}

@@ -1,0 +1,49 @@
+package import Vocabulary
+
+/// Whether a webhook's host resolves, to addresses that its policy allows, as before each request (`check --connect`).
+package enum WebhookProbe {
+    /// What was found.
+    package enum Finding: Sendable, Equatable {
+        /// Requests would go to one of these.
+        case allowed([NetworkAddress])
+        /// The name has no address, and why.
+        case unresolved(host: String, reason: String)
+        /// One of its addresses is private, loopback or otherwise not public, and in no network that is allowed.
+        case refused(host: String, NetworkAddress)
+        /// Plain http would go outside of the networks that are allowed.
+        case refusedPlain(host: String, NetworkAddress)
+    }
+
+    /// Looks the host up, and sends nothing.
+    ///
+    /// - Parameters:
+    ///   - endpoint: Where the webhook is.
+    ///   - policy: Which addresses it may have.
+    ///   - resolver: Looks names up.
+    /// - Returns: What was found; one address that is refused refuses all, as in a request.
+    package static func run(
+        _ endpoint: WebhookEndpoint,
+        policy: NetworkPolicy,
+        resolver: AddressResolver = .system
+    ) async -> Finding {
+        let addresses: [NetworkAddress]
+        if let address = endpoint.address {
+            addresses = [address]
+        } else {
+            do {
+                addresses = try await resolver.resolve(endpoint.host)
+            } catch {
+                let reason = (error as? ResolveError)?.reason ?? "the look-up was given up"
+                return .unresolved(host: endpoint.host, reason: reason)
+            }
+        }
+        for address in addresses {
+            switch policy.decide(address, isPlain: endpoint.isPlain) {
+            case .allow: continue
+            case .refuse: return .refused(host: endpoint.host, address)
+            case .refusePlain: return .refusedPlain(host: endpoint.host, address)
+            }
+        }
+        return .allowed(addresses)
+    }
+}

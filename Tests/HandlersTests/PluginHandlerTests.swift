@@ -1,0 +1,265 @@
+import Foundation
+import Glibc
+import Logging
+import Pipeline
+import Testing
+import UpstreamKit
+import Vocabulary
+
+@testable import Handlers
+
+/// Plugins in the real host, driven as the worker drives them.
+@Suite(.serialized, .timeLimit(.minutes(3))) struct PluginHandlerTests {
+    /// A handler over the faulty plugin, and what the plugin notes.
+    private struct Plugin {
+        let handler: PluginHandler
+        let notes: PluginNotes
+        let log = RecordedLog()
+
+        init(
+            library: String? = nil,
+            host: String? = nil,
+            configuration: String? = nil,
+            processes: Int = 1,
+            memory: Int = 0,
+            timeout: Duration = .seconds(20),
+            messages: Int = 16
+        ) throws {
+            notes = try PluginNotes()
+            handler = PluginHandler(
+                name: "h",
+                options: PluginHandler.Options(
+                    host: try host ?? PluginHost.find(),
+                    library: try library ?? PluginLibrary.faulty.get().path,
+                    configuration: configuration ?? notes.folder.path,
+                    processes: processes,
+                    memory: memory,
+                    timeout: timeout,
+                    messages: messages
+                ),
+                logger: log.logger
+            )
+        }
+
+        /// Gives all messages at once, and returns what became of each.
+        func run(_ data: [String], attempt: Int = 1) async -> [HandlerVerdict] {
+            await withTaskGroup(of: (Int, HandlerVerdict).self) { tasks in
+                for (index, text) in data.enumerated() {
+                    tasks.addTask {
+                        let message = UpstreamMessage.sample(category: "a", data: text)
+                        let context = HandlerContext(handler: "h", attempt: attempt, deadline: .now + .seconds(600))
+                        return (index, await HandlerVerdict.of(handler, message, context))
+                    }
+                }
+                var verdicts = data.map { _ in HandlerVerdict.cancelled }
+                for await (index, verdict) in tasks { verdicts[index] = verdict }
+                return verdicts
+            }
+        }
+
+        /// Has a call under way, so that what is given meanwhile goes into one call after it.
+        func together(_ data: [String]) async -> [HandlerVerdict] {
+            let gate = notes.folder.appending(path: "gate").path
+            mkfifo(gate, 0o600)
+            async let first = run([#"{"do":"wait"}"#])
+            while !notes.lines("messages").contains(where: { $0.contains("wait") }) { await Task.yield() }
+            async let others = run(data)
+            // All of them have been given when the queue holds them.
+            while handler.waiting < data.count { await Task.yield() }
+            let descriptor = open(gate, O_WRONLY)
+            close(descriptor)
+            #expect(await first == [.done])
+            return await others
+        }
+    }
+
+    private func group(_ verdict: HandlerVerdict?) -> String {
+        verdict?.failure?.group ?? "\(String(describing: verdict))"
+    }
+
+    @Test("Outcomes come back as the plugin set them, for a whole batch in one call")
+    func outcomes() async throws {
+        let plugin = try Plugin()
+        let verdicts = await plugin.together(["{}", "retry", "reject", "unset", "unknown", "long", "longer"])
+        #expect(verdicts[0] == .done)
+        #expect(verdicts[1] == .retry(after: .seconds(90), HandlerFailure("busy")))
+        #expect(verdicts[2] == .reject(HandlerFailure("no")))
+        #expect(group(verdicts[3]) == "plugin set no outcome")
+        #expect(group(verdicts[4]) == "plugin set an unknown outcome")
+        for verdict in verdicts[5...] {
+            let count = verdict.failure?.detail.utf8.count ?? 0
+            // The buffer and no more, whatever length the plugin claims; a NUL in it becomes U+FFFD.
+            #expect((1_000...1_030).contains(count), "\(count)")
+        }
+        #expect(plugin.notes.calls == [1, 7])
+        await plugin.handler.shutdown()
+        #expect(plugin.notes.lines("closed").count == 1, "it was closed in order")
+        #expect(!isRunning(try #require(plugin.notes.starts.first)))
+    }
+
+    @Test(
+        "A message that ends the process costs itself one attempt, and its neighbours in the call none",
+        arguments: [
+            ("segfault", "plugin ended before it answered"), ("abort", "plugin ended before it answered"),
+            ("exit0", "plugin ended before it answered"), ("kill", "plugin ended before it answered"),
+            ("scribble", "plugin ended before it answered"), ("loop", "plugin gave no answer in time"),
+        ]
+    )
+    func crash(_ fault: String, _ expected: String) async throws {
+        let plugin = try Plugin(timeout: fault == "loop" ? .seconds(1) : .seconds(20))
+        let verdicts = await plugin.together([#"{"n":1}"#, #"{"n":2}"#, fault, #"{"n":3}"#, #"{"n":4}"#])
+        #expect(verdicts.enumerated().allSatisfy { $0.offset == 2 || $0.element == .done }, "\(verdicts)")
+        #expect(group(verdicts[2]) == expected)
+        // Twice: in the call with the others, and alone. What had an outcome before the crash is not repeated.
+        #expect(plugin.notes.times(fault) == 2)
+        #expect(plugin.notes.times(#""n":1"#) + plugin.notes.times(#""n":2"#) == 2)
+        #expect(plugin.notes.times(#""n":3"#) + plugin.notes.times(#""n":4"#) == 2)
+        #expect(await plugin.run(["{}"]) == [.done], "it goes on")
+        #expect(plugin.log.lines.contains { $0["event"] == "handler.process_ended" })
+        await plugin.handler.shutdown()
+    }
+
+    @Test("Several bad messages in one call each cost themselves one attempt")
+    func manyBad() async throws {
+        let plugin = try Plugin()
+        let data = (0..<12).map { $0 % 3 == 1 ? "segfault" : #"{"n":1}"# }
+        let verdicts = await plugin.together(data)
+        for (text, verdict) in zip(data, verdicts) {
+            #expect(text == "segfault" ? group(verdict) == "plugin ended before it answered" : verdict == .done)
+        }
+        await plugin.handler.shutdown()
+    }
+
+    @Test("A message that failed before is alone in its call, and holds up none that never failed")
+    func failedBefore() async throws {
+        let plugin = try Plugin(timeout: .seconds(3))
+        async let hanging = plugin.run(["loop"], attempt: 2)
+        while plugin.notes.times("loop") == 0 { await Task.yield() }
+        #expect(await plugin.run(Array(repeating: "{}", count: 50)).allSatisfy { $0 == .done })
+        #expect(group(await hanging.first) == "plugin gave no answer in time")
+        #expect(plugin.notes.times("loop") == 1, "at once alone")
+        await plugin.handler.shutdown()
+    }
+
+    @Test("The process of a message that failed before is kept, as are all that calls need at the same time")
+    func keptProcesses() async throws {
+        let plugin = try Plugin()
+        let gate = plugin.notes.folder.appending(path: "gate").path
+        mkfifo(gate, 0o600)
+        async let held = plugin.run(["wait"])
+        while plugin.notes.times("wait") == 0 { await Task.yield() }
+        #expect(await plugin.run(["{}"], attempt: 2) == [.done])
+        close(open(gate, O_WRONLY))
+        #expect(await held == [.done])
+        #expect(plugin.notes.starts.count == 2 && plugin.notes.lines("closed").isEmpty, "both wait for more")
+        await plugin.handler.shutdown()
+        #expect(plugin.notes.lines("closed").count == 2)
+    }
+
+    @Test("Rubbish on every descriptor, closed descriptors and forks disturb nothing")
+    func descriptors() async throws {
+        let plugin = try Plugin()
+        for fault in ["stdout", "garbage", "close", "{}", "fork", "forkreturn", "{}"] {
+            #expect(await plugin.run([fault, "{}"]) == [.done, .done], "\(fault)")
+        }
+        let end = ContinuousClock.now + .seconds(30)
+        func hasSpoken() -> Bool { plugin.log.lines.contains { $0["line"]?.contains("hello from the plugin") == true } }
+        while !hasSpoken(), ContinuousClock.now < end { await Task.yield() }
+        #expect(hasSpoken(), "its standard output goes to the log")
+        let processes = plugin.notes.starts + plugin.notes.lines("children").compactMap { Int32($0) }
+        await plugin.handler.shutdown()
+        for process in processes { #expect(!isRunning(process), "\(process)") }
+    }
+
+    @Test("A plugin that says it can't work blames no message, and counts for the breaker")
+    func unavailable() async throws {
+        let plugin = try Plugin()
+        let verdicts = await plugin.run(["unavailable"])
+        guard case .unavailable = verdicts[0] else {
+            Issue.record("\(verdicts)")
+            return
+        }
+        #expect(group(verdicts[0]) == "plugin says it can not work now")
+        await plugin.handler.shutdown()
+    }
+
+    @Test("Memory is bounded where that is configured, and going over it costs the message that does")
+    func memory() async throws {
+        let plugin = try Plugin(memory: 256 << 20)
+        let verdicts = await plugin.run(["allocate"]) + (await plugin.run(["{}"]))
+        #expect(group(verdicts[0]) == "plugin ended before it answered" && verdicts[1] == .done)
+        await plugin.handler.shutdown()
+    }
+
+    @Test("A host that is killed from outside blames no message, and is started again")
+    func hostKilled() async throws {
+        let plugin = try Plugin()
+        // The plugin kills its parent, which it has no business to do.
+        let verdicts = await plugin.run(["parent"])
+        guard case .interrupted = verdicts[0] else {
+            Issue.record("\(verdicts)")
+            return
+        }
+        #expect(await plugin.run(["{}"]) == [.done])
+        await plugin.handler.shutdown()
+        for process in plugin.notes.starts { #expect(!isRunning(process), "the plugin has not outlived its host") }
+    }
+
+    @Test("A cancelled message is given up at once; the others of its call go on")
+    func cancelled() async throws {
+        let plugin = try Plugin()
+        let message = UpstreamMessage.sample(category: "a", data: "forkloop")
+        let task = Task {
+            await HandlerVerdict.of(
+                plugin.handler,
+                message,
+                HandlerContext(handler: "h", deadline: .now + .seconds(600))
+            )
+        }
+        while plugin.notes.lines("children").isEmpty { await Task.yield() }
+        task.cancel()
+        #expect(await task.value == .cancelled)
+        #expect(await plugin.run(["{}"]) == [.done])
+        await plugin.handler.shutdown()
+        let processes = plugin.notes.starts + plugin.notes.lines("children").compactMap { Int32($0) }
+        for process in processes { #expect(!isRunning(process), "ended with the call: \(process)") }
+    }
+
+    @Test("A plugin that has left its process group is killed when its time is up")
+    func leavesItsGroup() async throws {
+        let plugin = try Plugin(timeout: .seconds(1))
+        let verdicts = await plugin.run(["regroup loop"], attempt: 2)
+        #expect(group(verdicts[0]) == "plugin gave no answer in time")
+        for process in plugin.notes.starts { #expect(!isRunning(process)) }
+        await plugin.handler.shutdown()
+    }
+
+    @Test("A plugin that hangs while it opens holds up no shutdown, and its process ends")
+    func hangsAtOpen() async throws {
+        let notes = try PluginNotes()
+        let plugin = try Plugin(configuration: "hang \(notes.folder.path)", timeout: .seconds(60))
+        let message = UpstreamMessage.sample(category: "a", data: "{}")
+        let context = HandlerContext(handler: "h", deadline: .now + .seconds(600))
+        let task = Task { await HandlerVerdict.of(plugin.handler, message, context) }
+        while notes.lines("opening").isEmpty { await Task.yield() }
+        // As the dispatcher does it: it cancels what is left, and then shuts the handler down.
+        task.cancel()
+        #expect(await task.value == .cancelled)
+        let start = ContinuousClock.now
+        await plugin.handler.shutdown()
+        let time = ContinuousClock.now - start
+        #expect(time < .seconds(10), "\(time)")
+        let process = try #require(notes.lines("opening").first.flatMap { Int32($0) })
+        while isRunning(process) { await Task.yield() }
+        #expect(plugin.log.lines.allSatisfy { $0["event"] != "handler.process_ended" }, "we ended it ourselves")
+    }
+
+    @Test("20 MiB of messages reach the plugin in calls of at most 16 MiB")
+    func large() async throws {
+        let plugin = try Plugin(messages: 40)
+        let data = String(repeating: "x", count: 1 << 19)
+        #expect(await plugin.together((0..<40).map { _ in data }).allSatisfy { $0 == .done })
+        #expect(plugin.notes.calls.dropFirst().reduce(0, +) == 40 && plugin.notes.calls.allSatisfy { $0 <= 32 })
+        await plugin.handler.shutdown()
+    }
+}
