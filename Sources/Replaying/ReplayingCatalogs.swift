@@ -6,6 +6,7 @@ package enum ReplayingCatalogs {
     package static var all: [any StatementCatalog.Type] {
         [
             ReplayStatements.self,
+            EarlierStatements.self,
             PlanStatements.self,
             LeaseStatements.self,
             FeedStatements.self,

@@ -58,9 +58,13 @@ enum ReplayStatements: StatementCatalog {
             """
     }
 
-    /// Deletes a replay's frozen selection.
+    /// Deletes what a replay has not sent of its frozen selection; the rest shows later plans what was sent.
     static func deleteSelection(of id: Digest128) -> SQL {
-        "DELETE FROM upstream.replay_messages WHERE replay_id = \(id)"
+        """
+        DELETE FROM upstream.replay_messages AS r USING upstream.replays AS p
+        WHERE r.replay_id = \(id) AND p.replay_id = r.replay_id
+            AND r.chunk::int8 * \(ReplayPlanner.chunkSize) >= p.done
+        """
     }
 
     /// Adds an entry to a replay's history.

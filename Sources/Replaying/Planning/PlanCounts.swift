@@ -13,15 +13,20 @@ struct PlanCounts {
     func plan(_ connection: isolated PostgresConnection) throws(PostgresError) -> ReplayPlan {
         var plan = ReplayPlan(request, target: target)
         try countHandlers(&plan, connection)
-        let categories = try connection.run(PlanStatements.categories(request.scope)).map { row throws(PostgresError) in
+        let categories = try connection.run(PlanStatements.categories(request.choice)).map {
+            row throws(PostgresError) in
             ReplayPlan.Count(name: try row.next(), count: try row.next())
         }
         plan.categories = Self.merged(categories)
-        let span = PlanStatements.span(request.scope, hasSeveralHandlers: target.handlers.count > 1)
+        let span = PlanStatements.span(request.choice, hasSeveralHandlers: target.handlers.count > 1)
         try connection.run(span).only { row throws(PostgresError) in
             let (first, last) = (try row.next(Timestamp?.self), try row.next(Timestamp?.self))
             plan.span = first.flatMap { first in last.map { first...$0 } }
             plan.selected = try row.next()
+        }
+        guard plan.replayed > 0 else { return plan }
+        plan.earlier = try connection.run(EarlierStatements.counts(request.scope)).map { row throws(PostgresError) in
+            ReplayPlan.Count(name: try row.next(), count: try row.next())
         }
         return plan
     }
@@ -31,16 +36,18 @@ struct PlanCounts {
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) {
         plan.handlers = target.handlers.map { ReplayPlan.HandlerCounts(handler: $0) }
-        let standings = try connection.run(PlanStatements.standings(request.scope)).map { row throws(PostgresError) in
+        let standings = try connection.run(PlanStatements.standings(request.choice)).map { row throws(PostgresError) in
             (
                 handler: try row.next(Int?.self), standing: try row.next(String.self), count: try row.next(Int64.self),
-                planned: try row.next(Int64.self)
+                planned: try row.next(Int64.self), replayed: try row.next(Int64.self)
             )
         }
         for row in standings {
             plan.planned += row.planned
+            plan.replayed += row.replayed
             guard let place = row.handler.map({ $0 - 1 }), plan.handlers.indices.contains(place) else { continue }
             plan.handlers[place].planned += row.planned
+            plan.handlers[place].replayed += row.replayed
             switch row.standing {
             case "p": plan.handlers[place].pending = row.count
             case "x": plan.handlers[place].dead = row.count

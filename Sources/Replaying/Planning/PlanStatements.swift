@@ -21,10 +21,13 @@ enum PlanStatements: StatementCatalog {
     /// Makes the table of what the filter selects.
     ///
     /// Its `standing` is what has become of the message at the handler: `p` pending, `x` dead letter, `n` received before
-    /// the handler was registered, `h` handled; `m` for a target without handlers.
+    /// the handler was registered, `h` handled; `m` for a target without handlers. `earlier` is the number of the latest
+    /// earlier replay that has sent it to the same place, and null for what waits or is a dead letter: that has not ended
+    /// well, whoever sent it.
     static let makeSelection: SQL = """
         CREATE TEMPORARY TABLE replay_selection (
-            received_at timestamptz, message_key uuid, category text, handler smallint, standing "char"
+            received_at timestamptz, message_key uuid, category text, handler smallint, standing "char",
+            earlier integer
         ) ON COMMIT DROP
         """
 
@@ -32,7 +35,10 @@ enum PlanStatements: StatementCatalog {
     static func selectMessages(_ filter: MessageFilter) -> SQL {
         """
         INSERT INTO replay_selection
-        SELECT received_at, message_key, category, NULL, 'm' FROM upstream.messages AS m WHERE \(filter.condition())
+        SELECT m.received_at, m.message_key, m.category, NULL, 'm', e.number
+        FROM upstream.messages AS m
+        LEFT JOIN earlier_messages AS e ON e.message_key = m.message_key
+        WHERE \(filter.condition())
         """
     }
 
@@ -42,7 +48,7 @@ enum PlanStatements: StatementCatalog {
         INSERT INTO replay_selection
         SELECT
             m.received_at, m.message_key, m.category, array_position(\(handlers), x.handler)::smallint,
-            CASE WHEN d.message_key IS NOT NULL THEN 'p' ELSE 'x' END
+            CASE WHEN d.message_key IS NOT NULL THEN 'p' ELSE 'x' END, NULL
         FROM upstream.dead_messages AS m
         JOIN upstream.dead_letters AS x ON x.message_key = m.message_key AND x.handler = ANY (\(handlers))
         JOIN upstream.handlers AS h ON h.name = x.handler AND \(isSubscribed ? subscribed : "true")
@@ -62,7 +68,8 @@ enum PlanStatements: StatementCatalog {
             CASE
                 WHEN d.message_key IS NOT NULL THEN 'p' WHEN x.message_key IS NOT NULL THEN 'x'
                 WHEN m.received_at < h.registered_at THEN 'n' ELSE 'h'
-            END
+            END,
+            CASE WHEN d.message_key IS NULL AND x.message_key IS NULL THEN e.number END
         FROM upstream.messages AS m
         JOIN (
             SELECT name, registered_at, array_position(\(handlers), name)::smallint AS place
@@ -70,6 +77,7 @@ enum PlanStatements: StatementCatalog {
         ) AS h ON \(isSubscribed ? subscribed : "true")
         LEFT JOIN upstream.deliveries AS d ON d.message_key = m.message_key AND d.handler = h.name
         LEFT JOIN upstream.dead_letters AS x ON x.message_key = m.message_key AND x.handler = h.name
+        LEFT JOIN earlier_messages AS e ON e.message_key = m.message_key AND e.handler = h.place
         WHERE \(filter.condition())
         """
     }
@@ -84,7 +92,12 @@ enum PlanStatements: StatementCatalog {
     // MARK: Counts
 
     /// Which selected rows a plan holds.
-    private static func wanted(_ scope: ReplayRequest.Scope?) -> SQL {
+    private static func wanted(_ choice: ReplayRequest.Choice) -> SQL {
+        choice.includesReplayed ? standing(choice.scope) : "\(standing(choice.scope)) AND earlier IS NULL"
+    }
+
+    /// Which selected rows a plan would hold if none had been replayed before.
+    static func standing(_ scope: ReplayRequest.Scope?) -> SQL {
         switch scope {
         case nil: "standing = 'm'"
         case .onlyFailed: "standing = 'x'"
@@ -93,37 +106,40 @@ enum PlanStatements: StatementCatalog {
         }
     }
 
-    /// By handler and standing: how many were selected, and how many of them the plan holds.
-    static func standings(_ scope: ReplayRequest.Scope?) -> SQL {
+    /// By handler and standing: how many were selected, how many of them the plan holds, and how many it would hold were
+    /// replayed before.
+    static func standings(_ choice: ReplayRequest.Choice) -> SQL {
         """
-        SELECT handler::int8, standing::text, count(*), sum((\(wanted(scope)))::int)::int8
+        SELECT
+            handler::int8, standing::text, count(*), sum((\(wanted(choice)))::int)::int8,
+            count(*) FILTER (WHERE \(standing(choice.scope)) AND earlier IS NOT NULL)
         FROM replay_selection GROUP BY 1, 2
         """
     }
 
     /// By category, the largest first: how many deliveries or messages the plan holds.
-    static func categories(_ scope: ReplayRequest.Scope?) -> SQL {
-        "SELECT category, count(*) FROM replay_selection WHERE \(wanted(scope)) GROUP BY 1 ORDER BY 2 DESC, 1"
+    static func categories(_ choice: ReplayRequest.Choice) -> SQL {
+        "SELECT category, count(*) FROM replay_selection WHERE \(wanted(choice)) GROUP BY 1 ORDER BY 2 DESC, 1"
     }
 
     /// The span of what the plan holds, and how many messages the filter selected.
-    static func span(_ scope: ReplayRequest.Scope?, hasSeveralHandlers: Bool) -> SQL {
+    static func span(_ choice: ReplayRequest.Choice, hasSeveralHandlers: Bool) -> SQL {
         let selected: SQL =
             hasSeveralHandlers
             ? "(SELECT count(*) FROM (SELECT DISTINCT received_at, message_key FROM replay_selection) AS one)"
             : "(SELECT count(*) FROM replay_selection)"
-        return "SELECT min(received_at), max(received_at), \(selected) FROM replay_selection WHERE \(wanted(scope))"
+        return "SELECT min(received_at), max(received_at), \(selected) FROM replay_selection WHERE \(wanted(choice))"
     }
 
     /// The first three messages of the plan, and the last.
-    static func sample(_ scope: ReplayRequest.Scope?) -> SQL {
+    static func sample(_ choice: ReplayRequest.Choice) -> SQL {
         """
         SELECT \(MessagePage.columns())
         FROM (
-            (SELECT DISTINCT received_at, message_key FROM replay_selection WHERE \(wanted(scope))
+            (SELECT DISTINCT received_at, message_key FROM replay_selection WHERE \(wanted(choice))
             ORDER BY received_at, message_key LIMIT 3)
             UNION
-            (SELECT received_at, message_key FROM replay_selection WHERE \(wanted(scope))
+            (SELECT received_at, message_key FROM replay_selection WHERE \(wanted(choice))
             ORDER BY received_at DESC, message_key DESC LIMIT 1)
         ) AS edge
         CROSS JOIN LATERAL (
@@ -171,7 +187,7 @@ enum PlanStatements: StatementCatalog {
     }
 
     /// Copies what the plan holds into the replay's frozen selection.
-    static func freeze(_ id: Digest128, _ scope: ReplayRequest.Scope?) -> SQL {
+    static func freeze(_ id: Digest128, _ choice: ReplayRequest.Choice) -> SQL {
         """
         INSERT INTO upstream.replay_messages (replay_id, chunk, received_at, message_key, handler)
         SELECT
@@ -181,7 +197,7 @@ enum PlanStatements: StatementCatalog {
         FROM (
             SELECT received_at, message_key, handler,
                 row_number() OVER (ORDER BY received_at, message_key, handler) AS place
-            FROM replay_selection WHERE \(wanted(scope))
+            FROM replay_selection WHERE \(wanted(choice))
         ) AS chosen
         GROUP BY 2
         """
@@ -193,24 +209,23 @@ enum PlanStatements: StatementCatalog {
         let request = ReplayRequest(name: "", filter: filter, target: .handlers([], .all), by: author)
         let plan = ReplayPlan(request, target: .output(path: nil, format: .ndjson))
         let json = JSONColumn(utf8: [])
+        let choice = ReplayRequest.Choice(scope: .all, includesReplayed: false)
+        let tables: SQL = "\(EarlierStatements.makeReplays); \(EarlierStatements.makeMessages); \(makeSelection)"
         return [
             StatementSample("unfinished", unfinished("")),
             StatementSample("handlers", handlers),
             StatementSample("makeSelection", makeSelection),
-            StatementSample("selectMessages", selectMessages(filter), after: makeSelection),
-            StatementSample("selectKept", selectKept(filter, for: [], isSubscribed: true), after: makeSelection),
-            StatementSample(
-                "selectDeliveries",
-                selectDeliveries(filter, for: [], isSubscribed: true),
-                after: makeSelection
-            ),
-            StatementSample("standings", standings(.all), after: makeSelection),
-            StatementSample("categories", categories(.all), after: makeSelection),
-            StatementSample("span", span(.all, hasSeveralHandlers: true), after: makeSelection),
-            StatementSample("sample", sample(.all), after: makeSelection),
+            StatementSample("selectMessages", selectMessages(filter), after: tables),
+            StatementSample("selectKept", selectKept(filter, for: [], isSubscribed: true), after: tables),
+            StatementSample("selectDeliveries", selectDeliveries(filter, for: [], isSubscribed: true), after: tables),
+            StatementSample("standing", "SELECT FROM replay_selection WHERE \(standing(.all))", after: tables),
+            StatementSample("standings", standings(choice), after: tables),
+            StatementSample("categories", categories(choice), after: tables),
+            StatementSample("span", span(choice, hasSeveralHandlers: true), after: tables),
+            StatementSample("sample", sample(choice), after: tables),
             StatementSample("measuredRate", measuredRate("")),
             StatementSample("insert", insert(request, plan, selection: json, options: json)),
-            StatementSample("freeze", freeze(Digest128(high: 0, low: 0), .all), after: makeSelection),
+            StatementSample("freeze", freeze(Digest128(high: 0, low: 0), choice), after: tables),
         ]
     }
 }

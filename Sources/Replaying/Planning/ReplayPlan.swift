@@ -14,6 +14,19 @@ package struct ReplayRequest: Sendable {
     package var pace = ReplayPace()
     /// Who, and why.
     package var author: AuditAuthor
+    /// Whether what an earlier replay has sent to the same place is sent again.
+    package var includesReplayed = false
+
+    /// Which of the selected rows a plan holds.
+    struct Choice: Sendable {
+        /// By what has become of them; nil for a target without handlers.
+        var scope: Scope?
+        /// Whether also those that an earlier replay has sent.
+        var includesReplayed: Bool
+    }
+
+    /// Which of the selected rows the plan holds.
+    var choice: Choice { Choice(scope: scope, includesReplayed: includesReplayed) }
 
     /// A target before the registered handlers are known.
     package enum Target: Sendable {
@@ -68,6 +81,9 @@ package struct ReplayPlan: Sendable {
         package var pending: Int64 = 0
         /// Handled: received since it was registered, and neither pending nor dead.
         package var handled: Int64 = 0
+        /// How many of those that were asked for an earlier replay has sent to it, and which then neither wait nor are
+        /// dead letters.
+        package var replayed: Int64 = 0
         /// How many deliveries the plan holds.
         package var planned: Int64 = 0
     }
@@ -84,6 +100,12 @@ package struct ReplayPlan: Sendable {
     package var selected: Int64 = 0
     /// How many deliveries or messages will be sent.
     package var planned: Int64 = 0
+    /// How many of those that were asked for an earlier replay has sent to the same place.
+    package var replayed: Int64 = 0
+    /// The earlier replays that sent them, the one with the most first, each counted where it was the latest.
+    package var earlier: [Count] = []
+    /// Whether they are sent again; otherwise the plan leaves them out.
+    package var includesReplayed: Bool
     /// The span of their `received_at`.
     package var span: ClosedRange<Timestamp>?
     /// By category, the largest first; the rest in one.
@@ -101,6 +123,7 @@ package struct ReplayPlan: Sendable {
     init(_ request: ReplayRequest, target: ReplayTarget) {
         name = request.name
         pace = request.pace
+        includesReplayed = request.includesReplayed
         self.target = target
     }
 }

@@ -66,7 +66,7 @@ private struct Planning {
         }
         try select(connection, target)
         var plan = try PlanCounts(request: request, target: target).plan(connection)
-        plan.sample = try MessagePage(connection.run(PlanStatements.sample(request.scope))).messages
+        plan.sample = try MessagePage(connection.run(PlanStatements.sample(request.choice))).messages
         try estimate(&plan, connection)
         guard !isDryRun, plan.planned > 0 else { return .success(plan) }
         do throws(PostgresError) {
@@ -111,8 +111,9 @@ private struct Planning {
 
     /// Evaluates the filter into the temporary table: the only read of `messages` as they are now.
     private func select(_ connection: isolated PostgresConnection, _ target: ReplayTarget) throws(PostgresError) {
-        try connection.run(PlanStatements.makeSelection)
         let filter = request.filter
+        try collectEarlier(connection, target)
+        try connection.run(PlanStatements.makeSelection)
         guard case .handlers(let names, _) = target else {
             try connection.run(PlanStatements.selectMessages(filter))
             return
@@ -120,6 +121,25 @@ private struct Planning {
         let isSubscribed = if case .handlers(let wanted, _) = request.target { wanted.isEmpty } else { true }
         try connection.run(PlanStatements.selectKept(filter, for: names, isSubscribed: isSubscribed))
         try connection.run(PlanStatements.selectDeliveries(filter, for: names, isSubscribed: isSubscribed))
+    }
+
+    /// Collects what earlier replays have sent to the same place.
+    ///
+    /// This is read before the messages: what another replay sends meanwhile is rather sent twice than left out. A file
+    /// is written as a whole each time, so nothing is left out of one.
+    private func collectEarlier(
+        _ connection: isolated PostgresConnection,
+        _ target: ReplayTarget
+    ) throws(PostgresError) {
+        try connection.run(EarlierStatements.makeReplays)
+        try connection.run(EarlierStatements.makeMessages)
+        if case .output = target { return }
+        try connection.run(EarlierStatements.findReplays(target, request.filter))
+        guard case .handlers(let names, _) = target else {
+            try connection.run(EarlierStatements.collectMessages(request.filter))
+            return
+        }
+        try connection.run(EarlierStatements.collectDeliveries(for: names, request.filter))
     }
 
     /// Estimates how long it will take, from the requested pace and the rates of earlier replays.
@@ -154,7 +174,7 @@ private struct Planning {
             options: try ReplayOptions(plan.target, plan.pace).column
         )
         let id = try connection.run(insert).value(Digest128.self)
-        try connection.run(PlanStatements.freeze(id, request.scope))
+        try connection.run(PlanStatements.freeze(id, request.choice))
         let author = request.author
         try ReplayTable.note(connection, id, "planned", who: author.name, detail: author.reason)
         try AuditLog.record(
