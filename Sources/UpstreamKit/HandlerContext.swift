@@ -14,6 +14,14 @@ public struct HandlerContext: Sendable {
     /// When the call times out: its task is cancelled and the message is retried later.
     public var deadline: ContinuousClock.Instant
 
+    /// The trace that the attempt belongs to, as the header `traceparent` of W3C Trace Context has it; nil where tracing is off.
+    ///
+    /// Pass it on with what you call.
+    public var traceparent: String?
+
+    /// The header `tracestate` that goes with ``traceparent``; nil without one.
+    public var tracestate: String?
+
     /// A context with these values.
     ///
     /// - Parameters:

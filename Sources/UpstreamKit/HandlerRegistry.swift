@@ -49,6 +49,8 @@ public struct RegistrationError: Error, Sendable, CustomStringConvertible {
         case concurrency
         /// A count below 1, or waits that are negative or the wrong way round.
         case retry
+        /// A count that is not 1 to 1,000,000, or a period that is not above zero.
+        case rate
         /// Zero or negative.
         case timeout
     }
@@ -90,6 +92,9 @@ extension HandlerRegistration {
         }
         guard retry.maxAttempts >= 1, retry.initial >= .zero, retry.maximum >= retry.initial else {
             throw RegistrationError(.retry, self, "retry needs max_attempts of at least 1 and initial up to maximum")
+        }
+        guard rate.map({ (1...1_000_000).contains($0.count) && $0.period > .zero }) ?? true else {
+            throw RegistrationError(.rate, self, "rate must be 1 to 1000000 attempts in a time above zero")
         }
         guard timeout > .zero else {
             throw RegistrationError(.timeout, self, "timeout must be above zero")

@@ -126,6 +126,9 @@ import Vocabulary
             (registration("a") { $0.retry.initial = .seconds(-1) }, .retry),
             (registration("a") { $0.retry.maximum = .milliseconds(1) }, .retry),
             (registration("a") { $0.timeout = .zero }, .timeout),
+            (registration("a") { $0.rate = HandlerRate(0) }, .rate),
+            (registration("a") { $0.rate = HandlerRate(1_000_001) }, .rate),
+            (registration("a") { $0.rate = HandlerRate(1, per: .zero) }, .rate),
         ]
         for (registration, code) in cases {
             let error = #expect(throws: RegistrationError.self) { try HandlerRegistry([registration]) }

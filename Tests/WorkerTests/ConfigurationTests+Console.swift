@@ -156,12 +156,12 @@ import Vocabulary
             """
         let console = "console: {tokens: [{file: /nowhere/token, role: viewer}], hosts: [a, b]}\n"
         #expect(problems(worker, [.console]) == [])
-        #expect(problems(console, [.worker]) == [])
-        #expect(problems(worker, [.worker]).count == 2)
+        #expect(problems(console, .worker) == [])
+        #expect(problems(worker, .worker).count == 2)
         #expect(problems(console, [.console]).count == 1)
         #expect(problems(worker + console, Set(ConfigurationPart.allCases)).count == 3)
         let mistakes = "senders: [{sender_id: '1', hots: a}]\nhandlers: [{name: a, categories: [b], log: {x: 1}}]\n"
         #expect(problems(mistakes, [.console]).count == 2)
-        #expect(problems("console: {tokens: [{fil: a}], x: 1}\n", [.worker]).count == 2)
+        #expect(problems("console: {tokens: [{fil: a}], x: 1}\n", .worker).count == 2)
     }
 }

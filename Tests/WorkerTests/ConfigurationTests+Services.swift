@@ -49,7 +49,8 @@ extension ConfigurationTests {
     func deployedPods() throws {
         let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../deploy/kustomize")
         var pods = 0
-        for file in try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil) {
+        for file in try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
+        where file.pathExtension == "yaml" {
             let text = try String(contentsOf: file, encoding: .utf8)
             let containers = text.components(separatedBy: "\n      containers:").count - 1
             pods += containers

@@ -49,6 +49,21 @@ struct WebhookConfigurationTests {
         #expect(webhook.rejectStatuses == [400, 410, 422])
     }
 
+    @Test(
+        "a wrong URL or header is refused without being repeated: it may be a credential",
+        arguments: [
+            ("url: 'HTTPS://u:FAKE@a.example'", "url"), ("url: 'https://u:FAKE@a.example'", "url"),
+            ("url: 'ftp://a.example/FAKE'", "url"), ("url: 'https://a.example', headers: ['X-Key FAKE']", "headers"),
+            ("url: 'https://a.example', headers: ['Authorization: FAKE']", "headers"),
+        ]
+    )
+    func unrepeated(_ keys: String, _ key: String) {
+        let handlers = "handlers:\n  - {name: h, categories: ['*'], webhook: {secret_file: SECRET, \(keys)}}\n"
+        let found = problems(minimal + handlers)
+        #expect(found.count == 1 && found[0].contains("handlers.0.webhook.\(key)"), "\(found)")
+        #expect(!found.joined().contains("FAKE"), "\(found)")
+    }
+
     @Test("a webhook's secret of another form is found at the start, and never shown")
     func webhookSecret() throws {
         let handlers = """

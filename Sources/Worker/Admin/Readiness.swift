@@ -8,6 +8,12 @@ package struct ReadinessCheck: Sendable {
         case ready
         /// It doesn't; why, for people.
         case notReady(String)
+
+        /// Why it doesn't; nil where it does.
+        package var reason: String? {
+            guard case .notReady(let reason) = self else { return nil }
+            return reason
+        }
     }
 
     /// The check's name: letters, digits and hyphens.

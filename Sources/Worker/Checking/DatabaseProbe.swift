@@ -9,6 +9,8 @@ extension ExitStatus {
             switch error.failureClass {
             case .connection, .resources, .intervention, .timeout, .system, .deadline, .cancelled, .local, .closed:
                 .unavailable
+            // The server lets us in, and has no such database.
+            case .authentication where error.sqlState?.hasPrefix("3D") == true: .unavailable
             case .authentication, .permission: .refused
             case .readOnly, .rollback, .lock: .temporaryFailure
             case .schema: .configuration
@@ -26,46 +28,104 @@ extension ExitStatus {
 }
 
 extension ProbeSequence {
-    /// The steps about the database: connect, the schema, and whether it takes writes.
-    package static func database(_ configuration: DatabaseConfiguration) -> ProbeSequence {
-        let session = DatabaseSession(configuration.url)
-        return ProbeSequence(
+    /// The steps about the database: all that `run` does there, tried with its role and taken back.
+    static func database(_ session: DatabaseSession) -> ProbeSequence {
+        ProbeSequence(
             "database",
             [
-                Probe("connect") { await session.connect() },
-                Probe("schema and writes") { await session.health() },
+                Probe("connect", isNeeded: true) { await session.connect() },
+                Probe("server") { await session.server() },
+                Probe("clock") { await session.clock() },
+                Probe("connections") { await session.connections() },
                 Probe("what an ack is worth") { await session.ackWorth() },
+                Probe("schema", isNeeded: true) { await session.schema() },
+                Probe("rights", isNeeded: true) { await session.rights() },
+                Probe("writes") { await session.writes() },
+                Probe("partitions") { await session.partitions() },
             ]
         )
     }
 }
 
-/// The connection that the database's steps share.
-private actor DatabaseSession {
-    private let url: String
+/// The connection that the steps about the database share, and those about handlers that are functions.
+actor DatabaseSession {
+    private let configuration: WorkerConfiguration
     private var connection: PostgresConnection?
+    private var facts: DatabaseFacts?
+    private var isSchemaCurrent = false
 
-    init(_ url: String) {
-        self.url = url
+    /// A session that is opened by its first step.
+    init(_ configuration: WorkerConfiguration) {
+        self.configuration = configuration
     }
 
     func connect() async -> Probe.Result {
         do throws(PostgresError) {
-            var settings = try PostgresSettings(url: url)
+            var settings = try PostgresSettings(url: configuration.database.url)
             // As a worker connects.
             settings.isWriter = true
-            connection = try await PostgresConnection.open(settings)
-            return .passed(detail: "connected to \(settings.description)")
+            let connection = try await PostgresConnection.open(settings)
+            self.connection = connection
+            let facts = try await DatabaseFacts.ask(connection)
+            self.facts = facts
+            return .passed(detail: "connected to \(settings.description) as the role \(facts.role)")
         } catch {
             return failed(error)
         }
     }
 
-    func health() async -> Probe.Result {
+    func server() -> Probe.Result {
+        guard let facts else { return .skipped }
+        let found = "PostgreSQL \(facts.version), encoding \(facts.encoding)"
+        guard facts.versionNumber < DatabaseSession.oldestVersion * 10_000 else { return .passed(detail: found) }
+        return .warned(
+            cause: "\(found): older than the oldest version that is tested",
+            fix: "upgrade the server to PostgreSQL \(DatabaseSession.oldestVersion) or later"
+        )
+    }
+
+    func clock() -> Probe.Result {
+        guard let clock = facts?.clock else { return .skipped }
+        let difference = max(clock.ahead, .zero - clock.ahead)
+        guard difference >= .seconds(5) else { return .passed(detail: "the same here and at the database") }
+        let fix = "synchronize both machines' clocks (timedatectl set-ntp true)"
+        guard clock.isTooLarge else {
+            let text =
+                "\(difference.components.seconds) s \(clock.ahead > .zero ? "ahead of" : "behind") the database's"
+            return .warned(cause: "this machine's clock is \(text); retention stops from 5 minutes on", fix: fix)
+        }
+        return .failed(cause: "\(clock.description): retention deletes nothing", fix: fix, status: .configuration)
+    }
+
+    func connections() async -> Probe.Result {
+        guard let facts, let connection else { return .skipped }
+        return SessionBudget(configuration).judge(facts, isPooled: await connection.isPooled)
+    }
+
+    func ackWorth() async -> Probe.Result {
+        await asking { connection throws(PostgresError) in
+            let worth = try await AckWorth.ask(connection)
+            guard !worth.isStalled else {
+                return .failed(
+                    cause: "commits wait for a standby (synchronous_standby_names), and none is connected",
+                    fix: "bring the standby back, or change synchronous_standby_names and reload",
+                    status: .temporaryFailure
+                )
+            }
+            guard worth.isOnDisk else {
+                return .warned(cause: worth.text, fix: "set fsync and full_page_writes to on, and reload the server")
+            }
+            return .passed(detail: worth.text)
+        }
+    }
+
+    func schema() async -> Probe.Result {
         guard let connection else { return .skipped }
         do throws(MigrationError) {
             switch try await StoreHealth.check(connection) {
-            case .ready: return .passed(detail: "the schema is current and the database is writable")
+            case .ready:
+                isSchemaCurrent = true
+                return .passed(detail: "the schema is current and the database is writable")
             case .readOnly:
                 return .failed(
                     cause: "the server is read-only",
@@ -85,33 +145,68 @@ private actor DatabaseSession {
         }
     }
 
-    func ackWorth() async -> Probe.Result {
-        guard let connection else { return .skipped }
-        do throws(PostgresError) {
-            let worth = try await AckWorth.ask(connection)
-            guard !worth.isStalled else {
-                return .failed(
-                    cause: "commits wait for a standby (synchronous_standby_names), and none is connected",
-                    fix: "bring the standby back, or change synchronous_standby_names and reload",
-                    status: .temporaryFailure
-                )
-            }
-            return .passed(detail: worth.text)
-        } catch {
-            return failed(error)
+    func rights() async -> Probe.Result {
+        await asking { connection throws(PostgresError) in
+            let missing = try await WorkerRight.missing(on: connection)
+            guard !missing.isEmpty else { return .passed(detail: "the role has all that run needs") }
+            let shown = missing.prefix(5).joined(separator: ", ")
+            let more = missing.count > 5 ? " and \(missing.count - 5) more" : ""
+            return .failed(
+                cause: "the role \(self.role) lacks \(shown)\(more)",
+                fix: DatabaseAdvice.rights(role: self.role, database: self.facts?.database),
+                status: .refused
+            )
         }
     }
 
-    private func failed(_ error: PostgresError) -> Probe.Result {
-        let fix =
-            switch error.failureClass {
-            case .connection, .deadline: "check that the server runs and that database.url names its host and port"
-            case .authentication: "check pg_hba.conf, the role, and the passfile that database.url names"
-            case .readOnly: "name the primary in database.url, or all hosts: a worker connects to the writable one"
-            case .permission: "grant the role its rights: deploy/roles.sql"
-            case .resources: "the server has run out of connections, disk or memory: see its log"
-            default: "see the server's log"
+    func writes() async -> Probe.Result {
+        let sender = configuration.senders.first?.senderID ?? "check"
+        return await asking { connection throws(PostgresError) in
+            try await TrialRun.store(connection, sender: sender)
+            return .passed(detail: "a message, a conflict and a stanza for quarantine were stored, and rolled back")
+        }
+    }
+
+    func partitions() async -> Probe.Result {
+        await asking { connection throws(PostgresError) in
+            try await TrialRun.partitions(connection)
+            guard try await TrialRun.attempts(connection) else {
+                return .warned(
+                    cause: "a day's partition of messages was made, and rolled back; for that of attempts their "
+                        + "table was in use for too long",
+                    fix: "try again; run tries again by itself, and loses nothing meanwhile"
+                )
             }
-        return .failed(cause: error.description, fix: fix, status: ExitStatus(error))
+            return .passed(detail: "a day's partitions were made, and rolled back")
+        }
+    }
+
+    /// Lends the session to a step about a handler; not tried without a session or with another schema.
+    func forHandler(
+        _ body: (PostgresConnection) async throws(PostgresError) -> Probe.Result
+    ) async -> Probe.Result {
+        guard isSchemaCurrent else { return .skipped }
+        return await asking(body)
+    }
+
+    /// The role that statements run as.
+    var role: String { facts?.role ?? "upstream-worker" }
+
+    /// The oldest release of PostgreSQL that the tests run on.
+    static let oldestVersion = 15
+
+    private func asking(
+        _ body: (PostgresConnection) async throws(PostgresError) -> Probe.Result
+    ) async -> Probe.Result {
+        guard let connection else { return .skipped }
+        do throws(PostgresError) { return try await body(connection) } catch { return failed(error) }
+    }
+
+    private func failed(_ error: PostgresError) -> Probe.Result {
+        .failed(
+            cause: error.description,
+            fix: DatabaseAdvice.fix(error, role: facts?.role, database: facts?.database),
+            status: ExitStatus(error)
+        )
     }
 }

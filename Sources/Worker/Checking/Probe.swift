@@ -4,6 +4,8 @@ package struct Probe: Sendable {
     package enum Result: Sendable, Equatable {
         /// It works.
         case passed(detail: String)
+        /// It works, and something about it is probably a mistake: what, and what to do about it.
+        case warned(cause: String, fix: String)
         /// It doesn't: why, what to do about it, and which exit code says so.
         case failed(cause: String, fix: String, status: ExitStatus)
         /// Not tried, for a step before it failed.
@@ -12,16 +14,25 @@ package struct Probe: Sendable {
 
     /// What is tried, for people: `connect`, `TLS`, `SASL`.
     package var name: String
+    /// Whether the steps after it make no sense where it fails.
+    package var isNeeded: Bool
     /// Tries it, within a bounded time.
     package var run: @Sendable () async -> Result
 
-    package init(_ name: String, _ run: @escaping @Sendable () async -> Result) {
+    /// A step.
+    ///
+    /// - Parameters:
+    ///   - name: What is tried, for people.
+    ///   - isNeeded: Whether the steps after it make no sense where it fails.
+    ///   - run: Tries it, within a bounded time.
+    package init(_ name: String, isNeeded: Bool = false, _ run: @escaping @Sendable () async -> Result) {
         self.name = name
+        self.isNeeded = isNeeded
         self.run = run
     }
 }
 
-/// Steps that each need the one before, all about one thing: the database, or a sender.
+/// Steps about one thing: the database, a sender, or a handler.
 package struct ProbeSequence: Sendable {
     /// A step that has been run.
     package struct Outcome: Sendable, Equatable {
@@ -41,14 +52,27 @@ package struct ProbeSequence: Sendable {
         self.steps = steps
     }
 
-    /// Runs the steps until one fails; the rest is skipped.
-    package func run() async -> [Outcome] {
+    /// Everything that `run` will need, in the order in which it needs it: the database, the handlers, the senders.
+    package static func all(_ configuration: WorkerConfiguration) -> [ProbeSequence] {
+        let session = DatabaseSession(configuration)
+        return [.database(session)]
+            + configuration.handlers.map { .handler($0, session) }
+            + configuration.senders.indices.map { .sender(configuration, index: $0) }
+    }
+
+    /// Runs the steps; where one fails that the others need, they are skipped.
+    ///
+    /// - Parameter onOutcome: Is told of each as soon as it ends.
+    /// - Returns: What each found.
+    @discardableResult
+    package func run(onOutcome: (Outcome) -> Void = { _ in }) async -> [Outcome] {
         var outcomes: [Outcome] = []
-        var hasFailed = false
+        var isStopped = false
         for step in steps {
-            let result = hasFailed ? .skipped : await step.run()
-            if case .failed = result { hasFailed = true }
-            outcomes.append(Outcome(step: step.name, result: result))
+            let outcome = Outcome(step: step.name, result: isStopped ? .skipped : await step.run())
+            if case .failed = outcome.result, step.isNeeded { isStopped = true }
+            onOutcome(outcome)
+            outcomes.append(outcome)
         }
         return outcomes
     }

@@ -12,7 +12,7 @@ extension ProbeSequence {
         let sender = configuration.senders[index]
         return ProbeSequence(
             "sender \(sender.senderID)",
-            [Probe(steps(of: sender)) { await bind(configuration, sender, index) }]
+            [Probe(steps(of: sender), isNeeded: true) { await bind(configuration, sender, index) }]
         )
     }
 

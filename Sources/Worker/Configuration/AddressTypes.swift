@@ -5,15 +5,17 @@ import Foundation
 extension ConfigurationType where Value == String {
     /// A CCS's sender id.
     static var senderID: Self {
-        .text("id", "1-64 letters, digits, '.', '_' or '-'") { text in
+        var type = text("id", "1-64 letters, digits, '.', '_' or '-'") { text in
             text.utf8.count <= 64 && text.unicodeScalars.allSatisfy { $0.isASCII && isWord($0) }
         }
+        type.shape = .id
+        return type
     }
 
     /// The local part of an account's address (RFC 7622 section 3.3), in the form that servers give it.
     static var localpart: Self {
         let rule = "the local part of an XMPP address, without the '@' and the domain"
-        return .init(name: "id", placeholder: "") { text throws(ConfigurationTypeError) in
+        return .init(name: "id", placeholder: "", shape: .id) { text throws(ConfigurationTypeError) in
             let text = try ConfigurationType.text("id", rule, isLocalpart).parse(text)
             // As its servers compare it: what is not ASCII composed and in lower case, none of it a compatibility form.
             let prepared =

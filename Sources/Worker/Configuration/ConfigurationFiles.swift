@@ -5,9 +5,12 @@ import Glibc
 package struct ConfigurationFiles: Sendable {
     /// Where systemd put this unit's credentials (`$CREDENTIALS_DIRECTORY`), or nil.
     package var credentials: String?
+    /// Whether files that are named have to be there.
+    package var areChecked: Bool
 
-    package init(credentials: String?) {
+    package init(credentials: String?, areChecked: Bool = true) {
         self.credentials = credentials
+        self.areChecked = areChecked
     }
 
     /// The path of a secret; a bare name is that of a systemd credential.
@@ -16,7 +19,8 @@ package struct ConfigurationFiles: Sendable {
         guard let credentials else {
             throw .init(
                 message: "is a bare name, which means a systemd credential, but $CREDENTIALS_DIRECTORY is not set: "
-                    + "write a path (./\(name)) or run under a unit with LoadCredential="
+                    + "write a path (./\(name)), run under a unit with LoadCredential=, or in a shell set "
+                    + "CREDENTIALS_DIRECTORY to the folder that holds the file"
             )
         }
         return credentials + "/" + name
@@ -71,11 +75,15 @@ package struct ConfigurationFiles: Sendable {
 package struct FileError: Error, Sendable {
     /// The file.
     package var path: String
-    /// The `errno`.
+    /// The `errno`; 0 where the file was read, and holds something that is no secret.
     package var number: Int32
+    /// What is wrong with what it holds, in constant words; empty where it could not be read.
+    package var fault = ""
 
     /// For people: the file, the cause, and the system's words.
-    package var message: String { "can't read '\(path)': \(String(cString: strerror(number)))" }
+    package var message: String {
+        fault.isEmpty ? "can't read '\(path)': \(String(cString: strerror(number)))" : "'\(path)' \(fault)"
+    }
     /// Whether there is no such file.
     package var isMissing: Bool { number == ENOENT || number == ENOTDIR }
 }

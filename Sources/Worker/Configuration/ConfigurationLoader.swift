@@ -1,3 +1,5 @@
+import Glibc
+
 /// Reads the configuration from its file, the environment and flags.
 package struct ConfigurationLoader: Sendable {
     /// A flag that overrides one key.
@@ -24,6 +26,8 @@ package struct ConfigurationLoader: Sendable {
         package var warnings: [ConfigurationProblem]
         /// The file it came from.
         package var path: String
+        /// Each key that was given a value, from whichever source; secrets stand in files, not here.
+        var given: [String: String] = [:]
     }
 
     /// The file that is read unless another is named.
@@ -54,16 +58,23 @@ package struct ConfigurationLoader: Sendable {
     package func load(
         file: String?,
         needsSenders: Bool = true,
-        parts: Set<ConfigurationPart> = [.worker]
+        parts: Set<ConfigurationPart> = .worker
     ) throws(ConfigurationError) -> Result {
+        let (yaml, path) = try text(file: file)
+        return try read(yaml: yaml, path: path, needsSenders: needsSenders, parts: parts)
+    }
+
+    /// The file's text, and its path.
+    private func text(file: String?) throws(ConfigurationError) -> (yaml: String, path: String) {
         let path = file ?? environment["UPSTREAM_CONFIG"] ?? Self.defaultPath
         let bytes: [UInt8]
         do throws(FileError) {
             bytes = try ConfigurationFiles.read(path, atMost: Self.fileLimit)
         } catch {
-            let hint =
+            var hint =
                 file == nil && environment["UPSTREAM_CONFIG"] == nil
                 ? "; name another with --config FILE or $UPSTREAM_CONFIG" : ""
+            if error.number == EACCES { hint = "; run this as a user who may read it (sudo -u upstream-worker …)" }
             let problem = ConfigurationProblem(origin: .absent, key: "", message: error.message + hint)
             throw ConfigurationError(kind: error.isMissing ? .noInput : .invalid, problems: [problem])
         }
@@ -74,7 +85,7 @@ package struct ConfigurationLoader: Sendable {
                 problems: [.init(origin: origin, key: "", message: "is not UTF-8 text")]
             )
         }
-        return try read(yaml: yaml, path: path, needsSenders: needsSenders, parts: parts)
+        return (yaml, path)
     }
 
     /// Reads a configuration from its text.
@@ -90,21 +101,10 @@ package struct ConfigurationLoader: Sendable {
         yaml: String,
         path: String,
         needsSenders: Bool = true,
-        parts: Set<ConfigurationPart> = [.worker]
+        parts: Set<ConfigurationPart> = .worker
     ) throws(ConfigurationError) -> Result {
-        var tree = ConfigurationTree()
-        tree.merge(yaml: yaml, path: path)
-        let names = environment.keys.filter {
-            $0.hasPrefix("UPSTREAM_") && !Self.reserved.contains($0) && !ServiceLink.isName($0)
-        }
-        for name in names.sorted(by: Self.precedes) {
-            tree.override(Self.key(of: name), environment[name] ?? "", origin: .environment(name))
-        }
-        for flag in overrides {
-            tree.override(flag.key, flag.value, origin: .flag(flag.flag))
-        }
         let files = ConfigurationFiles(credentials: environment["CREDENTIALS_DIRECTORY"])
-        let reading = ConfigurationReading(tree, describes: false, files: files)
+        let reading = ConfigurationReading(try tree(yaml: yaml, path: path), describes: false, files: files)
         let scope = ConfigurationScope(reading)
         let configuration = WorkerConfiguration(scope, needsSenders: needsSenders, parts: parts)
         let problems = reading.problems + UnknownKeys(reading, known: Self.keys).problems
@@ -114,8 +114,49 @@ package struct ConfigurationLoader: Sendable {
         return Result(
             configuration: configuration,
             warnings: ConfigurationProblem.sorted(reading.warnings),
-            path: path
+            path: path,
+            given: reading.tree.given
         )
+    }
+
+    /// Every key with the value that it has, and where that comes from.
+    ///
+    /// Files that the configuration names are not looked at, so that it can be shown to whoever may not read them.
+    ///
+    /// - Parameter file: The argument of `--config`, if there was one.
+    /// - Returns: The values in the order of the table, and what is wrong with them.
+    /// - Throws: ``ConfigurationError`` where the file can't be read, or is not YAML.
+    package func effective(file: String?) throws(ConfigurationError) -> EffectiveConfiguration {
+        let (yaml, path) = try text(file: file)
+        let files = ConfigurationFiles(credentials: environment["CREDENTIALS_DIRECTORY"], areChecked: false)
+        let reading = ConfigurationReading(try tree(yaml: yaml, path: path), describes: false, files: files)
+        let parts = Set(ConfigurationPart.allCases)
+        _ = WorkerConfiguration(ConfigurationScope(reading), needsSenders: false, parts: parts)
+        let problems = reading.problems + UnknownKeys(reading, known: Self.keys).problems
+        return EffectiveConfiguration(
+            path: path,
+            values: reading.values,
+            problems: ConfigurationProblem.sorted(problems)
+        )
+    }
+
+    /// The file, the environment and the flags as one tree.
+    ///
+    /// A file that is not YAML is the only problem: what can't be read says nothing about what is missing.
+    private func tree(yaml: String, path: String) throws(ConfigurationError) -> ConfigurationTree {
+        var tree = ConfigurationTree()
+        tree.merge(yaml: yaml, path: path)
+        guard tree.isReadable else { throw ConfigurationError(kind: .invalid, problems: tree.problems) }
+        let names = environment.keys.filter {
+            $0.hasPrefix("UPSTREAM_") && !Self.reserved.contains($0) && !ServiceLink.isName($0)
+        }
+        for name in names.sorted(by: Self.precedes) {
+            tree.override(Self.key(of: name), environment[name] ?? "", origin: .environment(name))
+        }
+        for flag in overrides {
+            tree.override(flag.key, flag.value, origin: .flag(flag.flag))
+        }
+        return tree
     }
 
     /// `UPSTREAM_SENDERS__0__HOST` → `senders.0.host`.
@@ -135,7 +176,10 @@ package struct ConfigurationLoader: Sendable {
     }
 
     /// Every key there is, in the order of the table.
-    package static let keys: [ConfigurationKey] = {
+    package static var keys: [ConfigurationKey] { description.keys }
+
+    /// Every key and section there is.
+    static let description: ConfigurationDescription = {
         let reading = ConfigurationReading(
             ConfigurationTree(),
             describes: true,
@@ -143,7 +187,7 @@ package struct ConfigurationLoader: Sendable {
         )
         let parts = Set(ConfigurationPart.allCases)
         _ = WorkerConfiguration(ConfigurationScope(reading), needsSenders: false, parts: parts)
-        return reading.keys
+        return ConfigurationDescription(keys: reading.keys, sections: reading.sections)
     }()
 
     /// The table of all keys as the README holds it.

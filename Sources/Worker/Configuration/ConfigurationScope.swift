@@ -8,6 +8,20 @@ package struct ConfigurationKey: Sendable, Equatable {
     package var defaultValue: String
     /// What it is for.
     package var meaning: String
+    /// What a value looks like.
+    var shape: ValueShape = .text
+    /// Whether it takes a list of such values.
+    var isList = false
+    /// The default as a value; nil where there is none that could be written.
+    var defaultText: String?
+
+    /// Whether it has to be there.
+    var isRequired: Bool { defaultValue == "required" }
+
+    /// The default as a sentence, for a key whose default is not a value.
+    var standard: String {
+        defaultValue.hasPrefix("required") ? "R" + defaultValue.dropFirst() + "." : "Default: \(defaultValue)."
+    }
 
     /// The environment variable that overrides it.
     package var environment: String {
@@ -28,12 +42,37 @@ final class ConfigurationReading {
     private(set) var consumed: Set<String> = []
     /// The sections that are not read this time.
     var skipped: Set<String> = []
+    /// The sections that there are, where keys are listed.
+    var sections: [ConfigurationSection] = []
+    /// The values that were read, with those that are defaults.
+    private(set) var values: [EffectiveValue] = []
 
     init(_ tree: ConfigurationTree, describes: Bool, files: ConfigurationFiles) {
         self.tree = tree
         self.describes = describes
         self.files = files
         problems = tree.problems
+    }
+
+    /// Notes the value that a key has: what stands in the tree, or else the default.
+    func note(_ path: String, default text: String?, _ note: String) {
+        guard let node = tree.nodes[path], node.content != .null else {
+            values.append(EffectiveValue(key: path, value: text.map { .text($0) }, origin: .absent, note: note))
+            return
+        }
+        let value: EffectiveValue.Value
+        switch node.content {
+        case .scalar(let text): value = .text(ConfigurationMask.shown(text, of: path))
+        case .list(let count):
+            value = .list(
+                (0..<count).map { index in
+                    guard case .scalar(let text) = tree.nodes["\(path).\(index)"]?.content else { return "…" }
+                    return ConfigurationMask.shown(text, of: path)
+                }
+            )
+        case .map, .null: value = .text("…")
+        }
+        values.append(EffectiveValue(key: path, value: value, origin: node.origin, note: note))
     }
 
     /// The node at a path; marks the path as read.
@@ -73,14 +112,14 @@ struct ConfigurationScope {
         default text: String,
         _ meaning: String
     ) -> Value {
-        declare(name, type.name, "`\(text)`", meaning)
+        declare(name, type.name, "`\(text)`", meaning, type.shape, default: text)
         if let value = parsed(join(path, name), type) { return value }
         return (try? type.parse(text)) ?? type.placeholder
     }
 
     /// A value that must be there.
     func required<Value>(_ name: String, _ type: ConfigurationType<Value>, _ meaning: String) -> Value {
-        declare(name, type.name, "required", meaning)
+        declare(name, type.name, "required", meaning, type.shape)
         if let value = parsed(join(path, name), type) { return value }
         if isMissing(name) { problem(name, "is required") }
         return type.placeholder
@@ -93,7 +132,7 @@ struct ConfigurationScope {
         _ note: String = "",
         _ meaning: String
     ) -> Value? {
-        declare(name, type.name, note, meaning)
+        declare(name, type.name, note, meaning, type.shape)
         return parsed(join(path, name), type)
     }
 
@@ -104,7 +143,7 @@ struct ConfigurationScope {
         _ note: String,
         _ meaning: String
     ) -> [Value]? {
-        declare(name, "list of \(type.name)", note, meaning)
+        declare(name, "list of \(type.name)", note, meaning, type.shape, isList: true)
         let key = join(path, name)
         guard !reading.describes, let node = reading.take(key) else { return nil }
         switch node.content {
@@ -121,6 +160,9 @@ struct ConfigurationScope {
     /// A section that may be missing: its keys then have their defaults.
     func section(_ name: String) -> ConfigurationScope {
         let key = join(path, name)
+        if reading.describes {
+            reading.sections.append(ConfigurationSection(path: join(pattern, name), isList: false))
+        }
         if let node = reading.take(key), node.content != .map, node.content != .null {
             problem(name, "must be a mapping of keys")
         }
@@ -136,6 +178,9 @@ struct ConfigurationScope {
     func sections(_ name: String) -> [ConfigurationScope] {
         let key = join(path, name)
         let pattern = join(join(pattern, name), "N")
+        if reading.describes {
+            reading.sections.append(ConfigurationSection(path: join(self.pattern, name), isList: true))
+        }
         guard !reading.describes else { return [ConfigurationScope(reading, path: "", pattern: pattern)] }
         guard let node = reading.take(key), node.content != .null else { return [] }
         guard case .list(let count) = node.content else {
@@ -155,6 +200,12 @@ struct ConfigurationScope {
             }
             return element
         }
+    }
+
+    /// Says that exactly one of these sections has to be there; whoever reads them reports what is wrong.
+    func exactlyOne(of names: [String]) {
+        guard reading.describes else { return }
+        reading.sections.append(ConfigurationSection(path: pattern, isList: false, oneOf: names))
     }
 
     /// Leaves a section or list unread: of its keys only the names are checked.
@@ -187,10 +238,26 @@ struct ConfigurationScope {
 
     // MARK: Inside
 
-    private func declare(_ name: String, _ type: String, _ defaultValue: String, _ meaning: String) {
-        guard reading.describes else { return }
+    private func declare(
+        _ name: String,
+        _ type: String,
+        _ defaultValue: String,
+        _ meaning: String,
+        _ shape: ValueShape,
+        isList: Bool = false,
+        default text: String? = nil
+    ) {
+        guard reading.describes else { return reading.note(join(path, name), default: text, defaultValue) }
         reading.keys.append(
-            ConfigurationKey(path: join(pattern, name), type: type, defaultValue: defaultValue, meaning: meaning)
+            ConfigurationKey(
+                path: join(pattern, name),
+                type: type,
+                defaultValue: defaultValue,
+                meaning: meaning,
+                shape: shape,
+                isList: isList,
+                defaultText: text
+            )
         )
     }
 
@@ -203,6 +270,8 @@ struct ConfigurationScope {
 
     private func parsed<Value>(_ key: String, _ type: ConfigurationType<Value>) -> Value? {
         guard !reading.describes, let node = reading.take(key) else { return nil }
+        // What a file holds is not asked for where files are not looked at.
+        guard reading.files.areChecked || type.name != "file" else { return nil }
         func refuse(_ message: String) -> Value? {
             reading.problems.append(ConfigurationProblem(origin: node.origin, key: key, message: message))
             return nil

@@ -23,6 +23,16 @@ struct ConfigurationTree {
 
     private(set) var nodes: [String: ConfigurationNode] = [:]
     private(set) var problems: [ConfigurationProblem] = []
+    /// Whether the document is YAML; where it is not, ``problems`` holds why and nothing else.
+    private(set) var isReadable = true
+
+    /// The values that were given, by their paths.
+    var given: [String: String] {
+        nodes.compactMapValues { node in
+            guard case .scalar(let text) = node.content else { return nil }
+            return text
+        }
+    }
 
     /// Reads a YAML document.
     ///
@@ -44,9 +54,13 @@ struct ConfigurationTree {
                 add(root, at: [], path: path)
             }
         } catch let error as YamlError {
-            problems.append(Self.problem(error, path))
+            isReadable = false
+            problems = [Self.problem(error, path)]
         } catch {
-            problems.append(.init(origin: .file(path, line: 1, column: 1), key: "", message: "is not YAML: \(error)"))
+            isReadable = false
+            problems = [
+                .init(origin: .file(path, line: 1, column: 1), key: "", message: "is not YAML that can be read")
+            ]
         }
     }
 

@@ -12,6 +12,8 @@ struct ConfigurationType<Value> {
     var name: String
     /// What stands in for a value that is missing or wrong, so that reading goes on to find the next problem.
     var placeholder: Value
+    /// What a value looks like, for the JSON Schema.
+    var shape = ValueShape.text
     /// Reads the text.
     var parse: (String) throws(ConfigurationTypeError) -> Value
 }
@@ -29,10 +31,24 @@ extension ConfigurationType where Value == String {
     }
 
     /// Text that satisfies a rule.
-    static func text(_ name: String, _ rule: String, _ holds: @escaping (String) -> Bool) -> Self {
+    ///
+    /// - Parameters:
+    ///   - name: The type's name in the README's table.
+    ///   - rule: What the text must be.
+    ///   - echoes: Whether a wrong value is shown; not where people put credentials.
+    ///   - holds: Whether a text satisfies the rule.
+    /// - Returns: The type.
+    static func text(
+        _ name: String,
+        _ rule: String,
+        echoes: Bool = true,
+        _ holds: @escaping (String) -> Bool
+    ) -> Self {
         .init(name: name, placeholder: "") { text throws(ConfigurationTypeError) in
             let text = try ConfigurationType.text.parse(text)
-            guard holds(text) else { throw .init(message: "must be \(rule), not '\(Self.shown(text))'") }
+            guard holds(text) else {
+                throw .init(message: "must be \(rule)" + (echoes ? ", not '\(Self.shown(text))'" : ""))
+            }
             return text
         }
     }
@@ -80,7 +96,11 @@ extension ConfigurationType where Value == String {
 extension ConfigurationType where Value == Int {
     /// A whole number within a range.
     static func number(_ range: ClosedRange<Int>) -> Self {
-        .init(name: "number \(range.lowerBound)-\(range.upperBound)", placeholder: range.lowerBound) {
+        .init(
+            name: "number \(range.lowerBound)-\(range.upperBound)",
+            placeholder: range.lowerBound,
+            shape: .number(range)
+        ) {
             text throws(ConfigurationTypeError) in
             guard let number = Int(text), range.contains(number) else {
                 let wanted = "a whole number from \(range.lowerBound) to \(range.upperBound)"
@@ -92,7 +112,7 @@ extension ConfigurationType where Value == Int {
 
     /// A number of bytes, such as `256KiB`, within a range.
     static func size(_ range: ClosedRange<Int>) -> Self {
-        .init(name: "size", placeholder: range.lowerBound) { text throws(ConfigurationTypeError) in
+        .init(name: "size", placeholder: range.lowerBound, shape: .size) { text throws(ConfigurationTypeError) in
             guard let size = Quantity.bytes(text) else {
                 throw .init(message: "must be a size such as 256KiB, not '\(ConfigurationType<String>.shown(text))'")
             }
@@ -111,7 +131,7 @@ extension ConfigurationType where Value == Duration {
     /// A duration, such as `30s`, within a range.
     static func duration(_ least: String, _ most: String) -> Self {
         let range = (Quantity.duration(least) ?? .zero)...(Quantity.duration(most) ?? .zero)
-        return .init(name: "duration \(least)-\(most)", placeholder: range.lowerBound) {
+        return .init(name: "duration \(least)-\(most)", placeholder: range.lowerBound, shape: .duration) {
             text throws(ConfigurationTypeError) in
             guard let duration = Quantity.duration(text) else {
                 let shown = ConfigurationType<String>.shown(text)
@@ -128,7 +148,7 @@ extension ConfigurationType where Value == Duration {
 extension ConfigurationType where Value == Bool {
     /// `true` or `false`.
     static var flag: Self {
-        .init(name: "`true` `false`", placeholder: false) { text throws(ConfigurationTypeError) in
+        .init(name: "`true` `false`", placeholder: false, shape: .flag) { text throws(ConfigurationTypeError) in
             guard let value = Bool(text) else {
                 throw .init(message: "must be true or false, not '\(ConfigurationType<String>.shown(text))'")
             }
@@ -141,7 +161,11 @@ extension ConfigurationType where Value: RawRepresentable<String> & CaseIterable
     /// One of a closed set of words.
     static func word(_ placeholder: Value) -> Self {
         let words = Value.allCases.map(\.rawValue)
-        return .init(name: words.map { "`\($0)`" }.joined(separator: " "), placeholder: placeholder) {
+        return .init(
+            name: words.map { "`\($0)`" }.joined(separator: " "),
+            placeholder: placeholder,
+            shape: .words(words)
+        ) {
             text throws(ConfigurationTypeError) in
             guard let value = Value(rawValue: text) else {
                 let hint = Suggestion.nearest(to: text, among: words).map { "; did you mean '\($0)'?" } ?? ""

@@ -26,27 +26,7 @@ package struct DatabaseConfiguration: Sendable, Equatable {
     }
 
     private static func check(_ url: String, _ scope: ConfigurationScope) {
-        guard holdsPassword(url) else { return }
+        guard CredentialText(url).holdsPassword else { return }
         scope.problem("url", "must not hold a password; put it into a file and add passfile=/path (see ~/.pgpass)")
-    }
-
-    /// Whether a connection string carries a password in any of the forms that libpq takes.
-    private static func holdsPassword(_ url: String) -> Bool {
-        let lowered = url.lowercased()
-        guard let scheme = ["postgresql://", "postgres://"].first(where: { lowered.hasPrefix($0) }) else {
-            return names(lowered.split { $0 == " " || $0 == "\t" })
-        }
-        let rest = lowered.dropFirst(scheme.count)
-        let authority = rest.prefix { $0 != "/" && $0 != "?" }
-        if let at = authority.lastIndex(of: "@"), authority[..<at].contains(":") { return true }
-        let query = rest.split(separator: "?", maxSplits: 1).dropFirst().first ?? ""
-        return names(query.split(separator: "&"))
-    }
-
-    private static func names(_ settings: [Substring]) -> Bool {
-        settings.contains { setting in
-            let name = setting.split(separator: "=", omittingEmptySubsequences: false).first ?? ""
-            return name == "password" || name == "sslpassword"
-        }
     }
 }

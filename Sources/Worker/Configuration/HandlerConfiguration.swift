@@ -1,4 +1,4 @@
-import UpstreamKit
+package import UpstreamKit
 
 /// One handler: which categories it takes, how it is run, and how often it is tried.
 package struct HandlerConfiguration: Sendable, Equatable {
@@ -11,7 +11,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
         /// A program.
         case exec(ExecConfiguration)
         /// A shared library.
-        case plugin(path: String)
+        case plugin(PluginConfiguration)
         /// A line in the log.
         case log
     }
@@ -38,6 +38,8 @@ package struct HandlerConfiguration: Sendable, Equatable {
     package var initialDelay: Duration
     /// The longest wait between two attempts.
     package var maximumDelay: Duration
+    /// How many attempts may begin in a time, in this worker; nil for any number.
+    package var rate: HandlerRate?
     /// The longest time for one attempt.
     package var timeout: Duration
     /// What it is.
@@ -63,12 +65,18 @@ package struct HandlerConfiguration: Sendable, Equatable {
             default: "none",
             "`device`: one at a time per device, in the order of arrival."
         )
+        rate = scope.optional(
+            "rate",
+            .rate,
+            "none",
+            "Attempts that may begin in a time, in each worker: `100/s`, `30/m`."
+        )
         let retry = scope.section("retry")
         maximumAttempts = retry.value(
             "max_attempts",
             .number(1...1000),
-            default: "20",
-            "Attempts before a delivery becomes a dead letter."
+            default: "75",
+            "Attempts before a delivery becomes a dead letter; with the default waits they reach over a day."
         )
         initialDelay = retry.value("initial", .duration("1ms", "1d"), default: "1s", "First wait between two attempts.")
         maximumDelay = retry.value(
@@ -78,7 +86,12 @@ package struct HandlerConfiguration: Sendable, Equatable {
             "Longest wait between two attempts."
         )
         if initialDelay > maximumDelay { retry.problem("initial", "must not be longer than 'maximum'") }
-        timeout = scope.value("timeout", .duration("100ms", "1d"), default: "60s", "Longest time for one attempt.")
+        timeout = scope.value(
+            "timeout",
+            .duration("100ms", "1d"),
+            default: "60s",
+            "Longest time for one attempt; of a plugin, for one call."
+        )
         kind = Self.kind(scope)
         // The request's own timeout, plus time to resolve the host and read the answer.
         if case .webhook(let webhook) = kind { timeout = max(timeout, webhook.timeout + .seconds(5)) }
@@ -90,9 +103,10 @@ package struct HandlerConfiguration: Sendable, Equatable {
             ("sql", { .sql(function: $0.required("function", .sqlFunction, "Function to call, with its schema.")) }),
             ("webhook", { .webhook(WebhookConfiguration($0)) }),
             ("exec", { .exec(ExecConfiguration($0)) }),
-            ("plugin", { .plugin(path: $0.required("path", .file, "Shared library, built with the same toolchain.")) }),
+            ("plugin", { .plugin(PluginConfiguration($0)) }),
             ("log", { _ in .log }),
         ]
+        scope.exactlyOne(of: kinds.map(\.name))
         let present = kinds.filter { scope.has($0.name) }
         let read = present.map { $0.read(scope.section($0.name)) }
         guard read.count == 1, let kind = read.first else {
@@ -142,6 +156,23 @@ extension ConfigurationType where Value == String {
                     part.first.map { ("a"..."z").contains($0) || $0 == "_" } == true && part.utf8.count <= 63
                         && part.allSatisfy { ("a"..."z").contains($0) || ("0"..."9").contains($0) || $0 == "_" }
                 }
+        }
+    }
+}
+
+extension ConfigurationType where Value == HandlerRate {
+    /// A number of attempts in a second, minute or hour: `100/s`, `30/m`, `5/h`.
+    static var rate: Self {
+        .init(name: "rate", placeholder: HandlerRate(1)) { text throws(ConfigurationTypeError) in
+            let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+            let periods: [Substring: Duration] = ["s": .seconds(1), "m": .seconds(60), "h": .seconds(3_600)]
+            guard parts.count == 2, parts[0].allSatisfy({ ("0"..."9").contains($0) }), let count = Int(parts[0]),
+                (1...1_000_000).contains(count), let period = periods[parts[1]]
+            else {
+                let wanted = "a number from 1 to 1000000 in a second, minute or hour, such as 100/s, 30/m or 5/h"
+                throw .init(message: "must be \(wanted), not '\(ConfigurationType<String>.shown(text))'")
+            }
+            return HandlerRate(count, per: period)
         }
     }
 }

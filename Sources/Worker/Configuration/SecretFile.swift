@@ -10,13 +10,31 @@ package struct SecretFile: Sendable, Equatable {
         self.path = path
     }
 
-    /// The file's lines, without the ends of lines and without empty ones.
+    /// The file's lines, without the ends of lines and without those that are empty or hold spaces only.
     ///
-    /// - Throws: ``FileError`` when the file can't be read, or is larger than a secret can be (64 KiB).
+    /// - Throws: ``FileError`` when the file can't be read, is larger than a secret can be (64 KiB), or holds a NUL, which is
+    ///   what a file of UTF-16 or a torn one has and no secret does.
     package func lines() throws(FileError) -> [[UInt8]] {
-        try ConfigurationFiles.read(path, atMost: 1 << 16)
-            .split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }
+        let bytes = try ConfigurationFiles.read(path, atMost: 1 << 16)
+        guard !bytes.contains(0) else {
+            throw FileError(
+                path: path,
+                number: 0,
+                fault: "holds a NUL byte, which no secret has: write it as plain text"
+            )
+        }
+        return bytes.split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }
+            .filter { line in line.contains { $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\t") } }
             .map(Array.init)
+    }
+
+    /// Why the file can't be used, or nil.
+    var problem: String? {
+        do throws(FileError) {
+            return try lines().isEmpty ? "'\(path)' holds no secret: it is empty or blank" : nil
+        } catch {
+            return error.message
+        }
     }
 }
 
@@ -36,7 +54,7 @@ extension ConfigurationScope {
     private var secretPath: ConfigurationType<String> {
         .init(name: "file", placeholder: "") { [files = reading.files] text throws(ConfigurationTypeError) in
             let path = try files.resolve(ConfigurationType.text.parse(text))
-            if let problem = ConfigurationFiles.problem(with: path) { throw .init(message: problem) }
+            if let problem = SecretFile(path: path).problem { throw .init(message: problem) }
             return path
         }
     }

@@ -45,13 +45,16 @@ struct UnknownKeys {
     }
 
     private func message(_ path: String, _ origin: ConfigurationOrigin) -> String {
+        // The right name, and no element that it could belong to: a suggestion would repeat it.
+        if let list = listThatEnds(before: path) { return list }
         if case .environment(let name) = origin {
-            let nearest = Suggestion.nearest(to: name, among: known.map { Self.concrete($0.environment, like: name) })
+            let names = known.map { Self.concrete($0.environment, like: name) }.filter { $0 != name }
+            let nearest = Suggestion.nearest(to: name, among: names)
             return "unknown variable" + (nearest.map { "; did you mean \($0)?" } ?? "")
         }
         let parent = Self.parent(Self.pattern(path))
         let name = path.split(separator: ".").last.map(String.init) ?? path
-        let siblings = known.compactMap { Self.child($0.path, of: parent) }
+        let siblings = known.compactMap { Self.child($0.path, of: parent) }.filter { $0 != name }
         if let nearest = Suggestion.nearest(to: name, among: Array(Set(siblings))) {
             return "unknown key; did you mean '\(nearest)'?"
         }
@@ -60,6 +63,23 @@ struct UnknownKeys {
             return "unknown key here; did you mean '\(elsewhere.path)'?"
         }
         return "unknown key; known keys here: \(Set(siblings).sorted().joined(separator: ", "))"
+    }
+
+    /// What is wrong with a known key whose place in a list there is not; nil for other keys.
+    private func listThatEnds(before path: String) -> String? {
+        let pattern = Self.pattern(path)
+        guard known.contains(where: { $0.path == pattern || $0.path.hasPrefix(pattern + ".") }) else { return nil }
+        let parts = path.split(separator: ".").map(String.init)
+        for (depth, part) in parts.enumerated() where depth > 0 {
+            guard let place = Int(part) else { continue }
+            let list = parts[..<depth].joined(separator: ".")
+            let count = if case .list(let count) = reading.tree.nodes[list]?.content { count } else { 0 }
+            guard place >= count else { continue }
+            return
+                "belongs to element \(place) of the list '\(list)', which has \(count): elements are numbered from 0, "
+                + "without gaps"
+        }
+        return nil
     }
 
     private static func pattern(_ path: String) -> String {

@@ -1,3 +1,5 @@
+import Handlers
+
 /// An HTTP endpoint that takes messages.
 package struct WebhookConfiguration: Sendable, Equatable {
     /// How a CloudEvent stands in a request.
@@ -16,6 +18,14 @@ package struct WebhookConfiguration: Sendable, Equatable {
     package var mode: Mode
     /// Certificates to trust instead of the system's, PEM.
     package var caFile: String?
+    /// Our own certificate, for endpoints that ask for one, PEM.
+    package var certificateFile: String?
+    /// That certificate's key, PEM.
+    package var keyFile: SecretFile?
+    /// Headers to add to each request, `Name: value`.
+    package var headers: [String]
+    /// Where more of them stand, one a line.
+    package var headersFile: SecretFile?
     /// How long one request may take.
     package var timeout: Duration
     /// The networks within which private addresses, loopback and plain http are allowed, as CIDR.
@@ -24,7 +34,8 @@ package struct WebhookConfiguration: Sendable, Equatable {
     package var rejectStatuses: [Int]
 
     init(_ scope: ConfigurationScope) {
-        let url = ConfigurationType.text("URL", "an https:// URL (http:// within allow_networks)") { text in
+        let rule = "an https:// URL (http:// within allow_networks)"
+        let url = ConfigurationType.text("URL", rule, echoes: false) { text in
             ["https://", "http://"].contains { text.hasPrefix($0) && text.count > $0.count } && !text.contains(" ")
         }
         self.url = scope.required("url", url, "Endpoint that messages are posted to.")
@@ -39,6 +50,25 @@ package struct WebhookConfiguration: Sendable, Equatable {
             "`binary`: the body is the message's `data`, headers hold the rest of the event."
         )
         caFile = scope.optional("ca_file", .file, "the system's trust store", "Certificates to trust, PEM.")
+        certificateFile = scope.optional(
+            "certificate_file",
+            .file,
+            "none",
+            "Our own certificate and its chain, PEM, for an endpoint that asks for one."
+        )
+        keyFile = scope.optionalSecretFile(
+            "key_file",
+            "required with `certificate_file`",
+            "The certificate's key, PEM."
+        )
+        headers =
+            scope.list("headers", of: .header, "none", "Headers to add to each request, `Name: value`; no secrets.")
+            ?? []
+        headersFile = scope.optionalSecretFile(
+            "headers_file",
+            "none",
+            "File with more of them, one a line, read for each request: `Authorization: …`."
+        )
         timeout = scope.value("timeout", .duration("100ms", "10m"), default: "15s", "Longest time for one request.")
         allowedNetworks =
             scope.list("allow_networks", of: .network, "none", "Where private addresses and plain http are allowed.")
@@ -56,8 +86,27 @@ package struct WebhookConfiguration: Sendable, Equatable {
         if self.url.hasPrefix("http://"), allowedNetworks.isEmpty {
             scope.problem("url", "is plain http, which is allowed only within 'allow_networks', and that is empty")
         }
+        if certificateFile != nil, keyFile == nil, scope.isMissing("key_file") {
+            scope.problem("key_file", "is required with 'certificate_file'")
+        }
+        if keyFile != nil, certificateFile == nil, scope.isMissing("certificate_file") {
+            scope.problem("certificate_file", "is required with 'key_file'")
+        }
+        if self.url.hasPrefix("http://"), certificateFile != nil {
+            scope.problem("certificate_file", "needs an https:// URL")
+        }
+        do throws(WebhookHeaders.Refused) {
+            _ = try WebhookHeaders(headers.map { Array($0.utf8) }, holdsSecrets: false)
+        } catch {
+            scope.problem("headers", error.description)
+        }
         if let authority = self.url.split(separator: "/").dropFirst().first, authority.contains("@") {
             scope.problem("url", "must not hold credentials; requests are signed with 'secret_file'")
         }
     }
+}
+
+extension ConfigurationType where Value == String {
+    /// A line of a request's head, `Name: value`; what it must not be is told with its place in the list.
+    static var header: Self { .text("header", "'Name: value'", echoes: false) { $0.contains(":") } }
 }

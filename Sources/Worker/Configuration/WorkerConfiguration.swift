@@ -4,10 +4,17 @@ package import MessageStore
 
 /// A part of the configuration that names files of its own, which only those who need them have to be able to read.
 package enum ConfigurationPart: Sendable, CaseIterable {
-    /// Senders and handlers.
-    case worker
+    /// The senders.
+    case senders
+    /// The handlers.
+    case handlers
     /// The console.
     case console
+}
+
+extension Set<ConfigurationPart> {
+    /// What a worker needs.
+    package static var worker: Self { [.senders, .handlers] }
 }
 
 /// Everything an operator can set.
@@ -44,6 +51,8 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var console: ConsoleConfiguration?
     /// Where the service records of senders' domains are asked for.
     package var nameServers: NameServers
+    /// Where spans are exported to; nil where tracing is off.
+    package var tracing: TracingConfiguration?
     /// The least level that is logged.
     package var logLevel: Logger.Level
     /// How log lines look.
@@ -61,10 +70,10 @@ package struct WorkerConfiguration: Sendable, Equatable {
 
     init(_ scope: ConfigurationScope, needsSenders: Bool, parts: Set<ConfigurationPart>) {
         database = DatabaseConfiguration(scope.section("database"))
-        let senders = parts.contains(.worker) ? scope.sections("senders") : scope.skipped("senders")
+        let senders = parts.contains(.senders) ? scope.sections("senders") : scope.skipped("senders")
         self.senders = senders.map(SenderConfiguration.init)
         if needsSenders, senders.isEmpty { scope.problem("senders", "must list at least one sender") }
-        let handlers = parts.contains(.worker) ? scope.sections("handlers") : scope.skipped("handlers")
+        let handlers = parts.contains(.handlers) ? scope.sections("handlers") : scope.skipped("handlers")
         self.handlers = handlers.map(HandlerConfiguration.init)
         lease = scope.section("dispatch")
             .value(
@@ -91,6 +100,10 @@ package struct WorkerConfiguration: Sendable, Equatable {
                 "those of /etc/resolv.conf",
                 "The name server to ask for the service records of a sender without a host."
             ) ?? .system
+        // Its files are the worker's alone.
+        let isTraced = !parts.isDisjoint(with: [.senders, .handlers])
+        tracing = isTraced ? TracingConfiguration(scope.section("tracing")) : nil
+        if !isTraced { _ = scope.skipped("tracing") }
         let log = scope.section("log")
         logLevel = log.value("level", .word(Logger.Level.info), default: "info", "Least level that is logged.")
         logStyle = log.value(

@@ -2,14 +2,14 @@ package import Logging
 import MessageStore
 package import Postgres
 import Synchronization
-import Telemetry
+package import Telemetry
+import Vocabulary
 
-/// Watches the database: waits for it at startup, knows its state for `/readyz`, and creates partitions ahead.
+/// Watches the database: waits for it at startup, knows its state for `/readyz`, creates partitions ahead, and measures the
+/// store's upkeep.
 ///
 /// Only one task queries the database; others read what it found, so that a database that does not answer blocks nobody.
 package final class DatabaseMonitor: Sendable {
-    /// How often the database is checked.
-    private static let interval = Duration.seconds(5)
     /// How often it is checked until it is ready for the first time.
     private static let firstInterval = Duration.milliseconds(500)
     /// A health check without an answer for this long counts as failed.
@@ -17,6 +17,14 @@ package final class DatabaseMonitor: Sendable {
 
     private struct Known {
         var state = ReadinessCheck.State.notReady("not checked yet")
+        /// That state without what others say; nil where it is ours anyway.
+        var summary: String?
+        /// Whether that state is about the schema's version.
+        var isOfSchema = false
+        /// Whether a check has ended yet.
+        var isAsked = false
+        /// When it was last told that partitions can't be created.
+        var partitionsFailed: ContinuousClock.Instant?
         /// When the check now under way began.
         var asking: ContinuousClock.Instant?
         /// The outcome for those who wait at startup; nil until it is known.
@@ -26,12 +34,31 @@ package final class DatabaseMonitor: Sendable {
     }
 
     private let client: PostgresClient
+    private let interval: Duration
+    private let upkeepInterval: Duration
+    private let metrics: Metrics?
     private let logger: Logger
     private let known = Mutex(Known())
 
     /// A monitor with a connection of its own.
-    package init(_ settings: PostgresSettings, logger: Logger) {
+    ///
+    /// - Parameters:
+    ///   - settings: The database.
+    ///   - metrics: Shows the store's upkeep.
+    ///   - interval: How often the database is checked, once it was ready.
+    ///   - upkeepInterval: How often the upkeep is measured, at most with each check.
+    ///   - logger: The process's logger.
+    package init(
+        _ settings: PostgresSettings,
+        metrics: Metrics? = nil,
+        interval: Duration = .seconds(5),
+        upkeepInterval: Duration = .seconds(30),
+        logger: Logger
+    ) {
         client = PostgresClient(settings)
+        self.interval = interval
+        self.upkeepInterval = upkeepInterval
+        self.metrics = metrics
         self.logger = logger
     }
 
@@ -45,9 +72,28 @@ package final class DatabaseMonitor: Sendable {
         }
     }
 
+    /// Why the database is not ready, for whoever must not see what libpq or the server says: with the class of the error and its
+    /// SQLSTATE alone.
+    package var summary: String? { known.withLock { $0.summary } ?? state.reason }
+
+    /// Whether the database was found ready once, so that the worker could begin.
+    package var isReady: Bool {
+        known.withLock { known in
+            guard case .success = known.start else { return false }
+            return true
+        }
+    }
+
+    /// Why the database can't be used; nil where it can, or where only its schema is another version's.
+    package var outage: String? { known.withLock { $0.isOfSchema } ? nil : state.reason }
+
     /// Waits until ``run()`` has found the database writable and its schema current; returns at once afterwards.
     ///
-    /// - Throws: ``WorkerError/schema(_:)`` where the schema is missing or another version's; `CancellationError`.
+    /// A schema that is missing, older or newer is waited for without limit: whoever upgrades migrates before, after, or
+    /// while workers start.
+    ///
+    /// - Throws: ``WorkerError/schema(_:)`` where waiting can't help, as a migration was applied from another text;
+    ///   `CancellationError`.
     package func waitUntilReady() async throws {
         let number = known.withLock { known in
             known.lastWaiter += 1
@@ -73,15 +119,26 @@ package final class DatabaseMonitor: Sendable {
     package func run() async {
         guard await start() else { return await client.close() }
         var day = UTCDay.today()
-        while (try? await Task.sleep(for: Self.interval)) != nil {
+        var measured = ContinuousClock.now
+        await measure()
+        while (try? await Task.sleep(for: interval)) != nil {
             let health = await ask()
             let today = UTCDay.today()
-            if today != day, health == .ready, await ensurePartitions() { day = today }
+            switch health {
+            // A worker goes on with a newer schema, and so does its upkeep.
+            case .ready?, .schema(.newer)?: break
+            case .readOnly?, .schema?, nil: continue
+            }
+            let isNewDay = today != day
+            if isNewDay, await ensurePartitions() { day = today }
+            guard isNewDay || ContinuousClock.now - measured >= upkeepInterval else { continue }
+            measured = .now
+            await measure()
         }
         await client.close()
     }
 
-    /// Checks until the database is ready (true) or its schema is wrong (false).
+    /// Checks until the database is ready (true) or its schema is one that no migration makes right (false).
     private func start() async -> Bool {
         while !Task.isCancelled {
             switch await ask() {
@@ -89,10 +146,10 @@ package final class DatabaseMonitor: Sendable {
                 await ensurePartitions()
                 begin(.success(()))
                 return true
-            case .schema(let state):
+            case .schema(let state) where !state.isAwaited:
                 begin(.failure(.schema(state)))
                 return false
-            case .readOnly, nil: break
+            case .schema, .readOnly, nil: break
             }
             try? await Task.sleep(for: Self.firstInterval)
         }
@@ -113,27 +170,74 @@ package final class DatabaseMonitor: Sendable {
         known.withLock { $0.asking = .now }
         let state: ReadinessCheck.State
         var health: StoreHealth?
+        var summary: String?
+        var isOfSchema = false
         do {
             let found = try await client.withConnection { try await StoreHealth.check($0) }
             health = found
             switch found {
             case .ready: state = .ready
             case .readOnly: state = .notReady("the database is read-only")
-            case .schema(let schema): state = .notReady(schema.problem ?? "the schema is not this binary's")
+            case .schema(let schema):
+                state = .notReady(schema.problem ?? "the schema is not this binary's")
+                isOfSchema = schema.isAwaited
             }
         } catch {
             // Cancelled: says nothing about the database.
             if Task.isCancelled { return nil }
             state = .notReady("the database does not answer: \(error)")
+            summary = "the database does not answer" + Self.kind(error)
         }
         let before = known.withLock { known in
-            defer { (known.state, known.asking) = (state, nil) }
-            return known.state
+            defer {
+                (known.state, known.asking, known.isOfSchema, known.isAsked) = (state, nil, isOfSchema, true)
+                known.summary = summary
+            }
+            return known
         }
-        if before != state, case .notReady(let reason) = state {
-            logger.event(.warning, .databaseUnavailable, "database not ready; retrying", [.error: .string(reason)])
-        }
+        tell(state, isOfSchema: isOfSchema, before)
         return health
+    }
+
+    /// An error's class and SQLSTATE, with a colon before them.
+    private static func kind(_ error: any Error) -> String {
+        var found = error as? PostgresError
+        if case .database(let cause, _)? = error as? MigrationError { found = cause }
+        guard let found else { return "" }
+        return ": \(found.failureClass)" + (found.sqlState.map { " (SQLSTATE \($0))" } ?? "")
+    }
+
+    private func tell(_ state: ReadinessCheck.State, isOfSchema: Bool, _ before: Known) {
+        switch state {
+        case .notReady(let reason) where before.state != state && isOfSchema:
+            // A worker that runs goes on: docs/upgrade.md says with which migrations.
+            logger.event(
+                .warning,
+                .schemaDiffers,
+                before.start == nil
+                    ? "the schema is not this binary's: waiting until it is"
+                    : "the schema is not this binary's any more: going on with it",
+                [.error: .string(reason)]
+            )
+        // Once in an outage, whatever the errors say meanwhile; that it goes on is told once a minute, by ``OutageLog``.
+        case .notReady(let reason) where before.state == .ready || before.isOfSchema || !before.isAsked:
+            logger.event(.warning, .databaseUnavailable, "database not ready; retrying", [.error: .string(reason)])
+        case .ready where before.isOfSchema:
+            logger.event(.info, .schemaFits, "the schema is this binary's: going on")
+        default: break
+        }
+    }
+
+    /// Shows the store's upkeep; what can't be asked is not known, and never what it was.
+    private func measure() async {
+        guard let metrics else { return }
+        guard let found = try? await client.withConnection({ try await StoreUpkeep.look($0) }) else {
+            for gauge in [metrics.partitionsAhead, metrics.retentionLastRun, metrics.retentionHeld] { gauge.set(.nan) }
+            return
+        }
+        metrics.partitionsAhead.set(Double(found.daysAhead))
+        metrics.retentionLastRun.set(Double(found.lastRetention?.microseconds ?? 0) / 1_000_000)
+        metrics.retentionHeld.set(Double(found.heldPartitions))
     }
 
     /// Creates the partitions of the coming days.
@@ -155,11 +259,17 @@ package final class DatabaseMonitor: Sendable {
             }
             return isComplete
         } catch {
+            let isDue = known.withLock { known in
+                if let last = known.partitionsFailed, ContinuousClock.now - last < OutageLog.interval { return false }
+                known.partitionsFailed = .now
+                return true
+            }
+            guard isDue else { return false }
             logger.event(
                 .warning,
-                .databaseUnavailable,
+                .partitionsFailed,
                 "cannot create partitions for the coming days; retrying",
-                [.error: .string(error.description)]
+                [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.description)]
             )
             return false
         }

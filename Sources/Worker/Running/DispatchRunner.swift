@@ -39,7 +39,8 @@ struct DispatchRunner: Service {
             senderIDs: configuration.senders.map(\.senderID),
             settings: settings,
             metrics: shared.metrics,
-            logger: logger
+            logger: logger,
+            tracing: shared.tracing
         ) { registration, delivery, message, context in
             switch registration.body {
             case .handler(let handler):
@@ -66,6 +67,12 @@ struct DispatchRunner: Service {
 
     /// Whether no attempt runs and nothing that has ended waits to be settled: then nothing is lost by not waiting.
     var isIdle: Bool { service.isIdle }
+
+    /// What the dispatcher is doing, for the watchdog.
+    var progress: LoopProgress { service.progress }
+
+    /// Decides about a handler's failures by another policy from now on; false where this worker has no such handler.
+    func adopt(_ retry: RetryPolicy, of handler: String) -> Bool { service.adopt(retry, of: handler) }
 
     /// Waits until the handlers are subscribed: they would never get a message received before that.
     func waitUntilSubscribed() async { await service.waitUntilSubscribed() }

@@ -5,6 +5,13 @@ import Telemetry
 import UpstreamKit
 import Vocabulary
 
+extension HandlerConfiguration {
+    /// When failed messages come again.
+    var retry: RetryPolicy {
+        RetryPolicy(maxAttempts: maximumAttempts, initial: initialDelay, maximum: maximumDelay)
+    }
+}
+
 /// Makes the configured handlers.
 enum HandlerFactory {
     /// The registration of every configured handler, and of those that the program brings.
@@ -53,12 +60,10 @@ enum HandlerFactory {
         )
         registration.concurrency = configuration.concurrency
         registration.ordering = configuration.ordering == .device ? .device : .none
-        registration.retry = RetryPolicy(
-            maxAttempts: configuration.maximumAttempts,
-            initial: configuration.initialDelay,
-            maximum: configuration.maximumDelay
-        )
-        registration.timeout = configuration.timeout
+        registration.retry = configuration.retry
+        registration.timeout =
+            if case .plugin = configuration.kind { PluginHandler.attemptTimeout } else { configuration.timeout }
+        registration.rate = configuration.rate
         return registration
     }
 
@@ -79,11 +84,8 @@ enum HandlerFactory {
             return .handler(
                 ExecHandler(name: configuration.name, command: exec.command, mode: mode, logger: logger)
             )
-        case .plugin:
-            throw Unusable(
-                key: "plugin",
-                message: "plugins are not supported: build the handler into a worker of your own, or use exec"
-            )
+        case .plugin(let plugin):
+            return .handler(try handler(plugin, configuration, logger: logger))
         case .log:
             return .handler(MessageLogHandler(logger: logger))
         }
@@ -98,6 +100,7 @@ enum HandlerFactory {
         }
         let secretFile = webhook.secretFile
         try check(secretFile)
+        let headers = try headers(of: webhook)
         do throws(WebhookTrustError) {
             return try WebhookHandler(
                 options: WebhookHandler.Options(
@@ -106,14 +109,66 @@ enum HandlerFactory {
                     policy: NetworkPolicy(allowed: webhook.allowedNetworks.compactMap(Network.init)),
                     connections: concurrency,
                     mode: webhook.mode == .binary ? .binary : .structured,
-                    caFile: webhook.caFile,
+                    tls: WebhookTLSFiles(
+                        ca: webhook.caFile,
+                        certificate: webhook.certificateFile,
+                        key: webhook.keyFile?.path
+                    ),
                     rejectStatuses: Set(webhook.rejectStatuses)
                 ),
+                headers: headers,
                 secrets: { try secretFile.lines() }
             )
         } catch {
-            throw Unusable(key: "webhook.ca_file", message: error.description)
+            throw Unusable(key: "webhook", message: error.description)
         }
+    }
+
+    private static func handler(
+        _ plugin: PluginConfiguration,
+        _ configuration: HandlerConfiguration,
+        logger: Logger
+    ) throws(Unusable) -> PluginHandler {
+        do throws(PluginHost.Missing) {
+            return PluginHandler(
+                name: configuration.name,
+                options: PluginHandler.Options(
+                    host: try PluginHost.find(configured: plugin.host),
+                    library: plugin.path,
+                    configuration: plugin.configuration,
+                    processes: plugin.processes,
+                    memory: plugin.memory ?? 0,
+                    timeout: configuration.timeout,
+                    messages: configuration.concurrency
+                ),
+                logger: logger
+            )
+        } catch {
+            throw Unusable(key: "plugin.host", message: error.message)
+        }
+    }
+
+    /// The headers to add to a webhook's requests: the file is read now, so that a mistake is found, and for each request.
+    private static func headers(
+        of webhook: WebhookConfiguration
+    ) throws(Unusable) -> @Sendable () throws -> WebhookHeaders {
+        var fixed = WebhookHeaders()
+        do throws(WebhookHeaders.Refused) {
+            fixed = try WebhookHeaders(webhook.headers.map { Array($0.utf8) }, holdsSecrets: false)
+        } catch {
+            throw Unusable(key: "webhook.headers", message: error.description)
+        }
+        guard let file = webhook.headersFile else { return { [fixed] in fixed } }
+        let read: @Sendable () throws -> WebhookHeaders = { [fixed] in
+            try fixed.adding(file.lines(), holdsSecrets: true)
+        }
+        do {
+            _ = try read()
+        } catch {
+            let reason = (error as? FileError)?.message ?? "'\(file.path)': \(error)"
+            throw Unusable(key: "webhook.headers_file", message: reason)
+        }
+        return read
     }
 
     /// Checks the secret at startup, not at the first message.

@@ -14,6 +14,7 @@ struct ReplayService: Service {
     let lease: Duration
     /// The handlers of this worker, if it has any.
     let intake: (any ReplayIntake)?
+    let metrics: Metrics
     let logger: Logger
 
     /// How often to look for replays that no process runs.
@@ -46,7 +47,9 @@ struct ReplayService: Service {
                     isWarned = false
                     for replay in found where await running.begin(replay.id, limit: Self.limit) {
                         group.addTask {
+                            metrics.replaysRunning.add(1)
                             await self.run(replay)
+                            metrics.replaysRunning.add(-1)
                             await running.end(replay.id)
                         }
                     }
@@ -71,19 +74,31 @@ struct ReplayService: Service {
         var options = ReplayRunner.Settings(owner: "worker \(DispatchRunner.workerName)")
         options.lease = min(options.lease, lease)
         let runner = ReplayRunner(client, settings: options, logger: logger, intake: intake)
-        let ended: LogValue
+        var fields: [LogField: LogValue] = [.replay: .string(replay.id.description)]
         do {
-            ended = .string("\(try await runner.run(replay))")
+            let ending = try await runner.run(replay)
+            fields[.state] = .string(ending.name)
+            if case .failed(_, let reason) = ending { fields[.error] = .string(reason) }
         } catch {
-            ended = .string("\(error)")
+            fields[.state] = "interrupted"
+            fields[.error] = .string("\(error)")
         }
-        logger.event(
-            .info,
-            .replayEnded,
-            "replay run ended",
-            [.replay: .string(replay.id.description), .state: ended]
-        )
+        logger.event(.info, .replayEnded, "replay run ended", fields)
         await client.close()
+    }
+}
+
+extension ReplayRunner.Ending {
+    /// What it is called in the log.
+    fileprivate var name: String {
+        switch self {
+        case .finished: "finished"
+        case .stopped(let state): state.rawValue
+        case .held: "held"
+        case .lost: "lost"
+        case .failed: "failed"
+        case .released: "released"
+        }
     }
 }
 

@@ -115,7 +115,7 @@ package struct RetentionService: Service {
                     .warning,
                     .retentionPolicyDiffers,
                     "the retention policy keeps longer than this configuration; `partitions policy --apply` shortens it",
-                    [.key: .string("retention.\(key)"), .durationSeconds: .seconds(inForce[keyPath: path])]
+                    [.key: .string("retention.\(key)"), .periodSeconds: .seconds(inForce[keyPath: path])]
                 )
             }
             return true
@@ -190,7 +190,7 @@ package struct RetentionService: Service {
             .error,
             .clockDiffers,
             "this machine's clock and the database's differ too much: nothing is deleted",
-            [.durationSeconds: .seconds(difference.ahead), .error: .string(difference.description)]
+            [.aheadSeconds: .seconds(difference.ahead), .error: .string(difference.description)]
         )
     }
 

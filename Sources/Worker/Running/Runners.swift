@@ -3,10 +3,46 @@ import MessageStore
 import NIOPosix
 import Pipeline
 import ServiceLifecycle
+import Synchronization
 import Telemetry
 import XMPPSession
 
 // The parts of a worker as services, each with its own graceful shutdown.
+
+/// Tells the supervisor that the worker's work begins; set once, by whoever begins it last.
+final class StartSignal: Sendable {
+    private let supervisor = Mutex<Supervisor?>(nil)
+
+    /// Whom to tell; before any service runs.
+    func connect(_ supervisor: Supervisor) { self.supervisor.withLock { $0 = supervisor } }
+
+    func set() { supervisor.withLock { $0 }?.started() }
+}
+
+/// The supervisor: goes on to the end of every other service.
+struct SupervisionRunner: Service {
+    let supervisor: Supervisor
+
+    func run() async {
+        await cancelWhenGracefulShutdown { await supervisor.run() }
+    }
+}
+
+/// The start of a worker that holds no connections.
+struct StartRunner: Service {
+    let monitor: DatabaseMonitor
+    let dispatch: DispatchRunner?
+    let started: StartSignal
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            // Others report a schema that is not current.
+            guard (try? await monitor.waitUntilReady()) != nil else { return }
+            await dispatch?.waitUntilSubscribed()
+            if !Task.isCancelled { started.set() }
+        }
+    }
+}
 
 /// The database monitor: stops at once.
 struct MonitorRunner: Service {
@@ -55,6 +91,7 @@ struct ReceiveRunner: Service {
     let senders: [SenderSettings]
     let group: MultiThreadedEventLoopGroup
     let environment: Connection.Environment
+    let started: StartSignal
     let logger: Logger
 
     func run() async throws {
@@ -66,6 +103,7 @@ struct ReceiveRunner: Service {
             }
             await dispatch?.waitUntilSubscribed()
             guard !Task.isCancelled else { return }
+            started.set()
             await withTaskGroup(of: Void.self) { tasks in
                 for settings in senders {
                     var logger = logger

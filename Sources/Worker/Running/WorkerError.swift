@@ -4,7 +4,7 @@ package import MessageStore
 package enum WorkerError: Error, Sendable, CustomStringConvertible {
     /// Something that the configuration names can't be used; one entry for each.
     case unusable([String])
-    /// The schema is missing, or another version's.
+    /// The schema is one that no migration makes right.
     case schema(SchemaState)
     /// The admin address is taken, or a library failed.
     case failed(String)

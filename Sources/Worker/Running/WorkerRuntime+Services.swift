@@ -1,5 +1,6 @@
 import Logging
 import MessageStore
+import NIOCore
 import NIOPosix
 import Pipeline
 import Postgres
@@ -15,7 +16,61 @@ extension WorkerRuntime {
         let metrics: Metrics
         let monitor: DatabaseMonitor
         let abandoned: AbandonedServices
+        /// Records spans; nil where tracing is off.
+        let tracing: PipelineTracing?
         let logger: Logger
+    }
+}
+
+extension WorkerRuntime {
+    /// What the services of a worker are made from, besides what they share.
+    struct Parts {
+        let roles: Set<WorkerRole>
+        let senders: [SenderSettings]
+        let dispatch: DispatchRunner?
+        let readiness: Readiness
+        let ingest: IngestQueue
+        let commits: CommitStatus
+        let open: OpenConnections
+        let group: MultiThreadedEventLoopGroup
+        let manager: ServiceManager?
+    }
+}
+
+extension WorkerRuntime.Shared {
+    /// Everything that runs, in the order of its dependencies, and what looks after it.
+    func assemble(
+        _ parts: WorkerRuntime.Parts,
+        admin: AdminServer?,
+        tracing: TracingService?
+    ) -> (services: [any Service], supervisor: Supervisor) {
+        let dispatch = parts.dispatch
+        let started = StartSignal()
+        // Before all others, so that their spans are exported at the end.
+        var list: [any Service] = tracing.map { [$0] } ?? []
+        if let admin { list.append(admin) }
+        list += databaseServices()
+        list.append(heartbeat(parts.roles, parts.readiness, dispatch))
+        if let dispatch { list.append(bounded(dispatch, .milliseconds(500)) { dispatch.isIdle }) }
+        if parts.roles.contains(.dispatch) { list.append(replayService(dispatch)) }
+        var writers: [LoopProgress] = []
+        if parts.roles.contains(.receive) {
+            let receiving = receiveServices(parts, started)
+            list += receiving.services
+            writers = receiving.writers
+        } else {
+            list.append(StartRunner(monitor: monitor, dispatch: dispatch, started: started))
+        }
+        let watch = LoopWatch(
+            eventLoops: parts.group.makeIterator().map { $0 },
+            queue: parts.ingest,
+            writers: writers,
+            others: dispatch.map { [$0.progress] } ?? []
+        )
+        let supervisor = supervisor(parts, watch)
+        started.connect(supervisor)
+        // First, and so the last to end.
+        return ([SupervisionRunner(supervisor: supervisor)] + list, supervisor)
     }
 }
 
@@ -58,44 +113,66 @@ extension WorkerRuntime.Shared {
             monitor: monitor,
             lease: configuration.lease,
             intake: dispatch?.replays,
+            metrics: metrics,
             logger: logger
         )
         return bounded(service, .milliseconds(500))
     }
 
-    /// The writers, then the connections that feed them.
+    /// The writers, then the connections that feed them; and what the writers are doing.
     func receiveServices(
-        _ senders: [SenderSettings],
-        ingest: IngestQueue,
-        commits: CommitStatus,
-        dispatch: DispatchRunner?,
-        open: OpenConnections,
-        group: MultiThreadedEventLoopGroup
-    ) -> [any Service] {
+        _ parts: WorkerRuntime.Parts,
+        _ started: StartSignal
+    ) -> (services: [any Service], writers: [LoopProgress]) {
+        let dispatch = parts.dispatch
         let stores = (0..<configuration.database.writers).map { _ in
-            MessageStore(database, senders: configuration.senders.map(\.senderID), status: commits)
+            MessageStore(database, senders: configuration.senders.map(\.senderID), status: parts.commits)
         }
         let service = IngestService(
-            queue: ingest,
+            queue: parts.ingest,
             writers: stores,
             metrics: metrics,
             logger: logger,
-            intake: dispatch?.intake
+            intake: dispatch?.intake,
+            tracing: tracing
         )
-        var environment = Connection.Environment(ingest: ingest, clock: ArrivalClock(), metrics: metrics)
-        environment.open = open
-        return [
+        var environment = Connection.Environment(ingest: parts.ingest, clock: ArrivalClock(), metrics: metrics)
+        environment.open = parts.open
+        let services: [any Service] = [
             MemoryRunner(metrics: metrics),
             bounded(StoreRunner(stores: stores), .milliseconds(100)),
-            IngestRunner(queue: ingest, service: service),
+            IngestRunner(queue: parts.ingest, service: service),
             ReceiveRunner(
                 monitor: monitor,
                 dispatch: dispatch,
-                senders: senders,
-                group: group,
+                senders: parts.senders,
+                group: parts.group,
                 environment: environment,
+                started: started,
                 logger: logger
             ),
         ]
+        return (services, service.progress)
+    }
+
+    /// What looks after the process.
+    func supervisor(_ parts: WorkerRuntime.Parts, _ watch: LoopWatch) -> Supervisor {
+        let receives = parts.roles.contains(.receive)
+        let status = WorkerStatus(
+            metrics,
+            connections: receives ? parts.senders.reduce(0) { $0 + $1.connections } : nil
+        )
+        let commits = CommitChecks.checks(queue: parts.ingest, status: parts.commits)
+        return Supervisor(
+            manager: parts.manager,
+            watch: watch,
+            status: { [monitor] in status.line(waiting: monitor.isReady ? nil : monitor.summary) },
+            hindrance: { [metrics, monitor] in
+                // The standby's, which comes last, says more than that messages wait.
+                let reason = commits.compactMap { $0.state().reason }.last ?? monitor.outage
+                return Supervisor.Hindrance(reason: reason, waiting: metrics.messages.snapshot().inFlight)
+            },
+            logger: logger
+        )
     }
 }

@@ -35,6 +35,11 @@ package final class WorkerRuntime: Sendable {
     private let open = OpenConnections()
     private let abandoned = AbandonedServices()
     private let services: ServiceGroup
+    private let supervisor: Supervisor
+    private let dispatch: DispatchRunner?
+    private let handlers: [HandlerRegistration]
+    private let grace: Duration
+    private let tracing: TracingService?
 
     /// Makes a worker; nothing is connected yet.
     ///
@@ -44,6 +49,7 @@ package final class WorkerRuntime: Sendable {
     ///   - roles: What of its work this process does.
     ///   - version: For `upstream_build_info`.
     ///   - logger: The process's logger.
+    ///   - manager: The service manager, if it wants to hear of this worker.
     ///   - onListening: Is told the admin endpoints' port.
     /// - Throws: ``WorkerError/unusable(_:)``
     package init(
@@ -52,9 +58,12 @@ package final class WorkerRuntime: Sendable {
         roles: Set<WorkerRole> = Set(WorkerRole.allCases),
         version: String,
         logger: Logger,
+        manager: ServiceManager? = nil,
         onListening: @escaping @Sendable (Int) async -> Void = { _ in }
     ) throws(WorkerError) {
         self.logger = logger
+        self.handlers = handlers
+        grace = configuration.shutdownGrace
         ingest = IngestQueue(
             writers: configuration.database.writers,
             batchLimit: configuration.database.batchLimit
@@ -66,7 +75,9 @@ package final class WorkerRuntime: Sendable {
             ? try HandlerFactory.registrations(configuration.handlers, and: handlers, logger: logger) : []
         let settings = try Self.database(configuration)
         metrics = Self.metrics(configuration, handlers, version: version)
-        let monitor = DatabaseMonitor(settings, logger: logger)
+        let tracing = try Self.tracing(configuration, metrics, logger)
+        self.tracing = tracing
+        let monitor = DatabaseMonitor(settings, metrics: metrics, logger: logger)
         let commits = CommitStatus(metrics: metrics, logger: logger)
         readiness = Readiness(
             Self.checks(senders, metrics, monitor) + CommitChecks.checks(queue: ingest, status: commits)
@@ -79,9 +90,11 @@ package final class WorkerRuntime: Sendable {
             metrics: metrics,
             monitor: monitor,
             abandoned: abandoned,
+            tracing: tracing?.pipeline,
             logger: logger
         )
         let dispatch = registrations.isEmpty ? nil : DispatchRunner(shared, registrations)
+        self.dispatch = dispatch
         let admin = AdminServer(
             configuration.admin,
             metrics: metrics,
@@ -89,22 +102,20 @@ package final class WorkerRuntime: Sendable {
             logger: logger,
             onListening: onListening
         )
-        var list: [any Service] = admin.map { [$0] } ?? []
-        list += shared.databaseServices()
-        list.append(shared.heartbeat(roles, readiness, dispatch))
-        if let dispatch { list.append(shared.bounded(dispatch, .milliseconds(500)) { dispatch.isIdle }) }
-        if roles.contains(.dispatch) { list.append(shared.replayService(dispatch)) }
-        if roles.contains(.receive) {
-            list += shared.receiveServices(
-                senders,
-                ingest: ingest,
-                commits: commits,
-                dispatch: dispatch,
-                open: open,
-                group: group
-            )
-        }
-        services = Self.group(of: list, logger: logger)
+        let parts = Parts(
+            roles: roles,
+            senders: senders,
+            dispatch: dispatch,
+            readiness: readiness,
+            ingest: ingest,
+            commits: commits,
+            open: open,
+            group: group,
+            manager: manager
+        )
+        let assembled = shared.assemble(parts, admin: admin, tracing: tracing)
+        supervisor = assembled.supervisor
+        services = Self.group(of: assembled.services, logger: logger)
     }
 
     /// Finds what keeps a worker from starting although the configuration is valid: files with the wrong content, handlers
@@ -118,6 +129,11 @@ package final class WorkerRuntime: Sendable {
     ) throws(WorkerError) {
         var problems: [String] = []
         do { _ = try senders(configuration) } catch { problems.append(error.description) }
+        do {
+            _ = try tracing(configuration, metrics(configuration, handlers, version: ""), logger)
+        } catch {
+            problems.append(error.description)
+        }
         do { _ = try database(configuration) } catch { problems.append(error.description) }
         do {
             _ = try HandlerFactory.registrations(configuration.handlers, and: handlers, logger: logger)
@@ -125,6 +141,13 @@ package final class WorkerRuntime: Sendable {
             problems.append(error.description)
         }
         guard problems.isEmpty else { throw .unusable(problems) }
+    }
+
+    /// Makes tracing the process's own, where it is on: spans of handlers written in Swift then join those of the attempts.
+    ///
+    /// For a process that runs nothing else, before handlers are made.
+    package func installTracing() {
+        tracing?.install()
     }
 
     /// Runs until ``shutDown()``, or until a part fails for good.
@@ -149,7 +172,19 @@ package final class WorkerRuntime: Sendable {
     /// Begins a graceful shutdown; ``run()`` returns at its end.
     package func shutDown() async {
         readiness.drain()
+        supervisor.stopping(within: grace)
         await services.triggerGracefulShutdown()
+    }
+
+    /// Runs `body`, which reads the configuration again; the service manager is told.
+    package func reload(_ body: () -> Void) { supervisor.reload(body) }
+
+    /// Takes what of another configuration needs no restart: the handlers' retry settings.
+    ///
+    /// - Throws: ``WorkerError/unusable(_:)`` where the other configuration could not be started with; nothing is taken then.
+    package func adopt(_ configuration: WorkerConfiguration) throws(WorkerError) {
+        try Self.validate(configuration, handlers: handlers, logger: logger)
+        for handler in configuration.handlers { _ = dispatch?.adopt(handler.retry, of: handler.name) }
     }
 
     /// Closes the streams although messages wait to be committed, as the grace period is nearly over.
@@ -164,6 +199,15 @@ package final class WorkerRuntime: Sendable {
             "shutdown.grace is nearly over: closing the streams with messages that are not acked",
             [.count: .int(inFlight)]
         )
+    }
+
+    private static func tracing(
+        _ configuration: WorkerConfiguration,
+        _ metrics: Metrics,
+        _ logger: Logger
+    ) throws(WorkerError) -> TracingService? {
+        guard let tracing = configuration.tracing else { return nil }
+        return try TracingService(tracing, configuration, metrics: metrics, logger: logger)
     }
 
     private static func metrics(
@@ -209,7 +253,7 @@ package final class WorkerRuntime: Sendable {
                 .warning,
                 .certificateExpiring,
                 "the client certificate of a sender has expired or will soon: renew it and restart the worker",
-                [.sender: .string(sender.senderID), .durationSeconds: .seconds(.seconds(seconds))]
+                [.sender: .string(sender.senderID), .remainingSeconds: .seconds(.seconds(seconds))]
             )
         }
     }

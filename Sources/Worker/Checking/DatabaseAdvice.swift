@@ -1,0 +1,72 @@
+package import Postgres
+import Vocabulary
+
+/// What to do about a database that refuses or fails, for people.
+package enum DatabaseAdvice {
+    /// What is likely to help.
+    ///
+    /// - Parameters:
+    ///   - error: What the database, or the way to it, said.
+    ///   - role: The role of the session; nil where there is none.
+    ///   - database: Its database; nil where there is none.
+    /// - Returns: A sentence without a full stop at its end.
+    package static func fix(_ error: PostgresError, role: String? = nil, database: String? = nil) -> String {
+        switch error.failureClass {
+        case .connection, .deadline: "check that the server runs and that database.url names its host and port"
+        case .authentication: refusal(error)
+        case .readOnly: "name the primary in database.url, or all hosts: a worker connects to the writable one"
+        case .permission: rights(role: role ?? "upstream-worker", database: database)
+        case .resources:
+            "the server has run out of connections, disk or memory: see its log (SQLSTATE 53300: raise max_connections)"
+        case .schema where error.sqlState == nil: "create the database with ENCODING 'UTF8'"
+        case .schema: "see upstream-worker migrate status"
+        case .lock: "another session holds a lock: try again, and see pg_stat_activity if it stays so"
+        default: "see the server's log"
+        }
+    }
+
+    /// How a role gets what `run` needs.
+    package static func rights(role: String, database: String?) -> String {
+        "run as a superuser or as the schema's owner: psql -d \(database ?? "upstream") -f deploy/roles.sql, and "
+            + "GRANT upstream_worker TO \"\(role)\"; or name another role in database.url"
+    }
+
+    /// What is added to the error of a command that could not sign in; nil for other errors.
+    package static func hint(_ error: PostgresError) -> String? {
+        guard error.failureClass == .authentication || error.failureClass == .connection else { return nil }
+        return "fix: " + fix(error)
+    }
+
+    /// Class 28 and 3D: the texts tell more than the SQLSTATE, where the server speaks English.
+    private static func refusal(_ error: PostgresError) -> String {
+        let message = error.message
+        switch error.sqlState {
+        case nil:
+            return
+                "the server asks for a password: put it into a file of mode 600 (host:port:database:role:password) and name "
+                + "the file in database.url: passfile=/etc/upstream-worker/pgpass"
+        case "28P01":
+            return "the password is wrong, or there is no such role: compare the passfile that database.url names with "
+                + "ALTER ROLE … PASSWORD"
+        case "3D000":
+            return
+                "create the database (createdb --owner=upstream_owner --encoding=UTF8 --template=template0 upstream), or "
+                + "correct its name in database.url"
+        default: break
+        }
+        if message.contains("does not exist") {
+            return
+                "create the role (psql -f deploy/roles.sql makes \"upstream-worker\"), or name another in database.url "
+                + "with user=; without one it is the name of the system user who runs this"
+        }
+        if message.contains("Peer authentication") || message.contains("Ident authentication") {
+            return
+                "the server lets a system user in as the role of the same name only (pg_hba.conf: peer): run this as that "
+                + "user (sudo -u upstream-worker …), or name a role with a password and a passfile in database.url"
+        }
+        if message.contains("no pg_hba.conf entry") {
+            return "pg_hba.conf has no line for this host, role and database: add one and reload the server"
+        }
+        return "check the role that database.url names (without one, that of this system user), and pg_hba.conf"
+    }
+}

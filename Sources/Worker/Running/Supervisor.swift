@@ -1,0 +1,215 @@
+import Foundation
+package import Logging
+import Synchronization
+import Telemetry
+
+/// Looks after a process that runs for years: tells the service manager how it is, feeds the watchdog while every loop moves, and
+/// logs once a minute that the database is away.
+///
+/// *starting* (the database is waited for; the manager is asked for patience) → `started()` *ready* → `stopping(within:)` *stopping*.
+/// A watchdog is fed in all three. Thread-safe.
+package final class Supervisor: Sendable {
+    /// What hinders the process at one moment.
+    package struct Hindrance: Sendable {
+        /// Why the database can't be used, or nothing can be committed; nil where nothing is wrong.
+        package var reason: String?
+        /// Messages received and not committed.
+        package var waiting: Int
+
+        package init(reason: String? = nil, waiting: Int = 0) {
+            self.reason = reason
+            self.waiting = waiting
+        }
+    }
+
+    /// How often the manager is told the state.
+    private static let statusInterval = Duration.seconds(5)
+    /// How often it is asked for patience, and for how long.
+    private static let patience = (interval: Duration.seconds(10), time: Duration.seconds(60))
+    /// How long a loop may be silent where no watchdog says so.
+    private static let longestSilence = Duration.seconds(20)
+
+    private enum Phase { case starting, ready, stopping }
+
+    private struct State {
+        var phase = Phase.starting
+        /// Whether the manager knows that we are ready.
+        var isTold = false
+        var stuck: Set<String> = []
+        var isUnreachable = false
+        var nextStatus: ContinuousClock.Instant?
+        var nextSign: ContinuousClock.Instant?
+        var nextPatience: ContinuousClock.Instant?
+        var outage: OutageLog
+    }
+
+    private let manager: ServiceManager?
+    private let watch: LoopWatch
+    private let status: @Sendable () -> String
+    private let hindrance: @Sendable () -> Hindrance
+    private let logger: Logger
+    private let limit: Duration
+    private let state: Mutex<State>
+
+    /// A supervisor.
+    ///
+    /// - Parameters:
+    ///   - manager: The service manager; nil where there is none: only the log is written then.
+    ///   - watch: The loops that must move.
+    ///   - status: The state in a line, without secrets.
+    ///   - hindrance: What hinders the process now.
+    ///   - logger: The process's logger.
+    package init(
+        manager: ServiceManager?,
+        watch: LoopWatch,
+        status: @escaping @Sendable () -> String,
+        hindrance: @escaping @Sendable () -> Hindrance = { Hindrance() },
+        logger: Logger
+    ) {
+        self.manager = manager
+        self.watch = watch
+        self.status = status
+        self.hindrance = hindrance
+        self.logger = logger
+        limit = min(Self.longestSilence, (manager?.watchdog ?? .seconds(3600)) / 2)
+        state = Mutex(State(outage: OutageLog(logger)))
+    }
+
+    /// The process does its work from now on.
+    package func started() {
+        let isFirst = state.withLock { state in
+            guard state.phase == .starting else { return false }
+            state.phase = .ready
+            sayReady(&state)
+            return true
+        }
+        if isFirst { logger.event(.info, .workerReady, "started: the database is there, and work begins") }
+    }
+
+    /// The process shuts down, and is allowed this time for it.
+    package func stopping(within grace: Duration) {
+        state.withLock { state in
+            guard state.phase != .stopping else { return }
+            state.phase = .stopping
+            // So that the manager waits for as long as is configured here, whatever its own unit says.
+            say(&state, .stopping, .extendTimeout(grace + .seconds(5)), .status("shutting down"))
+        }
+    }
+
+    /// Reads the configuration again; the manager waits for the end of `body`.
+    package func reload(_ body: () -> Void) {
+        state.withLock { state in
+            // Whoever is not ready yet must not say that it is.
+            guard state.phase == .ready, state.isTold else { return }
+            say(&state, .reloading(ServiceManager.monotonicTime), .status("reading the configuration again"))
+        }
+        body()
+        state.withLock { state in
+            if state.phase == .ready { sayReady(&state) }
+        }
+    }
+
+    /// Looks after the process until cancelled.
+    ///
+    /// On a thread of its own: handlers written in Swift share the tasks' threads, and if they block all of them, the streams and
+    /// the writers still work.
+    package func run() async {
+        let step = max(.milliseconds(20), min(.seconds(1), (manager?.watchdog ?? .seconds(60)) / 8))
+        let end = DispatchSemaphore(value: 0)
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { (ended: CheckedContinuation<Void, Never>) in
+                let thread = Thread {
+                    self.look(every: step, until: end)
+                    ended.resume()
+                }
+                thread.name = "supervisor"
+                thread.start()
+            }
+        } onCancel: {
+            end.signal()
+        }
+    }
+
+    private func look(every step: Duration, until end: DispatchSemaphore) {
+        var last = ContinuousClock.now
+        var wait = DispatchTime.now()
+        while end.wait(timeout: wait) == .timedOut {
+            let now = ContinuousClock.now
+            look(now: now, isAfterPause: now - last > Self.pause(step))
+            last = now
+            wait = .now() + step / .seconds(1)
+        }
+    }
+
+    /// Looks that are further apart than this show that the whole process was stopped: by SIGSTOP, or with its machine.
+    static func pause(_ step: Duration) -> Duration { max(step * 3, .seconds(5)) }
+
+    /// Looks once.
+    ///
+    /// - Parameters:
+    ///   - now: The current time.
+    ///   - isAfterPause: Whether the whole process was stopped until now: then no loop could move, and none is taken to hang that
+    ///     didn't before.
+    func look(now: ContinuousClock.Instant, isAfterPause: Bool = false) {
+        let silent = Set(watch.stuck(limit: limit, now: now))
+        let hindrance = hindrance()
+        let (before, stuck) = state.withLock { state in
+            let before = state.stuck
+            state.stuck = isAfterPause ? silent.intersection(before) : silent
+            state.outage.check(hindrance.reason, waiting: hindrance.waiting, now: now)
+            tell(&state, isMoving: isAfterPause || state.stuck.isEmpty, now)
+            return (before, state.stuck)
+        }
+        for name in stuck.subtracting(before).sorted() {
+            logger.event(
+                .critical,
+                .loopStuck,
+                "a loop of the worker makes no progress; the service manager's watchdog is fed no longer",
+                [.loop: .string(name), .durationSeconds: .seconds(limit)]
+            )
+        }
+        for name in before.subtracting(stuck).sorted() {
+            logger.event(.notice, .loopMoving, "a loop of the worker moves again", [.loop: .string(name)])
+        }
+    }
+
+    private func tell(_ state: inout State, isMoving: Bool, _ now: ContinuousClock.Instant) {
+        guard let manager else { return }
+        func isDue(_ next: inout ContinuousClock.Instant?, every interval: Duration) -> Bool {
+            if let next, now < next { return false }
+            next = now + interval
+            return true
+        }
+        if state.phase == .ready, !state.isTold { sayReady(&state) }
+        if state.phase == .starting, isMoving, isDue(&state.nextPatience, every: Self.patience.interval) {
+            say(&state, .extendTimeout(Self.patience.time))
+        }
+        if state.phase != .stopping, isDue(&state.nextStatus, every: Self.statusInterval) {
+            say(&state, .status(status()))
+        }
+        if let watchdog = manager.watchdog, isMoving, isDue(&state.nextSign, every: watchdog / 4) {
+            say(&state, .alive)
+        }
+    }
+
+    private func sayReady(_ state: inout State) {
+        guard manager != nil else { return }
+        state.isTold = say(&state, .ready, .status(status()))
+    }
+
+    @discardableResult
+    private func say(_ state: inout State, _ messages: ServiceManager.Message...) -> Bool {
+        guard let manager else { return true }
+        var isTaken = true
+        for message in messages { isTaken = manager.tell(message) && isTaken }
+        if !isTaken, !state.isUnreachable {
+            logger.event(
+                .warning,
+                .managerUnreachable,
+                "the service manager's socket (NOTIFY_SOCKET) takes nothing; retrying"
+            )
+        }
+        state.isUnreachable = !isTaken
+        return isTaken
+    }
+}
