@@ -5,7 +5,6 @@ package enum ConsoleCatalogs {
     /// Each of them.
     package static var all: [any StatementCatalog.Type] {
         [
-            DeliveryActionStatements.self,
             IdempotencyStatements.self,
             JobStatements.self,
             ReplayActionStatements.self,

@@ -12,7 +12,9 @@ struct ConsoleRoleTests {
     static func addRoles(_ database: QueryFixture) async throws {
         var root = URL(filePath: #filePath)
         for _ in 0..<3 { root.deleteLastPathComponent() }
-        let roles = try String(contentsOf: root.appending(path: "deploy/roles.sql"), encoding: .utf8)
+        let text = try String(contentsOf: root.appending(path: "deploy/roles.sql"), encoding: .utf8)
+        // Without psql's own commands.
+        let roles = text.split(separator: "\n").filter { !$0.hasPrefix("\\") }.joined(separator: "\n")
         for _ in 0..<2 {
             // Roles belong to the whole cluster, and tests run side by side.
             try await database.script(

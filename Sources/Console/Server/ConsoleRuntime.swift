@@ -160,7 +160,9 @@ extension Result where Failure == any Error {
     }
 }
 
-/// Ends a console over a database of another schema, once the database answers.
+/// Says where the database or its schema is not there yet, and ends a console over a schema that no migration makes right.
+///
+/// Runs until the schema fits; until then `/readyz` answers 503.
 struct SchemaCheck: Service {
     let pool: ReadPool
     let logger: Logger
@@ -168,14 +170,29 @@ struct SchemaCheck: Service {
     func run() async throws {
         try await cancelWhenGracefulShutdown {
             var isFirst = true
+            var awaited: SchemaState?
             while !Task.isCancelled {
                 do {
                     let health = try await pool.withConnection { try await StoreHealth.check($0) }
-                    guard case .schema(let state) = health else { return }
-                    throw ConsoleError(
-                        (state.problem ?? "the schema is not this program's")
-                            + "; `upstream-worker migrate status` shows more"
-                    )
+                    guard case .schema(let state) = health else {
+                        if awaited != nil {
+                            logger.event(.info, .schemaFits, "the schema is this binary's: going on")
+                        }
+                        return
+                    }
+                    let problem = state.problem ?? "the schema is not this program's"
+                    guard state.isAwaited else {
+                        throw ConsoleError(problem + "; `upstream-worker migrate status` shows more")
+                    }
+                    if awaited != state {
+                        logger.event(
+                            .warning,
+                            .schemaDiffers,
+                            "the schema is not this binary's: waiting until it is",
+                            [.error: .string(problem)]
+                        )
+                    }
+                    awaited = state
                 } catch let error as ConsoleError {
                     throw error
                 } catch {

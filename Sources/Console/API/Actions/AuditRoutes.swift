@@ -9,7 +9,9 @@ import Vocabulary
 struct AuditRoutes: ConsoleRoutes {
     let services: ConsoleServices
 
-    private static let parameters: Set = ["who", "action", "since", "until", "after", "limit"]
+    private static let parameters = QueryParameters.Names(
+        single: ["who", "action", "since", "until", "after", "limit"]
+    )
     private static let mostRows = 500
 
     func add(to router: RouterGroup<ConsoleContext>) {
@@ -18,34 +20,16 @@ struct AuditRoutes: ConsoleRoutes {
 
     @Sendable private func list(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         try context.require(.audit)
-        let query = request.uri.queryParameters
-        for (name, _) in query where !Self.parameters.contains(String(name)) {
-            let known = Self.parameters.sorted().joined(separator: ", ")
-            throw Problem.badRequest("the parameter '\(name.prefix(100))' is unknown; known are \(known)")
-        }
-        func value(_ name: Substring) throws(Problem) -> String? {
-            guard let text = query[name].map(String.init), !text.isEmpty else { return nil }
-            guard !text.contains("\0") else { throw .badRequest("'\(name)' holds U+0000") }
-            return text
-        }
+        let query = try QueryParameters(request, Self.parameters)
+        func text(_ name: String) -> String? { query.text(name).flatMap { $0.isEmpty ? nil : $0 } }
         var filter = AuditFilter()
-        (filter.who, filter.action) = (try value("who"), try value("action"))
+        (filter.who, filter.action) = (text("who"), text("action"))
         let now = Timestamp.now
-        filter.since = try value("since").map { text throws(Problem) in try .parsed(text, "since", now: now) }
-        filter.until = try value("until").map { text throws(Problem) in try .parsed(text, "until", now: now) }
-        filter.before = try value("after").map { text throws(Problem) in
-            guard let id = Int64(text), id > 0 else {
-                throw .badRequest("'after' is what 'next' of the page before says")
-            }
-            return id
-        }
-        let limit = try value("limit").map { text throws(Problem) in
-            guard let limit = Int(text), (1...Self.mostRows).contains(limit) else {
-                throw .badRequest("'limit' is 1 to \(Self.mostRows)")
-            }
-            return limit
-        }
-        return try await page(filter, limit ?? 50)
+        filter.since = try text("since").map { text throws(Problem) in try .parsed(text, "since", now: now) }
+        filter.until = try text("until").map { text throws(Problem) in try .parsed(text, "until", now: now) }
+        filter.before = try query.cursor { text in Int64(text).flatMap { $0 > 0 ? $0 : nil } }
+        let limit = try query.integer("limit", in: 1...Self.mostRows, or: 50)
+        return try await page(filter, limit)
     }
 
     private func page(_ filter: AuditFilter, _ limit: Int) async throws -> Response {

@@ -10,7 +10,7 @@ struct DeliveryActions: ConsoleRoutes {
     let services: ConsoleServices
 
     /// The most deliveries of one request, which is one transaction.
-    private static let most = 10_000
+    private static let most = WaitingDeliveries.batch
 
     private struct Body: ActionBody {
         static let members: Set = ["handler", "message_key", "category", "all", "limit", "reason"]
@@ -41,28 +41,24 @@ struct DeliveryActions: ConsoleRoutes {
         let author = try request.author(body.reason)
         let limit = body.limit ?? Self.most
         guard (1...Self.most).contains(limit) else { throw Problem.badRequest("'limit' is 1 to 10,000") }
-        let filter = DeliveryActionStatements.Filter(
-            handler: body.handler,
-            messageKey: try body.messageKey.map { text throws(Problem) in try .parsed(text) },
-            category: body.category
-        )
-        let words = [
-            filter.handler.map { ", handler \($0)" }, filter.messageKey.map { ", message \($0)" },
-            filter.category.map { ", category \($0)" },
-        ]
-        let subject = words.compactMap(\.self).joined()
-        guard body.all == true || !subject.isEmpty else {
+        var filter = WaitingFilter()
+        filter.handler = body.handler
+        filter.messageKey = try body.messageKey.map { text throws(Problem) in try .parsed(text) }
+        filter.category = body.category
+        guard body.all == true || filter != WaitingFilter() else {
             throw Problem.badRequest("give a handler, a message_key or a category, or \"all\": true")
         }
-        return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
-            let statement = DeliveryActionStatements.retryNow(filter, limit: limit)
-            let count = try connection.run(statement).only { row throws(PostgresError) in
-                let count = try row.next(Int.self)
-                row.skipRest()
-                return count
-            }
+        return try await IdempotentActions(services: services).perform(request) {
+            [filter] connection throws(PostgresError) in
+            let count = try WaitingDeliveries.step(connection, .retryNow, filter, limit: limit, by: author)
             if count > 0 {
-                try AuditLog.record(connection, .retryDeliveries, "deliveries" + subject, count: count, by: author)
+                try AuditLog.record(
+                    connection,
+                    .retryDeliveries,
+                    "deliveries" + filter.description,
+                    count: count,
+                    by: author
+                )
             }
             return .success(
                 ActionAnswer {

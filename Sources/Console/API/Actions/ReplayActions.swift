@@ -134,6 +134,7 @@ extension ReplayPlan {
         json.member("target", target.description)
         json.member("selected", selected)
         json.member("planned", planned)
+        json.member("replayed_before", replayed)
         json.name("first_received_at")
         json.optional(span?.lowerBound)
         json.name("last_received_at")
@@ -160,6 +161,7 @@ extension ReplayPlan {
             json.member("before_registered", handler.new)
             json.member("handled", handler.handled)
             json.member("pending", handler.pending)
+            json.member("replayed_before", handler.replayed)
             json.member("planned", handler.planned)
             json.endObject()
         }

@@ -7,7 +7,8 @@ import Vocabulary
 /// What `POST replays/plan` asks for.
 struct ReplayPlanBody: ActionBody {
     static let members: Set = [
-        "name", "reason", "handlers", "scope", "rate", "speed", "concurrency", "filter", "filter.category",
+        "name", "reason", "handlers", "scope", "include_replayed", "rate", "speed", "concurrency", "filter",
+        "filter.category",
         "filter.sender",
         "filter.device", "filter.message_id", "filter.message_key", "filter.since", "filter.until", "filter.where",
     ]
@@ -19,6 +20,8 @@ struct ReplayPlanBody: ActionBody {
     var handlers: [String]?
     /// `not_handled` (the default), `only_failed` or `all`.
     var scope: String?
+    /// Whether also what an earlier replay has sent to the same handler.
+    var includeReplayed: Bool?
     /// Messages per second at most.
     var rate: Double?
     /// Original pacing, so many times as fast.
@@ -26,6 +29,18 @@ struct ReplayPlanBody: ActionBody {
     /// The most deliveries in flight.
     var concurrency: Int?
     var filter: Filter?
+
+    enum CodingKeys: String, CodingKey {
+        case name
+        case reason
+        case handlers
+        case scope
+        case includeReplayed = "include_replayed"
+        case rate
+        case speed
+        case concurrency
+        case filter
+    }
 
     /// Which messages, with the names of the filters of `GET messages`.
     struct Filter: Decodable, Sendable {
@@ -123,6 +138,7 @@ struct ReplayPlanBody: ActionBody {
             target: .handlers(handlers ?? [], scope),
             by: author
         )
+        request.includesReplayed = includeReplayed ?? false
         request.pace = ReplayPace(rate: rate, speed: speed, concurrency: concurrency)
         return request
     }

@@ -134,7 +134,7 @@ extension OpenAPIDocument {
         "ReplayPlan": #"""
         {"type":"object","properties":{"name":{"type":"string","maxLength":100},"reason":{"type":"string"},
         "handlers":{"type":"array","items":{"type":"string"}},"scope":{"enum":["not_handled","only_failed","all"]},
-        "rate":{"type":"number"},"speed":{"type":"number"},"concurrency":{"type":"integer"},
+        "include_replayed":{"type":"boolean"},"rate":{"type":"number"},"speed":{"type":"number"},"concurrency":{"type":"integer"},
         "filter":{"type":"object"}},"additionalProperties":false}
         """#,
         "Job": #"""

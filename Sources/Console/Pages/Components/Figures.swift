@@ -2,16 +2,10 @@ import Vocabulary
 
 /// Numbers, sizes and times as the pages show them.
 enum Figures {
+    private static let minus = "−"
+
     /// A whole number with its digits in groups of three: `1,234,567`.
-    static func count(_ number: some BinaryInteger) -> String {
-        let digits = String(number.magnitude)
-        var text = ""
-        for (place, digit) in digits.enumerated() {
-            if place > 0, (digits.count - place) % 3 == 0 { text.append(",") }
-            text.append(digit)
-        }
-        return number < 0 ? "−" + text : text
-    }
+    static func count(_ number: some BinaryInteger) -> String { Amount.count(number, minus: minus) }
 
     /// A count that stopped at a limit: `100,000+`.
     static func count(_ number: some BinaryInteger, limit: Int) -> String {
@@ -27,25 +21,10 @@ enum Figures {
     static func estimate(_ number: Int64?) -> String { number.map { "~" + count($0) } ?? "–" }
 
     /// A size in bytes: `512 B`, `1.5 MiB`.
-    static func bytes(_ number: Int64) -> String {
-        guard number >= 1024 else { return "\(number) B" }
-        var size = Double(number) / 1024
-        var units = ["KiB", "MiB", "GiB", "TiB"][...]
-        while size >= 1024, units.count > 1 {
-            size /= 1024
-            units = units.dropFirst()
-        }
-        return decimal(size) + " " + (units.first ?? "")
-    }
+    static func bytes(_ number: Int64) -> String { Amount.bytes(number) }
 
     /// A number with one decimal below 100, and none from there on.
-    static func decimal(_ number: Double) -> String {
-        guard abs(number) < 1e15 else { return "–" }
-        guard abs(number) < 99.95 else { return count(Int64(number.rounded())) }
-        let tenths = Int64((number * 10).rounded())
-        let text = "\(abs(tenths) / 10).\(abs(tenths) % 10)"
-        return (tenths < 0 ? "−" : "") + (text.hasSuffix(".0") ? String(text.dropLast(2)) : text)
-    }
+    static func decimal(_ number: Double) -> String { Amount.decimal(number, minus: minus) }
 
     /// A length of time in its largest unit: `12 ms`, `4 s`, `3 min`, `5.2 h`, `12 d`.
     static func length(_ duration: Duration) -> String { length(seconds: duration.inSeconds) }
@@ -56,10 +35,7 @@ enum Figures {
         case ...0: "0 s"
         case ..<0.001: decimal(seconds * 1_000_000) + " µs"
         case ..<1: decimal(seconds * 1_000) + " ms"
-        case ..<90: decimal(seconds) + " s"
-        case ..<5_400: decimal(seconds / 60) + " min"
-        case ..<172_800: decimal(seconds / 3_600) + " h"
-        default: decimal(seconds / 86_400) + " d"
+        default: Amount.time(seconds)
         }
     }
 

@@ -45,7 +45,9 @@ struct NewReplayPage: ConsoleRoutes {
         \(HTML(query.all("where").dropFirst()) { Self.hidden("filter.where", $0) })
         <div><label for="f-scope">Send</label><select id="f-scope" name="scope">
         <option value="not_handled">what a handler has not handled</option><option value="only_failed">only dead letters</option>
-        <option value="all">everything again, handled or not</option></select></div>
+        <option value="all">everything, handled or not</option></select></div>
+        <div><label for="f-replayed">Replayed before</label><select id="f-replayed" name="include_replayed" data-kind="flag">
+        <option value="">leave out</option><option value="yes">send again</option></select></div>
         <div><label for="f-handlers">To</label><select id="f-handlers" name="handlers" data-kind="list">
         <option value="">every subscribed handler</option>\(HTML(handlers) { "<option value=\"\(exact: $0)\">\($0)</option>" })</select></div>
         <div><label for="f-rate">At most per second</label>

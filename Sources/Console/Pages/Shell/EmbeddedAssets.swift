@@ -146,6 +146,9 @@ async function frozen(form, button, key) {
 async function plan(form, key) {
     const answer = await send(form.dataset.action, fields(form), key);
     const parts = [line(`The filter selects ${count(answer.selected)} messages; ${count(answer.planned)} deliveries would be sent.`)];
+    if (answer.replayed_before) {
+        parts.push(line(`${count(answer.replayed_before)} were sent by an earlier replay; “Replayed before” decides about them.`));
+    }
     if (answer.handlers?.length) {
         const list = document.createElement("ul");
         for (const at of answer.handlers) {
