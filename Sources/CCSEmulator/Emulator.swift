@@ -42,11 +42,13 @@ package final class Emulator: Sendable {
         do {
             let core = try await eventLoop.submit {
                 let transcript = try configuration.transcript.map { try Transcript(path: $0) }
+                let ackFile = try configuration.acks.map { try AckFile(path: $0) }
                 let core = EmulatorCore(
                     configuration,
                     eventLoop: eventLoop,
                     tlsContext: context,
-                    transcript: transcript
+                    transcript: transcript,
+                    ackFile: ackFile
                 )
                 return NIOLoopBound(core, eventLoop: eventLoop)
             }.get()

@@ -59,6 +59,8 @@ package struct EmulatorConfiguration: Sendable {
     package var faults = FaultScript()
     /// A file to which both directions are written, one JSON object a line; nil for none.
     package var transcript: String?
+    /// A file to which every accepted ack is written, one JSON object a line; nil for none.
+    package var acks: String?
     /// Notes how long the ack of every so-manyth generated message takes; nil for none.
     package var latencySampling: Int?
     /// Whether every accepted ack is noted for ``Emulator/takeAcks()``.

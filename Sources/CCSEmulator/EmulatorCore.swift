@@ -8,6 +8,7 @@ final class EmulatorCore {
     let eventLoop: any EventLoop
     let tlsContext: TLSContext?
     let transcript: Transcript?
+    let ackFile: AckFile?
     private(set) var pools: [String: SenderPool] = [:]
     private(set) var connections: [Int: ConnectionHandler] = [:]
     private(set) var cutters: [Int: TransportCutter] = [:]
@@ -42,12 +43,14 @@ final class EmulatorCore {
         _ configuration: EmulatorConfiguration,
         eventLoop: any EventLoop,
         tlsContext: TLSContext?,
-        transcript: Transcript?
+        transcript: Transcript?,
+        ackFile: AckFile? = nil
     ) {
         self.configuration = configuration
         self.eventLoop = eventLoop
         self.tlsContext = tlsContext
         self.transcript = transcript
+        self.ackFile = ackFile
         schedule = FaultSchedule(configuration.faults.rules)
         latency = configuration.latencySampling.map { LatencyBook(every: $0) }
         startTasks()
@@ -235,6 +238,7 @@ final class EmulatorCore {
             }
         }
         if let transcript { every(.milliseconds(500)) { transcript.flush() } }
+        if let ackFile { every(.milliseconds(500)) { ackFile.flush() } }
     }
 
     private func every(_ interval: TimeAmount, _ body: @escaping () -> Void) {
@@ -269,6 +273,7 @@ final class EmulatorCore {
         for connection in connections.values { connection.close() }
         for (id, _) in waiters { settle(id, false) }
         transcript?.flush()
+        ackFile?.flush()
     }
 
     // MARK: looking on

@@ -40,6 +40,11 @@ final class SenderPool {
         sequence >= 0 ? Array(generator.id(sequence).utf8) : book.special(sequence).id
     }
 
+    /// What a message's JSON has as `from`, unescaped.
+    func token(of sequence: Int) -> [UInt8] {
+        sequence >= 0 ? Array(generator.sender(sequence).utf8) : book.special(sequence).to
+    }
+
     /// Another connection that can take a message.
     func other(than connection: ConnectionHandler) -> ConnectionHandler? {
         connections.first { $0 !== connection && $0.canDeliver }

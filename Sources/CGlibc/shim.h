@@ -21,8 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* glibc declares it only with _GNU_SOURCE, which Swift's Glibc module is built without; declared here as it is documented. */
+/* glibc declares these only with _GNU_SOURCE, which Swift's Glibc module is built without; declared here as they are documented. */
 extern int pipe2(int ends[2], int flags);
+extern void *memmem(const void *haystack, size_t haystack_length, const void *needle, size_t needle_length);
 
 /* How many bytes wait to be read; Swift can't call variadic functions. */
 static inline int upstream_unread(int descriptor) {

@@ -25,7 +25,11 @@ extension StreamHandler where Delegate == MessageReceiver {
             longest = max(longest, encoder.sizeLimit(of: copy))
         }
         let now = MonotonicTime.now.nanoseconds
-        if acked > 0 { ack(copies, count: acked, capacity: size + longest, now: now) }
+        if acked > 0 {
+            ack(copies, count: acked, capacity: size + longest, now: now)
+        } else {
+            copies.trace?.ended(.none)
+        }
         // After the acks: a server that has been told of a stanza as handled no longer sends it again for want of an ack.
         let settlement = session?.committed(copies.count, size: bytes, now: now) { copies.messages }
         guard let settlement else { return }
@@ -45,7 +49,8 @@ extension StreamHandler where Delegate == MessageReceiver {
     ///   - bytes: The acks.
     ///   - count: How many there are.
     ///   - isCounted: Whether they are counted as sent already.
-    func sendAcks(_ bytes: ByteBuffer, count: Int, isCounted: Bool) {
+    ///   - trace: Their span.
+    func sendAcks(_ bytes: ByteBuffer, count: Int, isCounted: Bool, _ trace: AckTrace? = nil) {
         let acks = delegate.metrics.acks
         guard canAck, let context else {
             if !isCounted { acks[.connectionGone].increment(by: count) }
@@ -53,13 +58,14 @@ extension StreamHandler where Delegate == MessageReceiver {
         }
         let number = keep(UnconfirmedAcks.Piece(last: 0, count: count, bytes: bytes, isCounted: isCounted))
         write(bytes, in: context) { [delegate] result in
+            if case .success = result { trace?.ended(.sent) }
             if isCounted { return }
             switch result {
             case .success:
                 acks[.sent].increment(by: count)
                 if let number { delegate.unconfirmed.wrote(number) }
             // What is kept is counted when it goes out, or is given up.
-            case .failure where number.map(delegate.unconfirmed.holds) ?? false: break
+            case .failure where number.map(delegate.unconfirmed.holds) ?? false: trace?.ended(.kept)
             case .failure: acks[.connectionGone].increment(by: count)
             }
         }
@@ -108,8 +114,9 @@ extension StreamHandler where Delegate == MessageReceiver {
         if isSuspended {
             // They go out when the session goes on, which is the same stream as before (XEP-0198 section 5).
             keep(UnconfirmedAcks.Piece(last: 0, count: count, bytes: buffer, isCounted: false))
+            copies.trace?.ended(.kept)
         } else {
-            sendAcks(buffer, count: count, isCounted: false)
+            sendAcks(buffer, count: count, isCounted: false, copies.trace)
             delegate.metrics.ackLatency.observe { add in
                 copies.visit { add(Double(now &- $0.parsedAt) * 1e-9) }
             }

@@ -121,7 +121,7 @@ final class MessageReceiver: StreamDelegate {
         case .connecting: count(as: .connecting)
         case .reached(let server): log(server)
         case .encrypted(let version, let cipher):
-            let fields: [LogField: LogValue] = [.version: .string(version), .state: .string(cipher)]
+            let fields: [LogField: LogValue] = [.version: .string(version), .cipher: .string(cipher)]
             logger.event(.debug, .connecting, "TLS is established", fields)
         case .signedIn(let signIn):
             logger.event(

@@ -1,8 +1,8 @@
 """A webhook endpoint for tests: one that checks every request with independent libraries, and several hostile ones.
 
-    webhook_receiver.py SECRET [CHAIN KEY]
+    webhook_receiver.py SECRET [CHAIN KEY [CLIENTS]]
 
-speaks TLS where it is given a certificate, prints its port on a line, then serves until its standard input ends. The path picks the behaviour.
+speaks TLS where it is given a certificate, demands one of clients where it is given their authority, prints its port on a line, then serves until its standard input ends. The path picks the behaviour.
 """
 
 import http.server
@@ -68,6 +68,14 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         headers = [("retry-after", query["after"])] if "after" in query else []
         self.answer(int(query["code"]), b"because " + b"x" * int(query.get("size", 0)), headers)
 
+    def on_header(self, body, query):
+        values = self.headers.get_all(query["name"], [])
+        self.answer(200 if values == [query["value"]] else 400)
+
+    def on_identity(self, body, query):
+        subject = dict(pair for part in self.connection.getpeercert()["subject"] for pair in part)
+        self.answer(200 if subject["commonName"] == query["name"] else 403)
+
     def on_redirect(self, body, query):
         self.answer(int(query["code"]), b"", [("location", "/landed")])
 
@@ -127,6 +135,9 @@ server = Server(("127.0.0.1", 0), Receiver)
 if len(sys.argv) > 2:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(sys.argv[2], sys.argv[3])
+    if len(sys.argv) > 4:
+        context.load_verify_locations(sys.argv[4])
+        context.verify_mode = ssl.CERT_REQUIRED
     # The handshake belongs to the connection's own thread: one that fails must not stop the listener.
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -6,8 +6,9 @@ import Vocabulary
 /// Asks name servers off the event loops.
 ///
 /// glibc's resolver blocks, so it has threads of its own: a few for the process, so that one sender's silent name servers,
-/// which can hold a thread for half a minute, do not keep others from being asked. A question is given up after a time, whether or not its thread has come back; one whose time is over before a thread was
-/// free is not asked at all, so that an outage of the name servers piles nothing up.
+/// which can hold a thread for half a minute, do not keep others from being asked. A question is given up after a time,
+/// whether or not its thread has come back; one whose time is over before a thread was free is not asked at all, so that an
+/// outage of the name servers piles nothing up.
 enum ServiceLookup {
     /// How long an answer may take.
     static let timeout = Duration.seconds(10)

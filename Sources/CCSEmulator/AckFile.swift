@@ -1,0 +1,74 @@
+import Digests
+import Foundation
+import Vocabulary
+
+/// Writes accepted acks to a file: one JSON object a line, with time, sender and id, for `upstream-worker audit --against`.
+///
+/// Which key a worker gives the message depends on its `id_scope`, which a peer doesn't know: with `sender` it follows from
+/// sender and id, with `device` from the registration token too, so that the line has that key as well (`docs/protocol.md`,
+/// "What identifies a message"). The token itself is not written.
+final class AckFile {
+    private let file: FileHandle
+    private var lines = Data()
+    private let encoder = JSONEncoder()
+    private let flushLimit = 65_536
+
+    private struct Line: Encodable {
+        var time: String
+        var senderID: String
+        var messageID: String
+        var keyByDevice: String?
+
+        enum CodingKeys: String, CodingKey {
+            case time
+            case senderID = "sender_id"
+            case messageID = "message_id"
+            case keyByDevice = "message_key_by_device"
+        }
+    }
+
+    /// Creates the file, readable by its owner only, or empties it.
+    init(path: String) throws {
+        let isMade = FileManager.default.createFile(atPath: path, contents: nil, attributes: [.posixPermissions: 0o600])
+        guard isMade, let file = FileHandle(forWritingAtPath: path) else {
+            throw EmulatorError(message: "the file of acks \(path) cannot be written")
+        }
+        self.file = file
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    }
+
+    /// Adds an ack.
+    ///
+    /// - Parameters:
+    ///   - id: The message's id, unescaped; one that is no UTF-8 is left out, since no database could hold it.
+    ///   - token: What the message's JSON has as `from`, unescaped.
+    ///   - sender: Whom the message was for.
+    func record(_ id: [UInt8], from token: [UInt8], for sender: String) {
+        let key = Self.key(ofDevice: token, id, for: sender)
+        guard let id = String(validating: id, as: UTF8.self) else { return }
+        let time = Date().formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
+        guard let line = try? encoder.encode(Line(time: time, senderID: sender, messageID: id, keyByDevice: key))
+        else { return }
+        lines += line
+        lines.append(0x0A)
+        if lines.count >= flushLimit { flush() }
+    }
+
+    /// The key that a message has where ids are unique for a device alone.
+    private static func key(ofDevice token: [UInt8], _ id: [UInt8], for sender: String) -> String {
+        let parts = Array(sender.utf8) + [0] + token + [0] + id
+        return "\(parts.withUnsafeBytes { Digest128(hashing: $0) })"
+    }
+
+    /// Writes what is collected.
+    func flush() {
+        guard !lines.isEmpty else { return }
+        try? file.write(contentsOf: lines)
+        lines.removeAll(keepingCapacity: true)
+    }
+
+    deinit {
+        try? file.write(contentsOf: lines)
+        try? file.close()
+    }
+}
