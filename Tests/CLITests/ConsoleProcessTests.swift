@@ -87,15 +87,25 @@ struct ConsoleProcessTests {
         _ = await stream
     }
 
-    @Test("a database without the schema ends it, with the fix")
+    @Test("a database without the schema is waited for, with the fix; one that no migration makes right ends it")
     func schema() async throws {
         let fixture = try await QueryFixture()
-        try await fixture.script("DROP SCHEMA upstream CASCADE")
+        try await fixture.script("ALTER TABLE upstream.schema_migrations RENAME TO away")
         let folder = try TemporaryFolder()
         let yaml = "database: {url: \"\(fixture.url)\"}\nconsole: {listen: \"127.0.0.1:0\"}"
         let child = try Self.start(yaml, in: folder)
-        #expect(try await child.exitCode() == 78)
+        try await child.waitForEvent("schema.differs")
         #expect(try child.logText().contains("run `upstream-worker migrate up`"))
+        #expect(try await Self.ask(child, "/readyz").status == 503)
+        try await fixture.script("ALTER TABLE upstream.away RENAME TO schema_migrations")
+        try await child.waitForEvent("schema.fits")
+        try await waitUntil("the console is ready") { try await Self.ask(child, "/readyz").status == 200 }
+        child.send(SIGTERM)
+        #expect(try await child.exitCode() == 0)
+        try await fixture.script("UPDATE upstream.schema_migrations SET checksum = '' WHERE version = '0001'")
+        let other = try Self.start(yaml, in: folder)
+        #expect(try await other.exitCode() == 78)
+        #expect(try other.logText().contains("an applied migration is never edited"))
     }
 
     @Test("while the database is away it says so, and does not hang or end")
@@ -108,6 +118,34 @@ struct ConsoleProcessTests {
         try await child.waitForEvent("database.unavailable")
         child.send(SIGTERM)
         #expect(try await child.exitCode() == 0)
+    }
+
+    @Test("a service manager hears when it serves, that it reads its configuration again, and when it ends")
+    func supervised() async throws {
+        let folder = try TemporaryFolder()
+        let socket = try NotifySocket(folder.url.appending(path: "notify").path)
+        let yaml = "database: {url: \"postgresql://127.0.0.1:1/x\"}\nconsole: {listen: \"127.0.0.1:0\"}"
+        let child = try ChildWorker(
+            yaml: yaml + "\nlog: {level: info, format: json}\n",
+            in: folder,
+            command: ["console"],
+            [],
+            ["NOTIFY_SOCKET": socket.name, "WATCHDOG_USEC": "400000"]
+        )
+        try await socket.wait(for: "READY=1")
+        try await socket.wait(for: "WATCHDOG=1", count: 3)
+        #expect(try await Self.ask(child, "/livez").status == 200)
+        try child.rewrite(yaml + "\nlog: {level: debug, format: json}\nshutdown: {grace: 9s}\n")
+        child.send(SIGHUP)
+        try await socket.wait(for: "RELOADING=1")
+        try await socket.wait(for: "READY=1", count: 2)
+        try await child.waitForEvent("configuration.needs_restart")
+        #expect(try child.events("configuration.needs_restart")[0]["keys"] as? String == "shutdown.grace")
+        #expect(try await Self.ask(child, "/livez").status == 200)
+        try await child.waitForEvent("console.request")
+        child.send(SIGTERM)
+        #expect(try await child.exitCode() == 0)
+        #expect(socket.count("STOPPING=1") == 1)
     }
 
     @Test("an address that is taken, off, or open to everybody is refused, with the fix")

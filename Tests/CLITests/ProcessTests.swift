@@ -61,67 +61,6 @@ struct ProcessTests {
         }
     }
 
-    /// A run of the program, its output in files so that no pipe can fill up.
-    private final class Child {
-        struct End {
-            var status: Int32
-            var output: String
-            var messages: String
-
-            func objects() throws -> [[String: Any]] {
-                try output.utf8.split(separator: 0x0A).map {
-                    try #require(try JSONSerialization.jsonObject(with: Data($0)) as? [String: Any])
-                }
-            }
-        }
-
-        let process = Process()
-        private let files: [String]
-
-        init(_ arguments: [String], in folder: TemporaryFolder, stdout: FileHandle? = nil) throws {
-            let tag = UInt32.random(in: 0...UInt32.max)
-            files = ["out", "err"].map { folder["\(tag).\($0)"] }
-            for file in files { try Data().write(to: URL(filePath: file)) }
-            process.executableURL = try Child.program()
-            process.arguments = arguments
-            process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"]
-            process.standardInput = FileHandle.nullDevice
-            process.standardOutput = try stdout ?? FileHandle(forWritingTo: URL(filePath: files[0]))
-            process.standardError = try FileHandle(forWritingTo: URL(filePath: files[1]))
-            try process.run()
-        }
-
-        deinit { if process.isRunning { kill(process.processIdentifier, SIGKILL) } }
-
-        /// Its output so far.
-        func peek() throws -> String {
-            String(decoding: try Data(contentsOf: URL(filePath: files[0])), as: UTF8.self)
-        }
-
-        func wait() throws -> End {
-            process.waitUntilExit()
-            let texts = try files.map { String(decoding: try Data(contentsOf: URL(filePath: $0)), as: UTF8.self) }
-            let isExit = process.terminationReason == .exit
-            return End(
-                status: isExit ? process.terminationStatus : -process.terminationStatus,
-                output: texts[0],
-                messages: texts[1]
-            )
-        }
-
-        static func program() throws -> URL {
-            let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-            let folders = [own, CommandLine.arguments.first ?? own].map {
-                URL(filePath: $0).deletingLastPathComponent()
-            }
-            let candidates = (folders + [URL(filePath: ".build/debug")]).map { $0.appending(path: "upstream-worker") }
-            return try #require(
-                candidates.first { FileManager.default.isExecutableFile(atPath: $0.path) },
-                "upstream-worker is not built"
-            )
-        }
-    }
-
     @Test("list: NDJSON where stdout is no terminal, --json, --csv, --after to the end")
     func list() async throws {
         let stage = try await Stage(Awkward.seeds)
@@ -298,6 +237,26 @@ struct ProcessTests {
         #expect(try end.objects().map { $0["message_id"] as? String } == ["old", "new"])
     }
 
+    @Test("tail -f ends at once where --until has passed, with what lies before it", .timeLimit(.minutes(1)))
+    func passedTail() async throws {
+        let stage = try await Stage([Seed(id: "old")])
+        let end = try stage.run("messages", "tail", "-f", "--until", "2026-03-02")
+        #expect(try end.objects().map { $0["message_id"] as? String } == ["old"])
+        #expect(end.status == 0 && end.messages.contains("--until has passed"), "\(end.messages)")
+    }
+
+    @Test("tail -f ends by itself once --until and --overlap have passed", .timeLimit(.minutes(1)))
+    func endingTail() async throws {
+        let stage = try await Stage([Seed(id: "old")])
+        try await stage.fixture.script("SELECT upstream.ensure_partitions(current_date - 2, current_date + 2)")
+        let soon = "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '3 s', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+        let until = try #require(try await stage.fixture.text(soon))
+        let end = try stage.run("messages", "tail", "-f", "--until", until, "--overlap", "1s")
+        #expect(end.status == 0 && end.messages.isEmpty, "\(end.messages)")
+        let isOver = try await stage.fixture.text("SELECT (now() >= '\(until)'::timestamptz + interval '1 s')::text")
+        #expect(isOver == "true")
+    }
+
     @Test("a real terminal is found, and gets no character that it acts on")
     func realTerminal() async throws {
         let hostile = try await CommandStage.hostile()
@@ -344,8 +303,4 @@ struct ProcessTests {
         let ids = try child.wait().objects().map { $0["message_id"] as? String }
         #expect(ids == ["old", "before"] + (1...20).map { "m\($0)" } + ["after"])
     }
-}
-
-extension TemporaryFolder {
-    fileprivate subscript(_ name: String) -> String { url.appending(path: name).path }
 }

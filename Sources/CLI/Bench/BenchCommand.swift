@@ -8,10 +8,12 @@ struct BenchCommand: ProgramCommand {
         abstract: "End-to-end throughput, ack latency and memory against the emulator.",
         discussion: """
             Examples:
-              upstream-worker bench                        all parts, a few minutes
-              upstream-worker bench --quick                a short run
+              upstream-worker bench           # all parts, a few minutes
+              upstream-worker bench --quick   # a short run
               upstream-worker bench --only throughput --connections 10 --messages 400000
               upstream-worker bench --only handlers
+              upstream-worker bench --only handlers \\
+                --handler 'concurrency: 64, plugin: {path: /usr/lib/orders.so}'
               upstream-worker bench --only history --repeats 5
               upstream-worker bench --baseline .build/baseline --repeats 3
               upstream-worker bench --json > bench.json
@@ -37,6 +39,8 @@ struct BenchCommand: ProgramCommand {
         case handlers
         /// What the history of attempts costs.
         case history
+        /// What tracing costs.
+        case tracing
         /// Beside the bare C worker, in turns.
         case baseline
     }
@@ -58,7 +62,7 @@ struct BenchCommand: ProgramCommand {
     var repeats = 1
     @Option(
         help: ArgumentHelp(
-            "Parts to run: throughput,single,idle,stalled,handlers,history,baseline.",
+            "Parts to run, separated by commas: throughput, single, idle, stalled, handlers, history, tracing, baseline.",
             valueName: "parts"
         )
     )
@@ -72,6 +76,13 @@ struct BenchCommand: ProgramCommand {
     var baseline: String?
     @Option(help: "Messages a second of the paced run beside the bare worker; 0 for none.")
     var paced = 100
+    @Option(
+        help: ArgumentHelp(
+            "The handler that --only handlers measures: its keys in the configuration, name and categories aside.",
+            valueName: "yaml"
+        )
+    )
+    var handler = "concurrency: 8, log: {}"
     @Flag(help: "A short run with less exact figures.")
     var quick = false
     @Flag(help: "One JSON object instead of a table.")
@@ -98,12 +109,12 @@ struct BenchCommand: ProgramCommand {
         guard !counts.isEmpty, counts.allSatisfy({ (1...1000).contains($0) }) else {
             throw ValidationError("--connections takes numbers from 1 to 1000, such as 1,10")
         }
-        let all = Part.allCases.filter { $0 != .baseline && $0 != .history }
+        let all = Part.allCases.filter { ![.baseline, .history, .tracing].contains($0) }
         var parts = try only.map { text in
             try text.split(separator: ",").map { text in
                 guard let part = Part(rawValue: String(text)) else {
                     throw ValidationError(
-                        "--only \(text): known parts are throughput, single, idle, stalled, handlers, history and baseline"
+                        "--only \(text): known parts are throughput, single, idle, stalled, handlers, history, tracing and baseline"
                     )
                 }
                 return part
@@ -131,6 +142,7 @@ struct BenchCommand: ProgramCommand {
             parts: Set(parts ?? all),
             baseline: baseline,
             paced: paced,
+            handler: handler,
             isQuick: quick
         )
     }

@@ -12,7 +12,7 @@ struct BenchHandlers: Sendable {
     let console: Console
 
     private static let connections = 10
-    private static let logHandler = #"  - {name: everything, categories: ["*"], concurrency: 8, log: {}}"#
+    private var handler: String { #"  - {name: everything, categories: ["*"], \#(plan.handler)}"# }
 
     private func note(_ text: String) { console.message("bench: \(text)") }
 
@@ -25,7 +25,7 @@ struct BenchHandlers: Sendable {
         for round in 1...rounds {
             note("throughput without and with a handler, \(round) of \(rounds)")
             plain.append(try await throughput("", &problems).rate)
-            let run = try await throughput(Self.logHandler, &problems)
+            let run = try await throughput(handler, &problems)
             handled.append(run.rate)
             left = max(left, run.left)
         }
@@ -134,7 +134,7 @@ struct BenchHandlers: Sendable {
         try await BenchSite.run(database, BenchStatements.backlog(backlog, sender: BenchSite.senderID))
         try await BenchSite.run(site.cluster.url, BenchStatements.checkpoint)
         let full = try await size(database)
-        let worker = try site.startDispatcher(database: database, handlers: Self.logHandler)
+        let worker = try site.startDispatcher(database: database, handlers: handler)
         defer { worker.stop() }
         var first: (left: Int, time: ContinuousClock.Instant)?
         var end = ContinuousClock.now

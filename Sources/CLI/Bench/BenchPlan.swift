@@ -11,6 +11,8 @@ struct BenchPlan: Sendable {
     var baseline: String?
     /// Messages a second of the paced run beside it; 0 for none.
     var paced: Int
+    /// The measured handler, as a line of the configuration without name and categories.
+    var handler: String
     var isQuick: Bool
 
     /// Messages for this many connections: a single one is bound by the round trip, and needs fewer for the same time.

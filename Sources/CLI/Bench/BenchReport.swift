@@ -78,6 +78,7 @@ struct BenchReport: Codable, Sendable {
     var stalled: Stalled?
     var handlers: Handlers?
     var history: BenchHistory.Report?
+    var tracing: BenchTracing.Report?
     /// Ours and the bare C worker, by number of connections.
     var baseline: [BenchBaseline.Comparison] = []
     /// What was not as it must be: messages lost or acked twice.
@@ -154,6 +155,7 @@ struct BenchReport: Codable, Sendable {
         }
         if let handlers { rows += Self.rows(handlers) }
         if let history { rows += history.table }
+        if let tracing { rows += tracing.table }
         return rows
     }
 
@@ -161,7 +163,7 @@ struct BenchReport: Codable, Sendable {
         let failing = "\(text(run.failingRate, 0)) msg/s"
         return [
             ["without handlers, msg/s", text(run.plainMessagesPerSecond, 0), ""],
-            ["each message to a log handler, msg/s", text(run.handledMessagesPerSecond, 0), ""],
+            ["each message to the handler, msg/s", text(run.handledMessagesPerSecond, 0), ""],
             ["ratio of the two", text(run.ratio, 2), "≥ 0.6"],
             ["waiting at the last ack", "\(run.deliveriesLeft)", ""],
             ["backlog of \(run.backlog), deliveries/s", text(run.drainedPerSecond, 0), "≥ 10000"],

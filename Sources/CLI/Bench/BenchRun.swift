@@ -39,6 +39,9 @@ struct BenchRun: Sendable {
         if plan.parts.contains(.history) {
             report.history = try await BenchHistory(plan: plan, site: site, console: console).run(&report.problems)
         }
+        if plan.parts.contains(.tracing) {
+            report.tracing = try await BenchTracing(plan: plan, site: site, console: console).run(&report.problems)
+        }
         if let baseline = plan.baseline, plan.parts.contains(.baseline) {
             report.baseline = try await BenchBaseline(plan: plan, site: site, program: baseline, console: console)
                 .run(&report.problems)

@@ -13,6 +13,7 @@ struct ConflictsList: ProgramCommand {
             Examples:
               upstream-worker conflicts list --since 1d
               upstream-worker conflicts list --where 'data.total>100' --json
+              upstream-worker conflicts list --columns message_key,fingerprint --csv
             """
     )
 
@@ -22,7 +23,7 @@ struct ConflictsList: ProgramCommand {
     var limit = 50
     @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
     var after: String?
-    @OptionGroup var format: ListFormatOptions
+    @OptionGroup var format: ListOptions
     @OptionGroup var tokens: RevealOptions
     @OptionGroup var reading: ReadOptions
 
@@ -34,26 +35,34 @@ struct ConflictsList: ProgramCommand {
             }
             return cursor
         }
+        _ = (try format.chosen(context.console), try format.chosen(Self.columns))
         let typed = try filter.make(context.console)
         let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
             let chosen = try await filter.judged(typed, connection)
             return try await ConflictQuery(filter: chosen, after: cursor, limit: limit).rows(connection)
         }
-        try context.console.show(rows, as: format.chosen(context.console), tokens: tokens.reveal, Self.columns) { row in
+        let list = RowList<ConflictRow>(none: "no conflicts match", columns: Self.columns) { row in
             [
                 ShownTime.short(row.copy.message.receivedAtMicroseconds), row.copy.message.messageKey.description,
                 String(row.timesSeen), row.releasedAt.map(ShownTime.short) ?? "-", row.copy.message.category,
                 row.copy.message.messageID, MessageRow.data(row.copy, tokens: tokens.reveal),
+                row.copy.message.senderID, row.copy.message.deviceKey.description, row.fingerprint.description,
+                ShownTime.short(row.lastSeenAt),
             ]
         } json: {
             $0.json(tokens: tokens.reveal, isForTerminal: $1)
         }
+        try context.console.show(rows, format, list)
         if rows.count == limit, let last = rows.last { context.console.message("more: --after \(last.cursor)") }
     }
 
     private static let columns: [TextTable.Column] = [
-        "RECEIVED", "KEY", .init("SEEN", dropOrder: 6), .init("RELEASED", dropOrder: 3),
-        .init("CATEGORY", minimum: 10, dropOrder: 1), .init("ID", minimum: 8, dropOrder: 4),
-        .init("DATA", minimum: 10, dropOrder: 2),
+        .init("RECEIVED", name: "received_at"), .init("KEY", name: "message_key"),
+        .init("SEEN", name: "times_seen", dropOrder: 6), .init("RELEASED", name: "released_at", dropOrder: 3),
+        .init("CATEGORY", minimum: 10, dropOrder: 1, cut: .middle),
+        .init("ID", name: "message_id", minimum: 8, dropOrder: 4, cut: .middle),
+        .init("DATA", minimum: 10, dropOrder: 2), .extra("SENDER", name: "sender_id"),
+        .extra("DEVICE", name: "device_key"), .extra("FINGERPRINT", name: "fingerprint"),
+        .extra("LAST SEEN", name: "last_seen_at"),
     ]
 }

@@ -13,7 +13,8 @@ struct ConflictsRelease: ProgramCommand {
         discussion: """
             Examples:
               upstream-worker conflicts release 7d1c0a52-0000-4000-8000-000000000001
-              upstream-worker conflicts release 7d1c0a52-0000-4000-8000-000000000001 --fingerprint 0c5e…
+              upstream-worker conflicts release 7d1c0a52-0000-4000-8000-000000000001 \\
+                --fingerprint 0c5e51ab-0000-4000-8000-000000000002
 
             Handlers receive the conflict's content with a message_key of its own (its release_key), so that they do not
             take it for a duplicate of the stored message. The conflict stays in its table, which records when and by

@@ -10,7 +10,7 @@ struct DeadDiscard: ProgramCommand {
         discussion: """
             Examples:
               upstream-worker dead discard --handler legacy
-              upstream-worker dead discard --handler legacy --before 30d --yes
+              upstream-worker dead discard --handler legacy --until 30d --yes
             """
     )
 

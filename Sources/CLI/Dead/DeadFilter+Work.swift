@@ -13,23 +13,25 @@ extension DeadFilter {
     ///   - fate: What becomes of them.
     ///   - verb: The same in the past tense.
     ///   - author: Who, and why.
-    /// - Throws: A usage error without a filter, and what the database throws.
+    ///   - before: Is told how many there are before anything is done to them, and may throw.
+    /// - Throws: A usage error without a filter, a negative answer for an unknown handler, and what the database throws.
     func work(
         _ options: CommonOptions,
         _ context: CommandContext,
         all: Bool,
         _ fate: DeadLetters.Fate,
         verb: String,
-        by author: AuditAuthor
+        by author: AuditAuthor,
+        before: (Int) throws -> Void = { _ in }
     ) async throws {
-        guard all || !isEmpty else {
-            throw CommandFailure(.usage, "give a filter (--handler, --group, --category, …), or --all")
-        }
+        try requireSome(all: all)
         let filter = try make()
         try await options.withConnection(context) { connection in
+            try await KnownHandlers.require(handler, connection)
             let letters = DeadLetters(connection)
             let chosen = try await letters.judge(filter, freezing: true)
             let total = try await letters.count(chosen)
+            try before(total)
             let bar = ProgressBar(verb, on: context.console)
             var progress = DeadLetters.Progress(total: total)
             while try await letters.step(fate, chosen, &progress, by: author) > 0 {
@@ -37,6 +39,12 @@ extension DeadFilter {
             }
             bar.clear()
             context.console.message("\(verb) \(progress.done)")
+        }
+    }
+    /// Throws a usage error where nothing narrows and not everything is asked for.
+    func requireSome(all: Bool) throws(CommandFailure) {
+        guard all || !isEmpty else {
+            throw CommandFailure(.usage, "give a filter (--handler, --group, --category, …), or --all")
         }
     }
 }

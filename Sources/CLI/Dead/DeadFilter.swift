@@ -1,6 +1,10 @@
 import ArgumentParser
 import MessageStore
+import Querying
+import Telemetry
 import UpstreamKit
+import Vocabulary
+import Worker
 
 /// Which dead letters: the options that the commands share.
 struct DeadFilter: ParsableArguments {
@@ -10,12 +14,16 @@ struct DeadFilter: ParsableArguments {
     var group: String?
     @Option(help: "Only messages of this category.")
     var category: String?
-    @Option(help: "Only one message, by its message_key.")
-    var message: String?
-    @Option(help: "Only dead letters that died within this time, for example 1h.")
-    var since: DurationArgument?
-    @Option(help: "Only dead letters that died longer ago than this, for example 1d.")
-    var before: DurationArgument?
+    @Option(help: ArgumentHelp("Only one message, by its message_key.", valueName: "key"))
+    var messageKey: String?
+    @Option(help: ArgumentHelp("Died at or after, for example 1h, yesterday or 2026-01-31.", valueName: "time"))
+    var since: String?
+    @Option(help: ArgumentHelp("Died before, for example 1d.", valueName: "time"))
+    var until: String?
+    @Option(name: .customLong("message"), help: ArgumentHelp("--message-key", visibility: .hidden))
+    var formerKey: String?
+    @Option(name: .customLong("before"), help: ArgumentHelp("--until", visibility: .hidden))
+    var formerUntil: String?
 
     /// The store's form.
     func make() throws -> DeadLetterFilter {
@@ -23,15 +31,30 @@ struct DeadFilter: ParsableArguments {
         filter.handler = handler
         filter.group = group
         filter.category = category
-        filter.age = since?.duration
-        filter.minimumAge = before?.duration
-        filter.messageKey = try message.map { try MessageKey($0, for: "--message") }
+        (filter.age, filter.since) = try since.map(Self.time) ?? (nil, nil)
+        (filter.minimumAge, filter.until) = try (until ?? formerUntil).map(Self.time) ?? (nil, nil)
+        if let since, let until = until ?? formerUntil {
+            let now = Timestamp.now
+            guard try TimeExpression.parse(since, now: now) < TimeExpression.parse(until, now: now) else {
+                throw CommandFailure(.usage, "--since must be before --until")
+            }
+        }
+        // What dies later is never meant, and a bound ahead would let it in.
+        if let until = filter.until, until > .now { filter.until = nil }
+        filter.messageKey = try (messageKey ?? formerKey).map { try MessageKey($0, for: "--message-key") }
         return filter
+    }
+
+    /// A time as people write it: an age, which the database's clock judges, or a moment.
+    private static func time(_ text: String) throws -> (age: Duration?, moment: Timestamp?) {
+        if let text = DurationText(text), text.unit != nil, let age = text.duration { return (age, nil) }
+        return (nil, try TimeExpression.parse(text, now: .now))
     }
 
     /// Whether it narrows at all.
     var isEmpty: Bool {
-        handler == nil && group == nil && category == nil && message == nil && since == nil && before == nil
+        handler == nil && group == nil && category == nil && (messageKey ?? formerKey) == nil && since == nil
+            && (until ?? formerUntil) == nil
     }
 }
 

@@ -16,8 +16,7 @@ struct DeadGroups: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: DeadFilter
-    @Flag(help: "One JSON array instead of a table.")
-    var json = false
+    @OptionGroup var output: ListOptions
 
     private struct Row: Encodable {
         var handler: String
@@ -28,31 +27,34 @@ struct DeadGroups: ProgramCommand {
     }
 
     func run(in context: CommandContext) async throws {
+        _ = (try output.chosen(context.console), try output.chosen(Self.columns))
         let filter = try filter.make()
         let groups = try await options.withConnection(context) { connection in
             let letters = DeadLetters(connection)
             return try await letters.groups(letters.judge(filter))
         }
-        if json {
-            return try context.console.json(
-                groups.map {
-                    Row(
-                        handler: $0.handler,
-                        errorGroup: $0.group,
-                        count: $0.count,
-                        firstDiedAt: ShownTime.full($0.first),
-                        lastDiedAt: ShownTime.full($0.last)
-                    )
-                }
+        let rows = groups.map {
+            Row(
+                handler: $0.handler,
+                errorGroup: $0.group,
+                count: $0.count,
+                firstDiedAt: ShownTime.full($0.first),
+                lastDiedAt: ShownTime.full($0.last)
             )
         }
-        let columns: [TextTable.Column] = [
-            "COUNT", "HANDLER", .init("FIRST", dropOrder: 2), .init("LAST", dropOrder: 1),
-            .init("ERROR GROUP", minimum: 14),
-        ]
-        let cells = groups.map {
-            [String($0.count), $0.handler, ShownTime.short($0.first), ShownTime.short($0.last), $0.group]
+        let list = RowList<Row>(none: "no dead letters match", columns: Self.columns) { row in
+            [
+                String(row.count), row.handler, ShownTime.short(row.firstDiedAt), ShownTime.short(row.lastDiedAt),
+                row.errorGroup,
+            ]
+        } json: {
+            try Console.object($0, isForTerminal: $1)
         }
-        context.console.table(TextTable(columns, cells))
+        try context.console.show(rows, output, list)
     }
+
+    private static let columns: [TextTable.Column] = [
+        "COUNT", "HANDLER", .init("FIRST", name: "first_died_at", dropOrder: 2),
+        .init("LAST", name: "last_died_at", dropOrder: 1), .init("ERROR GROUP", minimum: 14),
+    ]
 }

@@ -12,6 +12,7 @@ struct DeadList: ProgramCommand {
             Examples:
               upstream-worker dead list --handler billing --since 1h
               upstream-worker dead list --group "webhook status 503" --json
+              upstream-worker dead list --columns died_at,message_key,error --reverse
             """
     )
 
@@ -19,27 +20,37 @@ struct DeadList: ProgramCommand {
     @OptionGroup var filter: DeadFilter
     @Option(help: "The most rows to show.")
     var limit = 50
-    @Flag(help: "One JSON array instead of a table.")
-    var json = false
+    @OptionGroup var output: ListOptions
 
     func run(in context: CommandContext) async throws {
         guard limit > 0 else { throw CommandFailure(.usage, "--limit must be above zero") }
+        _ = (try output.chosen(context.console), try output.chosen(Self.list.columns))
         let filter = try filter.make()
         let letters = try await options.withConnection(context) { connection in
             let letters = DeadLetters(connection)
             return try await letters.list(letters.judge(filter), limit: limit)
         }
-        if json { return try context.console.json(letters.map(DeadRow.init)) }
-        let cells = letters.map {
-            [
-                ShownTime.short($0.diedAt), $0.handler, $0.messageKey.description, $0.category ?? "-",
-                String($0.attempts), $0.group,
+        try context.console.show(letters.map(DeadRow.init), output, Self.list)
+        if letters.count == limit { context.console.message("more may match: --limit is \(limit)") }
+    }
+
+    private static var list: RowList<DeadRow> {
+        RowList(
+            none: "no dead letters match",
+            columns: [
+                .init("DIED", name: "died_at"), .init("HANDLER", dropOrder: 1), .init("MESSAGE", name: "message_key"),
+                .init("CATEGORY", minimum: 10, dropOrder: 3, cut: .middle), .init("ATTEMPTS", dropOrder: 4),
+                .init("ERROR GROUP", minimum: 14, dropOrder: 2), .extra("RECEIVED", name: "received_at"),
+                .extra("ERROR", name: "error"),
             ]
+        ) { row in
+            [
+                ShownTime.short(row.diedAt), row.handler, row.messageKey,
+                row.category ?? "-", String(row.attempts), row.errorGroup,
+                ShownTime.short(row.receivedAt), row.error,
+            ]
+        } json: {
+            try Console.object($0, isForTerminal: $1)
         }
-        let columns: [TextTable.Column] = [
-            "DIED", .init("HANDLER", dropOrder: 1), "MESSAGE", .init("CATEGORY", minimum: 10, dropOrder: 3),
-            .init("ATTEMPTS", dropOrder: 4), .init("ERROR GROUP", minimum: 14, dropOrder: 2),
-        ]
-        context.console.table(TextTable(columns, cells))
     }
 }

@@ -14,9 +14,12 @@ struct DevCommand: ProgramCommand {
         abstract: "Runs a private PostgreSQL, the emulator and the worker, with nothing to configure.",
         discussion: """
             Examples:
-              upstream-worker dev                          until Ctrl-C
-              upstream-worker dev --count 2000             ends when all are stored and acked; exit code 0 if each was once
-              upstream-worker dev --count 2000 --faults    the same over faulty connections
+              upstream-worker dev                         # until Ctrl-C
+              upstream-worker dev --count 2000            # ends when all are acked
+              upstream-worker dev --count 2000 --faults   # over faulty connections
+
+            It shows what is received, stored, acked and handled, and at the end the average rate. The sample handler \
+            takes one of the two categories, so fewer messages are handled than stored.
 
             Everything is kept in one folder (.upstream-dev here); delete it to start over.
             """
@@ -63,8 +66,8 @@ struct DevCommand: ProgramCommand {
         try await migrate(cluster, folder)
         let run = try await DevRun(self, folder: folder, cluster: cluster, context)
         console.message(introduction(cluster, run))
-        let isComplete = try await run.run(total: count)
-        try await report(run, cluster, isComplete: isComplete, console)
+        let (isComplete, elapsed) = try await run.run(total: count)
+        try await report(run, cluster, isComplete: isComplete, elapsed, console)
     }
 
     private func startCluster(_ folder: DevFolder) throws -> LocalCluster {
@@ -104,7 +107,13 @@ struct DevCommand: ProgramCommand {
     }
 
     /// Prints a summary of the run; fails unless everything that was sent is stored once and acked once.
-    private func report(_ run: DevRun, _ cluster: LocalCluster, isComplete: Bool, _ console: Console) async throws {
+    private func report(
+        _ run: DevRun,
+        _ cluster: LocalCluster,
+        isComplete: Bool,
+        _ elapsed: Duration,
+        _ console: Console
+    ) async throws {
         let tally = await run.emulator.stop()
         let connection = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
         let rows = try await run.countRows(connection)
@@ -113,6 +122,8 @@ struct DevCommand: ProgramCommand {
         console.message(status.line)
         console.data(tally.summary)
         console.data("database     \(rows) of \(tally.sent) messages stored, each once")
+        console.data("handled      \(status.handled): \(DevStatus.handledBy)")
+        console.data("average      \(status.average(over: elapsed))")
         guard let count else { return }
         guard isComplete, tally.isClean, rows == count, tally.sent == count else {
             throw CommandFailure(.negative, "not every message was stored and acked exactly once")

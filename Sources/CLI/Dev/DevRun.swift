@@ -19,6 +19,9 @@ struct DevRun {
     private let pages: ConsoleRuntime
 
     private static let senderID = "1234567890"
+    /// The category that the sample handler is subscribed to.
+    static let handledCategory = "com.example.orders"
+    private let screen: DevScreen
     private let idPrefix: String
     private let grace: Duration
     private let logger: Logger
@@ -31,6 +34,7 @@ struct DevRun {
         _ context: CommandContext
     ) async throws {
         console = context.console
+        screen = DevScreen(console)
         let seed = UInt64.random(in: 1 ... .max)
         idPrefix = "dev-" + String(seed, radix: 36)
         let secret = String(UInt64.random(in: .min ... .max), radix: 36)
@@ -42,7 +46,7 @@ struct DevRun {
         settings.load.seed = seed
         settings.load.receiptShare = 0.02
         settings.load.categories = [
-            .init(name: "com.example.orders", weight: 3), .init(name: "com.example.chat", weight: 1),
+            .init(name: Self.handledCategory, weight: 3), .init(name: "com.example.chat", weight: 1),
         ]
         if command.faults { settings.faults = try FaultScript(parsing: DevCommand.faultScript) }
         emulator = try await Emulator.start(settings)
@@ -62,7 +66,7 @@ struct DevRun {
                 secret_file: \(secretPath)
                 tls: {ca_file: \(authorityPath)}
             handlers:
-              - {name: sample, categories: ["com.example.orders"], log: {}}
+              - {name: sample, categories: ["\(Self.handledCategory)"], log: {}}
             admin: {listen: "127.0.0.1:\(adminPort)"}
             console: {listen: "127.0.0.1:\(consolePort)"}
             shutdown: {grace: 10s}
@@ -91,10 +95,11 @@ struct DevRun {
     /// Runs until every message was acked, or until a signal.
     ///
     /// - Parameter total: How many messages are to come; nil for no end.
-    /// - Returns: Whether all of them have come and were acked.
+    /// - Returns: Whether all of them have come and were acked, and how long it ran.
     /// - Throws: What ended the worker.
-    func run(total: Int?) async throws -> Bool {
-        try await Shutdown.onSignal(grace: grace, logger: logger) {
+    func run(total: Int?) async throws -> (isComplete: Bool, elapsed: Duration) {
+        let start = ContinuousClock.now
+        let isComplete = try await Shutdown.onSignal(grace: grace, logger: logger) {
             try await withThrowingTaskGroup(of: Bool.self) { group in
                 group.addTask { await showStatus(total: total) }
                 if total != nil { group.addTask { await endWhenComplete() } }
@@ -108,10 +113,12 @@ struct DevRun {
                 return try await group.contains(true)
             }
         } begin: {
+            screen.stop("stopping: what was received is stored and acked; Ctrl-C again ends at once")
             await runtime.shutDown()
         } giveUp: {
             runtime.giveUp()
         }
+        return (isComplete, ContinuousClock.now - start)
     }
 
     /// How many of this run's messages the database holds.
@@ -135,7 +142,6 @@ struct DevRun {
     /// Shows the status until cancelled; false, for nothing is complete because of it.
     private func showStatus(total: Int?) async -> Bool {
         let isTerminal = console.errors.isTerminal
-        let block = LiveBlock(console, on: console.errors)
         let start = ContinuousClock.now
         var before: DevStatus?
         var last = start
@@ -143,7 +149,7 @@ struct DevRun {
             let now = ContinuousClock.now
             let status = DevStatus(runtime.metrics, before: before, seconds: (now - last) / .seconds(1))
             let elapsed = Int((now - start) / .seconds(1))
-            block.show(isTerminal ? status.screen(elapsed: elapsed, total: total) : [status.line])
+            screen.show(isTerminal ? status.screen(elapsed: elapsed, total: total) : [status.line])
             before = status
             last = now
         }

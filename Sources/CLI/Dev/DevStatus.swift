@@ -1,4 +1,5 @@
 import Telemetry
+import Vocabulary
 
 /// What `dev` shows of a run, at one moment.
 struct DevStatus: Equatable {
@@ -64,7 +65,7 @@ struct DevStatus: Equatable {
             "  duplicates  \(duplicates)   conflicts \(conflicts)   quarantined \(quarantined)",
             "  acked       \(acked)",
             "  in flight   \(inFlight)",
-            "  handled     \(handled)",
+            "  handled     \(handled)   (\(Self.handledBy))",
             "  rate        \(Int(rate.rounded())) msg/s   ack p50 \(Self.time(median))   p99 \(Self.time(slowest))",
             "  elapsed     \(elapsed) s",
         ]
@@ -75,7 +76,20 @@ struct DevStatus: Equatable {
     /// The same in one line, where there is no terminal.
     var line: String {
         "received \(received)  stored \(stored)  duplicates \(duplicates)  acked \(acked)  in flight \(inFlight)  "
+            + "handled \(handled)  "
             + "\(Int(rate.rounded())) msg/s  ack p50 \(Self.time(median)) p99 \(Self.time(slowest))"
+    }
+
+    /// Why fewer messages are handled than stored.
+    static let handledBy = "the sample handler takes \(DevRun.handledCategory) only"
+
+    /// The average rate of a run.
+    ///
+    /// - Parameter elapsed: How long the run took.
+    /// - Returns: The rate at which copies were acked, and the time.
+    func average(over elapsed: Duration) -> String {
+        let seconds = max(elapsed / .seconds(1), 0.001)
+        return "\(Amount.decimal(Double(acked) / seconds)) acks/s over \(Amount.time(seconds))"
     }
 
     /// A histogram's bound, for people.

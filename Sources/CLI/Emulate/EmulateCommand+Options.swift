@@ -19,6 +19,7 @@ extension EmulateCommand {
         configuration.load = try load()
         configuration.faults = try faultScript()
         configuration.transcript = transcript
+        configuration.acks = acks
         return configuration
     }
 

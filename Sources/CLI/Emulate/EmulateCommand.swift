@@ -1,6 +1,7 @@
 import ArgumentParser
 import CCSEmulator
 import Foundation
+import LocalDatabase
 import Worker
 
 /// `upstream-worker emulate`: a CCS-compatible server in the foreground.
@@ -12,6 +13,7 @@ struct EmulateCommand: ProgramCommand {
             Examples:
               upstream-worker emulate --count 10000 --write-ca /tmp/ca.pem
               upstream-worker emulate --rate 500 --devices 5000 --transcript talk.jsonl
+              upstream-worker emulate --count 10000 --acks acks.ndjson
               upstream-worker emulate --faults 'every 50: duplicate; after 200: drain'
               upstream-worker emulate --tls none --count 10 --json
 
@@ -68,6 +70,13 @@ struct EmulateCommand: ProgramCommand {
     var faults: String?
     @Option(help: ArgumentHelp("Log both directions to this file, one JSON object per line.", valueName: "file"))
     var transcript: String?
+    @Option(
+        help: ArgumentHelp(
+            "Write accepted acks to this file, for `upstream-worker audit --against`.",
+            valueName: "file"
+        )
+    )
+    var acks: String?
     @Option(help: "Seed that makes the load repeatable; random by default.")
     var seed: UInt64?
     @Flag(help: "Print the final summary as JSON.")
@@ -89,7 +98,7 @@ struct EmulateCommand: ProgramCommand {
                 try Data(authority).write(to: URL(fileURLWithPath: writeCA), options: .atomic)
             } catch {
                 await emulator.stop()
-                throw CommandFailure(.configuration, "can't write \(writeCA): \(error.localizedDescription)")
+                throw CommandFailure(.configuration, "can't write \(writeCA): \(FileTrouble.reason(error))")
             }
         }
         console.message("listening on \(configuration.host):\(emulator.port), seed \(configuration.load.seed)")

@@ -24,7 +24,9 @@ struct ForgetCommand: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @Option(help: "File with the device's registration token and nothing else.", completion: .file())
-    var tokenFile: String
+    var tokenFile: String?
+    @Option(help: ArgumentHelp("What `messages list` calls it.", visibility: .hidden), completion: .file())
+    var fromTokenFile: String?
     @Flag(help: "Only count what would be erased.")
     var dryRun = false
     @Flag(help: "Do not ask for confirmation.")
@@ -46,7 +48,10 @@ struct ForgetCommand: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let console = context.console
-        let token = try Self.read(tokenFile)
+        guard let file = tokenFile ?? fromTokenFile else {
+            throw CommandFailure(.usage, "forget needs --token-file FILE: a token is never given as an argument")
+        }
+        let token = try Self.read(file)
         // VACUUM of a day's partition can be slow.
         try await options.withDatabase(context, statementTimeout: 6 * 3_600_000) { connection, _ in
             let erasure = Erasure(connection, token: token)

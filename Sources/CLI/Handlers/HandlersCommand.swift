@@ -9,9 +9,9 @@ struct HandlersCommand: AsyncParsableCommand {
         discussion: """
             Examples:
               upstream-worker handlers list
-              upstream-worker handlers pause billing --for 30m --reason "billing is being moved"
+              upstream-worker handlers pause billing --for 30m --reason "moving it"
               upstream-worker handlers resume billing
-              upstream-worker handlers remove legacy       no worker runs it any more; its deliveries are deleted
+              upstream-worker handlers remove legacy   # also deletes its deliveries
             """,
         subcommands: [HandlersList.self, HandlersPause.self, HandlersResume.self, HandlersRemove.self]
     )
@@ -19,7 +19,16 @@ struct HandlersCommand: AsyncParsableCommand {
 
 extension CommandFailure {
     /// Nothing is known of this handler.
-    static func unknownHandler(_ name: String) -> CommandFailure {
-        CommandFailure(.negative, "no handler '\(name)' is registered: `handlers list` shows their names")
+    ///
+    /// - Parameters:
+    ///   - name: What was given.
+    ///   - known: The names that there are, for a suggestion.
+    /// - Returns: A negative answer.
+    static func unknownHandler(_ name: String, among known: [String] = []) -> CommandFailure {
+        let meant = Suggestion.nearest(to: name, among: known).map { "did you mean '\($0)'? " } ?? ""
+        return CommandFailure(
+            .negative,
+            "no handler '\(name)' is registered: \(meant)`handlers list` shows their names"
+        )
     }
 }

@@ -13,6 +13,8 @@ struct HandlersList: ProgramCommand {
               upstream-worker handlers list
               upstream-worker handlers list --json | jq '.[] | select(.is_claimed | not)'
 
+            failing: the circuit breaker of at least one worker is open; the handler gets \
+            nothing but a probe at the time shown. With --json its state is active, and its circuit open or half_open. \
             unclaimed: no worker has run the handler for two minutes; its messages wait. Configure it, or remove it with \
             `handlers remove`. A handler receives every category that at least one of its workers asks for. A worker that \
             was stopped no longer counts; one that crashed counts until it has been silent for ten minutes.
@@ -20,13 +22,14 @@ struct HandlersList: ProgramCommand {
     )
 
     @OptionGroup var options: CommonOptions
-    @Flag(help: "One JSON array instead of a table.")
-    var json = false
+    @OptionGroup var output: ListOptions
 
     private struct Row: Encodable {
         var handler: String
         var state: String
         var isClaimed: Bool
+        var circuit: String?
+        var nextProbeSeconds: Double?
         var seenAt: String
         var pausedUntil: String?
         var pausedReason: String?
@@ -35,10 +38,21 @@ struct HandlersList: ProgramCommand {
         var deadLetters: Int
         var categories: [String]
         var workers: [Worker]
+        /// Not a member of the JSON object, which has `circuit`.
+        private var isFailing: Bool
 
-        init(_ handler: HandlerState) {
+        private enum CodingKeys: CodingKey {
+            case handler, state, isClaimed, circuit, nextProbeSeconds, seenAt, pausedUntil, pausedReason, waiting
+            case oldestAgeSeconds, deadLetters, categories, workers
+        }
+
+        init(_ handler: HandlerState, _ breaker: HandlerBreaker?) {
             self.handler = handler.name
+            circuit = breaker?.circuit
+            nextProbeSeconds = breaker?.nextProbe
+            // A closed set since the first version: that the circuit is open is said beside it.
             state = handler.isPaused ? "paused" : handler.isClaimed ? "active" : "unclaimed"
+            isFailing = state == "active" && breaker?.isFailing ?? false
             isClaimed = handler.isClaimed
             seenAt = ShownTime.full(handler.seenAt)
             pausedUntil = handler.pausedUntil.map(ShownTime.full)
@@ -50,9 +64,17 @@ struct HandlersList: ProgramCommand {
             workers = handler.workers.map(Worker.init)
         }
 
+        private var probe: String {
+            guard isFailing else { return "" }
+            guard let nextProbeSeconds else { return ", probing now" }
+            return nextProbeSeconds < 1
+                ? ", next probe now" : ", next probe in \(Amount.time(nextProbeSeconds.rounded()))"
+        }
+
         var cells: [String] {
             [
-                handler, state + (pausedUntil.map { " until \($0)" } ?? ""), String(waiting),
+                handler, (isFailing ? "failing" : state) + (pausedUntil.map { " until \($0)" } ?? "") + probe,
+                String(waiting),
                 oldestAgeSeconds.map { "\(Int($0))s" } ?? "-", String(deadLetters),
                 categories.joined(separator: ",") + (pausedReason.map { "  (\($0))" } ?? ""),
             ]
@@ -84,20 +106,29 @@ struct HandlersList: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let console = context.console
-        let rows = try await options.withConnection(context) { try await HandlerStates($0).list() }.map(Row.init)
-        if json { return try console.json(rows) }
+        let rows = try await options.withConnection(context) { connection in
+            let breakers = try await HandlerBreaker.all(connection)
+            return try await HandlerStates(connection).list().map { Row($0, breakers[$0.name]) }
+        }
         let columns: [TextTable.Column] = [
-            "HANDLER", .init("STATE", minimum: 10), "WAITING", .init("OLDEST", dropOrder: 2), "DEAD",
-            .init("CATEGORIES", minimum: 10, dropOrder: 1),
+            "HANDLER", .init("STATE", minimum: 10), "WAITING",
+            .init("OLDEST", name: "oldest_age_seconds", dropOrder: 2), .init("DEAD", name: "dead_letters"),
+            .init("CATEGORIES", minimum: 10, dropOrder: 1, cut: .middle),
         ]
-        console.table(TextTable(columns, rows.map(\.cells)))
+        let list = RowList<Row>(none: "no handlers are registered", columns: columns) {
+            $0.cells
+        } json: {
+            try Console.object($0, isForTerminal: $1)
+        }
+        try console.show(rows, output, list)
+        guard try output.chosen(console) == .table, output.columns == nil else { return }
         let workers = rows.flatMap { row in row.workers.map { $0.cells(row.handler) } }
         guard !workers.isEmpty else { return }
         console.data("")
         let workerColumns: [TextTable.Column] = [
-            "HANDLER", "ASKED FOR BY", .init("CATEGORIES", minimum: 10, dropOrder: 1),
+            "HANDLER", "ASKED FOR BY", .init("CATEGORIES", minimum: 10, dropOrder: 1, cut: .middle),
             .init("LAST SEEN", dropOrder: 2),
         ]
-        console.table(TextTable(workerColumns, workers))
+        console.show(TextTable(workerColumns, workers), way: "--json has all")
     }
 }

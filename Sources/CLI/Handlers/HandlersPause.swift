@@ -10,7 +10,7 @@ struct HandlersPause: ProgramCommand {
         discussion: """
             Examples:
               upstream-worker handlers pause billing
-              upstream-worker handlers pause billing --for 30m --reason "billing is being moved"
+              upstream-worker handlers pause billing --for 30m --reason "moving it"
             """
     )
 

@@ -12,7 +12,7 @@ struct HandlersRemove: ProgramCommand {
         discussion: """
             Examples:
               upstream-worker handlers remove legacy
-              upstream-worker handlers remove legacy --yes      without asking
+              upstream-worker handlers remove legacy --yes   # without asking
 
             First remove it from the configuration of every worker and restart them. Its subscriptions, waiting \
             deliveries and dead letters are deleted; the messages stay, and a replay can send them to another handler. \

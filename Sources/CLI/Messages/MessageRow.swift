@@ -1,14 +1,21 @@
 import Querying
 import UpstreamKit
+import Vocabulary
 
 /// A message as a row of a table.
 enum MessageRow {
     static func columns(tokens: Bool) -> [TextTable.Column] {
         [
-            TextTable.Column("RECEIVED"), TextTable.Column("KEY"), TextTable.Column("CATEGORY", minimum: 10),
-            TextTable.Column("ID", minimum: 8, dropOrder: 2), TextTable.Column("DEVICE", dropOrder: 4),
-        ] + (tokens ? [TextTable.Column("TOKEN", dropOrder: 3)] : [])
-            + [TextTable.Column("DATA", minimum: 10, dropOrder: 1)]
+            TextTable.Column("RECEIVED", name: "received_at"), TextTable.Column("KEY", name: "message_key"),
+            TextTable.Column("CATEGORY", minimum: 10, cut: .middle),
+            TextTable.Column("ID", name: "message_id", minimum: 8, dropOrder: 1, cut: .middle),
+            TextTable.Column("DEVICE", name: "device_key", dropOrder: 4),
+        ] + (tokens ? [TextTable.Column("TOKEN", name: "registration_token", dropOrder: 3)] : [])
+            + [
+                TextTable.Column("DATA", minimum: 10, dropOrder: 2),
+                .extra("SENDER", name: "sender_id"), .extra("TYPE", name: "message_type"),
+                .extra("FROM", name: "stanza_from", cut: .middle), .extra("FINGERPRINT", name: "fingerprint"),
+            ]
     }
 
     static func cells(_ stored: StoredMessage, tokens: Bool) -> [String] {
@@ -16,7 +23,10 @@ enum MessageRow {
         return [
             ShownTime.short(message.receivedAtMicroseconds), message.messageKey.description, message.category,
             message.messageID, message.deviceKey.description,
-        ] + (tokens ? [message.registrationToken.rawValue] : []) + [data(stored, tokens: tokens)]
+        ] + (tokens ? [message.registrationToken.rawValue] : []) + [
+            data(stored, tokens: tokens), message.senderID, message.messageType ?? "-", stored.stanzaFrom ?? "-",
+            stored.fingerprint.description,
+        ]
     }
 
     /// The beginning of the data, on one line.

@@ -12,10 +12,13 @@ struct MessagesExport: ProgramCommand {
         abstract: "Writes any number of messages as NDJSON or CSV, the oldest first.",
         discussion: """
             Examples:
-              upstream-worker messages export --since 2026-01-01 --until 2026-02-01 --output january.ndjson
-              upstream-worker messages export --since 2026-01-01 --until 2026-02-01 --output january.ndjson --resume
-              upstream-worker messages export --category com.example.orders --csv > orders.csv
-              upstream-worker messages export --with-tokens --until 5m --output all.ndjson      for replay import
+              upstream-worker messages export --since 2026-01-01 --until 2026-02-01 \\
+                --output january.ndjson
+              upstream-worker messages export --since 2026-01-01 --until 2026-02-01 \\
+                --output january.ndjson --resume
+              upstream-worker messages export --category com.example.orders \\
+                --csv > orders.csv
+              upstream-worker messages export --with-tokens --until 5m --output all.ndjson
 
             The lines hold everything that `replay import` needs; registration tokens only with --with-tokens. Only its owner
             can read the file. --resume continues after the last complete line of a file: give the same filters. A message
@@ -37,6 +40,8 @@ struct MessagesExport: ProgramCommand {
     var resume = false
     @Flag(help: "Write registration tokens too. They are credentials: guard the file.")
     var withTokens = false
+    @Flag(help: ArgumentHelp("What `list` calls it.", visibility: .hidden))
+    var reveal = false
     @Option(help: ArgumentHelp("How long reading one page may take; a day by default.", valueName: "duration"))
     var timeout: DurationArgument?
 
@@ -60,7 +65,7 @@ struct MessagesExport: ProgramCommand {
     ) async throws {
         try await options.warn(of: filter, connection, console)
         let file = try output.map { path throws(ExportError) in try ExportFile.open(path, isResumed: resume) }
-        var export = MessageExport(filter, csv ? .csv : .ndjson, tokens: withTokens)
+        var export = MessageExport(filter, csv ? .csv : .ndjson, tokens: withTokens || reveal)
         export.isForTerminal = file == nil && console.output.isTerminal
         let start = try file.flatMap { file throws(ExportError) in resume ? try export.resume(file) : nil }
         if let start { console.message("resuming after \(start)") }

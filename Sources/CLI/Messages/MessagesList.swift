@@ -13,8 +13,11 @@ struct MessagesList: ProgramCommand {
         discussion: """
             Examples:
               upstream-worker messages list --category com.example.orders --since 2h
-              upstream-worker messages list --since yesterday --until today --where 'data.status!=ok' --csv > odd.csv
-              upstream-worker messages list --device 5f3c2b1a-0000-4000-8000-000000000001 --limit 10
+              upstream-worker messages list --since yesterday --until today \\
+                --where 'data.status!=ok' --csv > odd.csv
+              upstream-worker messages list --limit 10 \\
+                --device 5f3c2b1a-0000-4000-8000-000000000001
+              upstream-worker messages list --columns received_at,message_id,data --reverse
 
             docs/queries.md describes the clauses of --where.
             """
@@ -26,11 +29,19 @@ struct MessagesList: ProgramCommand {
     var limit = 50
     @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
     var after: String?
-    @OptionGroup var output: OutputOptions
+    @OptionGroup var output: ListOptions
+    @OptionGroup var tokens: RevealOptions
     @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
         guard (1...100_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 100000") }
+        guard !isHeld || limit <= 10_000 else {
+            throw CommandFailure(
+                .usage,
+                "--limit is 1 to 10000 with --reverse or --columns; `messages export` gives more"
+            )
+        }
+        _ = try output.chosen(MessageRow.columns(tokens: tokens.reveal))
         let cursor = try after.map { text in
             guard let cursor = MessageCursor(text) else {
                 throw CommandFailure(
@@ -40,6 +51,7 @@ struct MessagesList: ProgramCommand {
             }
             return cursor
         }
+        let format = try output.chosen(context.console)
         let console = context.console
         let typed = try filter.make(context.console)
         try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
@@ -48,35 +60,86 @@ struct MessagesList: ProgramCommand {
             var pager = MessagePager(filter, .newestFirst, limit: 0, after: cursor)
             pager.byteLimit = 4 << 20
             let end =
-                output.chosen(console) == .table
-                ? try await table(&pager, connection, console) : try await rows(&pager, connection, console)
+                isHeld || format == .table
+                ? try await held(&pager, connection, console) : try await rows(&pager, format, connection, console)
             if let end { console.message("more: --after \(end)") }
         }
     }
 
-    /// Prints up to the limit; returns the place after which there may be more.
+    /// Whether all rows are needed before the first is printed.
+    private var isHeld: Bool { output.reverse || output.columns != nil }
+
+    /// Prints up to the limit as they come; returns the place after which there may be more.
     private func rows(
         _ pager: inout MessagePager,
+        _ format: OutputFormat,
         _ connection: PostgresConnection,
         _ console: Console
     ) async throws -> MessageCursor? {
-        var rows = RowOutput(output.chosen(console), tokens: output.reveal, to: console)
-        let end = try await each(&pager, connection) { try rows.append($0, $1) }
+        var rows = RowOutput(format, tokens: tokens.reveal, to: console)
+        var count = 0
+        let end = try await each(&pager, connection) { page, row in
+            count += 1
+            try rows.append(page, row)
+        }
         try rows.finish()
+        if count == 0 { console.message(Self.none) }
         return end
     }
 
-    private func table(
+    /// A message as a table or another order needs it.
+    private struct Held {
+        var cells: [String]
+        var json: [UInt8]
+    }
+
+    private static let none = "no messages match"
+
+    /// Reads up to the limit, then prints; returns the place after which there may be more.
+    private func held(
         _ pager: inout MessagePager,
         _ connection: PostgresConnection,
         _ console: Console
     ) async throws -> MessageCursor? {
-        var table = TextTable(MessageRow.columns(tokens: output.reveal))
+        let format = try output.chosen(console)
+        if format == .csv, output.columns == nil { return try await reversedCSV(&pager, connection, console) }
+        var rows: [Held] = []
+        let isTable = format == .table
+        var lines = MessageLines(.ndjson, tokens: tokens.reveal, isForTerminal: console.output.isTerminal)
         let end = try await each(&pager, connection) { page, row in
-            let message = try page.message(row)
-            table.append(MessageRow.cells(message, tokens: output.reveal))
+            if isTable {
+                rows.append(Held(cells: MessageRow.cells(try page.message(row), tokens: tokens.reveal), json: []))
+            } else {
+                lines.appendObject(of: page, row)
+                rows.append(Held(cells: [], json: lines.take()))
+            }
         }
-        console.table(table)
+        let columns = MessageRow.columns(tokens: tokens.reveal)
+        try console.show(
+            rows,
+            output,
+            RowList(none: Self.none, columns: columns, cells: \.cells, json: { row, _ in row.json })
+        )
+        return end
+    }
+
+    /// The records of an export, the latest last.
+    private func reversedCSV(
+        _ pager: inout MessagePager,
+        _ connection: PostgresConnection,
+        _ console: Console
+    ) async throws -> MessageCursor? {
+        var lines = MessageLines(.csv, tokens: tokens.reveal, isForTerminal: console.output.isTerminal)
+        lines.appendHead()
+        let head = lines.take()
+        var records: [[UInt8]] = []
+        let end = try await each(&pager, connection) { page, row in
+            lines.append(page, row)
+            records.append(lines.take())
+        }
+        try console.outputFile.write(head)
+        for record in records.reversed() { try console.outputFile.write(record) }
+        if records.isEmpty { console.message(Self.none) }
         return end
     }
 

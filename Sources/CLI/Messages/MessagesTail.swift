@@ -14,7 +14,10 @@ struct MessagesTail: ProgramCommand {
             Examples:
               upstream-worker messages tail
               upstream-worker messages tail -f --category com.example.orders
-              upstream-worker messages tail -f --where 'data.level=error' --ndjson | jq .data.text
+              upstream-worker messages tail -f --where 'data.level=error' --ndjson |
+                jq .data.text
+
+            With --until it ends once that time has passed, and --overlap after it: at once where it is in the past.
 
             A message is shown once its transaction has committed, so messages may be shown out of order: every second
             the last two seconds are read again, every five seconds the whole --overlap; no message is shown twice. A
@@ -44,6 +47,10 @@ struct MessagesTail: ProgramCommand {
         let filter = try await withReader(context) { try await self.filter.judged(typed, $0) }
         let screen = { TailScreen(output.chosen(context.console), tokens: output.reveal, context.console) }
         guard follow else { return try await withReader(context) { try await begin(filter, screen(), $0) } }
+        if let until = filter.until, until <= (try await withReader(context) { try await MessageTail.now($0) }) {
+            try await withReader(context) { try await begin(filter, screen(), $0) }
+            return context.console.message("--until has passed: there is nothing to follow")
+        }
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await context.interruption() }
             group.addTask { try await self.followForever(filter, context) }
@@ -65,6 +72,7 @@ struct MessagesTail: ProgramCommand {
         guard limit > 0 else { return }
         var pager = MessagePager(filter, .newestFirst, limit: limit)
         let page = try await pager.next(connection)
+        if page.count == 0, !follow { screen.console.message("no messages match") }
         for row in (0..<page.count).reversed() { try screen.show(page, row) }
         try screen.flush()
     }
@@ -90,8 +98,9 @@ struct MessagesTail: ProgramCommand {
                     }
                     if isDown { console.message("the database is back") }
                     isDown = false
-                    try await poll(&tail, screen, connection)
+                    try await poll(&tail, screen, connection, until: filter.until)
                 }
+                return
             } catch let error as PostgresError
                 where tail != nil
                 && [.connection, .intervention, .resources, .deadline, .closed].contains(error.failureClass)
@@ -104,7 +113,13 @@ struct MessagesTail: ProgramCommand {
         }
     }
 
-    private func poll(_ tail: inout MessageTail?, _ screen: TailScreen, _ connection: PostgresConnection) async throws {
+    /// Polls until it is cancelled, or until no message that the filter lets through can commit in time any more.
+    private func poll(
+        _ tail: inout MessageTail?,
+        _ screen: TailScreen,
+        _ connection: PostgresConnection,
+        until end: Timestamp?
+    ) async throws {
         var isToldShortened = false
         while !Task.isCancelled, var next = tail {
             // Also if the poll fails: no message is shown twice.
@@ -124,6 +139,7 @@ struct MessagesTail: ProgramCommand {
                 isToldShortened = true
             default: break
             }
+            if let end, next.window.lastSuccess >= end + overlap.duration { return }
             try await Task.sleep(for: .seconds(1))
         }
     }
@@ -139,20 +155,31 @@ final class TailScreen {
     private let format: OutputFormat
     private let tokens: Bool
     private var rows: RowOutput
+    /// The columns of its lines: a device would leave no room for data.
+    private let columns: [TextTable.Column]
+    private let shown: [Int]
+    /// Whether it was said which columns have no room.
+    private var hasTold = false
 
     init(_ format: OutputFormat, tokens: Bool, _ console: Console) {
         (self.format, self.tokens, self.console) = (format, tokens, console)
         rows = RowOutput(format, tokens: tokens, to: console)
+        var all = MessageRow.columns(tokens: tokens)
+        // On a narrow terminal the time and the key are left.
+        if let category = all.firstIndex(where: { $0.name == "category" }) { all[category].dropOrder = 1 }
+        let shown = all.indices.filter { !all[$0].isExtra && all[$0].name != "device_key" }
+        (self.shown, columns) = (shown, shown.map { all[$0] })
     }
 
     func show(_ page: MessagePage, _ row: Int) throws {
         guard format == .table else { return try rows.append(page, row) }
         let message = try page.message(row)
-        var cells = MessageRow.cells(message, tokens: tokens).map { TerminalText.escape($0) }
-        // Widths of later rows are unknown, so the line is just cut; the device would leave no room for data.
-        cells.remove(at: 4)
-        let line = cells.joined(separator: "  ")
-        console.data(console.width.map { TerminalText.cut(line, to: $0) } ?? line)
+        // Widths of later rows are unknown: each line has the terminal's width for itself.
+        let cells = MessageRow.cells(message, tokens: tokens)
+        let table = TextTable(columns, [shown.map { cells[$0] }])
+        for line in table.lines(width: console.width, hasHeader: false) { console.data(line) }
+        if !hasTold { console.tell(leftOut: table.leftOut(width: console.width), way: "`messages list` has --columns") }
+        hasTold = true
     }
 
     func flush() throws { if format != .table { try rows.flush() } }

@@ -9,8 +9,8 @@ struct MigrateDown: ProgramCommand {
         abstract: "Rolls back the latest migration and deletes the data in its tables.",
         discussion: """
             Examples:
-              upstream-worker migrate down           asks first
-              upstream-worker migrate down --yes     for scripts
+              upstream-worker migrate down         # asks first
+              upstream-worker migrate down --yes   # for scripts
             """
     )
 

@@ -2,6 +2,12 @@ import Postgres
 import Worker
 
 extension CommonOptions {
+    /// Reads what a command needs that works on the database alone: the names of senders' secrets, handlers' files and the
+    /// console's tokens may name what this user can't read, such as systemd's credentials in a shell.
+    func loadDatabase(_ context: CommandContext) throws -> WorkerConfiguration {
+        try load(context, needsSenders: false, parts: []).configuration
+    }
+
     /// Reads the configuration, connects to its database and lends the connection to `body`.
     func withConnection<T>(
         _ context: CommandContext,
@@ -26,7 +32,7 @@ extension CommonOptions {
         statementTimeout: Int? = nil,
         _ body: (PostgresConnection, WorkerConfiguration) async throws -> T
     ) async throws -> T {
-        let configuration = try load(context, needsSenders: false).configuration
+        let configuration = try loadDatabase(context)
         var settings = try PostgresSettings(url: configuration.database.url)
         if let statementTimeout { settings.statementTimeout = statementTimeout }
         let connection = try await PostgresConnection.open(settings)

@@ -30,9 +30,18 @@ struct CommonOptions: ParsableArguments {
     func load(
         _ context: CommandContext,
         needsSenders: Bool = true,
-        parts: Set<ConfigurationPart> = [.worker]
+        parts: Set<ConfigurationPart> = .worker
     ) throws -> ConfigurationLoader.Result {
-        let loader = ConfigurationLoader(
+        let result = try loader(context).load(file: config, needsSenders: needsSenders, parts: parts)
+        for warning in result.warnings { context.console.message("warning: \(warning)") }
+        return result
+    }
+
+    /// What reads the configuration, with the flags that override its keys.
+    ///
+    /// - Throws: ``CommandFailure`` where a flag is not of the form `key=value`.
+    func loader(_ context: CommandContext) throws -> ConfigurationLoader {
+        ConfigurationLoader(
             environment: context.environment,
             overrides: try overrides.map { text in
                 guard let equals = text.firstIndex(of: "="), equals != text.startIndex else {
@@ -48,8 +57,5 @@ struct CommonOptions: ParsableArguments {
                 )
             }
         )
-        let result = try loader.load(file: config, needsSenders: needsSenders, parts: parts)
-        for warning in result.warnings { context.console.message("warning: \(warning)") }
-        return result
     }
 }

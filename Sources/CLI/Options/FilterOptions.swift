@@ -21,8 +21,12 @@ struct FilterOptions: ParsableArguments {
         completion: .file()
     )
     var fromTokenFile: String?
+    @Option(help: ArgumentHelp("What `forget` calls it.", visibility: .hidden))
+    var tokenFile: String?
     @Option(name: .customLong("message-id"), help: ArgumentHelp("Only messages with this id.", valueName: "id"))
     var messageID: String?
+    @Option(help: ArgumentHelp("Only one message, by its message_key.", valueName: "key"))
+    var messageKey: String?
     @Option(
         help: ArgumentHelp(
             "Received at or after: 2h, 30d, yesterday, 2026-01-31, 2026-01-31T12:00:00+01:00 (UTC without an offset).",
@@ -76,10 +80,11 @@ struct FilterOptions: ParsableArguments {
         filter.categories = category
         filter.senderID = sender
         filter.messageID = messageID
+        filter.messageKey = try messageKey.map { try MessageKey($0, for: "--message-key") }
         (filter.since, filter.until) = try times(now: .now)
         filter.clauses = try clauses.map { try WhereClause(parsing: $0) }
         if let device {
-            guard fromTokenFile == nil else {
+            guard fromTokenFile == nil, tokenFile == nil else {
                 throw CommandFailure(.usage, "--device and --from-token-file both name a device: give one of them")
             }
             guard let key = DeviceKey(device) else {
@@ -89,8 +94,8 @@ struct FilterOptions: ParsableArguments {
                 )
             }
             filter.deviceKey = key
-        } else if let fromTokenFile {
-            filter.deviceKey = DeviceKey(of: try TokenFile.read(fromTokenFile, stdin: console.input.descriptor))
+        } else if let file = fromTokenFile ?? tokenFile {
+            filter.deviceKey = DeviceKey(of: try TokenFile.read(file, stdin: console.input.descriptor))
         }
         return filter
     }

@@ -17,19 +17,34 @@ extension Console {
             throw CommandFailure(.usage, "\(reason): add --yes where there is no terminal to ask on")
         }
         write(TerminalText.escape(question) + " [y/N] ", to: errors)
-        guard ["y", "yes"].contains(readAnswer().lowercased()) else {
+        guard ["y", "yes"].contains(readAnswer(atMost: 100)?.lowercased()) else {
             throw CommandFailure(.negative, "nothing was changed")
         }
     }
 
-    /// One line, byte by byte: later input is left for the next reader.
-    private func readAnswer() -> String {
+    /// Asks for a value, on a terminal.
+    ///
+    /// - Parameters:
+    ///   - question: What is asked for.
+    ///   - standard: What an empty answer means; nil where it means none.
+    /// - Returns: The line, without spaces around it; nil at the input's end.
+    func ask(_ question: String, standard: String?) -> String? {
+        write(TerminalText.escape(question) + (standard.map { " [\($0)]" } ?? "") + ": ", to: errors)
+        return readAnswer(atMost: 4_096).map { line in
+            let isSpace: (Character) -> Bool = { $0 == " " || $0 == "\t" || $0 == "\r" }
+            return String(line.drop(while: isSpace).reversed().drop(while: isSpace).reversed())
+        }
+    }
+
+    /// One line, byte by byte: later input is left for the next reader; nil at the input's end.
+    private func readAnswer(atMost limit: Int) -> String? {
         var line: [UInt8] = []
         var byte: UInt8 = 0
-        while line.count < 100 {
+        while line.count < limit {
             let count = read(input.descriptor, &byte, 1)
             if count < 0, errno == EINTR { continue }
-            guard count == 1, byte != UInt8(ascii: "\n") else { break }
+            guard count == 1 else { return line.isEmpty ? nil : String(decoding: line, as: UTF8.self) }
+            guard byte != UInt8(ascii: "\n") else { break }
             line.append(byte)
         }
         return String(decoding: line, as: UTF8.self)

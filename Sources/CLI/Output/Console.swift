@@ -76,10 +76,27 @@ package struct Console: Sendable {
 
     /// Writes a value as one line of JSON, its keys in snake case and sorted.
     func json(_ value: some Encodable) throws {
+        data(json: try Self.encoded(value))
+    }
+
+    /// A value as a JSON object, its keys in snake case and sorted.
+    ///
+    /// - Parameters:
+    ///   - value: The value.
+    ///   - isForTerminal: Whether characters that a terminal acts on are escaped.
+    /// - Throws: `EncodingError`
+    /// - Returns: UTF-8 text on one line.
+    static func object(_ value: some Encodable, isForTerminal: Bool) throws -> [UInt8] {
+        let json = try encoded(value)
+        return isForTerminal
+            ? Array(TerminalText.escape(json: String(decoding: json, as: UTF8.self)).utf8) : [UInt8](json)
+    }
+
+    private static func encoded(_ value: some Encodable) throws -> Data {
         let encoder = JSONEncoder()
         encoder.keyEncodingStrategy = .convertToSnakeCase
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        data(json: try encoder.encode(value))
+        return try encoder.encode(value)
     }
 
     /// Writes a table that fits the terminal.

@@ -1,4 +1,6 @@
 import ArgumentParser
+import Foundation
+import Worker
 
 /// How rows are shown.
 enum OutputFormat: String, EnumerableFlag {
@@ -21,8 +23,10 @@ enum OutputFormat: String, EnumerableFlag {
 struct OutputOptions: ParsableArguments {
     @Flag(exclusivity: .exclusive)
     var format: OutputFormat?
-    @Flag(help: "Show registration tokens. They are credentials.")
-    var reveal = false
+    @OptionGroup private var tokens: RevealOptions
+
+    /// Whether registration tokens are shown.
+    var reveal: Bool { tokens.reveal }
 
     /// The format, chosen or by default.
     func chosen(_ console: Console) -> OutputFormat { format ?? (console.output.isTerminal ? .table : .ndjson) }
@@ -42,19 +46,73 @@ struct TextFormatOptions: ParsableArguments {
 
 /// The option of commands that show messages, and mask what is a credential.
 struct RevealOptions: ParsableArguments {
-    @Flag(help: "Show registration tokens. They are credentials.")
-    var reveal = false
+    @Flag(name: .customLong("reveal"), help: "Show registration tokens. They are credentials.")
+    private var isRevealed = false
+    @Flag(name: .customLong("with-tokens"), help: ArgumentHelp("What `export` calls it.", visibility: .hidden))
+    private var isWithTokens = false
+
+    /// Whether registration tokens are shown.
+    var reveal: Bool { isRevealed || isWithTokens }
 }
 
-/// The options for how other rows are shown.
-struct ListFormatOptions: ParsableArguments {
-    @Flag(help: "One JSON array instead of a table.")
-    var json = false
-    @Flag(help: "One JSON object per line; the default where stdout is not a terminal.")
-    var ndjson = false
+/// The options of commands that list rows.
+struct ListOptions: ParsableArguments {
+    @Flag(exclusivity: .exclusive)
+    var format: OutputFormat?
+    @Option(
+        help: ArgumentHelp(
+            "Only these columns of the table or CSV, in this order, separated by commas.",
+            valueName: "names"
+        )
+    )
+    var columns: String?
+    @Flag(help: "Print the rows in reverse order: the latest last.")
+    var reverse = false
 
-    /// The machine format; nil for a table.
-    func chosen(_ console: Console) -> OutputFormat? {
-        json ? .json : ndjson || !console.output.isTerminal ? .ndjson : nil
+    /// Whether they fit a command that shows one thing.
+    var isForOne: Bool { format != .csv && columns == nil && !reverse }
+
+    /// The format, chosen or by default.
+    ///
+    /// - Parameters:
+    ///   - console: Where it is shown.
+    ///   - piped: The format where stdout is not a terminal and nothing was chosen.
+    /// - Throws: A usage error where columns are chosen for a format that has none.
+    /// - Returns: The format.
+    func chosen(_ console: Console, piped: OutputFormat = .ndjson) throws(CommandFailure) -> OutputFormat {
+        if columns != nil, format == .json || format == .ndjson {
+            throw CommandFailure(.usage, "--columns is for tables and --csv; JSON always has every member")
+        }
+        return format ?? (console.output.isTerminal || columns != nil ? .table : piped)
+    }
+
+    /// The places of the columns to show.
+    ///
+    /// - Parameter known: All columns of the list.
+    /// - Throws: A usage error that names the columns.
+    /// - Returns: The places, in the order of the command line.
+    func chosen(_ known: [TextTable.Column]) throws(CommandFailure) -> [Int] {
+        guard let columns else { return known.indices.filter { !known[$0].isExtra } }
+        var places: [Int] = []
+        for name in columns.split(separator: ",", omittingEmptySubsequences: false) {
+            let wanted = name.trimmingCharacters(in: .whitespaces).lowercased().replacing(" ", with: "_")
+            guard let place = known.firstIndex(where: { $0.answers(to: wanted) }) else {
+                let names = known.map(\.name)
+                let hint = Suggestion.nearest(to: wanted, among: names).map { "; did you mean '\($0)'?" } ?? ""
+                throw CommandFailure(
+                    .usage,
+                    "--columns: unknown column '\(name)'\(hint)\ncolumns: \(names.joined(separator: ","))"
+                )
+            }
+            places.append(place)
+        }
+        return places
+    }
+}
+
+extension TextTable.Column {
+    /// Whether this is what people call it: its name or its header.
+    fileprivate func answers(to wanted: String) -> Bool {
+        name == wanted || title.lowercased().replacing(" ", with: "_") == wanted
     }
 }

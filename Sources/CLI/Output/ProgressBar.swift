@@ -1,5 +1,6 @@
 import Glibc
 import Synchronization
+import Vocabulary
 
 /// How far a long task is: one line on stderr that is redrawn in place; nothing where stderr is not a terminal.
 final class ProgressBar: Sendable {

@@ -58,30 +58,6 @@ struct RowOutput {
 }
 
 extension Console {
-    /// Shows rows that have a JSON form of their own.
-    ///
-    /// - Parameters:
-    ///   - rows: The rows.
-    ///   - format: A machine format; nil for a table.
-    ///   - tokens: Whether registration tokens are shown.
-    ///   - columns: The table's columns.
-    ///   - cells: A row's cells.
-    ///   - json: A row's JSON object; told whether it is for a terminal.
-    /// - Throws: `ExportError` where stdout cannot be written.
-    func show<Row>(
-        _ rows: [Row],
-        as format: OutputFormat?,
-        tokens: Bool = false,
-        _ columns: [TextTable.Column],
-        cells: (Row) -> [String],
-        json: (Row, Bool) throws -> [UInt8]
-    ) throws {
-        guard let format else { return table(TextTable(columns, rows.map(cells))) }
-        var output = RowOutput(format, tokens: tokens, to: self)
-        for row in rows { try output.append(object: try json(row, output.isForTerminal)) }
-        try output.finish()
-    }
-
     /// Writes one JSON array of rows that have a JSON form of their own.
     func show<Row>(_ rows: [Row], tokens: Bool, json: (Row, Bool) throws -> [UInt8]) throws {
         var output = RowOutput(.json, tokens: tokens, to: self)

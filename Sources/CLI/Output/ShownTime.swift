@@ -4,9 +4,10 @@ import Vocabulary
 /// Times as the commands show them.
 enum ShownTime {
     /// To the second, in UTC, for tables: `2026-01-31 23:59:59Z`.
-    static func short(_ microseconds: Int64) -> String {
-        full(microseconds).prefix(19).replacing("T", with: " ") + "Z"
-    }
+    static func short(_ microseconds: Int64) -> String { short(full(microseconds)) }
+
+    /// The same of a time that ``full(_:)`` has written.
+    static func short(_ full: String) -> String { full.prefix(19).replacing("T", with: " ") + "Z" }
 
     /// The same of a moment.
     static func short(_ time: Timestamp) -> String { short(time.microseconds) }

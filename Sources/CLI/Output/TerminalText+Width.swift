@@ -25,6 +25,23 @@ extension TerminalText {
         return text
     }
 
+    /// Cuts an escaped text to a number of columns and keeps its beginning and its end, with `…` between them.
+    package static func cutMiddle(_ text: String, to limit: Int) -> String {
+        guard width(text) > limit, limit > 2 else { return cut(text, to: limit) }
+        var end = String.UnicodeScalarView()
+        var columns = 0
+        for scalar in text.unicodeScalars.reversed() {
+            let width = width(scalar)
+            guard columns + width <= limit / 2, end.count < limit * 2 else { break }
+            columns += width
+            end.insert(scalar, at: end.startIndex)
+        }
+        // A mark without its character would stand on the ellipsis.
+        while let first = end.first, width(first) == 0 { end.removeFirst() }
+        let start = cut(text, to: limit - columns)
+        return (start.hasSuffix("…") ? start : start + "…") + String(end)
+    }
+
     /// 0 for marks that stand on the character before, 2 for the wide characters of East Asia and pictures, else 1.
     private static func width(_ scalar: Unicode.Scalar) -> Int {
         if scalar.value < 0x300 { return 1 }

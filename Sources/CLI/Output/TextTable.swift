@@ -5,15 +5,43 @@ import Vocabulary
 package struct TextTable: Sendable {
     /// A column, and how it shrinks on a narrow terminal.
     package struct Column: Sendable, ExpressibleByStringLiteral {
+        /// Which part of a text that is too long is left out.
+        package enum Cut: Sendable {
+            /// The end.
+            case end
+            /// The middle: ids and categories differ at their ends.
+            case middle
+        }
+
         /// The header.
         package var title: String
+        /// What `--columns` and the head of CSV call it: the member of the row's JSON object.
+        package var name: String
         /// It is not cut below this many columns of the terminal.
         package var minimum: Int
         /// Where even the minimums don't fit, the column with the greatest number is left out first; 0 always stays.
         package var dropOrder: Int
+        /// How a text that is too long is cut.
+        package var cut: Cut
+        /// Whether it is shown only where `--columns` names it.
+        package var isExtra = false
 
-        package init(_ title: String, minimum: Int = .max, dropOrder: Int = 0) {
-            (self.title, self.minimum, self.dropOrder) = (title, minimum, dropOrder)
+        package init(
+            _ title: String,
+            name: String? = nil,
+            minimum: Int = .max,
+            dropOrder: Int = 0,
+            cut: Cut = .end
+        ) {
+            (self.title, self.minimum, self.dropOrder, self.cut) = (title, minimum, dropOrder, cut)
+            self.name = name ?? title.lowercased().replacing(" ", with: "_")
+        }
+
+        /// A column that is shown only where `--columns` names it.
+        package static func extra(_ title: String, name: String, cut: Cut = .end) -> Column {
+            var column = Column(title, name: name, minimum: 10, cut: cut)
+            column.isExtra = true
+            return column
         }
 
         /// A column that is neither cut nor left out.
@@ -51,15 +79,12 @@ package struct TextTable: Sendable {
     ///   - hasHeader: Whether the titles are shown.
     /// - Returns: Lines without their ends.
     package func lines(width: Int?, hasHeader: Bool = true) -> [String] {
-        let natural = columns.indices.map { column in
-            rows.reduce(TerminalText.width(columns[column].title)) { max($0, TerminalText.width($1[column])) }
-        }
         guard let widths = fit(natural, in: width) else { return lists(width: width) }
         let shown = columns.indices.filter { widths[$0] > 0 }
         return ((hasHeader ? [columns.map(\.title)] : []) + rows).map { cells in
             var line = ""
             for column in shown {
-                let cell = TerminalText.cut(cells[column], to: widths[column])
+                let cell = Self.cut(cells[column], to: widths[column], columns[column].cut)
                 line += cell
                 guard column != shown.last else { break }
                 line += String(repeating: " ", count: widths[column] - TerminalText.width(cell) + 2)
@@ -68,26 +93,46 @@ package struct TextTable: Sendable {
         }
     }
 
+    /// The names of the columns that do not fit a width.
+    package func leftOut(width: Int?) -> [String] {
+        guard let widths = fit(natural, in: width) else { return [] }
+        return columns.indices.filter { widths[$0] == 0 }.map { columns[$0].name }
+    }
+
+    private static func cut(_ text: String, to width: Int, _ cut: Column.Cut) -> String {
+        switch cut {
+        case .end: TerminalText.cut(text, to: width)
+        case .middle: TerminalText.cutMiddle(text, to: width)
+        }
+    }
+
+    /// The width that each column would take.
+    private var natural: [Int] {
+        columns.indices.map { column in
+            rows.reduce(TerminalText.width(columns[column].title)) { max($0, TerminalText.width($1[column])) }
+        }
+    }
+
     /// The width of each column, 0 for one that is left out; nil where the ones that must stay don't fit.
     private func fit(_ natural: [Int], in width: Int?) -> [Int]? {
-        guard let width else { return natural }
-        var shown = Set(columns.indices)
-        func least(_ column: Int) -> Int {
-            min(natural[column], max(columns[column].minimum, TerminalText.width(columns[column].title)))
+        guard let width else { return natural.map { max($0, 1) } }
+        let least = columns.indices.map { column in
+            max(1, min(natural[column], max(columns[column].minimum, TerminalText.width(columns[column].title))))
         }
-        func needed() -> Int { shown.reduce(0) { $0 + least($1) + 2 } - 2 }
-        while needed() > width,
-            let last = shown.max(by: { columns[$0].dropOrder < columns[$1].dropOrder }), columns[last].dropOrder > 0
-        {
-            shown.remove(last)
+        // A narrow column may still fit where a wider one that matters more does not.
+        var shown = Set(columns.indices.filter { columns[$0].dropOrder == 0 })
+        func needed(_ shown: Set<Int>) -> Int { shown.reduce(0) { $0 + least[$1] + 2 } - 2 }
+        for column in columns.indices.sorted(by: { columns[$0].dropOrder < columns[$1].dropOrder })
+        where needed(shown.union([column])) <= width {
+            shown.insert(column)
         }
-        guard needed() <= width else { return nil }
-        var rest = width - needed()
+        guard needed(shown) <= width else { return nil }
+        var rest = width - needed(shown)
         return columns.indices.map { column in
             guard shown.contains(column) else { return 0 }
-            let more = max(0, min(rest, natural[column] - least(column)))
+            let more = max(0, min(rest, natural[column] - least[column]))
             rest -= more
-            return least(column) + more
+            return least[column] + more
         }
     }
 

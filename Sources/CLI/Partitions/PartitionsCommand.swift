@@ -10,8 +10,8 @@ struct PartitionsCommand: AsyncParsableCommand {
               upstream-worker partitions plan
               upstream-worker partitions plan --json
               upstream-worker partitions run
-              upstream-worker partitions run --force     also days that deliveries still need
-              upstream-worker partitions policy          how long data is kept, and what the configuration says
+              upstream-worker partitions run --force   # also days that deliveries need
+              upstream-worker partitions policy        # how long data is kept
 
             `run` creates the partitions from yesterday to a week ahead, drops days past retention.messages with conflicts \
             and quarantined stanzas of that age, deletes dead letters past retention.dead_letters, and deletes ledger rows \

@@ -1,5 +1,6 @@
 import ArgumentParser
 import MessageStore
+import Vocabulary
 import Worker
 
 /// `partitions run`.

@@ -1,4 +1,6 @@
 import Console
+import Foundation
+import LocalDatabase
 import MessageStore
 import Postgres
 import Querying
@@ -25,7 +27,11 @@ struct CommandFailure: Error {
             let count = error.problems.count
             let head = error.kind == .noInput ? "" : "\n\(count == 1 ? "1 problem" : "\(count) problems") found."
             self.init(error.kind == .noInput ? .noInput : .configuration, error.description + head)
-        case let error as PostgresError: self.init(ExitStatus(error), "database: \(error)")
+        case let error as PostgresError:
+            self.init(
+                ExitStatus(error),
+                "database: \(error)" + (DatabaseAdvice.hint(error).map { "\n" + $0 } ?? "")
+            )
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
         case let error as WorkerError: self.init(.configuration, "\(error)")
         case let error as AdminError: self.init(.configuration, "\(error)")
@@ -34,6 +40,12 @@ struct CommandFailure: Error {
         case let error as ExportError:
             // Whoever closed the reader knows.
             self.init(ExitStatus(error), error.kind == .readerGone ? "" : error.description)
+        case let error as CocoaError:
+            let isMissing = error.code == .fileNoSuchFile || error.code == .fileReadNoSuchFile
+            let path = FileTrouble.path(error).map { "'\($0)': " } ?? ""
+            self.init(isMissing ? .noInput : .configuration, path + FileTrouble.reason(error))
+        case let error as POSIXError:
+            self.init(.internalError, FileTrouble.reason(error))
         default: return nil
         }
     }

@@ -11,18 +11,28 @@ enum Shutdown {
 
     /// Runs `body` until it returns; the first SIGTERM or SIGINT calls `begin`, which must make `body` return.
     ///
-    /// Where it has not by then, `giveUp` is called shortly before the grace is over: the last moment for goodbyes.
+    /// Where it has not by then, `giveUp` is called shortly before the grace is over: the last moment for goodbyes. Each SIGHUP
+    /// calls `reload`, one after the other.
     static func onSignal<Value: Sendable>(
         grace: Duration,
         logger: Logger,
         _ body: @escaping @Sendable () async throws -> Value,
         begin: @escaping @Sendable () async -> Void,
-        giveUp: @escaping @Sendable () async -> Void = {}
+        giveUp: @escaping @Sendable () async -> Void = {},
+        reload: (@Sendable () -> Void)? = nil
     ) async throws -> Value {
+        let hangups: UnixSignalsSequence? =
+            if reload == nil { nil } else { await UnixSignalsSequence(trapping: .sighup) }
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
         return try await withThrowingTaskGroup(of: Value?.self) { group in
             group.addTask {
                 try await body()
+            }
+            if let hangups, let reload {
+                group.addTask {
+                    for await _ in hangups { reload() }
+                    return nil
+                }
             }
             let (begun, hasBegun) = AsyncStream<Void>.makeStream()
             group.addTask {

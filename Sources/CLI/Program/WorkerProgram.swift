@@ -26,7 +26,10 @@ package enum WorkerProgram {
     /// - Returns: The exit code.
     package static func run(_ arguments: [String], in context: CommandContext) async -> Int32 {
         do {
-            var command = try RootCommand.parseAsRoot(arguments)
+            if arguments.first == "help", let problem = try suggestion(context).unknownHelpTopic(arguments) {
+                throw CommandFailure(.usage, problem)
+            }
+            var command = try RootCommand.parseAsRoot(CommandLineOrder.normalized(arguments))
             if let command = command as? any ProgramCommand {
                 try await command.run(in: context)
             } else if var command = command as? any AsyncParsableCommand {
@@ -36,7 +39,21 @@ package enum WorkerProgram {
             }
             return ExitStatus.ok.rawValue
         } catch {
-            return report(error, in: context)
+            return report(error, of: arguments, in: context)
+        }
+    }
+
+    private static func suggestion(_ context: CommandContext) throws -> CommandSuggestion {
+        try CommandSuggestion(programName: context.programName)
+    }
+
+    /// What the parser says against a command line; nil where it takes it.
+    package static func problem(with arguments: [String]) -> String? {
+        do {
+            _ = try RootCommand.parseAsRoot(arguments)
+            return nil
+        } catch {
+            return RootCommand.exitCode(for: error).isSuccess ? nil : RootCommand.message(for: error)
         }
     }
 
@@ -51,16 +68,21 @@ package enum WorkerProgram {
     }
 
     /// Reports an error and returns its exit code: ours, or the parser's own; help and version are data.
-    private static func report(_ error: any Error, in context: CommandContext) -> Int32 {
+    private static func report(_ error: any Error, of arguments: [String], in context: CommandContext) -> Int32 {
         if let failure = CommandFailure(error) {
             if !failure.message.isEmpty { context.console.message(failure.message) }
             return failure.status.rawValue
         }
-        let text = RootCommand.fullMessage(for: error, columns: context.console.width)
+        let console = context.console
+        var text = RootCommand.fullMessage(for: error, columns: HelpLayout.unbroken)
         let status = RootCommand.exitCode(for: error)
-        if !text.isEmpty {
-            if status.isSuccess { context.console.data(text) } else { context.console.message(text) }
+        guard !text.isEmpty else { return status.rawValue }
+        if status.isSuccess {
+            console.data(HelpLayout.isHelp(text) ? HelpLayout.help(text, columns: console.width) : text)
+            return status.rawValue
         }
+        if let suggestion = try? suggestion(context) { text = suggestion.improve(text, for: arguments) }
+        console.message(HelpLayout.error(text, columns: console.messageWidth))
         return status.rawValue
     }
 }

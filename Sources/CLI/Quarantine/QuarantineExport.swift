@@ -10,7 +10,8 @@ struct QuarantineExport: ProgramCommand {
         discussion: """
             Examples:
               upstream-worker quarantine export --since 7d > odd.ndjson
-              upstream-worker quarantine export --with-tokens | jq -r .stanza_base64 | head -1 | base64 -d
+              upstream-worker quarantine export --with-tokens |
+                jq -r .stanza_base64 | head -1 | base64 -d
 
             Without --with-tokens `stanza_masked` is the stanza as text, with everything that looks like a token masked; with
             it `stanza_base64` is the stanza's bytes, unchanged. --after continues after an id.

@@ -39,6 +39,9 @@ struct QuarantineFilter: ParsableArguments {
         query.messageID = messageID
         query.since = try since.map { try TimeExpression.parse($0, now: now) }
         query.until = try until.map { try TimeExpression.parse($0, now: now) }
+        if let since = query.since, let until = query.until, since >= until {
+            throw CommandFailure(.usage, "--since must be before --until")
+        }
         if let reason {
             guard QuarantineReason(rawValue: reason) != nil else {
                 let known = QuarantineReason.allCases.map(\.rawValue).joined(separator: ", ")

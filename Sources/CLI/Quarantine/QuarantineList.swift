@@ -13,6 +13,7 @@ struct QuarantineList: ProgramCommand {
             Examples:
               upstream-worker quarantine list --since 1d
               upstream-worker quarantine list --reason category_unusable --json
+              upstream-worker quarantine list --columns id,reason,message_id
             """
     )
 
@@ -22,11 +23,12 @@ struct QuarantineList: ProgramCommand {
     var limit = 50
     @Option(help: ArgumentHelp("Continue after this id, which the previous page has printed.", valueName: "id"))
     var after: Int64?
-    @OptionGroup var format: ListFormatOptions
+    @OptionGroup var format: ListOptions
     @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
         guard (1...10_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 10000") }
+        _ = (try format.chosen(context.console), try format.chosen(Self.columns))
         var query = try filter.make()
         query.limit = limit
         query.cursor = after
@@ -34,7 +36,7 @@ struct QuarantineList: ProgramCommand {
         let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) {
             try await filter.judged(chosen, $0).rows($0)
         }
-        try context.console.show(rows, as: format.chosen(context.console), Self.columns) { row in
+        let list = RowList<QuarantineRow>(none: "no quarantined stanzas match", columns: Self.columns) { row in
             [
                 String(row.id), ShownTime.short(row.receivedAt), String(row.timesSeen),
                 ShownTime.short(row.lastSeenAt), row.reason, row.senderID, String(row.byteCount), row.detail,
@@ -43,12 +45,14 @@ struct QuarantineList: ProgramCommand {
         } json: {
             $0.json(verbatim: false, isForTerminal: $1)
         }
+        try context.console.show(rows, format, list)
         if rows.count == limit, let last = rows.last { context.console.message("more: --after \(last.id)") }
     }
 
     private static let columns: [TextTable.Column] = [
-        "ID", "RECEIVED", .init("SEEN", dropOrder: 6), .init("LAST SEEN", dropOrder: 3), "REASON",
-        .init("SENDER", minimum: 10, dropOrder: 2), .init("BYTES", dropOrder: 1),
-        .init("DETAIL", minimum: 10, dropOrder: 4), .init("MESSAGE ID", minimum: 10, dropOrder: 5),
+        "ID", .init("RECEIVED", name: "received_at"), .init("SEEN", name: "times_seen", dropOrder: 6),
+        .init("LAST SEEN", name: "last_seen_at", dropOrder: 3), "REASON",
+        .init("SENDER", name: "sender_id", minimum: 10, dropOrder: 2, cut: .middle), .init("BYTES", dropOrder: 1),
+        .init("DETAIL", minimum: 10, dropOrder: 4), .init("MESSAGE ID", minimum: 10, dropOrder: 5, cut: .middle),
     ]
 }

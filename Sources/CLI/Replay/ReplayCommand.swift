@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Postgres
 import Replaying
+import Vocabulary
 import Worker
 
 /// `replay`: sends stored messages again.
@@ -11,12 +12,13 @@ struct ReplayCommand: AsyncParsableCommand {
         abstract: "Sends stored messages again: to handlers, to a file or stdout, to an XMPP endpoint.",
         discussion: """
             Examples:
-              upstream-worker replay plan friday --category com.example.orders --since 2026-01-30 --until 2026-01-31 \
-            --to-handlers --reason "orders were refused"
+              upstream-worker replay plan friday --category com.example.orders \\
+                --since 2026-01-30 --until 2026-01-31 --to-handlers --reason "were refused"
               upstream-worker replay start friday
               upstream-worker replay status friday
               upstream-worker replay plan --handler billing --only-failed --since 7d
-              upstream-worker replay plan copy --since 1h --to staging.internal:5235 --account 1234567890@fcm.internal
+              upstream-worker replay plan copy --since 1h --to staging.internal:5235 \\
+                --account 1234567890@fcm.internal
               upstream-worker replay start copy --secret-file /run/secrets/staging
               upstream-worker replay import messages.ndjson
 

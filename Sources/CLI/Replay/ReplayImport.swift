@@ -6,6 +6,7 @@ import MessageStore
 import Pipeline
 import Postgres
 import Replaying
+import Vocabulary
 import Worker
 
 /// `replay import`.
@@ -50,7 +51,7 @@ struct ReplayImport: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let console = context.console
-        let configuration = try options.load(context, needsSenders: false).configuration
+        let configuration = try options.loadDatabase(context)
         let settings = try PostgresSettings(url: configuration.database.url)
         let descriptor = file == "-" ? console.input.descriptor : open(file, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {

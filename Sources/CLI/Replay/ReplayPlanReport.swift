@@ -10,6 +10,9 @@ struct ReplayPlanReport: Encodable {
     private var target: String
     private var selected: Int64
     private var planned: Int64
+    private var replayedBefore: Int64
+    private var replayedBeforeIsIncluded: Bool
+    private var earlierReplays: [Earlier]
     private var firstReceivedAt: String?
     private var lastReceivedAt: String?
     private var categories: [Count]
@@ -25,12 +28,18 @@ struct ReplayPlanReport: Encodable {
         var count: Int64
     }
 
+    private struct Earlier: Encodable {
+        var replay: String
+        var count: Int64
+    }
+
     private struct Handler: Encodable {
         var handler: String
         var dead: Int64
         var beforeRegistered: Int64
         var handled: Int64
         var pending: Int64
+        var replayedBefore: Int64
         var planned: Int64
     }
 
@@ -48,6 +57,9 @@ struct ReplayPlanReport: Encodable {
         target = plan.target.description
         selected = plan.selected
         planned = plan.planned
+        replayedBefore = plan.replayed
+        replayedBeforeIsIncluded = plan.includesReplayed
+        earlierReplays = plan.earlier.map { Earlier(replay: $0.name, count: $0.count) }
         firstReceivedAt = plan.span.map { ShownTime.full($0.lowerBound) }
         lastReceivedAt = plan.span.map { ShownTime.full($0.upperBound) }
         categories = plan.categories.map { Count(category: $0.name, count: $0.count) }
@@ -58,6 +70,7 @@ struct ReplayPlanReport: Encodable {
                 beforeRegistered: $0.new,
                 handled: $0.handled,
                 pending: $0.pending,
+                replayedBefore: $0.replayed,
                 planned: $0.planned
             )
         }
@@ -81,15 +94,17 @@ struct ReplayPlanReport: Encodable {
         console.facts(facts(plan))
         if !plan.handlers.isEmpty {
             let columns: [TextTable.Column] = [
-                "HANDLER", "TO SEND", "DEAD", .init("BEFORE IT", dropOrder: 3), .init("HANDLED", dropOrder: 2),
-                .init("WAITING (left alone)", dropOrder: 1),
+                "HANDLER", "TO SEND", "DEAD", .init("BEFORE IT", dropOrder: 4), .init("HANDLED", dropOrder: 3),
+                .init("WAITING", dropOrder: 2), .init("REPLAYED", dropOrder: 1),
             ]
             let rows = plan.handlers.map { counts in
                 [counts.handler]
-                    + [counts.planned, counts.dead, counts.new, counts.handled, counts.pending].map(Amount.count)
+                    + [
+                        counts.planned, counts.dead, counts.new, counts.handled, counts.pending, counts.replayed,
+                    ].map { Amount.count($0) }
             }
             console.data("")
-            console.table(TextTable(columns, rows))
+            console.show(TextTable(columns, rows), way: "--json has all")
         }
         if !plan.categories.isEmpty {
             let rows = plan.categories.map { [Amount.count($0.count), $0.name] }
@@ -98,7 +113,8 @@ struct ReplayPlanReport: Encodable {
         }
         if !plan.sample.isEmpty {
             let columns: [TextTable.Column] = [
-                "RECEIVED", "MESSAGE", .init("DEVICE", dropOrder: 3), .init("CATEGORY", minimum: 10, dropOrder: 1),
+                "RECEIVED", "MESSAGE", .init("DEVICE", dropOrder: 3),
+                .init("CATEGORY", minimum: 10, dropOrder: 1, cut: .middle),
                 .init("DATA", dropOrder: 2),
             ]
             let rows = plan.sample.map { stored in
@@ -109,7 +125,7 @@ struct ReplayPlanReport: Encodable {
                 ]
             }
             console.data("")
-            console.table(TextTable(columns, rows))
+            console.show(TextTable(columns, rows), way: "--json has all")
         }
     }
 
@@ -120,6 +136,15 @@ struct ReplayPlanReport: Encodable {
         facts.add("to", plan.target.description)
         facts.add("selected", "\(Amount.count(plan.selected)) messages")
         facts.add("to send", "\(Amount.count(plan.planned)) \(isToHandlers ? "deliveries" : "messages")")
+        if plan.replayed > 0 {
+            let names = plan.earlier.prefix(3).map { "\($0.name) (\(Amount.count($0.count)))" }
+            let more = plan.earlier.count > 3 ? ", …" : ""
+            let fate = plan.includesReplayed ? "sent again" : "left out; --include-replayed sends them again"
+            facts.add(
+                "replayed",
+                "\(Amount.count(plan.replayed)) before, by \(names.joined(separator: ", "))\(more): \(fate)"
+            )
+        }
         if let span = plan.span {
             let length = Amount.time((span.upperBound - span.lowerBound) / .seconds(1))
             facts.add(

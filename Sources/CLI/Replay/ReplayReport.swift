@@ -109,12 +109,12 @@ struct ReplayReport: Encodable {
         console.facts(facts)
         console.data("")
         let columns: [TextTable.Column] = [
-            "AT", "EVENT", "DONE", .init("WHO", minimum: 10, dropOrder: 1), .init("", minimum: 10, dropOrder: 2),
+            "AT", "EVENT", "DONE", .init("WHO", minimum: 10, dropOrder: 1), .init("DETAIL", minimum: 10, dropOrder: 2),
         ]
         let rows = history.map {
             [ShownTime.full($0.at), $0.event, Amount.count($0.done), $0.who, $0.detail ?? ""]
         }
-        console.table(TextTable(columns, rows))
+        console.show(TextTable(columns, rows), way: "--json has all")
     }
 
     /// Adds the limits of a pace, where it has any.

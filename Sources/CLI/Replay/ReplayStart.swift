@@ -11,11 +11,12 @@ struct ReplayStart: ProgramCommand {
         abstract: "Sends what was planned, or continues where it stopped.",
         discussion: """
             Examples:
-              upstream-worker replay start friday                   in the background, in a worker
-              upstream-worker replay start friday --foreground      in this process, with a progress bar
+              upstream-worker replay start friday                # in a worker
+              upstream-worker replay start friday --foreground   # in this process
               upstream-worker replay start friday --rate 100/s
-              upstream-worker replay start friday --again           everything again, from its first message
-              upstream-worker replay start copy --secret-file /run/secrets/staging --ca-file staging.pem
+              upstream-worker replay start friday --again        # from its first message
+              upstream-worker replay start copy --secret-file /run/secrets/staging \\
+                --ca-file staging.pem
 
             Replays to a file or to an XMPP endpoint run in the process that starts them, with this machine's file, \
             certificate and secret. The first SIGINT or SIGTERM pauses the replay.
@@ -42,7 +43,7 @@ struct ReplayStart: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let console = context.console
-        let configuration = try options.load(context, needsSenders: false).configuration
+        let configuration = try options.loadDatabase(context)
         let settings = try PostgresSettings(url: configuration.database.url)
         let connection = try await PostgresConnection.open(settings)
         let planned = try await ReplayCommand.find(name, connection)
@@ -50,7 +51,9 @@ struct ReplayStart: ProgramCommand {
         if case .handlers = planned.target { isHere = foreground } else { isHere = true }
         var way: EndpointSettings?
         if case .endpoint(let host, let port, let account) = planned.target {
-            way = try endpoint.make(host: host, port: port, account: account, configuration)
+            // The account may be a sender's: with its secret.
+            let senders = try options.load(context, needsSenders: false, parts: [.senders]).configuration
+            way = try endpoint.make(host: host, port: port, account: account, senders)
         }
         let event = again ? ReplayEvent.startAgain : .start
         guard !dryRun else { return try ReplayCommand.tell(planned, event, console) }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Postgres
 import Replaying
+import Vocabulary
 import Worker
 
 /// `replay status`.
@@ -21,11 +22,17 @@ struct ReplayStatus: ProgramCommand {
     var name: String?
     @Option(help: "The most replays to list.")
     var limit = 20
-    @Flag(help: "JSON instead of text: an array, or one object for one replay.")
-    var json = false
+    @OptionGroup var output: ListOptions
 
     func run(in context: CommandContext) async throws {
         guard limit > 0 else { throw CommandFailure(.usage, "--limit must be above zero") }
+        guard name == nil || output.isForOne else {
+            throw CommandFailure(
+                .usage,
+                "--csv, --columns and --reverse are for the list; one replay is text, or --json"
+            )
+        }
+        _ = (try output.chosen(context.console), try output.chosen(Self.columns))
         try await options.withConnection(context) { connection in
             if let name {
                 try await show(name, connection, context.console)
@@ -40,19 +47,29 @@ struct ReplayStatus: ProgramCommand {
         let replays = try await connection.run { connection throws(PostgresError) in
             try ReplayTable.list(connection, limit: limit)
         }
-        if json { return try console.json(replays.map { ReplayReport($0) }) }
-        let rows = replays.map { replay in
-            [
+        let rows = replays.map { Row(replay: $0, report: ReplayReport($0)) }
+        let list = RowList<Row>(none: "no replays", columns: Self.columns) {
+            let replay = $0.replay
+            return [
                 replay.name, ReplayReport.state(replay), ReplayReport.share(replay), Amount.count(replay.planned),
                 ShownTime.short(replay.createdAt), replay.createdBy, replay.target.description,
             ]
+        } json: {
+            try Console.object($0.report, isForTerminal: $1)
         }
-        let columns: [TextTable.Column] = [
-            "NAME", "STATE", "DONE", .init("PLANNED", dropOrder: 1), .init("CREATED", dropOrder: 3),
-            .init("BY", minimum: 10, dropOrder: 4), .init("TO", minimum: 12, dropOrder: 2),
-        ]
-        console.table(TextTable(columns, rows))
+        try console.show(rows, output, list)
     }
+
+    private struct Row {
+        var replay: Replay
+        var report: ReplayReport
+    }
+
+    private static let columns: [TextTable.Column] = [
+        "NAME", "STATE", "DONE", .init("PLANNED", dropOrder: 1), .init("CREATED", name: "created_at", dropOrder: 3),
+        .init("BY", name: "created_by", minimum: 10, dropOrder: 4, cut: .middle),
+        .init("TO", name: "target", minimum: 12, dropOrder: 2),
+    ]
 
     private func show(_ name: String, _ connection: PostgresConnection, _ console: Console) async throws {
         let replay = try await ReplayCommand.find(name, connection)
@@ -62,7 +79,7 @@ struct ReplayStatus: ProgramCommand {
                 try ReplayTable.deliveries(connection, of: replay)
             )
         }
-        if json {
+        if output.format == .json || output.format == .ndjson {
             return try console.json(ReplayReport(replay, history: history, deliveries: deliveries))
         }
         ReplayReport.show(replay, history, deliveries, console)

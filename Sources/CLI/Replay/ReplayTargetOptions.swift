@@ -13,6 +13,8 @@ struct ReplayTargetOptions: ParsableArguments {
     var onlyFailed = false
     @Flag(help: "Also messages that the handlers have already handled.")
     var includeSucceeded = false
+    @Flag(help: "Also what an earlier replay has sent to the same handler or server.")
+    var includeReplayed = false
     @Option(help: ArgumentHelp("To an XMPP server with a worker behind it.", valueName: "host:port"))
     var to: String?
     @Option(help: ArgumentHelp("The account there: the worker's own.", valueName: "name@domain"))
@@ -38,6 +40,12 @@ struct ReplayTargetOptions: ParsableArguments {
         }
         guard !(onlyFailed && includeSucceeded) else {
             throw CommandFailure(.usage, "--only-failed and --include-succeeded contradict each other")
+        }
+        guard output == nil || !includeReplayed else {
+            throw CommandFailure(
+                .usage,
+                "--include-replayed is for handlers and servers; a file always gets everything"
+            )
         }
         if isToHandlers {
             return .handlers(handlers, onlyFailed ? .onlyFailed : includeSucceeded ? .all : .notHandled)

@@ -10,10 +10,11 @@ struct RunCommand: ProgramCommand {
             Examples:
               upstream-worker run --config worker.yaml
               UPSTREAM_LOG__LEVEL=debug upstream-worker run
-              upstream-worker run --roles dispatch         only run handlers; other workers receive
+              upstream-worker run --roles dispatch   # only run handlers; others receive
 
             The first signal shuts down in order: messages that were read are stored and acked, then the streams are \
-            closed. A second signal exits at once.
+            closed. A second signal exits at once. SIGHUP reads the configuration again: log.level and the handlers' \
+            retry settings take effect, and the log names the keys that need a restart.
             """
     )
 
@@ -23,21 +24,32 @@ struct RunCommand: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let roles = try Self.roles(roles)
-        let configuration = try options.load(context, needsSenders: roles.contains(.receive)).configuration
-        let logger = ProgramLog.start(configuration)
+        let (options, needsSenders) = (options, roles.contains(.receive))
+        let loaded = try options.load(context, needsSenders: needsSenders)
+        let configuration = loaded.configuration
+        let (logger, threshold) = ProgramLog.start(configuration)
         let runtime = try WorkerRuntime(
             configuration: configuration,
             handlers: try await context.ownHandlers(),
             roles: roles,
             version: Version.current,
-            logger: logger
+            logger: logger,
+            manager: ServiceManager(environment: context.environment)
         )
+        runtime.installTracing()
+        let reloader = Reloader(running: loaded, threshold: threshold, logger: logger) {
+            try options.load(context, needsSenders: needsSenders)
+        } adopt: {
+            try runtime.adopt($0)
+        }
         try await Shutdown.onSignal(grace: configuration.shutdownGrace, logger: logger) {
             try await runtime.run()
         } begin: {
             await runtime.shutDown()
         } giveUp: {
             runtime.giveUp()
+        } reload: {
+            runtime.reload { reloader.reload() }
         }
         // Work that is left waits for a database that does not answer: do not wait for it.
         if runtime.hasAbandonedServices { Shutdown.endAtOnce(ExitStatus.ok.rawValue) }

@@ -1,0 +1,170 @@
+import ArgumentParser
+import Diagnosis
+import Postgres
+import Querying
+import Vocabulary
+import Worker
+
+/// `audit`: proof from the tables that no message is missing.
+struct AuditCommand: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "audit",
+        abstract: "Proves from the tables that no message is missing or stored twice.",
+        discussion: """
+            Examples:
+              upstream-worker audit
+              upstream-worker audit --since yesterday
+              upstream-worker audit --against acks.ndjson
+              upstream-worker audit --json | jq '.checks[] | select(.wrong > 0)'
+
+            Compares the ledger with the bodies in both directions, and deliveries,
+            blocks and dead letters with their messages. With --against it also checks
+            that each message of a file is known: what `emulate --acks` or `messages
+            export` wrote, one JSON object per line. Works in parts of seconds, each in
+            a snapshot of its own, so that vacuum is not held back; changes nothing.
+
+            Exit code 0: everything adds up; 1: something does not, and the first keys
+            of it are shown; 65: the file is in another form; 69: no database.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @Option(help: ArgumentHelp("Only messages received at or after: 2d, 2026-01-31.", valueName: "time"))
+    var since: String?
+    @Option(help: ArgumentHelp("Only messages received before.", valueName: "time"))
+    var until: String?
+    @Option(
+        help: ArgumentHelp("Check that each message of this file is known.", valueName: "file"),
+        completion: .file()
+    )
+    var against: String?
+    @Option(help: ArgumentHelp("How long one statement may take, for example 2h.", valueName: "duration"))
+    var timeout = DurationArgument(seconds: 600)
+    @OptionGroup var format: ObjectFormatOptions
+
+    private struct Document: Encodable {
+        struct Check: Encodable {
+            var check: String
+            var looked: Int64
+            var wrong: Int64
+            var examples: [String]
+        }
+        struct Ledger: Encodable {
+            var rows: Int64
+            var bodies: Int64
+            var kept: Int64
+            var dropped: Int64
+            var erased: Int64
+            var missing: Int64
+        }
+        var sound: Bool
+        var checks: [Check]
+        var ledger: Ledger
+        var unverifiableAcks: Int64
+        var remarks: [String]
+
+        init(_ report: ConservationReport) {
+            sound = report.isSound
+            checks = report.results.map {
+                Check(check: $0.check.rawValue, looked: $0.looked, wrong: $0.wrong, examples: $0.examples)
+            }
+            let rows = report.ledger
+            ledger = Ledger(
+                rows: rows.rows,
+                bodies: rows.bodies,
+                kept: rows.kept,
+                dropped: rows.dropped,
+                erased: rows.erased,
+                missing: rows.missing
+            )
+            unverifiableAcks = report.unverifiable
+            remarks = report.remarks
+        }
+    }
+
+    func run(in context: CommandContext) async throws {
+        let console = context.console
+        _ = try times(now: .now)
+        // Before anything is read: a file that is not there should not be noticed after minutes.
+        if let against { _ = try Self.open(against) }
+        let report = try await options.withReader(context, timeout: timeout.microseconds) { connection in
+            do {
+                return try await audit(connection, console)
+            } catch let error as PostgresError where error.sqlState == "57014" || error.failureClass == .deadline {
+                throw CommandFailure(
+                    .temporaryFailure,
+                    "a statement of the audit took longer than --timeout: allow more, or audit a shorter time with --since "
+                        + "and --until"
+                )
+            }
+        }
+        if format.json {
+            try console.json(Document(report))
+        } else {
+            show(report, console)
+        }
+        if !report.isSound { throw CommandFailure(.negative) }
+    }
+
+    private func audit(_ connection: PostgresConnection, _ console: Console) async throws -> ConservationReport {
+        let now = try await MessageTail.now(connection)
+        let (since, until) = try times(now: now)
+        let conservation = Conservation(connection, since: since, until: until)
+        let bar = ProgressBar("audit", on: console)
+        var report = try await conservation.run { bar.show($0, of: $1) }
+        if let against {
+            let file = try Self.open(against)
+            do {
+                try await conservation.compare(with: file, &report) { bar.show($0, of: $1, against) }
+            } catch let error as AckedFile.Failure {
+                throw CommandFailure(error.isMissing ? .noInput : .badData, error.description)
+            }
+        }
+        bar.clear()
+        return report
+    }
+
+    private static func open(_ path: String) throws(CommandFailure) -> AckedFile {
+        do {
+            return try AckedFile(path)
+        } catch {
+            throw CommandFailure(.noInput, error.description)
+        }
+    }
+
+    private func times(now: Timestamp) throws -> (since: Timestamp?, until: Timestamp?) {
+        let since = try since.map { try TimeExpression.parse($0, now: now) }
+        let until = try until.map { try TimeExpression.parse($0, now: now) }
+        if let since, let until, since >= until { throw CommandFailure(.usage, "--since must be before --until") }
+        return (since, until)
+    }
+
+    private func show(_ report: ConservationReport, _ console: Console) {
+        let cells = report.results.map {
+            [$0.check.rawValue, Amount.count($0.looked), $0.wrong == 0 ? "ok" : "\(Amount.count($0.wrong)) WRONG"]
+        }
+        console.table(TextTable(["CHECK", "LOOKED AT", "RESULT"], cells))
+        let rows = report.ledger
+        let parts = [
+            ("bodies", rows.bodies), ("kept for dead letters", rows.kept), ("dropped days", rows.dropped),
+            ("erased", rows.erased), ("MISSING", rows.missing),
+        ].filter { $0.0 == "bodies" || $0.1 > 0 }
+        let sum = parts.map { "\($0.0) \(Amount.count($0.1))" }.joined(separator: " + ")
+        console.data("")
+        console.data("ledger \(Amount.count(rows.rows)) = \(sum)")
+        if report.unverifiable > 0 {
+            console.data(
+                "\(Amount.count(report.unverifiable)) acks can't be told: from before retention.messages, with an id that no "
+                    + "column can hold, or with one of a device alone and without its key"
+            )
+        }
+        for remark in report.remarks { console.data(remark) }
+        for result in report.results where !result.examples.isEmpty {
+            console.data("")
+            console.data("\(result.check.rawValue):")
+            for example in result.examples { console.data("  \(TerminalText.escape(example))") }
+            let more = result.wrong - Int64(result.examples.count)
+            if more > 0 { console.data("  and \(Amount.count(more)) more") }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+import ArgumentParser
+import Worker
+
+/// `config init`.
+struct ConfigInit: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "init",
+        abstract: "Writes a commented configuration file: asks on a terminal, or takes flags.",
+        discussion: """
+            Examples:
+              sudo upstream-worker config init
+              upstream-worker config init worker.yaml --sender-id 1234567890 \\
+                --host fcm-xmpp.googleapis.com --domain fcm.googleapis.com \\
+                --secret-file /etc/upstream-worker/server-key
+              upstream-worker config init - --dialect xmpp --sender-id collector \\
+                --domain example.org --secret-file server-key
+
+            Every key stands in the file, those that were not given as comments with their defaults. The file gets \
+            mode 640, and where there is a group upstream-worker and this is root, that group. An existing file is \
+            left alone without --force. A secret is only named: write it into its file yourself.
+            """
+    )
+
+    @Argument(help: "The file; - for stdout. Default: $UPSTREAM_CONFIG, else \(ConfigurationLoader.defaultPath).")
+    var file: String?
+    @Option(help: "The database, a libpq URI without a password.")
+    var databaseURL: String?
+    @Option(help: "The account's id: the local part of its address.")
+    var senderID: String?
+    @Option(help: "What the peer speaks: ccs, xmpp or component.")
+    var dialect: String?
+    @Option(help: "The server to connect to; with xmpp it may be left to the domain's DNS.")
+    var host: String?
+    @Option(help: "Its port.")
+    var port: String?
+    @Option(help: "The XMPP domain, where it is not the host.")
+    var domain: String?
+    @Option(help: "The file with the server key, or the name of a systemd credential.")
+    var secretFile: String?
+    @Flag(help: "Replace an existing file.")
+    var force = false
+
+    /// Where the worker's own user, whose name is the role's, gets in without a password.
+    private static let usualURL = "postgresql:///upstream?host=/run/postgresql"
+
+    /// A value that is asked for.
+    private struct Question {
+        var key: String
+        var flag: String
+        var text: String
+        var standard: String?
+        /// Whether it may stay open.
+        var isOptional = false
+    }
+
+    func run(in context: CommandContext) async throws {
+        let path = file ?? context.environment["UPSTREAM_CONFIG"] ?? ConfigurationLoader.defaultPath
+        let target = ConfigurationTarget(path: path, replaces: force)
+        // Before anything is asked.
+        try target.check()
+        let template = try template(context)
+        let notes = try Self.check(template, path, context)
+        guard path != "-" else { return context.console.data(String(template.text.dropLast())) }
+        try target.write(template.text)
+        context.console.message("wrote \(path), mode 640")
+        for note in notes { context.console.message("note: \(note)") }
+        let next = path == ConfigurationLoader.defaultPath ? "" : " --config \(path)"
+        context.console.message("next: \(context.suggestion("check\(next) --connect"))")
+    }
+
+    private func template(_ context: CommandContext) throws -> ConfigurationTemplate {
+        var values: [String: String] = [:]
+        let flags = [
+            ("database.url", databaseURL), ("senders.N.dialect", dialect), ("senders.N.sender_id", senderID),
+            ("senders.N.host", host), ("senders.N.port", port), ("senders.N.domain", domain),
+            ("senders.N.secret_file", secretFile),
+        ]
+        for (key, value) in flags { values[key] = value }
+        let isAsking = context.console.input.isTerminal && context.console.errors.isTerminal
+        var missing: [String] = []
+        for question in Self.questions where values[question.key] == nil {
+            // Where it stands for the usual, or another answer makes it needless.
+            if question.key == "senders.N.dialect", !isAsking { continue }
+            let isFound = values["senders.N.dialect"] == "xmpp"
+            if question.key == "senders.N.host", isFound, !isAsking, values["senders.N.domain"] != nil { continue }
+            guard isAsking else {
+                if let standard = question.standard {
+                    values[question.key] = standard
+                } else if !question.isOptional {
+                    missing.append(question.flag)
+                }
+                continue
+            }
+            let isOptional = question.isOptional || question.key == "senders.N.host" && isFound
+            values[question.key] = try ask(question, isOptional: isOptional, values, context)
+        }
+        guard missing.isEmpty else {
+            let list = missing.joined(separator: ", ")
+            throw CommandFailure(.usage, "give \(list): there is no terminal to ask on")
+        }
+        return ConfigurationTemplate(values)
+    }
+
+    private static let questions = [
+        Question(key: "database.url", flag: "--database-url", text: "Database (libpq URI)", standard: usualURL),
+        Question(
+            key: "senders.N.dialect",
+            flag: "--dialect",
+            text: "What the server speaks: ccs, xmpp or component",
+            standard: "ccs"
+        ),
+        Question(key: "senders.N.sender_id", flag: "--sender-id", text: "Sender id (the account's local part)"),
+        Question(key: "senders.N.host", flag: "--host", text: "Server to connect to"),
+        Question(
+            key: "senders.N.domain",
+            flag: "--domain",
+            text: "XMPP domain (empty: the server's name)",
+            isOptional: true
+        ),
+        Question(
+            key: "senders.N.secret_file",
+            flag: "--secret-file",
+            text: "File with the server key, or name of a systemd credential",
+            standard: "server-key"
+        ),
+    ]
+
+    /// Asks until the answer is one that the key takes.
+    private func ask(
+        _ question: Question,
+        isOptional: Bool,
+        _ values: [String: String],
+        _ context: CommandContext
+    ) throws -> String? {
+        let console = context.console
+        while true {
+            guard let line = console.ask(question.text, standard: question.standard) else {
+                throw CommandFailure(.negative, "nothing was written")
+            }
+            let answer = line.isEmpty ? question.standard ?? "" : line
+            guard !answer.isEmpty else {
+                if isOptional { return nil }
+                console.message("it is needed")
+                continue
+            }
+            var tried = values
+            tried[question.key] = answer
+            let problems = Self.problems(ConfigurationTemplate(tried), "-", context).filter {
+                $0.key == question.key.replacing(".N.", with: ".0.") && $0.message != "is required"
+            }
+            guard let problem = problems.first, question.key != "senders.N.secret_file" else { return answer }
+            console.message(problem.message)
+        }
+    }
+
+    /// What a file of this text has wrong with it, by the same reading as `check`'s.
+    private static func problems(
+        _ template: ConfigurationTemplate,
+        _ path: String,
+        _ context: CommandContext
+    ) -> [ConfigurationProblem] {
+        // Variables override the file; here the file is what is looked at.
+        let environment = context.environment.filter { $0.key == "CREDENTIALS_DIRECTORY" }
+        do throws(ConfigurationError) {
+            _ = try ConfigurationLoader(environment: environment).read(
+                yaml: template.text,
+                path: path,
+                parts: Set(ConfigurationPart.allCases)
+            )
+            return []
+        } catch {
+            return error.problems
+        }
+    }
+
+    /// Refuses what `check` would refuse, but for the secret's file, which may come later.
+    private static func check(
+        _ template: ConfigurationTemplate,
+        _ path: String,
+        _ context: CommandContext
+    ) throws -> [String] {
+        let problems = problems(template, path, context)
+        let secrets = problems.filter { $0.key.hasSuffix("secret_file") && $0.message != "is required" }
+        let others = problems.filter { !secrets.contains($0) }
+        guard others.isEmpty else {
+            let text = others.map { "\($0.key): \($0.message)" }.joined(separator: "\n")
+            throw CommandFailure(.usage, text + "\nnothing was written")
+        }
+        return secrets.map { "\($0.key): \($0.message)" }
+    }
+}

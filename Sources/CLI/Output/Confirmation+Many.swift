@@ -1,0 +1,15 @@
+import Vocabulary
+
+extension Console {
+    /// Asks before something that concerns more rows than anybody looks through.
+    ///
+    /// - Parameters:
+    ///   - count: How many; up to 100 need no answer.
+    ///   - question: What is about to happen.
+    ///   - isConfirmed: Whether `--yes` was given.
+    /// - Throws: As ``confirm(_:yes:because:)``.
+    func confirmMany(_ count: Int, _ question: String, yes isConfirmed: Bool) throws(CommandFailure) {
+        guard count > 100 else { return }
+        try confirm(question, yes: isConfirmed, because: "this concerns \(Amount.count(count)), more than 100")
+    }
+}

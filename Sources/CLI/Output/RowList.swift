@@ -1,0 +1,91 @@
+import Querying
+import Vocabulary
+
+/// How the rows of a list are called and shown.
+struct RowList<Row> {
+    /// What people read where there are no rows: `no messages match`.
+    var none: String
+    /// The columns of its table; CSV has the same.
+    var columns: [TextTable.Column]
+    /// A row's cells, one for each column.
+    var cells: (Row) throws -> [String]
+    /// A row's JSON object; told whether it is for a terminal.
+    var json: (Row, Bool) throws -> [UInt8]
+}
+
+extension Console {
+    /// Shows a list in the format that was chosen.
+    ///
+    /// - Parameters:
+    ///   - rows: The rows, the latest first.
+    ///   - options: The format, the columns and the order.
+    ///   - list: How the rows are shown.
+    ///   - piped: The format where stdout is not a terminal and nothing was chosen.
+    /// - Throws: ``CommandFailure`` for columns that there are not; `ExportError` where stdout cannot be written.
+    func show<Row>(
+        _ rows: [Row],
+        _ options: ListOptions,
+        _ list: RowList<Row>,
+        piped: OutputFormat = .ndjson
+    ) throws {
+        let format = try options.chosen(self, piped: piped)
+        let places = try options.chosen(list.columns)
+        let rows = options.reverse ? rows.reversed() : rows
+        switch format {
+        case .table:
+            let cells = try rows.map { row in
+                let cells = try list.cells(row)
+                return places.map { cells[$0] }
+            }
+            var columns = places.map { list.columns[$0] }
+            // Whoever names columns wants all of them: rather one below the other than left out.
+            if options.columns != nil { for place in columns.indices { columns[place].dropOrder = 0 } }
+            if !rows.isEmpty { show(TextTable(columns, cells)) }
+        case .csv: try csv(rows, places.map { list.columns[$0].name }, list)
+        case .json, .ndjson:
+            var output = RowOutput(format, tokens: false, to: self)
+            for row in rows { try output.append(object: try list.json(row, output.isForTerminal)) }
+            try output.finish()
+        }
+        if rows.isEmpty { message(list.none) }
+    }
+
+    /// Writes a table that fits the terminal, and says which of its columns did not.
+    ///
+    /// - Parameters:
+    ///   - table: The table.
+    ///   - way: How to see them.
+    func show(_ table: TextTable, way: String = "--columns chooses") {
+        self.table(table)
+        tell(leftOut: table.leftOut(width: width), way: way)
+    }
+
+    /// Says which columns have no room.
+    func tell(leftOut: [String], way: String) {
+        guard !leftOut.isEmpty else { return }
+        message("not shown at this width: \(leftOut.joined(separator: ", ")) (\(way))")
+    }
+
+    private func csv<Row>(_ rows: [Row], _ names: [String], _ list: RowList<Row>) throws {
+        let file = outputFile
+        try file.write(Array((names.joined(separator: ",") + "\r\n").utf8))
+        for row in rows {
+            let members = JSONMembers.split(try list.json(row, false))
+            let fields = names.map { name in
+                // As in exports: an empty field is null, the empty string has quotes, and data is JSON.
+                guard let value = members[name], var text = name == "data" ? value.text : JSONMembers.text(value) else {
+                    return ""
+                }
+                if output.isTerminal { text = TerminalText.escape(text) }
+                let isPlain =
+                    !text.isEmpty && !text.utf8.contains { #",""#.utf8.contains($0) || $0 == 0x0A || $0 == 0x0D }
+                return isPlain ? text : "\"" + text.replacing("\"", with: "\"\"") + "\""
+            }
+            try file.write(Array((fields.joined(separator: ",") + "\r\n").utf8))
+        }
+    }
+}
+
+extension [UInt8] {
+    fileprivate var text: String? { String(decoding: self, as: UTF8.self) }
+}

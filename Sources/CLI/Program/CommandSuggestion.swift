@@ -1,0 +1,124 @@
+import ArgumentParser
+import Worker
+
+/// What a mistyped command line most likely meant.
+struct CommandSuggestion {
+    private let root: CommandTree
+    private let programName: String
+
+    /// Names of options in other programs, and what they are called here.
+    private static let synonyms = [
+        "--from": "--since", "--start": "--since", "--newer": "--since", "--newer-than": "--since",
+        "--before": "--until", "--end": "--until", "--older": "--until", "--older-than": "--until", "--to": "--until",
+        "--max": "--limit", "--count": "--limit", "--lines": "--limit", "--number": "--limit", "--tail": "--limit",
+        "--key": "--message-key", "--id": "--message-id", "--cat": "--category", "--type": "--category",
+        "--file": "--output", "--out": "--output", "--force": "--yes", "--confirm": "--yes",
+        "--message": "--message-key",
+        "--pretty": "--table", "--jsonl": "--ndjson", "--fields": "--columns", "--filter": "--where",
+        "--configuration": "--config", "--conf": "--config", "--option": "--set", "--tokens": "--reveal",
+    ]
+
+    init(programName: String) throws {
+        root = try CommandTree.program()
+        self.programName = programName
+    }
+
+    /// The parser's error text with what was most likely meant.
+    ///
+    /// - Parameters:
+    ///   - text: The parser's text.
+    ///   - arguments: The command line.
+    /// - Returns: The text; unchanged where nothing better is known.
+    func improve(_ text: String, for arguments: [String]) -> String {
+        let walk = walk(arguments)
+        if let unknown = walk.unknown { return error(unknown, in: walk) }
+        let head = String(text.prefix { $0 != "\n" })
+        let rest = String(text.dropFirst(head.count))
+        if let match = head.firstMatch(of: /^Error: Unknown option '(--?[^'= ]+)[^']*'/) {
+            return "Error: unknown option '\(match.1)'" + hint(String(match.1), walk.group) + rest
+        }
+        if let match = head.firstMatch(of: /^Error: Unexpected argument '(.+)'$/) {
+            return "Error: unexpected argument '\(match.1)'" + hint(argument: String(match.1), walk.group) + rest
+        }
+        return text
+    }
+
+    /// Help for a command that there is not: nil where there is.
+    func unknownHelpTopic(_ arguments: [String]) -> String? {
+        guard arguments.first == "help" else { return nil }
+        let walk = walk(Array(arguments.dropFirst()))
+        return walk.unknown.map { error($0, in: walk) }
+    }
+
+    /// How far a command line names commands.
+    private struct Walk {
+        /// The names that are right.
+        var path: [String] = []
+        /// The command that they name.
+        var group: CommandTree
+        /// The first name that is wrong.
+        var unknown: String?
+        /// The names behind it that may be commands as well.
+        var rest: [String] = []
+    }
+
+    private func walk(_ arguments: [String]) -> Walk {
+        var walk = Walk(group: root)
+        var words = arguments[...]
+        while let word = words.first, !walk.group.children.isEmpty {
+            let length = CommandLineOrder.length(of: words)
+            words = words.dropFirst(max(1, length))
+            if length > 0 || word.hasPrefix("-") || (word == "help" && walk.path.isEmpty) { continue }
+            guard let next = walk.group.children.first(where: { $0.commandName == word }) else {
+                walk.unknown = word
+                walk.rest = words.filter { !$0.hasPrefix("-") }
+                break
+            }
+            walk.path.append(word)
+            walk.group = next
+        }
+        return walk
+    }
+
+    /// Only names of commands are repeated: what else was typed may be meant for nobody's eyes.
+    private func error(_ unknown: String, in walk: Walk) -> String {
+        let place = ([programName] + walk.path).joined(separator: " ")
+        let known = walk.group.children.filter { $0.shouldDisplay ?? true }.map(\.commandName)
+        var lines = ["Error: '\(unknown.prefix(60))' is not a command of \(place)"]
+        if let nearest = Suggestion.nearest(to: unknown, among: known) ?? known.first(where: { $0 == unknown + "s" }) {
+            lines[0] += ". Did you mean '\(nearest)'?"
+            let next = walk.group.children.first { $0.commandName == nearest }?.children.map(\.commandName) ?? []
+            let behind = walk.rest.first.flatMap { next.contains($0) ? $0 : Suggestion.nearest(to: $0, among: next) }
+            lines.append("  \(([place, nearest] + [behind].compactMap(\.self)).joined(separator: " "))")
+        } else if let elsewhere = elsewhere(unknown) {
+            lines[0] += ". Did you mean this?"
+            lines.append("  \(programName) \(elsewhere)")
+        } else {
+            lines.append("Commands: \(known.joined(separator: ", "))")
+        }
+        lines.append("  See '\(place) --help' for more information.")
+        return lines.joined(separator: "\n")
+    }
+
+    /// The command of this name in another group.
+    private func elsewhere(_ name: String) -> String? {
+        let owners = root.children.filter { $0.children.contains { $0.commandName == name } }
+        return owners.count == 1 ? owners.first.map { "\($0.commandName) \(name)" } : nil
+    }
+
+    private func hint(_ option: String, _ command: CommandTree) -> String {
+        let known = command.optionNames().filter { $0 != option }
+        if let synonym = Self.synonyms[option.lowercased()], known.contains(synonym) {
+            return ". Did you mean '\(synonym)'?"
+        }
+        let long = known.filter { $0.hasPrefix("--") }
+        return Suggestion.nearest(to: option, among: option.hasPrefix("--") ? long : known + long)
+            .map { ". Did you mean '\($0)'?" } ?? ""
+    }
+
+    private func hint(argument: String, _ command: CommandTree) -> String {
+        let isFile = argument.hasSuffix(".yaml") || argument.hasSuffix(".yml")
+        guard isFile, command.optionNames().contains("--config") else { return "" }
+        return ". Did you mean '--config \(argument)'?"
+    }
+}
