@@ -292,15 +292,9 @@ extension LocalCluster {
         url.replacingOccurrences(of: "/upstream?", with: "/\(database)?") + "&application_name=failover-test"
     }
 
-    /// The first column of a query, in a session of its own: the server may have been another a moment ago.
+    /// The first column of a query, in a session of its own.
     func texts(_ sql: String, in database: String) async throws -> [String] {
-        let connection = try await PostgresConnection.open(PostgresSettings(url: url(database)))
-        let texts = try await connection.run { connection throws(PostgresError) in
-            let result = try connection.query(sql)
-            return try result.map { row throws(PostgresError) in try row.next(String?.self) ?? "NULL" }
-        }
-        await connection.close()
-        return texts
+        try await FailoverTests.texts(sql, at: url(database))
     }
 
     /// Runs one statement, in a session of its own.

@@ -126,16 +126,9 @@ struct Round {
             ) == ["true"]
         }
         for (way, account) in zip(ways, accounts) {
-            let lost = missing(account, in: try await way.holding(of: cluster, prefix))
+            let lost = try await way.holding(of: cluster, prefix).missing(account)
             #expect(lost.isEmpty, "\(fault), \(way.name): \(lost.count) acked that the standby never got")
         }
-    }
-
-    /// Ids whose acks have nothing to show for them.
-    private func missing(_ account: Peer.Account, in holding: Way.Holding) -> [String] {
-        account.ackedMessages.subtracting(holding.messages).map { "message " + $0 }
-            + account.ackedConflicts.subtracting(holding.conflicts).map { "conflict " + $0 }
-            + account.ackedOddities.subtracting(holding.oddities).map { "quarantine " + $0 }
     }
 
     /// How long after the first possible commit the first ack came.
@@ -173,7 +166,7 @@ struct Round {
         }
         let account = try await way.peer.current()
         let holding = try await way.holding(of: pair.nodes[pair.primary].cluster, prefix)
-        let lost = missing(account, in: holding)
+        let lost = holding.missing(account)
         results[index].acked = account.ackedMessages.count
         results[index].lost = lost.count
         way.messages += account.sentMessages.count

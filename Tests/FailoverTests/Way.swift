@@ -2,7 +2,6 @@ import CCSEmulator
 import Foundation
 import IntegrationSupport
 import LocalDatabase
-import Postgres
 
 /// One worker with its peer and its way to the servers.
 ///
@@ -36,7 +35,8 @@ final class Way {
         worker = try ChildWorker(yaml: try Self.yaml(url, peer, folder), in: folder)
     }
 
-    private static func yaml(_ url: String, _ peer: Peer, _ folder: TemporaryFolder) throws -> String {
+    /// The configuration of a worker between this peer and this database.
+    static func yaml(_ url: String, _ peer: Peer, _ folder: TemporaryFolder, connections: Int = 4) throws -> String {
         let secret = try folder.write(Peer.secret.utf8, as: "server-key")
         let authority = try folder.write(peer.emulator.authorityPEM ?? [], as: "ca.pem")
         return """
@@ -47,7 +47,7 @@ final class Way {
                 host: 127.0.0.1
                 port: \(peer.emulator.port)
                 domain: gcm.googleapis.com
-                connections: 4
+                connections: \(connections)
                 secret_file: \(secret)
                 tls: {ca_file: \(authority)}
             admin: {listen: "127.0.0.1:0"}
@@ -91,27 +91,8 @@ final class Way {
         return lines.count { $0.contains("nobody there works on the statement") }
     }
 
-    // MARK: looking into a server
-
-    /// What a server holds of a round.
-    struct Holding {
-        var messages: [String]
-        var conflicts: [String]
-        var oddities: [String]
-    }
-
     /// Reads what `cluster` holds under ids that begin with `prefix`.
     func holding(of cluster: LocalCluster, _ prefix: String) async throws -> Holding {
-        func ids(_ table: String) async throws -> [String] {
-            try await cluster.texts(
-                "SELECT message_id FROM upstream.\(table) WHERE message_id LIKE '\(prefix)-%'",
-                in: name
-            )
-        }
-        return Holding(
-            messages: try await ids("messages"),
-            conflicts: try await ids("conflicts"),
-            oddities: try await ids("quarantine")
-        )
+        try await Holding.read(at: cluster.url(name), prefix)
     }
 }
