@@ -5,6 +5,8 @@ package final class ChildWorker: @unchecked Sendable {
     // Foundation's Process may be asked from any thread; it is started once, here.
     private let process = Process()
     private let log: URL
+    /// The configuration's file.
+    private let configuration: String
 
     /// Starts it; its configuration and its stderr are files of the folder.
     ///
@@ -25,7 +27,7 @@ package final class ChildWorker: @unchecked Sendable {
         _ environment: [String: String] = [:]
     ) throws {
         let tag = UInt32.random(in: 0...UInt32.max)
-        let configuration = try folder.write(yaml.utf8, as: "worker-\(tag).yaml")
+        configuration = try folder.write(yaml.utf8, as: "worker-\(tag).yaml")
         log = URL(filePath: try folder.write([], as: "worker-\(tag).log"))
         let executable = if let program { program } else { try ChildWorker.program() }
         process.executableURL = environment.isEmpty ? executable : ChildWorker.env
@@ -59,6 +61,9 @@ package final class ChildWorker: @unchecked Sendable {
 
     /// Its process.
     package var processID: Int32 { process.processIdentifier }
+
+    /// Writes another configuration over the one that it was started with.
+    package func rewrite(_ yaml: String) throws { try Data(yaml.utf8).write(to: URL(filePath: configuration)) }
 
     /// Its stderr so far.
     package func logText() throws -> String { try String(contentsOf: log, encoding: .utf8) }

@@ -1,3 +1,4 @@
+import DatabaseSupport
 import Foundation
 import IntegrationSupport
 import Testing
@@ -56,7 +57,7 @@ extension Integration {
         @Test("Examples/sql, with the rights of the worker's role")
         func sqlFunction() async throws {
             try await Stage.run { stage in
-                try await stage.database.script(try text("deploy/roles.sql"))
+                try await stage.database.script(try DeployedRoles.script())
                 try await stage.database.script(try text("Examples/sql/orders.sql"))
                 let handlers = """
                     - {name: orders, categories: ["com.example.orders"], sql: {function: app.take_order}}

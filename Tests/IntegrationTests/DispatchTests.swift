@@ -26,9 +26,9 @@ extension Integration {
                 """
             )
             #expect(end == ["t t t t"])
-            #expect(try run("list").output.contains("paused until "))
+            #expect(try run("list", "--table").output.contains("paused until "))
             try await database.script("UPDATE upstream.handlers SET paused_until = now()")
-            #expect(try run("list").output.contains("paused until ") == false)
+            #expect(try run("list", "--table").output.contains("paused until ") == false)
         }
 
         @Test("nothing is received before the worker's handlers are subscribed, so that they miss nothing (G6)")

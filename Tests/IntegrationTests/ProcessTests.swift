@@ -110,16 +110,6 @@ extension Integration {
             }
         }
 
-        @Test("without our schema the program ends with 78, names the command that helps, and never signs in")
-        func missingSchema() async throws {
-            try await Stage.run(on: try await Database(migrated: false)) { stage in
-                let worker = try ChildWorker(yaml: try stage.yaml(WorkerOptions()), in: stage.folder)
-                #expect(try await worker.exitCode() == 78)
-                #expect(try worker.logText().contains("upstream-worker migrate up"))
-                #expect(await stage.emulator.tally().connections == 0)
-            }
-        }
-
         @Test("refused credentials: the worker keeps trying, and pauses before every attempt")
         func refusedCredentials() async throws {
             try await Stage.run { stage in

@@ -1,4 +1,5 @@
 import CCSEmulator
+import DatabaseSupport
 import Foundation
 import IntegrationSupport
 import MessageStore
@@ -281,9 +282,7 @@ extension Integration {
         @Test("a worker with the least role receives, handles, and lets go what is too old")
         func worker() async throws {
             let database = try await database()
-            var root = URL(filePath: #filePath)
-            for _ in 0..<3 { root.deleteLastPathComponent() }
-            try await database.script(try String(contentsOf: root.appending(path: "deploy/roles.sql"), encoding: .utf8))
+            try await database.script(try DeployedRoles.script())
             try await database.script(
                 """
                 DO $$ BEGIN

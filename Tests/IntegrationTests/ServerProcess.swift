@@ -1,6 +1,5 @@
 import Foundation
 import IntegrationSupport
-import Testing
 
 /// A program that a test runs beside itself; it ends with its owner, and with the tests' process, however that ends.
 final class ServerProcess: @unchecked Sendable {
@@ -76,26 +75,5 @@ final class ServerProcess: @unchecked Sendable {
     func stop(_ signal: Int32 = SIGKILL) async throws {
         if process.isRunning { Glibc.kill(process.processIdentifier, signal) }
         try await waitUntil("\(process.executableURL?.lastPathComponent ?? "") ends") { !process.isRunning }
-    }
-}
-
-/// Ports of the loopback address that nobody uses at the moment.
-func freePorts(_ count: Int) throws -> [Int] {
-    var sockets: [Int32] = []
-    defer { for socket in sockets { close(socket) } }
-    return try (0..<count).map { _ in
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        sockets.append(descriptor)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let result = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
-            }
-        }
-        try #require(result, "no free port")
-        return Int(UInt16(bigEndian: address.sin_port))
     }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import IntegrationSupport
 import Testing
 
 /// What a test wants of a standard server; what it doesn't name is as `docs/servers.md` has it.

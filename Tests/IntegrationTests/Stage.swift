@@ -25,8 +25,12 @@ struct WorkerOptions: Sendable {
     var handlers = ""
     /// How long a lease holds.
     var lease = "60s"
+    /// The section `tracing`; empty for none.
+    var tracing = ""
     /// When the peer is asked whether it hears us.
     var keepalive = "{interval: 30s, timeout: 15s}"
+    /// Within what a message id is unique.
+    var idScope = "sender"
 }
 
 /// An emulator and a database, for workers to stand between.
@@ -122,6 +126,7 @@ final class Stage: Sendable {
                 domain: gcm.googleapis.com
                 connections: \(options.connections)
                 window: \(options.window)
+                id_scope: \(options.idScope)
                 secret_file: \(secret)
                 tls: {mode: \(options.mode)\(trust)}
                 keepalive: \(options.keepalive)
@@ -130,6 +135,7 @@ final class Stage: Sendable {
             shutdown: {grace: \(options.grace)}
             admin: {listen: "127.0.0.1:0"}
             log: {level: debug, format: json}
+            \(options.tracing.isEmpty ? "" : "tracing: " + options.tracing)
 
             """
     }
