@@ -3,27 +3,32 @@
 # make lint     checks the format; make format fixes it
 # make examples builds the example of a worker with Swift handlers (Examples/swift)
 # make docs     builds UpstreamKit's documentation, for handler authors, as a web site in .build/docs
-# make release  builds the optimised binary
+# make release  builds what is shipped, with Swift's runtime linked in: a tarball, its bill of materials and checksums
+# make deb      builds the Debian package of the same binary
+# make check-deploy checks packages, units, scripts, migrations and the image's file; ARGS="units" for some of it
+# make test-package installs the package in a fresh system and follows docs/install.md there (as root); make deb before
 # make baseline builds the bare C worker that `bench --baseline .build/baseline` compares ours with
 # make instructions counts instructions and allocations per message, and fails where they rose; ARGS=--renew stores them
+# make chaos    kills, freezes and locks at random under load, then counts what is missing; ARGS="--seconds 600" for longer
 # make fuzz     fuzzes the parsers, each for FUZZ_SECONDS
 # make sanitize runs the unit tests under the thread sanitizer, then the address sanitizer
 #
 # Targets that build first install missing Debian packages (as root, or with passwordless sudo).
 
 SWIFT ?= swift
-SOURCES := Sources Tests Benchmarks Fuzz Package.swift Examples/swift/Sources Examples/swift/Package.swift
+SOURCES := Sources Tests Benchmarks Fuzz Package.swift Examples/swift/Sources Examples/swift/Package.swift \
+	Examples/plugin/swift
 BUILD_FLAGS := --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test packages test-tools build examples docs release baseline instructions lint format \
-	fuzz sanitize clean
+.PHONY: help run test packages test-tools build examples docs program release deb check-deploy test-package baseline \
+	instructions lint format chaos fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
 
-run: packages release
+run: packages program
 	.build/release/upstream-worker dev $(ARGS)
 
 test: packages test-tools build examples
@@ -32,7 +37,7 @@ test: packages test-tools build examples
 packages:
 	@scripts/install-packages
 
-test-tools: packages
+test-tools:
 	@scripts/install-test-tools
 
 build: packages
@@ -46,17 +51,38 @@ examples: build
 docs: build
 	scripts/build-docs
 
-release: packages
-	$(SWIFT) build -c release --product upstream-worker
+# The optimised build that run, release, deb and instructions share.
+program: packages
+	@scripts/install-packages gcc libc6-dev
+	@scripts/build-release
+
+# What is needed after the long build is seen to before it.
+release:
+	@scripts/install-packages binutils python3 git
+	@scripts/release-facts >/dev/null
+	@$(MAKE) --no-print-directory program
+	scripts/build-tarball
+
+deb:
+	@scripts/install-packages debhelper binutils python3 git
+	@scripts/release-facts >/dev/null
+	@$(MAKE) --no-print-directory program
+	scripts/build-deb
+
+check-deploy: test-tools
+	scripts/check-deploy $(ARGS)
+
+test-package:
+	@scripts/test-package
 
 baseline: packages
 	mkdir -p .build
 	$(CC) -O2 -Wall -Wextra -Wno-unused-parameter -o .build/baseline Benchmarks/Baseline/baseline.c \
 		$$(pkg-config --cflags --libs openssl libxml-2.0 libpq) -lpthread
 
-instructions:
+instructions: packages
 	@scripts/install-packages valgrind binutils
-	$(SWIFT) build -c release --product Micro
+	scripts/build-release Micro
 	scripts/count-instructions $(ARGS)
 
 lint:
@@ -64,6 +90,9 @@ lint:
 
 format:
 	$(SWIFT) format --in-place --parallel --recursive $(SOURCES)
+
+chaos: program
+	Benchmarks/Chaos/chaos.py $(ARGS)
 
 fuzz: packages
 	Fuzz/run.sh xml $(FUZZ_SECONDS)

@@ -11,10 +11,17 @@ let strict: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
+/// The commit that a release is built from, shown with the version.
+///
+/// `scripts/build-release` gives it; other builds know none.
+let stamp: [CSetting] =
+    Context.environment["UPSTREAM_COMMIT"].map { [.define("UPSTREAM_COMMIT", to: "\"\($0)\"")] } ?? []
+
 let nio: Target.Dependency = .product(name: "NIOCore", package: "swift-nio")
 let nioPosix: Target.Dependency = .product(name: "NIOPosix", package: "swift-nio")
 let nioEmbedded: Target.Dependency = .product(name: "NIOEmbedded", package: "swift-nio")
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
+let tracing: Target.Dependency = .product(name: "Tracing", package: "swift-distributed-tracing")
 let lifecycle: Target.Dependency = .product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 
 func module(_ name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = []) -> Target {
@@ -31,6 +38,7 @@ let package = Package(
         .library(name: "UpstreamKit", targets: ["UpstreamKit"]),
         .library(name: "UpstreamWorker", targets: ["UpstreamWorker"]),
         .executable(name: "upstream-worker", targets: ["Program"]),
+        .executable(name: "upstream-plugin-host", targets: ["PluginHost"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -42,6 +50,7 @@ let package = Package(
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.3.0"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
+        .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
     ],
     targets: [
         // The C libraries: a module map and a shim of static inline functions each.
@@ -50,10 +59,14 @@ let package = Package(
         .systemLibrary(name: "CGlibc"),
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
+        // What `--version` says.
+        .target(name: "CBuildInfo", cSettings: stamp),
+        module("BuildInfo", ["CBuildInfo", "COpenSSL", "CLibXML2", "CLibPQ"]),
+
         // The vocabulary, and what everything reports with.
         module("Vocabulary"),
         module("UpstreamKit", ["Vocabulary"]),
-        module("Telemetry", ["Vocabulary", logging]),
+        module("Telemetry", ["Vocabulary", logging, tracing]),
         module("Digests", ["Vocabulary", "COpenSSL"]),
 
         // Service records: the resolver's call, and a reader of its answers.
@@ -73,6 +86,8 @@ let package = Package(
 
         // Subprocesses.
         module("Processes", ["CGlibc"]),
+        // In C, a process of its own: what loads a handler's shared library.
+        .executableTarget(name: "PluginHost"),
 
         // The database.
         module("Postgres", ["Vocabulary", "CLibPQ"]),
@@ -95,8 +110,25 @@ let package = Package(
             ]
         ),
 
+        // Looking at a running system, and proving that nothing is missing.
+        module(
+            "Diagnosis",
+            ["Vocabulary", "Postgres", "MessageStore", "Digests"]
+        ),
+
+        // Spans, sent to a collector.
+        module(
+            "TraceExport",
+            [
+                "Vocabulary", "Telemetry", tracing, logging, nio, nioPosix,
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ]
+        ),
+
         // The core: batches, dispatch, and the ports the other two sides meet at.
-        module("Pipeline", ["Vocabulary", "UpstreamKit", "Telemetry", logging]),
+        module("Pipeline", ["Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", logging, tracing]),
         module(
             "Handlers",
             [
@@ -111,14 +143,15 @@ let package = Package(
         ),
 
         // The programs.
-        module("CCSEmulator", ["TLSWire", "XMLWire", nio, nioPosix]),
+        module("CCSEmulator", ["Vocabulary", "Digests", "TLSWire", "XMLWire", nio, nioPosix]),
         module(
             "Worker",
             [
                 "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP",
                 "XMPPSession",
                 "Postgres",
-                "MessageStore", "Replaying", "Pipeline", "Handlers", nio, nioPosix, logging, lifecycle,
+                "MessageStore", "Replaying", "Pipeline", "Handlers", "TraceExport", nio, nioPosix, logging, lifecycle,
+                tracing,
                 .product(name: "Yams", package: "Yams"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
@@ -144,12 +177,14 @@ let package = Package(
         module(
             "CLI",
             [
-                "Vocabulary", "CGlibc", "Worker", "Console", "CCSEmulator", "Telemetry", "Postgres", "LocalDatabase",
+                "BuildInfo", "Vocabulary", "CGlibc", "Worker", "Console", "CCSEmulator", "Telemetry", "Postgres",
+                "LocalDatabase",
                 "MessageStore",
+                "Diagnosis",
                 "Querying",
                 "Replaying",
                 "Pipeline",
-                "XMLWire", "XMPP", "UpstreamKit", nio, logging,
+                "XMLWire", "XMPP", "UpstreamKit", nio, nioPosix, logging,
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ]
@@ -235,9 +270,17 @@ let package = Package(
             ]
         ),
         suite(
+            "DiagnosisTests",
+            [
+                "Vocabulary", "DatabaseSupport", "QuerySupport", "Diagnosis", "Postgres", "LocalDatabase",
+                "MessageStore", "UpstreamKit",
+            ]
+        ),
+        suite(
             "CLITests",
             [
-                "Vocabulary", "CLI", "IntegrationSupport", "QuerySupport", "Querying",
+                "BuildInfo", "Vocabulary", "CLI", "Worker", "DatabaseSupport", "LocalDatabase", "Postgres",
+                "IntegrationSupport", "QuerySupport", "Querying",
             ]
         ),
         suite(
@@ -251,6 +294,13 @@ let package = Package(
                 logging,
             ]
         ),
+        suite(
+            "TraceExportTests",
+            [
+                "Vocabulary", "UpstreamKit", "Telemetry", "Pipeline", "TraceExport", "IntegrationSupport", "TLSWire",
+                tracing, logging,
+            ]
+        ),
         suite("PipelineTests", ["Vocabulary", "Pipeline", "Telemetry", "UpstreamKit", logging]),
         suite(
             "HandlersTests",
@@ -259,8 +309,9 @@ let package = Package(
         suite(
             "WorkerTests",
             [
-                "UpstreamKit", "Pipeline", "Vocabulary", "Worker", "MessageStore", "Telemetry", "DNS", "TLSWire",
-                "XMLWire", "XMPP", "XMPPSession", logging, lifecycle,
+                "UpstreamKit", "Pipeline", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore", "Telemetry",
+                "DNS",
+                "TLSWire", "XMLWire", "XMPP", "XMPPSession", nio, nioPosix, logging, lifecycle,
             ]
         ),
         suite(
@@ -282,7 +333,8 @@ let package = Package(
             "IntegrationTests",
             [
                 "Vocabulary", "IntegrationSupport",
-                "DatabaseSupport", "CLI", "Console", "Worker", "CCSEmulator", "Postgres", "LocalDatabase", "Handlers",
+                "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
+                "Handlers",
                 "MessageStore", "Querying", "Replaying", "TLSWire",
                 "Telemetry", nio, nioPosix, logging,
             ]
@@ -290,7 +342,7 @@ let package = Package(
         suite(
             "FailoverTests",
             [
-                "IntegrationSupport", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore", "XMPP",
+                "IntegrationSupport", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore", "Processes", "XMPP",
                 nio,
             ]
         ),

@@ -9,11 +9,13 @@ target=${1:?"usage: Fuzz/run.sh xml|json [SECONDS]"}
 seconds=${2:-600}
 shift $(($# < 2 ? $# : 2))
 
-flags=()
+flags=() sources=()
 case $target in
 xml)
     # The channel handler needs SwiftNIO, which is not what is fuzzed.
-    mapfile -t sources < <(ls Sources/XMLWire/*.swift | grep -v XMLStreamHandler.swift)
+    for path in Sources/XMLWire/*.swift; do
+        [ "$path" = Sources/XMLWire/XMLStreamHandler.swift ] || sources+=("$path")
+    done
     sources+=(Fuzz/XMLFramerFuzz.swift)
     mapfile -t -O 0 include < <(pkg-config --cflags-only-I libxml-2.0 | tr ' ' '\n' | sed '/^$/d')
     flags+=(-I Sources/CLibXML2 -lxml2)
