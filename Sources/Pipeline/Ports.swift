@@ -15,6 +15,9 @@ package protocol AckSink: AnyObject, Sendable {
 /// What became of one delivered copy, once its transaction has committed (`upstream_messages_total{outcome}`).
 package enum StoreOutcome: UInt8, CaseIterable, Sendable {
     /// New: in the ledger and in `messages`.
+    ///
+    /// The ledger tells a new copy by its time of arrival, so where two workers receive copies of one message within the same
+    /// microsecond, each counts its own as new. One row is stored all the same.
     case stored
     /// Known, with the same content.
     case duplicate
