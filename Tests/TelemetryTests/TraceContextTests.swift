@@ -68,6 +68,22 @@ struct TraceContextTests {
         }
     }
 
+    @Test("The text has every digit in its place, whatever the ids and flags are")
+    func text() {
+        let digest = Digest128(high: 0x0123_4567_89AB_CDEF, low: 0xFEDC_BA98_7654_3210)
+        let context = TraceContext(trace: digest, span: 0x0F1E_2D3C_4B5A_6978, isSampled: true)
+        #expect(context.traceparent == "00-0123456789abcdeffedcba9876543210-0f1e2d3c4b5a6978-01")
+        #expect(context.traceText == "0123456789abcdeffedcba9876543210")
+        let least = TraceContext(trace: Digest128(high: 0, low: 1), span: 1, isSampled: false)
+        #expect(least.traceparent == "00-00000000000000000000000000000001-0000000000000001-00")
+        let most = TraceContext(trace: Digest128(high: .max, low: .max), span: .max, isSampled: true)
+        #expect(most.traceparent == "00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-01")
+        for context in [context, least, most] {
+            #expect(context.traceparent.utf8.count == 55)
+            #expect(read(context.traceparent)?.traceparent == context.traceparent)
+        }
+    }
+
     @Test("A message's own context is the same wherever it is made, and the trace's id is its key")
     func ofMessage() {
         let key = Digest128(high: 0x0123_4567_89AB_CDEF, low: 0xFEDC_BA98_7654_3210)

@@ -79,12 +79,30 @@ extension TraceContext {
     }
 
     /// `traceparent`, in version 00.
+    ///
+    /// Written in place: with tracing on, every attempt has one.
     package var traceparent: String {
-        "00-\(traceText)-\(Hex.encode(span))-\(Hex.encode(flags & Self.knownFlags))"
+        String(unsafeUninitializedCapacity: Self.length) { text in
+            Hex.write(0 as UInt8, to: text, at: 0)
+            Hex.write(trace.high, to: text, at: 3)
+            Hex.write(trace.low, to: text, at: 19)
+            Hex.write(span, to: text, at: 36)
+            Hex.write(flags & Self.knownFlags, to: text, at: 53)
+            text.initializeElement(at: 2, to: UInt8(ascii: "-"))
+            text.initializeElement(at: 35, to: UInt8(ascii: "-"))
+            text.initializeElement(at: 52, to: UInt8(ascii: "-"))
+            return Self.length
+        }
     }
 
     /// The trace's id as 32 lower-case hex digits.
-    package var traceText: String { Hex.encode(trace.high) + Hex.encode(trace.low) }
+    package var traceText: String {
+        String(unsafeUninitializedCapacity: 32) { text in
+            Hex.write(trace.high, to: text, at: 0)
+            Hex.write(trace.low, to: text, at: 16)
+            return 32
+        }
+    }
 }
 
 /// Reads hex digits and dashes, one after the other.

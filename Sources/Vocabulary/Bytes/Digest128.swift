@@ -53,10 +53,28 @@ package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertibl
 
     /// The UUID text form, lower case: `8-4-4-4-12` hex digits.
     package var description: String {
-        var text: [UInt8] = []
-        text.reserveCapacity(36)
-        text.append(uuid: self)
-        return String(decoding: text, as: UTF8.self)
+        String(unsafeUninitializedCapacity: Digest128.length) { text in
+            write(to: text)
+            return Digest128.length
+        }
+    }
+
+    /// The bytes of the UUID text form.
+    fileprivate static var length: Int { 36 }
+
+    /// Writes the UUID text form at the beginning of a text that is made in place and has room for it.
+    fileprivate func write(to text: UnsafeMutableBufferPointer<UInt8>) {
+        Hex.write(UInt32(truncatingIfNeeded: high >> 32), to: text, at: 0)
+        Hex.write(UInt16(truncatingIfNeeded: high >> 16), to: text, at: 9)
+        Hex.write(UInt16(truncatingIfNeeded: high), to: text, at: 14)
+        Hex.write(UInt16(truncatingIfNeeded: low >> 48), to: text, at: 19)
+        // The last group has 12 digits: 4 and 8.
+        Hex.write(UInt16(truncatingIfNeeded: low >> 32), to: text, at: 24)
+        Hex.write(UInt32(truncatingIfNeeded: low), to: text, at: 28)
+        text.initializeElement(at: 8, to: UInt8(ascii: "-"))
+        text.initializeElement(at: 13, to: UInt8(ascii: "-"))
+        text.initializeElement(at: 18, to: UInt8(ascii: "-"))
+        text.initializeElement(at: 23, to: UInt8(ascii: "-"))
     }
 }
 
@@ -64,19 +82,8 @@ extension [UInt8] {
     /// Appends the UUID text form, lower case: `8-4-4-4-12` hex digits.
     package mutating func append(uuid digest: Digest128) {
         // Put together apart: 36 appends would check for room 36 times.
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 36) { text in
-            var place = 0
-            for index in 0..<16 {
-                if index == 4 || index == 6 || index == 8 || index == 10 {
-                    text.initializeElement(at: place, to: UInt8(ascii: "-"))
-                    place += 1
-                }
-                let half = index < 8 ? digest.high : digest.low
-                let byte = UInt8(truncatingIfNeeded: half >> UInt64(56 - 8 * (index % 8)))
-                text.initializeElement(at: place, to: Hex.digit(byte >> 4))
-                text.initializeElement(at: place + 1, to: Hex.digit(byte))
-                place += 2
-            }
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Digest128.length) { text in
+            digest.write(to: text)
             append(contentsOf: text)
         }
     }

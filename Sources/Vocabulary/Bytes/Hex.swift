@@ -1,11 +1,12 @@
 /// Hexadecimal digits.
 package enum Hex {
+    /// The lower-case digits, by their value.
+    @inlinable
+    static var digits: StaticString { "0123456789abcdef" }
+
     /// The lower-case digit of a number from 0 to 15; of a greater one, its low 4 bits count.
     @inlinable
-    package static func digit(_ number: UInt8) -> UInt8 {
-        let number = number & 15
-        return number < 10 ? number + 0x30 : number + 0x57
-    }
+    package static func digit(_ number: UInt8) -> UInt8 { digits.utf8Start[Int(number & 15)] }
 
     /// The upper-case digit of a number from 0 to 15; of a greater one, its low 4 bits count.
     @inlinable
@@ -28,6 +29,7 @@ package enum Hex {
     /// The lower-case digits of bytes, two for each.
     package static func encode(_ bytes: some Sequence<UInt8>) -> String {
         var text: [UInt8] = []
+        text.reserveCapacity(bytes.underestimatedCount * 2)
         for byte in bytes {
             text.append(digit(byte >> 4))
             text.append(digit(byte))
@@ -37,12 +39,31 @@ package enum Hex {
 
     /// The lower-case digits of a number, with leading zeros up to its width.
     package static func encode(_ number: some FixedWidthInteger & UnsignedInteger) -> String {
-        var text: [UInt8] = []
-        text.reserveCapacity(number.bitWidth / 4)
-        for shift in stride(from: number.bitWidth - 4, through: 0, by: -4) {
-            text.append(digit(UInt8(truncatingIfNeeded: number >> shift)))
+        String(unsafeUninitializedCapacity: number.bitWidth / 4) { text in
+            write(number, to: text, at: 0)
+            return number.bitWidth / 4
         }
-        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// Writes what `encode` gives into a text that is made in place.
+    ///
+    /// - Parameters:
+    ///   - number: A quarter as many digits as it has bits are written.
+    ///   - text: Takes them; must have room.
+    ///   - place: Where the first one goes.
+    @inlinable
+    package static func write<Number: FixedWidthInteger & UnsignedInteger>(
+        _ number: Number,
+        to text: UnsafeMutableBufferPointer<UInt8>,
+        at place: Int
+    ) {
+        var rest = number
+        var place = place + Number.bitWidth / 4
+        for _ in 0..<Number.bitWidth / 4 {
+            place -= 1
+            text.initializeElement(at: place, to: digit(UInt8(truncatingIfNeeded: rest)))
+            rest >>= 4
+        }
     }
 
     /// The bytes of pairs of digits in either case; nil for anything else.
