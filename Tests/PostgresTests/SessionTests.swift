@@ -1,6 +1,7 @@
 import DatabaseSupport
 import Foundation
 import Glibc
+import IntegrationSupport
 import LocalDatabase
 import Postgres
 import Testing
@@ -72,6 +73,66 @@ enum SharedCluster {
                 try connection.script("SELECT pg_sleep(0.0005)")
             }
         }
+    }
+
+    /// Outlives a request to cancel, and says so in a row.
+    private static let stubborn = """
+        DO $$ BEGIN
+            BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN END;
+            INSERT INTO outlived VALUES (1);
+        END $$
+        """
+
+    /// A session whose limit is ours alone, and the number of its server process.
+    private func stubbornSession(limit: Int) async throws -> (PostgresConnection, process: Int) {
+        let connection = try await SharedCluster.open { $0.statementTimeout = limit }
+        let process = try await connection.run { connection throws(PostgresError) in
+            try connection.script("SET statement_timeout = 0; CREATE TEMPORARY TABLE outlived (a int)")
+            return try connection.run("SELECT pg_backend_pid()").value(Int.self)
+        }
+        return (connection, process)
+    }
+
+    @Test(
+        "a success after our own request to cancel is of unknown outcome; the request hits no later statement",
+        .timeLimit(.minutes(1)),
+        arguments: [true, false]
+    )
+    func successAfterOurCancel(isByTask: Bool) async throws {
+        let (connection, process) = try await stubbornSession(limit: isByTask ? 60_000 : 100)
+        let attempt = Task {
+            try await connection.run { connection throws(PostgresError) in try connection.script(Self.stubborn) }
+        }
+        if isByTask {
+            let other = try await SharedCluster.open()
+            try await waitUntil("the statement runs") {
+                try await other.run { connection throws(PostgresError) in
+                    try connection.run(
+                        "SELECT count(*) FROM pg_stat_activity WHERE pid = \(process) AND wait_event = 'PgSleep'"
+                    ).value(Int.self) == 1
+                }
+            }
+            attempt.cancel()
+        }
+        let error = await #expect(throws: PostgresError.self) { try await attempt.value }
+        #expect(error?.sqlState == "08007" && error?.failureClass == .deadline && error?.endsSession == true)
+        // On a smaller batch it might have been kept; a task that ends says nothing of the sort.
+        #expect(error?.isTimeLimit == !isByTask)
+        let rows = try await connection.run { connection throws(PostgresError) in
+            try connection.script("SELECT pg_sleep(0.05)")
+            return try connection.run("SELECT count(*) FROM outlived").value(Int.self)
+        }
+        #expect(rows == 1, "it has committed: whoever took the error for a failure would do it twice")
+    }
+
+    @Test("inside a transaction a success after our request to cancel is one: only its COMMIT decides")
+    func successInsideATransaction() async throws {
+        let (connection, _) = try await stubbornSession(limit: 100)
+        let rows = try await connection.run { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) in try connection.script(Self.stubborn) }
+            return try connection.run("SELECT count(*) FROM outlived").value(Int.self)
+        }
+        #expect(rows == 1)
     }
 
     /// A session that stayed in the transaction would hold its locks, and its next user would commit it.
