@@ -1,5 +1,6 @@
 import NIOCore
 import NIOEmbedded
+import Pipeline
 import Telemetry
 import Testing
 import Vocabulary
@@ -22,6 +23,25 @@ struct ReceivingTests {
         #expect(messages.map(Bench.id) == ["1", "2", "3"])
         #expect(Set(messages.map(\.receivedAt)).count == 3)
         #expect(bench.metrics.messages.snapshot().received(.upstream) == 3)
+    }
+
+    @Test("A copy is counted as received before any writer can have it (G8)")
+    func countedBeforeHandedOver() async throws {
+        let bench = try Bench.bound()
+        defer { bench.finish() }
+        let (queue, books) = (bench.queue, bench.metrics.messages)
+        // A writer as quick as can be: it has the batch before `submit` returns.
+        let writer = Task.detached(executorPreference: AtOnce()) {
+            let count = await queue.next()?.messages.count ?? 0
+            let before = books.snapshot()
+            books.settled(count: count) { _ in (CategoryLabels.other, .stored) }
+            return (count, before, after: books.snapshot())
+        }
+        try bench.read(Server.message("1"), Server.gcm(#"{"from":"token"}"#))
+        let (count, before, after) = await writer.value
+        #expect(count == 2)
+        #expect(before.received == [1, 0, 1] && before.inFlight == 2, "\(before)")
+        #expect(after.received == [1, 0, 1] && after.inFlight == 0 && after.settled(.stored) == 2, "\(after)")
     }
 
     @Test("No ack before the copy is settled; then all of a batch in one write")
@@ -165,4 +185,11 @@ private final class RefusingWrites: ChannelOutboundHandler, Sendable {
 extension String {
     /// How often a text occurs.
     func occurrences(of text: String) -> Int { ranges(of: text).count }
+}
+
+/// Runs whatever is resumed on it at once, inside the call that resumes it.
+private final class AtOnce: TaskExecutor {
+    func enqueue(_ job: consuming ExecutorJob) {
+        UnownedJob(job).runSynchronously(on: asUnownedTaskExecutor())
+    }
 }

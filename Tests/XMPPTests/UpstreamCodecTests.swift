@@ -63,7 +63,41 @@ import XMLWire
         )
         #expect(message.kind == .receipt && message.isAcked && message.quarantine == nil)
         #expect(message.text(message.messageType) == "receipt")
-        #expect(message.text(message.messageID) == "dr2:39")
+        #expect(message.text(message.messageID) == "dr2:39" && message.text(message.ackMessageID) == "dr2:39")
+        // Its content is its own: the message that it is for, or an upstream message of the same id, is another one.
+        let upstream = #"{"message_id":"dr2:39","from":"gcm.googleapis.com","category":"c","data":{}}"#
+        #expect(try decodeMessage(upstream).fingerprint != message.fingerprint)
+        #expect(try decodeMessage(upstream.replacing("dr2:", with: "")).messageKey != message.messageKey)
+    }
+
+    @Test(
+        "ids that only look or sort alike are different ones: they are compared as bytes",
+        arguments: IDScope.allCases
+    )
+    func idsAreComparedAsBytes(_ scope: IDScope) throws {
+        let ids = [
+            "\u{E9}", "e\u{301}", "E", "e", "e ", " e", "e\u{A0}", "e\u{200B}", "\u{FF45}", "\u{130}", "i\u{307}", "I",
+            "\u{131}",
+            "\u{DF}", "ss", "1", "01", "1.0", "\u{661}", "e\u{301}\u{323}", "e\u{323}\u{301}",
+        ]
+        var keys: Set<Digest128> = []
+        for id in ids {
+            let message = try decodeMessage(#"{"message_id":"\#(id)","from":"t","category":"c"}"#, scope: scope)
+            // As bytes: to Swift, too, é is é however it is written.
+            #expect(
+                message.part(message.messageID) == Array(id.utf8)
+                    && message.part(message.ackMessageID) == Array(id.utf8)
+            )
+            keys.insert(message.messageKey)
+        }
+        #expect(keys.count == ids.count)
+        // The same holds for the tokens that devices are known by.
+        let devices = try ids.map { try decodeMessage(#"{"message_id":"1","from":"\#($0)","category":"c"}"#).deviceKey }
+        #expect(Set(devices).count == ids.count)
+        // An id is the text that its bytes stand for, however JSON escapes them.
+        let escaped = try decodeMessage(#"{"message_id":"\u00e9","from":"t","category":"c"}"#, scope: scope)
+        let plain = try decodeMessage(#"{"message_id":"\#(ids[0])","from":"t","category":"c"}"#, scope: scope)
+        #expect(escaped.messageKey == plain.messageKey)
     }
 
     /// The digests of docs/protocol.md (What identifies a message), computed by hand.
