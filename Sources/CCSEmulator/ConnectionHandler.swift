@@ -46,6 +46,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     private var held: ByteBuffer?
     private(set) var context: ChannelHandlerContext?
     private(set) var isShownInTranscript = false
+    /// Whether the peer has ended its stream.
+    private var hasPeerEnded = false
 
     init(number: Int, core: EmulatorCore, negotiation: ServerNegotiation, faults: [Fault], stream: XMLStreamHandler) {
         self.number = number
@@ -96,9 +98,15 @@ final class ConnectionHandler: ChannelInboundHandler {
         case .skipped(let stanza):
             broken(by: "a stanza over the limits: \(stanza.reason.shortDescription)", condition: "policy-violation")
         case .closed:
+            hasPeerEnded = true
             if phase != .ending { write(ServerStanzas.streamEnd) }
             close()
         }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event as? TLSEvent == .closedCleanly, hasPeerEnded { core.peerEndedInOrder() }
+        context.fireUserInboundEventTriggered(event)
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {

@@ -164,6 +164,11 @@ final class EmulatorCore {
         violation("connection \(connection.number): \(why)")
     }
 
+    func peerEndedInOrder() {
+        counts.orderlyEnds += 1
+        changed()
+    }
+
     func violation(_ text: String) {
         if counts.violations.count < Self.violationsKept { counts.violations.append(text) }
         changed()

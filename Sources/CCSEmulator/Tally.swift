@@ -32,6 +32,8 @@ package struct Tally: Sendable, Equatable, Codable {
     package var unexpectedStanzas = 0
     /// Streams that the peer broke: bad XML, an end without a reason, plaintext where TLS was expected.
     package var brokenStreams = 0
+    /// Connections that the peer ended as it should: the stream's closing tag, then TLS's close_notify.
+    package var orderlyEnds = 0
     /// Stream errors that peers sent, as they must for bad XML.
     package var streamErrors = 0
     /// Credentials refused.
