@@ -86,6 +86,9 @@ extension Integration {
                 #expect(try await stage.database.count("messages") == 100)
                 worker.send(SIGTERM)
                 #expect(try await worker.exitCode() == 0)
+                // Each retry is a step: a writer that hung between them would still have fed the watchdog now and then.
+                let stuck = try worker.events("worker.loop_stuck").compactMap { $0["loop"] as? String }
+                #expect(!stuck.contains { $0.hasPrefix("writer") || $0 == "queue" }, "\(stuck)")
             }
         }
 
