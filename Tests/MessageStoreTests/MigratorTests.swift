@@ -64,11 +64,15 @@ import Testing
         #expect(done.sorted() == Migration.embedded.map(\.version))
     }
 
-    @Test("A step that would wait for a report's lock gives up, leaves nothing, and can be repeated")
+    @Test(
+        "A step that would wait for a report's lock gives up, leaves nothing, and can be repeated",
+        .timeLimit(.minutes(1))
+    )
     func lockedTable() async throws {
         let fixture = try await StoreFixture()
         let text = """
             -- migrate:up
+            CREATE TABLE upstream.before ();
             ALTER TABLE upstream.deliveries ADD COLUMN extra integer;
             -- migrate:down
             """
@@ -82,7 +86,11 @@ import Testing
             Issue.record("the step ran although another transaction held the table")
         } catch MigrationError.database(let error, let version) {
             #expect(error.sqlState == "55P03" && version == "9999")
+            let text = "\(MigrationError.database(error, version: version))"
+            #expect(text == "migration 9999: canceling statement due to lock timeout (SQLSTATE 55P03)")
         }
+        #expect(try await fixture.text("SELECT to_regclass('upstream.before')::text") == nil)
+        #expect(try await Migrator(steps).state(fixture.admin) == .older(pending: ["9999"]))
         try await report.run { connection throws(PostgresError) in try connection.script("COMMIT") }
         #expect(try await Migrator(steps, lockTimeout: 100).up(fixture.admin) == ["9999"])
     }
