@@ -40,7 +40,7 @@ struct WorkerTableTests {
         try await connection.run { connection throws(PostgresError) in try WorkerTable.list(connection) }
     }
 
-    @Test("what a worker tells is what is read, with the worker's role, and an update is HOT")
+    @Test("what a worker tells is what is read, with the worker's role, and most updates are HOT")
     func roundTrip() async throws {
         let fixture = try await StoreFixture()
         try await fixture.addRoles()
@@ -58,12 +58,11 @@ struct WorkerTableTests {
         #expect(row.isAlive && row.isStopping && row.inFlight == 7)
         #expect(row.streams == report.streams && row.rates == report.rates && row.handlers == report.handlers)
         #expect(row.startedAt < row.heartbeatAt)
-        try await fixture.waitUntil(
-            """
-            SELECT n_tup_hot_upd = 20 AND n_tup_upd = 20 FROM pg_stat_user_tables
-            WHERE schemaname = 'upstream' AND relname = 'workers'
-            """
-        )
+        let updates = "FROM pg_stat_user_tables WHERE schemaname = 'upstream' AND relname = 'workers'"
+        try await fixture.waitUntil("SELECT n_tup_upd = 20 \(updates)")
+        // Not each: a page is full while a snapshot that another process holds keeps dead versions in it.
+        let hot = try await fixture.integer("SELECT n_tup_hot_upd \(updates)") ?? 0
+        #expect(hot >= 10)
     }
 
     @Test(
