@@ -157,8 +157,12 @@ package final class DispatchService: Sendable {
         if !lanes.isEmpty { await dispatch() }
         isEnding.store(true, ordering: .relaxed)
         defer { isEnding.store(false, ordering: .relaxed) }
-        for lane in lanes {
-            if case .handler(let handler) = lane.registration.body { await handler.shutdown() }
+        // Side by side: one that is slow must not use up the time that the others have.
+        await withDiscardingTaskGroup { tasks in
+            for lane in lanes {
+                guard case .handler(let handler) = lane.registration.body else { continue }
+                tasks.addTask { await handler.shutdown() }
+            }
         }
     }
 
