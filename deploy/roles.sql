@@ -1,12 +1,12 @@
 -- The roles of upstream-worker and their rights. Run this with psql as a superuser, twice:
 --
 --   psql -f roles.sql                  before the first `upstream-worker migrate up`: makes the roles
---   psql -d upstream -f roles.sql      after it, and after each upgrade: gives them their rights
+--   psql -d upstream -f roles.sql      after it: gives them their rights. Later migrations grant what they bring themselves
 --
 -- Safe to repeat. It stops at the first error, and then nothing of it is done: all of it is one statement.
 --
--- The schema's owner may run it as well, superuser or not, as after an upgrade, once the three roles that hold the rights are
--- there. Roles that sign in, which it may not make, are then left out, with a notice.
+-- The schema's owner may run it as well, superuser or not, once the three roles that hold the rights are there. Roles that
+-- sign in, which it may not make, are then left out, with a notice.
 --
 --   role               who it is
 --   upstream_owner     signs in for `migrate up`: owns the database and the schema
