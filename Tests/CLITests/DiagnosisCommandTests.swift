@@ -1,5 +1,7 @@
+import DatabaseSupport
 import Foundation
 import IntegrationSupport
+import LocalDatabase
 import Postgres
 import QuerySupport
 import Testing
@@ -30,6 +32,44 @@ struct DiagnosisCommandTests {
         let down = try stage.folder.write("database: {url: 'host=/nowhere dbname=upstream'}\n".utf8, as: "down.yaml")
         #expect(try await stage.run(["doctor", "--config", down]).status == 69)
         #expect(try await stage.run(["audit", "--config", down]).status == 69)
+    }
+
+    @Test("doctor is 0 where nothing calls for an action: a note doesn't; what does makes it 1 again")
+    func healthy() async throws {
+        // Of its own: the other tests' servers do without fsync, which is critical.
+        var options = LocalCluster.Options()
+        options.isTemporary = true
+        let place = "/tmp/upstream-healthy-\(getpid())-\(UInt32.random(in: 0...UInt32.max))"
+        let cluster = try LocalCluster.start(in: URL(filePath: place), options)
+        defer { cluster.stop() }
+        let database = try await TestDatabase(on: cluster)
+        try await database.script(
+            """
+            INSERT INTO upstream.retention_policy (messages, dedupe_window, dead_letters, attempts)
+            VALUES ('30 days', '35 days', '90 days', '7 days');
+            INSERT INTO upstream.retention_runs (
+                finished_at, started_at, partitions_dropped, partitions_held, ids_deleted, conflicts_deleted,
+                quarantine_deleted)
+            VALUES (now(), now(), 0, 0, 0, 0, 0);
+            INSERT INTO upstream.workers VALUES (
+                gen_random_uuid(), 'host:1', '1.0.0', '{receive,dispatch}', now() - interval '1 day', now(), false, 0,
+                '[{"sender": "1", "connecting": 0, "bound": 1, "draining": 0}]',
+                '{"seconds": 5, "received": 0, "stored": 0, "duplicates": 0, "acked": 0, "handled": 0}', '[]');
+            """
+        )
+        let folder = try TemporaryFolder()
+        let path = try folder.write("database: {url: \"\(database.url)\"}\n".utf8, as: "worker.yaml")
+        func run(_ arguments: String...) async throws -> CommandRun {
+            try await FakeTerminal(columns: nil).run(["doctor", "--config", path] + arguments)
+        }
+        let text = try await run()
+        #expect(text.status == 0 && text.errors.isEmpty, "\(text.output)\(text.errors)")
+        #expect(text.output.contains("note  no-standby") && text.output.hasSuffix("\n1 note\n"), "\(text.output)")
+        let json = try object(try await run("--json"))
+        #expect(json["healthy"] as? Bool == true && (json["findings"] as? [NSDictionary])?.count == 1)
+        try await database.script("UPDATE upstream.workers SET heartbeat_at = now() - interval '1 hour'")
+        let silent = try await run("--json")
+        #expect(try silent.status == 1 && object(silent)["healthy"] as? Bool == false)
     }
 
     @Test(
