@@ -280,7 +280,7 @@ let package = Package(
             "CLITests",
             [
                 "BuildInfo", "Vocabulary", "CLI", "Worker", "DatabaseSupport", "LocalDatabase", "Postgres",
-                "IntegrationSupport", "QuerySupport", "Querying",
+                "IntegrationSupport", "QuerySupport", "Querying", "MessageStore",
             ]
         ),
         suite(

@@ -155,7 +155,8 @@ struct PartitionsRun: ProgramCommand {
         console.facts(facts)
     }
 
-    private static func judge(_ report: RetentionReport) throws {
+    /// Throws what the exit code is to be, where it is not 0.
+    static func judge(_ report: RetentionReport) throws {
         if report.isBusy {
             throw CommandFailure(.temporaryFailure, "a worker is running retention now and does the rest")
         }
