@@ -310,7 +310,7 @@ let package = Package(
             "WorkerTests",
             [
                 "UpstreamKit", "Pipeline", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore", "Telemetry",
-                "DNS",
+                "DNS", "Postgres",
                 "TLSWire", "XMLWire", "XMPP", "XMPPSession", nio, nioPosix, logging, lifecycle,
             ]
         ),

@@ -4,11 +4,13 @@ import Logging
 import NIOCore
 import NIOPosix
 import Pipeline
+import Postgres
 import Synchronization
 import Telemetry
 import Testing
 import UpstreamKit
 import Vocabulary
+import XMPPSession
 
 @testable import Worker
 
@@ -271,6 +273,51 @@ struct SupervisorTests {
         hindrance.withLock { $0 = Supervisor.Hindrance(reason: "again", waiting: 0) }
         for second in 362...420 { supervisor.look(now: start + .seconds(second)) }
         #expect(lines().count == 3, "an outage of under a minute is told by whoever meets it")
+    }
+
+    @Test(
+        "what a worker's own supervisor logs of an outage: the database's state, or a standby's, and what is in flight"
+    )
+    func outageOfAWorker() throws {
+        let yaml = "database: {url: 'host=/nowhere dbname=x'}\n"
+        let configuration = try ConfigurationLoader(environment: [:])
+            .read(yaml: yaml, path: "c", needsSenders: false, parts: []).configuration
+        let metrics = Metrics(senders: [], categories: [], handlers: [], version: "test")
+        let commits = CommitStatus(metrics: metrics, logger: logger())
+        let database = try PostgresSettings(url: configuration.database.url)
+        // Nobody runs it, so that it stays as it is before the first check.
+        let monitor = DatabaseMonitor(database, metrics: metrics, logger: logger())
+        let shared = WorkerRuntime.Shared(
+            configuration: configuration,
+            database: database,
+            metrics: metrics,
+            monitor: monitor,
+            abandoned: AbandonedServices(),
+            tracing: nil,
+            logger: logger()
+        )
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        defer { group.shutdownGracefully { _ in } }
+        let parts = WorkerRuntime.Parts(
+            roles: [.receive],
+            senders: [],
+            dispatch: nil,
+            readiness: Readiness([]),
+            ingest: IngestQueue(),
+            commits: commits,
+            open: OpenConnections(),
+            group: group,
+            manager: nil
+        )
+        let supervisor = shared.supervisor(parts, LoopWatch(eventLoops: []))
+        metrics.messages.received(upstream: 2, malformed: 1)
+        for second in [0, 60] { supervisor.look(now: start + .seconds(second)) }
+        #expect(events("database.unavailable").count == 1)
+        #expect(events("database.unavailable").last?.contains(#""count":3,"error":"not checked yet""#) == true)
+        commits.standbyWaitBegan()
+        supervisor.look(now: start + .seconds(120))
+        let standby = try #require(commits.reason)
+        #expect(events("database.unavailable").last?.contains(standby) == true, "\(events("database.unavailable"))")
     }
 }
 
