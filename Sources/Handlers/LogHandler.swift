@@ -4,6 +4,7 @@ package import UpstreamKit
 
 /// Handler kind `log`: one line per message, for trying things out.
 ///
+/// A line may be written later than its attempt, but before the delivery counts as done: at least once, as everything.
 /// The line has the message's keys, category and size; never its token, id or data.
 package struct MessageLogHandler: UpstreamHandler {
     private let logger: Logger
@@ -21,8 +22,8 @@ package struct MessageLogHandler: UpstreamHandler {
             "message",
             [
                 .handler: .string(context.handler),
-                .messageKey: .string(message.messageKey.description),
-                .deviceKey: .string(message.deviceKey.description),
+                .messageKey: .uuid(message.messageKey.digest),
+                .deviceKey: .uuid(message.deviceKey.digest),
                 .category: .string(message.category),
                 .attempt: .int(context.attempt),
                 .bytes: .int(message.data?.count ?? 0),

@@ -198,7 +198,7 @@ package struct SpanExporter: Sendable {
             return log("the collector refused some spans", &memory)
         }
         guard memory.loggedAt != nil else { return }
-        let fields: [LogField: LogValue] = [.count: .int(memory.failed)]
+        let fields: LogFields = [.count: .int(memory.failed)]
         memory = Memory()
         logger.event(.notice, .tracingRecovered, "the collector takes spans again; some may have been given up", fields)
     }

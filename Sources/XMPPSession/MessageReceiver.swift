@@ -121,7 +121,7 @@ final class MessageReceiver: StreamDelegate {
         case .connecting: count(as: .connecting)
         case .reached(let server): log(server)
         case .encrypted(let version, let cipher):
-            let fields: [LogField: LogValue] = [.version: .string(version), .cipher: .string(cipher)]
+            let fields: LogFields = [.version: .string(version), .cipher: .string(cipher)]
             logger.event(.debug, .connecting, "TLS is established", fields)
         case .signedIn(let signIn):
             logger.event(
@@ -196,7 +196,7 @@ final class MessageReceiver: StreamDelegate {
 
     private func log(_ server: ReachedServer) {
         host = server.target.host
-        var fields: [LogField: LogValue] = [
+        var fields: LogFields = [
             .host: .string(server.target.host), .port: .int(server.target.port),
             .state: .string(server.target.isDirect ? "direct" : "starttls"),
         ]
@@ -206,7 +206,7 @@ final class MessageReceiver: StreamDelegate {
     }
 
     private func log(_ end: SessionEnd) {
-        let fields: [LogField: LogValue] = [.reason: .string(end.reason.text), .error: .string(end.message)]
+        let fields: LogFields = [.reason: .string(end.reason.text), .error: .string(end.message)]
         switch end.reason {
         case .streamClosed, .draining:
             logger.event(.info, .streamClosed, "the stream was closed", fields)

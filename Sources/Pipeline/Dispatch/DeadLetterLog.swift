@@ -42,7 +42,7 @@ final class DeadLetterLog: Sendable {
     func add(
         _ handler: String,
         _ failure: HandlerFailure?,
-        _ fields: @autoclosure () -> [LogField: LogValue],
+        _ fields: @autoclosure () -> LogFields,
         now: ContinuousClock.Instant = .now
     ) {
         let isFirst = minutes.withLock { minutes in
@@ -73,7 +73,7 @@ final class DeadLetterLog: Sendable {
             return over.filter { $0.value.count > 0 }
         }
         for (group, minute) in due {
-            var fields: [LogField: LogValue] = [.handler: .string(group.handler), .count: .int(minute.count)]
+            var fields: LogFields = [.handler: .string(group.handler), .count: .int(minute.count)]
             fields[.error] = minute.error.map { .string($0) }
             logger.event(.warning, .deadLettered, "more deliveries became dead letters within a minute", fields)
         }

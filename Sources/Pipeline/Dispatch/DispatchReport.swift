@@ -46,7 +46,7 @@ package struct DispatchReport: Sendable {
         handlerMetrics[lane].deliveries[DeliveryOutcome(action.ending)].increment()
         handlerMetrics[lane].duration.observe(took)
         guard action.ending != .done else { return }
-        var fields: [LogField: LogValue] = [
+        var fields: LogFields = [
             .handler: .string(handlers[lane]), .messageKey: .string(delivery.messageKey.description),
             .attempt: .int(attempt), .durationSeconds: .seconds(took),
         ]
@@ -75,7 +75,7 @@ package struct DispatchReport: Sendable {
             switch settlement.outcome {
             case .dead(let failure, _):
                 handlerMetrics[lane].deliveries[.exhausted].increment()
-                var fields: [LogField: LogValue] = [
+                var fields: LogFields = [
                     .handler: .string(handlers[lane]), .messageKey: .string(settlement.messageKey.description),
                 ]
                 fields[.error] = .string(failure.logText)
@@ -116,12 +116,12 @@ package struct DispatchReport: Sendable {
     func breaker(_ transition: CircuitBreaker.Transition, _ end: AttemptEnd, _ lane: Int) {
         switch transition {
         case .opened(let pause):
-            var fields: [LogField: LogValue] = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
+            var fields: LogFields = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
             if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
             let message: StaticString = "circuit breaker open: the handler is down; next probe after the pause"
             logger.event(.error, .handlerFailing, message, fields)
         case .held(let pause):
-            var fields: [LogField: LogValue] = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
+            var fields: LogFields = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
             if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
             let message: StaticString = "circuit breaker open: the handler asked for a pause (Retry-After)"
             logger.event(.warning, .handlerFailing, message, fields)
@@ -137,7 +137,7 @@ package struct DispatchReport: Sendable {
 
     /// A handler was paused or resumed, here or elsewhere.
     func paused(_ isPaused: Bool, _ lane: Int) {
-        let fields: [LogField: LogValue] = [.handler: .string(handlers[lane])]
+        let fields: LogFields = [.handler: .string(handlers[lane])]
         if isPaused {
             logger.event(.notice, .handlerPaused, "a handler is paused; its messages wait in the table", fields)
         } else {

@@ -122,6 +122,8 @@ extension DispatchService {
             report.show(activity)
             report.logDue()
             settler.unpackOld()
+            // What a settlement doesn't write soon: the database may be away.
+            flush()
             for lane in lanes {
                 let now = clock.now()
                 lane.cancel(lane.withMachine(wake: 0) { $0.overdue(now: now) })

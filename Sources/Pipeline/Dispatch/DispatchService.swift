@@ -28,6 +28,8 @@ package final class DispatchService: Sendable {
     /// What the loop is doing that watches over deadlines, for the watchdog; it looks at every handler's state four times a
     /// second, and never waits for the database.
     package let progress = LoopProgress("dispatcher")
+    /// Writes what attempts have left in memory.
+    let flush: @Sendable () -> Void
     private let isEnding = Atomic<Bool>(false)
 
     /// A service for the handlers of this worker.
@@ -41,6 +43,8 @@ package final class DispatchService: Sendable {
     ///   - logger: For failures and changes of state.
     ///   - clock: The clock and random source.
     ///   - tracing: Records spans; nil where tracing is off.
+    ///   - flush: Writes what attempts have left in memory, such as log lines; called before their outcome is committed, a few
+    ///     times a second, and at the end.
     ///   - execute: Runs one attempt.
     package init(
         store: any DeliveryStore,
@@ -51,6 +55,7 @@ package final class DispatchService: Sendable {
         logger: Logger,
         clock: PipelineClock = .system,
         tracing: PipelineTracing? = nil,
+        flush: @escaping @Sendable () -> Void = {},
         execute: @escaping DeliveryExecutor
     ) {
         let names = registrations.map(\.name)
@@ -74,11 +79,13 @@ package final class DispatchService: Sendable {
             store: store,
             settings: settings,
             clock: clock,
-            report: report
+            report: report,
+            willSettle: flush
         ) { lane in
             // The next message of a device can be claimed once the one before is settled.
             if lanes[lane].settings.isOrdered { claims.set() }
         }
+        self.flush = flush
         self.lanes = lanes
         self.claims = claims
         self.store = store
@@ -164,6 +171,7 @@ package final class DispatchService: Sendable {
                 tasks.addTask { await handler.shutdown() }
             }
         }
+        flush()
     }
 
     private func dispatch() async {

@@ -24,6 +24,7 @@ final class DispatchSettler: Sendable {
     private let settings: DispatchSettings
     private let clock: PipelineClock
     private let report: DispatchReport
+    private let willSettle: @Sendable () -> Void
     private let settled: @Sendable (Int) -> Void
     private let state: Mutex<State>
     private let signal = DispatchSignal()
@@ -32,13 +33,14 @@ final class DispatchSettler: Sendable {
 
     /// A settler for these handlers, one lane each.
     ///
-    /// `settled` is called with the lane once its settlements have committed.
+    /// `willSettle` is called before settlements are sent, and waited for; `settled` with the lane once they have committed.
     init(
         handlers: [String],
         store: any DeliveryStore,
         settings: DispatchSettings,
         clock: PipelineClock,
         report: DispatchReport,
+        willSettle: @escaping @Sendable () -> Void,
         settled: @escaping @Sendable (Int) -> Void
     ) {
         self.handlers = handlers
@@ -46,6 +48,7 @@ final class DispatchSettler: Sendable {
         self.settings = settings
         self.clock = clock
         self.report = report
+        self.willSettle = willSettle
         self.settled = settled
         state = Mutex(State(pending: handlers.map { _ in [] }, blocks: handlers.map { _ in DeliveryBlocks() }))
     }
@@ -156,6 +159,7 @@ final class DispatchSettler: Sendable {
             for lane in handlers.indices {
                 // Blocks first: what is unpacked may be settled as rows.
                 let (blocks, batch) = take(lane)
+                if !blocks.isEmpty || !batch.isEmpty { willSettle() }
                 if !blocks.isEmpty {
                     let done = blocks.reduce(0) { $0 + $1.done.count }
                     let store = store

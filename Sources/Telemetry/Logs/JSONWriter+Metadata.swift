@@ -25,16 +25,21 @@ extension JSONWriter {
 
     private mutating func append(convertible value: any CustomStringConvertible) {
         switch value {
-        case let value as LogValue:
-            switch value {
-            case .string(let text): string(LogLine.cut(text))
-            case .int(let number): integer(number)
-            case .double(let value): number(value)
-            case .bool(let flag): bool(flag)
-            }
+        case let value as LogValue: append(value)
         case let value as Int: integer(value)
         case let value as Bool: bool(value)
         default: string(LogLine.cut(value.description))
+        }
+    }
+
+    /// Writes a typed value.
+    mutating func append(_ value: LogValue) {
+        switch value {
+        case .string(let text): string(LogLine.cut(text))
+        case .int(let number): integer(number)
+        case .double(let value): number(value)
+        case .bool(let flag): bool(flag)
+        case .uuid(let digest): uuid(digest)
         }
     }
 }

@@ -16,7 +16,7 @@ package struct LineLogHandler: LogHandler {
     private var own: Logger.Level?
     private let label: String
     private let format: LogFormat
-    private let output: any LogOutput
+    private(set) var output: any LogOutput
 
     /// A handler that writes to one output.
     ///
@@ -29,7 +29,7 @@ package struct LineLogHandler: LogHandler {
         label: String,
         level: Logger.Level,
         format: LogFormat,
-        output: any LogOutput = StandardErrorOutput.shared
+        output: any LogOutput = DescriptorLogOutput.standardError
     ) {
         self.init(label: label, threshold: LogThreshold(level), format: format, output: output)
     }
@@ -45,7 +45,7 @@ package struct LineLogHandler: LogHandler {
         label: String,
         threshold: LogThreshold,
         format: LogFormat,
-        output: any LogOutput = StandardErrorOutput.shared
+        output: any LogOutput = DescriptorLogOutput.standardError
     ) {
         self.label = label
         self.threshold = threshold
@@ -69,10 +69,29 @@ package struct LineLogHandler: LogHandler {
             fields[LogField.source.rawValue] = .string(label)
         }
         let line = LogLine(time: .now, level: event.level, message: event.message.description, fields: fields)
-        switch format {
-        case .json: output.write(line.json)
-        case .text(let colours): output.write(line.text(colours: colours))
-        }
+        let bytes =
+            switch format {
+            case .json: line.json
+            case .text(let colours): line.text(colours: colours)
+            }
+        output.append { $0.append(line: bytes) }
+    }
+
+    /// Writes an event of ours.
+    ///
+    /// - Returns: Whether it did; else it has to go the general way, as this logger adds fields of its own or writes for people.
+    func write(_ level: Logger.Level, _ event: EventName, _ message: StaticString, _ fields: LogFields) -> Bool {
+        guard format == .json, metadata.isEmpty, metadataProvider == nil else { return false }
+        let now = Timestamp.now
+        output.append { $0.append(now, level, event, message, fields) }
+        return true
+    }
+
+    /// The same logger with another output.
+    func writing(to output: any LogOutput) -> LineLogHandler {
+        var other = self
+        other.output = output
+        return other
     }
 }
 
@@ -82,7 +101,7 @@ extension Logger {
         label: String,
         level: Logger.Level,
         format: LogFormat,
-        output: any LogOutput = StandardErrorOutput.shared
+        output: any LogOutput = DescriptorLogOutput.standardError
     ) -> Logger {
         Logger(label: label) { LineLogHandler(label: $0, level: level, format: format, output: output) }
     }

@@ -1,5 +1,5 @@
 package import Logging
-import Vocabulary
+package import Vocabulary
 
 /// A typed value in a log line.
 package enum LogValue: Sendable, Equatable, CustomStringConvertible {
@@ -11,6 +11,8 @@ package enum LogValue: Sendable, Equatable, CustomStringConvertible {
     case double(Double)
     /// A truth value, written as one.
     case bool(Bool)
+    /// A key, written as a UUID.
+    case uuid(Digest128)
 
     /// A duration in seconds.
     package static func seconds(_ duration: Duration) -> LogValue { .double(duration.inSeconds) }
@@ -21,6 +23,7 @@ package enum LogValue: Sendable, Equatable, CustomStringConvertible {
         case .int(let number): String(number)
         case .double(let number): String(number)
         case .bool(let flag): String(flag)
+        case .uuid(let digest): digest.description
         }
     }
 

@@ -14,13 +14,15 @@ extension Logger {
         _ level: Logger.Level,
         _ event: EventName,
         _ message: StaticString,
-        _ fields: @autoclosure () -> [LogField: LogValue] = [:]
+        _ fields: @autoclosure () -> LogFields = [:]
     ) {
         guard level >= logLevel else { return }
         let fields = fields()
-        var metadata = Logger.Metadata(minimumCapacity: fields.count + 1)
+        // Mostly straight to the line: swift-log's own way makes a dictionary of strings.
+        if let lines = handler as? LineLogHandler, lines.write(level, event, message, fields) { return }
+        var metadata = Logger.Metadata(minimumCapacity: fields.values.count + 1)
         metadata[LogField.event.rawValue] = .string(event.rawValue)
-        for (field, value) in fields {
+        for (field, value) in fields.values {
             metadata[field.rawValue] = value.metadata
         }
         log(level: level, "\(message)", metadata: metadata, source: "upstream")

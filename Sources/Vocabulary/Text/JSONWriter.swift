@@ -53,8 +53,20 @@ package struct JSONWriter: Sendable {
         bytes.append(UInt8(ascii: ":"))
     }
 
+    /// Writes a member's name that is known to need no escape; its value comes next.
+    package mutating func name(plain name: String) {
+        plain(name)
+        bytes.append(UInt8(ascii: ":"))
+    }
+
     /// Appends a line's end: the next value is an object of its own.
     package mutating func endLine() { bytes.append(UInt8(ascii: "\n")) }
+
+    /// Appends a whole line that was made elsewhere, with its end.
+    package mutating func line(_ line: [UInt8]) { bytes.append(contentsOf: line) }
+
+    /// Begins anew in the same memory.
+    package mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
 
     /// Gives the text away.
     package consuming func finish() -> [UInt8] { bytes }
@@ -65,6 +77,14 @@ package struct JSONWriter: Sendable {
     package mutating func string(_ text: String) {
         var text = text
         text.withUTF8 { string(utf8: UnsafeRawBufferPointer($0)) }
+    }
+
+    /// Writes a string that is known to need no escape.
+    package mutating func plain(_ text: String) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(contentsOf: text.utf8)
+        bytes.append(UInt8(ascii: "\""))
     }
 
     /// Writes a string that is there as UTF-8.

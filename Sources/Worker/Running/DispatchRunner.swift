@@ -15,8 +15,8 @@ struct DispatchRunner: Service {
     private let functions: FunctionCaller
     private let monitor: DatabaseMonitor
 
-    /// A dispatcher for these handlers.
-    init(_ shared: WorkerRuntime.Shared, _ registrations: [HandlerRegistration]) {
+    /// A dispatcher for these handlers; `log` has their lines.
+    init(_ shared: WorkerRuntime.Shared, _ registrations: [HandlerRegistration], _ log: GatheredLog) {
         let configuration = shared.configuration
         let owner = Self.workerName
         let logger = shared.logger
@@ -40,7 +40,8 @@ struct DispatchRunner: Service {
             settings: settings,
             metrics: shared.metrics,
             logger: logger,
-            tracing: shared.tracing
+            tracing: shared.tracing,
+            flush: log.flush
         ) { registration, delivery, message, context in
             switch registration.body {
             case .handler(let handler):

@@ -20,17 +20,19 @@ enum HandlerFactory {
     ///   - configurations: The configured ones.
     ///   - own: The program's own; each is checked, and names are unique among all.
     ///   - logger: For the handlers that log.
+    ///   - gathered: For those that log every message; by default the same.
     /// - Throws: ``WorkerError/unusable(_:)`` with every handler that can't be made, and why.
     /// - Returns: The configured ones first.
     static func registrations(
         _ configurations: [HandlerConfiguration],
         and own: [HandlerRegistration],
-        logger: Logger
+        logger: Logger,
+        gathered: Logger? = nil
     ) throws(WorkerError) -> [HandlerRegistration] {
         var problems: [String] = []
         let made = configurations.enumerated().compactMap { index, configuration -> HandlerRegistration? in
             do throws(Unusable) {
-                return try registration(configuration, logger: logger)
+                return try registration(configuration, logger: logger, gathered: gathered ?? logger)
             } catch {
                 problems.append("handlers.\(index).\(error.key): \(error.message)")
                 return nil
@@ -51,12 +53,13 @@ enum HandlerFactory {
 
     private static func registration(
         _ configuration: HandlerConfiguration,
-        logger: Logger
+        logger: Logger,
+        gathered: Logger
     ) throws(Unusable) -> HandlerRegistration {
         var registration = HandlerRegistration(
             name: configuration.name,
             categories: CategorySet(configuration.categories),
-            body: try body(configuration, logger: logger)
+            body: try body(configuration, logger: logger, gathered: gathered)
         )
         registration.concurrency = configuration.concurrency
         registration.ordering = configuration.ordering == .device ? .device : .none
@@ -69,7 +72,8 @@ enum HandlerFactory {
 
     private static func body(
         _ configuration: HandlerConfiguration,
-        logger: Logger
+        logger: Logger,
+        gathered: Logger
     ) throws(Unusable) -> HandlerRegistration.Body {
         switch configuration.kind {
         case .sql(let name):
@@ -87,7 +91,7 @@ enum HandlerFactory {
         case .plugin(let plugin):
             return .handler(try handler(plugin, configuration, logger: logger))
         case .log:
-            return .handler(MessageLogHandler(logger: logger))
+            return .handler(MessageLogHandler(logger: gathered))
         }
     }
 

@@ -74,7 +74,7 @@ struct ReplayService: Service {
         var options = ReplayRunner.Settings(owner: "worker \(DispatchRunner.workerName)")
         options.lease = min(options.lease, lease)
         let runner = ReplayRunner(client, settings: options, logger: logger, intake: intake)
-        var fields: [LogField: LogValue] = [.replay: .string(replay.id.description)]
+        var fields: LogFields = [.replay: .string(replay.id.description)]
         do {
             let ending = try await runner.run(replay)
             fields[.state] = .string(ending.name)

@@ -70,9 +70,15 @@ package final class WorkerRuntime: Sendable {
         )
         let senders = roles.contains(.receive) ? try Self.senders(configuration) : []
         Self.warn(of: senders, logger)
+        let log = GatheredLog(logger)
         let registrations =
             roles.contains(.dispatch)
-            ? try HandlerFactory.registrations(configuration.handlers, and: handlers, logger: logger) : []
+            ? try HandlerFactory.registrations(
+                configuration.handlers,
+                and: handlers,
+                logger: logger,
+                gathered: log.logger
+            ) : []
         let settings = try Self.database(configuration)
         metrics = Self.metrics(configuration, handlers, version: version)
         let tracing = try Self.tracing(configuration, metrics, logger)
@@ -93,7 +99,7 @@ package final class WorkerRuntime: Sendable {
             tracing: tracing?.pipeline,
             logger: logger
         )
-        let dispatch = registrations.isEmpty ? nil : DispatchRunner(shared, registrations)
+        let dispatch = registrations.isEmpty ? nil : DispatchRunner(shared, registrations, log)
         self.dispatch = dispatch
         let admin = AdminServer(
             configuration.admin,
