@@ -5,7 +5,8 @@ struct ShellExample {
 
     /// Splits a line into its commands.
     ///
-    /// Known are quotes, comments, pipes, `&&`, redirections to files and variables in front of a command.
+    /// Known are quotes, comments, pipes, `&&`, `;`, redirections to files, variables in front of a command, and what runs
+    /// another command.
     init(_ line: String) {
         var words: [String] = []
         var word: String?
@@ -16,10 +17,10 @@ struct ShellExample {
         }
         func endCommand() {
             endWord()
-            var command = Array(words.drop { $0.contains("=") && $0.first?.isUppercase == true })
-            if command.first == "sudo" { command.removeFirst(command.dropFirst().first == "-u" ? 3 : 1) }
-            let target = command.firstIndex { $0 == ">" || $0 == "<" }
-            if !command.isEmpty { commands.append(Array(command[..<(target ?? command.endIndex)])) }
+            let command = Array(Self.unwrapped(words[...]))
+            let target = command.firstIndex { $0.hasPrefix(">") || $0.hasPrefix("<") }
+            let complete = Array(command[..<(target ?? command.endIndex)])
+            if !complete.isEmpty { commands.append(complete) }
             words = []
         }
         for character in line {
@@ -32,13 +33,47 @@ struct ShellExample {
                 endWord()
             } else if character == "#", word == nil {
                 break
-            } else if character == "|" || character == "&" {
+            } else if character == "|" || character == "&" || character == ";" {
                 endCommand()
             } else {
                 word = (word ?? "") + String(character)
             }
         }
         endCommand()
+    }
+
+    /// A command without what runs it: keywords, variables, `sudo`, `env` and `systemd-run`.
+    private static func unwrapped(_ words: ArraySlice<String>) -> ArraySlice<String> {
+        guard let first = words.first else { return words }
+        let isVariable = first.contains("=") && first.first?.isUppercase == true
+        if isVariable || ["until", "while", "if", "do", "then", "env"].contains(first) {
+            return unwrapped(words.dropFirst())
+        }
+        if first == "sudo" { return unwrapped(words.dropFirst(words.dropFirst().first == "-u" ? 3 : 1)) }
+        if first == "systemd-run" { return unwrapped(words.dropFirst().drop { $0.hasPrefix("-") }) }
+        return words
+    }
+
+    /// The command lines of a block, each on one line: what follows a prompt where there is one, else all that is not the
+    /// content of a file.
+    static func lines(of block: [String]) -> [String] {
+        let hasPrompt = block.contains { $0.hasPrefix("$ ") }
+        var lines: [String] = []
+        var isContinued = false
+        var end: Substring?
+        for line in block {
+            if let mark = end {
+                if line == mark { end = nil }
+                continue
+            }
+            guard isContinued || !hasPrompt || line.hasPrefix("$ ") else { continue }
+            let text = hasPrompt && !isContinued ? line.dropFirst(2) : line[...]
+            if isContinued { lines[lines.count - 1] += text } else { lines.append(String(text)) }
+            isContinued = text.hasSuffix("\\")
+            if isContinued { lines[lines.count - 1].removeLast() }
+            end = text.firstMatch(of: /<<'(\w+)'/)?.output.1
+        }
+        return lines
     }
 
     /// The examples of a help text, each on one line.
