@@ -72,6 +72,9 @@ class Load:
         self.random = random.Random(1)
         self.time = datetime.now(timezone.utc) - timedelta(minutes=30)
 
+    def body(self):
+        return '{"n":"%d","body":"%s"}' % (self.count, "y" * (self.size - 230))
+
     def batch(self):
         rows = []
         for _ in range(self.rows):
@@ -80,7 +83,7 @@ class Load:
             device = self.random.randrange(1000)
             token = f"FAKE-{device:06d}:" + "x" * 140
             identifier = f"bench-{self.count}"
-            data = '{"n":"%d","body":"%s"}' % (self.count, "y" * (self.size - 230))
+            data = self.body()
             rows.append(
                 dict(
                     key=uuid.UUID(bytes=hashlib.sha256(f"1\0{identifier}".encode()).digest()[:16]),
