@@ -5,7 +5,7 @@
 # make docs     builds UpstreamKit's documentation, for handler authors, as a web site in .build/docs
 # make release  builds what is shipped, with Swift's runtime linked in: a tarball, its bill of materials and checksums
 # make deb      builds the Debian package of the same binary
-# make check-deploy checks packages, units, scripts, migrations and the image's file; ARGS="units" for some of it
+# make check-deploy checks packages, their bytes, units, scripts, migrations and the image's file; ARGS="units" for some of it
 # make test-package installs the package in a fresh system and follows docs/install.md there (as root); make deb before
 # make baseline builds the bare C worker that `bench --baseline .build/baseline` compares ours with
 # make instructions counts instructions and allocations per message, and fails where they rose; ARGS=--renew stores them
