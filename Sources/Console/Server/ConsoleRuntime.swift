@@ -56,7 +56,7 @@ package struct ConsoleRuntime: Sendable {
         let schema = SchemaCheck(pool: services.reader, logger: logger)
         group = ServiceGroup(
             configuration: .init(
-                services: [.init(service: schema, successTerminationBehavior: .ignore)]
+                services: [.init(service: LastingService(schema))]
                     + (server.map { [.init(service: $0)] } ?? []),
                 logger: logger.forLibrary
             )

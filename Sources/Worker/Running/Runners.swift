@@ -2,7 +2,7 @@ import Logging
 import MessageStore
 import NIOPosix
 import Pipeline
-import ServiceLifecycle
+package import ServiceLifecycle
 import Synchronization
 import Telemetry
 import XMPPSession
@@ -118,5 +118,21 @@ struct ReceiveRunner: Service {
                 }
             }
         }
+    }
+}
+
+/// A service that stays until shutdown reaches it, also where its work is done before.
+///
+/// Services are shut down one after the other, and a group takes one that ends while another is being shut down for a
+/// failure.
+package struct LastingService<Base: Service>: Service {
+    private let base: Base
+
+    /// Runs `base`, then waits.
+    package init(_ base: Base) { self.base = base }
+
+    package func run() async throws {
+        try await base.run()
+        try? await gracefulShutdown()
     }
 }

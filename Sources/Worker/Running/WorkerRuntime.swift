@@ -289,9 +289,10 @@ package final class WorkerRuntime: Sendable {
     }
 
     private static func group(of services: [any Service], logger: Logger) -> ServiceGroup {
-        ServiceGroup(
+        func lasting(_ service: some Service) -> any Service { LastingService(service) }
+        return ServiceGroup(
             configuration: ServiceGroupConfiguration(
-                services: services.map { .init(service: $0, successTerminationBehavior: .ignore) },
+                services: services.map { .init(service: lasting($0)) },
                 logger: logger.forLibrary
             )
         )
