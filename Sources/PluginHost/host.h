@@ -27,7 +27,7 @@
  *         of upstream_message in their order
  * handled u8 REQUEST_HANDLE, u8 END_*, text detail, u32 count, then for each message: u8 kind, u64 retry_after, text reason
  */
-#define PROTOCOL 1
+#define PROTOCOL 2
 #define ABSENT UINT32_MAX
 enum { REQUEST_OPEN = 1, REQUEST_HANDLE = 2, REQUEST_CLOSE = 3 };
 
@@ -45,7 +45,7 @@ enum {
 #define MESSAGE_LIMIT 1000
 #define REASON_SIZE 1024
 #define DETAIL_SIZE 1024
-#define TEXTS 10
+#define TEXTS 12
 
 struct slot {
     upstream_outcome outcome;

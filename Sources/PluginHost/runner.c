@@ -121,9 +121,9 @@ static uint32_t call(void)
         message->received_at = (int64_t)read_number(&reader, 8);
         message->attempt = (uint32_t)read_number(&reader, 4);
         upstream_text *const texts[TEXTS] = {
-            &message->message_key,        &message->message_id, &message->sender_id, &message->category,
-            &message->registration_token, &message->device_key, &message->data,      &message->extra,
-            &message->message_type,       &message->replay_id};
+            &message->message_key,        &message->message_id, &message->sender_id,   &message->category,
+            &message->registration_token, &message->device_key, &message->data,        &message->extra,
+            &message->message_type,       &message->replay_id,  &message->traceparent, &message->tracestate};
         for (int text = 0; text < TEXTS; text++) *texts[text] = read_text(&reader);
         message_pointers[i] = message;
         outcome_pointers[i] = &shared->slots[i].outcome;

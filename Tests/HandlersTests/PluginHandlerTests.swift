@@ -10,76 +10,9 @@ import Vocabulary
 
 /// Plugins in the real host, driven as the worker drives them.
 @Suite(.serialized, .timeLimit(.minutes(3))) struct PluginHandlerTests {
-    /// A handler over the faulty plugin, and what the plugin notes.
-    private struct Plugin {
-        let handler: PluginHandler
-        let notes: PluginNotes
-        let log = RecordedLog()
-
-        init(
-            library: String? = nil,
-            host: String? = nil,
-            configuration: String? = nil,
-            processes: Int = 1,
-            memory: Int = 0,
-            timeout: Duration = .seconds(20),
-            messages: Int = 16
-        ) throws {
-            notes = try PluginNotes()
-            handler = PluginHandler(
-                name: "h",
-                options: PluginHandler.Options(
-                    host: try host ?? PluginHost.find(),
-                    library: try library ?? PluginLibrary.faulty.get().path,
-                    configuration: configuration ?? notes.folder.path,
-                    processes: processes,
-                    memory: memory,
-                    timeout: timeout,
-                    messages: messages
-                ),
-                logger: log.logger
-            )
-        }
-
-        /// Gives all messages at once, and returns what became of each.
-        func run(_ data: [String], attempt: Int = 1) async -> [HandlerVerdict] {
-            await withTaskGroup(of: (Int, HandlerVerdict).self) { tasks in
-                for (index, text) in data.enumerated() {
-                    tasks.addTask {
-                        let message = UpstreamMessage.sample(category: "a", data: text)
-                        let context = HandlerContext(handler: "h", attempt: attempt, deadline: .now + .seconds(600))
-                        return (index, await HandlerVerdict.of(handler, message, context))
-                    }
-                }
-                var verdicts = data.map { _ in HandlerVerdict.cancelled }
-                for await (index, verdict) in tasks { verdicts[index] = verdict }
-                return verdicts
-            }
-        }
-
-        /// Has a call under way, so that what is given meanwhile goes into one call after it.
-        func together(_ data: [String]) async -> [HandlerVerdict] {
-            let gate = notes.folder.appending(path: "gate").path
-            mkfifo(gate, 0o600)
-            async let first = run([#"{"do":"wait"}"#])
-            while !notes.lines("messages").contains(where: { $0.contains("wait") }) { await Task.yield() }
-            async let others = run(data)
-            // All of them have been given when the queue holds them.
-            while handler.waiting < data.count { await Task.yield() }
-            let descriptor = open(gate, O_WRONLY)
-            close(descriptor)
-            #expect(await first == [.done])
-            return await others
-        }
-    }
-
-    private func group(_ verdict: HandlerVerdict?) -> String {
-        verdict?.failure?.group ?? "\(String(describing: verdict))"
-    }
-
     @Test("Outcomes come back as the plugin set them, for a whole batch in one call")
     func outcomes() async throws {
-        let plugin = try Plugin()
+        let plugin = try FaultyPlugin()
         let verdicts = await plugin.together(["{}", "retry", "reject", "unset", "unknown", "long", "longer"])
         #expect(verdicts[0] == .done)
         #expect(verdicts[1] == .retry(after: .seconds(90), HandlerFailure("busy")))
@@ -106,7 +39,7 @@ import Vocabulary
         ]
     )
     func crash(_ fault: String, _ expected: String) async throws {
-        let plugin = try Plugin(timeout: fault == "loop" ? .seconds(1) : .seconds(20))
+        let plugin = try FaultyPlugin(timeout: fault == "loop" ? .seconds(1) : .seconds(20))
         let verdicts = await plugin.together([#"{"n":1}"#, #"{"n":2}"#, fault, #"{"n":3}"#, #"{"n":4}"#])
         #expect(verdicts.enumerated().allSatisfy { $0.offset == 2 || $0.element == .done }, "\(verdicts)")
         #expect(group(verdicts[2]) == expected)
@@ -121,7 +54,7 @@ import Vocabulary
 
     @Test("Several bad messages in one call each cost themselves one attempt")
     func manyBad() async throws {
-        let plugin = try Plugin()
+        let plugin = try FaultyPlugin()
         let data = (0..<12).map { $0 % 3 == 1 ? "segfault" : #"{"n":1}"# }
         let verdicts = await plugin.together(data)
         for (text, verdict) in zip(data, verdicts) {
@@ -132,7 +65,7 @@ import Vocabulary
 
     @Test("A message that failed before is alone in its call, and holds up none that never failed")
     func failedBefore() async throws {
-        let plugin = try Plugin(timeout: .seconds(3))
+        let plugin = try FaultyPlugin(timeout: .seconds(3))
         async let hanging = plugin.run(["loop"], attempt: 2)
         while plugin.notes.times("loop") == 0 { await Task.yield() }
         #expect(await plugin.run(Array(repeating: "{}", count: 50)).allSatisfy { $0 == .done })
@@ -143,7 +76,7 @@ import Vocabulary
 
     @Test("The process of a message that failed before is kept, as are all that calls need at the same time")
     func keptProcesses() async throws {
-        let plugin = try Plugin()
+        let plugin = try FaultyPlugin()
         let gate = plugin.notes.folder.appending(path: "gate").path
         mkfifo(gate, 0o600)
         async let held = plugin.run(["wait"])
@@ -158,7 +91,7 @@ import Vocabulary
 
     @Test("Rubbish on every descriptor, closed descriptors and forks disturb nothing")
     func descriptors() async throws {
-        let plugin = try Plugin()
+        let plugin = try FaultyPlugin()
         for fault in ["stdout", "garbage", "close", "{}", "fork", "forkreturn", "{}"] {
             #expect(await plugin.run([fault, "{}"]) == [.done, .done], "\(fault)")
         }
@@ -173,7 +106,7 @@ import Vocabulary
 
     @Test("A plugin that says it can't work blames no message, and counts for the breaker")
     func unavailable() async throws {
-        let plugin = try Plugin()
+        let plugin = try FaultyPlugin()
         let verdicts = await plugin.run(["unavailable"])
         guard case .unavailable = verdicts[0] else {
             Issue.record("\(verdicts)")
@@ -185,7 +118,7 @@ import Vocabulary
 
     @Test("Memory is bounded where that is configured, and going over it costs the message that does")
     func memory() async throws {
-        let plugin = try Plugin(memory: 256 << 20)
+        let plugin = try FaultyPlugin(memory: 256 << 20)
         let verdicts = await plugin.run(["allocate"]) + (await plugin.run(["{}"]))
         #expect(group(verdicts[0]) == "plugin ended before it answered" && verdicts[1] == .done)
         await plugin.handler.shutdown()
@@ -193,9 +126,9 @@ import Vocabulary
 
     @Test("A host that is killed from outside blames no message, and is started again")
     func hostKilled() async throws {
-        let plugin = try Plugin()
+        let plugin = try FaultyPlugin()
         // The plugin kills its parent, which it has no business to do.
-        let verdicts = await plugin.run(["parent"])
+        let verdicts = await plugin.run(["orphan"])
         guard case .interrupted = verdicts[0] else {
             Issue.record("\(verdicts)")
             return
@@ -207,7 +140,7 @@ import Vocabulary
 
     @Test("A cancelled message is given up at once; the others of its call go on")
     func cancelled() async throws {
-        let plugin = try Plugin()
+        let plugin = try FaultyPlugin()
         let message = UpstreamMessage.sample(category: "a", data: "forkloop")
         let task = Task {
             await HandlerVerdict.of(
@@ -227,7 +160,7 @@ import Vocabulary
 
     @Test("A plugin that has left its process group is killed when its time is up")
     func leavesItsGroup() async throws {
-        let plugin = try Plugin(timeout: .seconds(1))
+        let plugin = try FaultyPlugin(timeout: .seconds(1))
         let verdicts = await plugin.run(["regroup loop"], attempt: 2)
         #expect(group(verdicts[0]) == "plugin gave no answer in time")
         for process in plugin.notes.starts { #expect(!isRunning(process)) }
@@ -237,7 +170,7 @@ import Vocabulary
     @Test("A plugin that hangs while it opens holds up no shutdown, and its process ends")
     func hangsAtOpen() async throws {
         let notes = try PluginNotes()
-        let plugin = try Plugin(configuration: "hang \(notes.folder.path)", timeout: .seconds(60))
+        let plugin = try FaultyPlugin(configuration: "hang \(notes.folder.path)", timeout: .seconds(60))
         let message = UpstreamMessage.sample(category: "a", data: "{}")
         let context = HandlerContext(handler: "h", deadline: .now + .seconds(600))
         let task = Task { await HandlerVerdict.of(plugin.handler, message, context) }
@@ -256,7 +189,7 @@ import Vocabulary
 
     @Test("20 MiB of messages reach the plugin in calls of at most 16 MiB")
     func large() async throws {
-        let plugin = try Plugin(messages: 40)
+        let plugin = try FaultyPlugin(messages: 40)
         let data = String(repeating: "x", count: 1 << 19)
         #expect(await plugin.together((0..<40).map { _ in data }).allSatisfy { $0 == .done })
         #expect(plugin.notes.calls.dropFirst().reduce(0, +) == 40 && plugin.notes.calls.allSatisfy { $0 <= 32 })

@@ -8,7 +8,7 @@ extension Integration {
     /// A shared library as handler: the real worker, the real host, and a plugin that does what messages ask it to.
     @Suite struct PluginTests {
         /// Builds `Tests/Tools/plugin/faulty.c` into the stage's folder; returns the library's path.
-        private func build(_ stage: Stage, _ definitions: [String] = []) throws -> String {
+        static func build(_ stage: Stage, _ definitions: [String] = []) throws -> String {
             let library = stage.folder.url.appending(path: "faulty-\(definitions.count).so").path
             let process = Process()
             process.executableURL = URL(filePath: "/usr/bin/env")
@@ -47,7 +47,7 @@ extension Integration {
         func crashes() async throws {
             try await Stage.run { stage in
                 var options = WorkerOptions()
-                options.handlers = handlers(stage, try build(stage))
+                options.handlers = handlers(stage, try Self.build(stage))
                 let worker = try ChildWorker(yaml: try stage.yaml(options), in: stage.folder)
                 let faults = ["segfault", "abort", "exit0", "kill", "scribble", "loop"]
                 let data = (0..<60).map { index in
@@ -88,7 +88,7 @@ extension Integration {
         func hostKilled() async throws {
             try await Stage.run { stage in
                 var options = WorkerOptions()
-                options.handlers = handlers(stage, try build(stage))
+                options.handlers = handlers(stage, try Self.build(stage))
                 let worker = try ChildWorker(yaml: try stage.yaml(options), in: stage.folder)
                 try await stage.send(data: [#"{"n":0}"#])
                 try await waitUntil("the plugin runs") { notes(stage, "messages").count == 1 }
@@ -116,7 +116,7 @@ extension Integration {
         func workerKilled() async throws {
             try await Stage.run { stage in
                 var options = WorkerOptions()
-                options.handlers = handlers(stage, try build(stage))
+                options.handlers = handlers(stage, try Self.build(stage))
                 let worker = try ChildWorker(yaml: try stage.yaml(options), in: stage.folder)
                 try await stage.send(data: ["{}"])
                 try await waitUntil("the plugin runs") { notes(stage, "messages").count == 1 }
@@ -133,7 +133,7 @@ extension Integration {
             try await Stage.run { stage in
                 var options = WorkerOptions()
                 options.grace = "10s"
-                options.handlers = handlers(stage, try build(stage))
+                options.handlers = handlers(stage, try Self.build(stage))
                     .replacingOccurrences(of: "timeout: 1s", with: "timeout: 60s")
                     .replacingOccurrences(of: #"configuration: ""#, with: #"configuration: "hang "#)
                 let worker = try ChildWorker(yaml: try stage.yaml(options), in: stage.folder)
@@ -153,7 +153,7 @@ extension Integration {
         @Test("A plugin that can't be opened fails the handler, not the messages; check finds a library that is none")
         func notLoaded() async throws {
             try await Stage.run { stage in
-                let library = try build(stage)
+                let library = try Self.build(stage)
                 var options = WorkerOptions()
                 options.handlers = handlers(stage, library).replacingOccurrences(
                     of: #"configuration: "\#(stage.folder.url.path)""#,
@@ -170,7 +170,7 @@ extension Integration {
                 #expect(try await worker.exitCode() == 0)
 
                 for (path, expected) in [
-                    (try build(stage, ["OTHER_ABI"]), "is built for version 2"), ("/etc/passwd", "cannot load it"),
+                    (try Self.build(stage, ["OTHER_ABI"]), "is built for version 2"), ("/etc/passwd", "cannot load it"),
                     (library, nil),
                 ] as [(String, String?)] {
                     options.handlers = handlers(stage, path)

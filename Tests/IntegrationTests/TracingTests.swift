@@ -4,7 +4,7 @@ import IntegrationSupport
 import Testing
 
 extension Integration {
-    /// The whole way of a trace: from a device's message over the real worker to a webhook and a program, and to a collector.
+    /// The whole way of a trace: from a device's message over the real worker to a webhook, a program and a plugin, and to a collector.
     @Suite(.timeLimit(.minutes(3))) struct TracingTests {
         private static let trace = "0af7651916cd43dd8448eb211c80319c"
         private static let parent = "00-\(trace)-b7ad6b7169203331-01"
@@ -32,6 +32,9 @@ extension Integration {
                 - name: noted
                   categories: ["*"]
                   exec: {command: ["/usr/bin/python3", "\(script)", "\(calls)"]}
+                - name: plugged
+                  categories: ["*"]
+                  plugin: {path: \(try PluginTests.build(stage)), configuration: "\(stage.folder.url.path)"}
                 - {name: refusing, categories: ["*"], retry: {max_attempts: 1}, sql: {function: app.refuse}}
                 """
         }
@@ -43,9 +46,9 @@ extension Integration {
             $$;
             """
 
-        /// The program's calls so far.
-        private func calls(_ stage: Stage) -> [String] {
-            let text = try? String(contentsOf: stage.folder.url.appending(path: "calls"), encoding: .utf8)
+        /// What the program (`calls`) or the plugin (`traces`) has noted so far.
+        private func calls(_ stage: Stage, _ file: String = "calls") -> [String] {
+            let text = try? String(contentsOf: stage.folder.url.appending(path: file), encoding: .utf8)
             return (text ?? "").split(separator: "\n").map(String.init)
         }
 
@@ -85,7 +88,7 @@ extension Integration {
                     try connects(receive, spans)
                     let attempts = spans.filter { $0.name == "process \(Stage.sender)" && $0.trace == receive.trace }
                     let groups = attempts.map { $0.attributes["messaging.consumer.group.name"] }
-                    #expect(Set(groups) == ["hook", "noted", "refusing"] && attempts.count == 3)
+                    #expect(Set(groups) == ["hook", "noted", "plugged", "refusing"] && attempts.count == 4)
                     #expect(attempts.allSatisfy { $0.parent == (receive.parent.isEmpty ? receive.id : receive.parent) })
                     let hook = try #require(attempts.first { $0.attributes["messaging.consumer.group.name"] == "hook" })
                     let state = receive.parent.isEmpty ? nil : "vendor=FAKE-1"
@@ -98,6 +101,11 @@ extension Integration {
                         attempts.first { $0.attributes["messaging.consumer.group.name"] == "noted" }
                     )
                     #expect(calls(stage).contains("00-\(noted.trace)-\(noted.id)-01 \(state ?? "None")"))
+                    let plugged = try #require(
+                        attempts.first { $0.attributes["messaging.consumer.group.name"] == "plugged" }
+                    )
+                    let given = "00-\(plugged.trace)-\(plugged.id)-01 \(state ?? "-")"
+                    #expect(calls(stage, "traces").contains(given))
                     let failed = try #require(attempts.first { $0.status == 2 })
                     #expect(failed.attributes["upstream.outcome"] == "exhausted" && !failed.message.isEmpty)
                 }

@@ -5,7 +5,7 @@ import Vocabulary
 /// frames of a length and so many bytes.
 enum PluginFrame {
     /// The protocol's version; the host refuses any other.
-    static let version: UInt8 = 1
+    static let version: UInt8 = 2
 
     /// The most messages in one call.
     static let messageLimit = 1_000
@@ -41,7 +41,7 @@ enum PluginFrame {
     /// One message's part of a request.
     static func message(_ message: UpstreamMessage, _ context: HandlerContext) -> [UInt8] {
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(512 + (message.data?.count ?? 0) + (message.extra?.count ?? 0))
+        bytes.reserveCapacity(640 + (message.data?.count ?? 0) + (message.extra?.count ?? 0))
         append(UInt64(bitPattern: message.receivedAtMicroseconds), to: &bytes)
         append(UInt32(clamping: context.attempt), to: &bytes)
         append(text: message.messageKey.description.utf8, to: &bytes)
@@ -54,6 +54,8 @@ enum PluginFrame {
         append(text: message.extra, to: &bytes)
         append(text: message.messageType?.utf8, to: &bytes)
         append(text: context.replayID?.utf8, to: &bytes)
+        append(text: context.traceparent?.utf8, to: &bytes)
+        append(text: context.tracestate?.utf8, to: &bytes)
         return bytes
     }
 

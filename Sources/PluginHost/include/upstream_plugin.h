@@ -35,7 +35,7 @@ extern "C" {
 #endif
 
 /* The version of this interface; raised when a part that exists changes its meaning or its place. Members that are added at the
-   end of a struct don't raise it: look at struct_size before you read one that is newer than version 1. */
+   end of a struct don't raise it: ask UPSTREAM_HAS before you read one that is newer than version 1. */
 #define UPSTREAM_PLUGIN_ABI 1
 
 #if defined(__GNUC__)
@@ -74,7 +74,14 @@ typedef struct upstream_message {
     upstream_text replay_id;          /* the replay that sends it again, or NULL */
     int64_t received_at;              /* microseconds since 1970, UTC */
     uint32_t attempt;                 /* from 1; attempts that failed before this one count */
+    /* From here on look first: UPSTREAM_HAS(message, traceparent). */
+    upstream_text traceparent;        /* the attempt's span as W3C Trace Context, NULL where tracing is off: pass it on */
+    upstream_text tracestate;         /* what goes with traceparent, or NULL */
 } upstream_message;
+
+/* Whether the host, which may be older than this header, knows this member: UPSTREAM_HAS(messages[i], traceparent). */
+#define UPSTREAM_HAS(object, member) \
+    ((size_t)((const char *)(&(object)->member + 1) - (const char *)(object)) <= (object)->struct_size)
 
 /* What became of a message. */
 enum {

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,11 +54,31 @@ UPSTREAM_PLUGIN_EXPORT int upstream_plugin_open(const char *configuration, char 
     return 0;
 }
 
+#if defined(UPSTREAM_HAS) && !defined(NO_HANDLE)
+static void note_trace(const upstream_message *message)
+{
+    char line[1200];
+    /* As the first release's hosts gave it. */
+    upstream_message old = *message;
+    old.struct_size = offsetof(upstream_message, traceparent);
+    if (UPSTREAM_HAS(&old, traceparent) || !UPSTREAM_HAS(&old, attempt) || !UPSTREAM_HAS(message, tracestate)) abort();
+    old.struct_size = offsetof(upstream_message, tracestate);
+    if (UPSTREAM_HAS(&old, tracestate) || !UPSTREAM_HAS(&old, traceparent)) abort();
+    snprintf(
+        line, sizeof line, "%s %s\n", message->traceparent.bytes == NULL ? "-" : message->traceparent.bytes,
+        message->tracestate.bytes == NULL ? "-" : message->tracestate.bytes);
+    note("traces", line);
+}
+#endif
+
 #ifndef NO_HANDLE
 /* Runs one message; returns what the call is to return at once, or -1 to go on. */
 static int act(const upstream_message *message, upstream_outcome *outcome)
 {
     const char *data = message->data.bytes == NULL ? "" : message->data.bytes;
+#ifdef UPSTREAM_HAS
+    if (strstr(data, "trace")) note_trace(message);
+#endif
     if (strstr(data, "wait")) {
         char gate[1200];
         snprintf(gate, sizeof gate, "%s/gate", folder);
@@ -69,7 +90,7 @@ static int act(const upstream_message *message, upstream_outcome *outcome)
     if (strstr(data, "exit0")) exit(0);
     if (strstr(data, "loop") && !strstr(data, "fork")) for (;;) usleep(1000);
     if (strstr(data, "kill")) kill(getpid(), SIGKILL);
-    if (strstr(data, "parent")) kill(getppid(), SIGKILL);
+    if (strstr(data, "orphan")) kill(getppid(), SIGKILL);
     if (strstr(data, "scribble")) ((char *)(size_t)message->message_key.bytes)[0] = 'x';
     if (strstr(data, "allocate")) {
         volatile char *memory = malloc((size_t)1 << 30);
