@@ -1,0 +1,142 @@
+extension DocumentedBlock {
+    private static let onThePage = "Tests/IntegrationTests/DispatchExampleTests.swift"
+    private static let plugins = "Tests/HandlersTests/PluginLoadingTests.swift"
+    private static let devStatus = [
+        "  streams     ", " bound", "  received    ", "  stored      ", "  duplicates  ", "   conflicts ",
+        "   quarantined ",
+        "  acked       ", "  in flight   ", "  handled     ", "  rate        ", " msg/s   ack p50 ", "  elapsed     ",
+    ]
+
+    static let readme: [DocumentedBlock] = [
+        .init("upstream-worker", .none("a drawing")),
+        .init("Two commands", 1, .source("Makefile", ["\nrun: ", "\ntest: "])),
+        .init("Two commands", 2, .labels("Sources/CLI/Dev/DevStatus.swift", devStatus)),
+        .init(
+            "Two commands",
+            3,
+            .labels("Sources/CLI/Dev/DevCommand.swift", ["messages were stored once and acked once"])
+        ),
+        .init("In production", 1, .configuration),
+        .init("In production", 2, .script("scripts/test-package")),
+        .init("Maintenance", 1, .shell),
+        .init("Maintenance", 2, .shell),
+        .init("Maintenance", 3, .shell),
+        .init("Queries", 1, .shell),
+        .init("Queries", 2, .shell),
+        .init("Queries", 3, .shell),
+        .init("Queries", 4, .shell),
+        .init("Queries", 5, .shell),
+        .init("Replay", 1, .shell),
+        .init("Replay", 2, .shell),
+        .init("Replay", 3, .shell),
+        .init("sql", 1, .test(onThePage, "sqlOnThePage")),
+        .init("sql", 2, .test(onThePage, "sqlOnThePage")),
+        .init("webhook", 1, .test(onThePage, "webhookOnThePage")),
+        .init("webhook", 2, .test(onThePage, "webhookOnThePage")),
+        .init("exec", 1, .test(onThePage, "execOnThePage")),
+        .init("exec", 2, .test(onThePage, "execOnThePage")),
+        .init("plugin", 1, .configuration),
+        .init("plugin", 2, .test(plugins, "shownPlugins")),
+        .init("Swift", .test(onThePage, "swiftOnThePage")),
+        .init("log", .test(onThePage, "logOnThePage")),
+    ]
+
+    static let install: [DocumentedBlock] = [
+        .init("The package", .script("scripts/test-package")),
+        .init("The database", .script("scripts/test-package")),
+        .init("The configuration", .script("scripts/test-package")),
+        .init("A server to try it with", .script("scripts/test-package")),
+        .init("Check, then start", .script("scripts/test-package")),
+        .init("Look", 1, .script("scripts/test-package")),
+        .init("Look", 2, .script("scripts/test-package")),
+        .init("Your own server", .script("scripts/test-package")),
+        .init("Upgrade", .script("scripts/test-package")),
+        .init("Remove", .script("scripts/test-package")),
+    ]
+
+    static let handlers: [DocumentedBlock] = [
+        .init("sql", 1, .test(onThePage, "sqlOnThePage")),
+        .init("sql", 2, .test(onThePage, "sqlOnThePage")),
+        .init("webhook", 1, .test(onThePage, "webhookOnThePage")),
+        .init("webhook", 2, .test(onThePage, "webhookOnThePage")),
+        .init("webhook", 3, .configuration),
+        .init("exec", 1, .test(onThePage, "execOnThePage")),
+        .init("exec", 2, .test(onThePage, "execOnThePage")),
+        .init("plugin", 1, .configuration),
+        .init("plugin", 2, .test(plugins, "shownPlugins")),
+        .init("Swift", 1, .test(onThePage, "swiftOnThePage")),
+        .init(
+            "Swift",
+            2,
+            .source("Examples/swift/Package.swift", [#".product(name: "UpstreamWorker", package: "upstream-worker")"#])
+        ),
+        .init("log", .test(onThePage, "logOnThePage")),
+        .init("Retries, and how fast", .configuration),
+        .init("What was tried", .shell),
+        .init("What waits: `deliveries`", .shell),
+    ]
+
+    static let queries: [DocumentedBlock] = [
+        .init("messages list", 1, .shell),
+        .init("messages list", 2, .shell),
+        .init("messages list", 3, .labels("Sources/CLI/Options/ReadOptions.swift", ["this may read about "])),
+        .init("messages show", .shell),
+        .init(
+            "messages tail",
+            .labels(
+                "Sources/CLI/Messages/MessagesTail.swift",
+                ["missing: messages received ", " were dropped by retention during the pause"]
+            )
+        ),
+        .init("messages export", 1, .shell),
+        .init("messages export", 2, .json),
+        .init("quarantine", .shell),
+        .init("conflicts", .shell),
+        .init("Performance", .none("a plan of a database of 5 million messages")),
+    ]
+
+    static let replay: [DocumentedBlock] = [
+        .init("In short", 1, .shell),
+        .init("In short", 2, .shell),
+        .init("To handlers", .test("Tests/CLITests/ReplayCommandTests.swift", "replayedBefore")),
+        .init("To an XMPP endpoint", .test("Tests/IntegrationTests/ReplayTests.swift", "endpoint")),
+        .init("States", 1, .none("a drawing")),
+        .init("States", 2, .shell),
+        .init("Import", .shell),
+        .init("Permissions, size, maintenance", .sql),
+    ]
+
+    static let operations: [DocumentedBlock] = [
+        .init("What is wrong: `doctor`", .shell),
+        .init("Proof that nothing is missing: `audit`", .shell),
+        .init("Tracing", 1, .configuration),
+        .init("Tracing", 2, .json),
+        .init("Sizes and rates: `stats`", .shell),
+        .init("Retention", .shell),
+        .init("One policy, one clock", .shell),
+        .init("Erasing a device: `forget`", .shell),
+        .init("Audit trail", .sql),
+        .init("Acting by HTTP", .test("Tests/ConsoleTests/FrozenSetTests.swift", "frozen")),
+        .init("The console", 1, .configuration),
+        .init("The console", 2, .shell),
+        .init("Signing in", .none("nginx is not among the tests' tools")),
+        .init("Components", .configuration),
+        .init("Standard servers", 1, .configuration),
+        .init(
+            "Standard servers",
+            2,
+            .labels("Sources/Worker/Checking/SenderProbe.swift", ["offered mechanisms: ", "longest stanza it takes: "])
+        ),
+        .init("Handlers", 1, .shell),
+        .init("Handlers", 2, .shell),
+    ]
+
+    static let upgrade: [DocumentedBlock] = [.init("Roll back", .shell)]
+
+    static let backup: [DocumentedBlock] = [
+        .init("Back up", 1, .shell),
+        .init("Back up", 2, .shell),
+        .init("Restore", .shell),
+        .init("Reconcile", .shell),
+    ]
+}

@@ -1,0 +1,46 @@
+/// A block of a document, and what holds it to the truth.
+struct DocumentedBlock {
+    enum Check {
+        /// Nothing is compared: it is a drawing, or needs what no test has; the reason.
+        case none(String)
+        /// YAML that the configuration's reader takes.
+        case configuration
+        /// JSON text.
+        case json
+        /// A statement that runs in a migrated database.
+        case sql
+        /// Commands that the shell can read, and ``DocumentedCommandTests`` has the parser read; what is shown of their output
+        /// is not compared.
+        case shell
+        /// Each of these strings stands in that file.
+        case source(String, [String])
+        /// Each of these strings stands in the block, and in the file that prints it.
+        case labels(String, [String])
+        /// This test of that file looks at it.
+        case test(String, String)
+        /// This script runs the page's blocks.
+        case script(String)
+    }
+
+    /// The heading above it.
+    var section: String
+    /// Which of the section's blocks it is, counted from one.
+    var number: Int
+    /// What holds it to the truth.
+    var check: Check
+
+    /// An entry of the table.
+    init(_ section: String, _ number: Int, _ check: Check) {
+        (self.section, self.number, self.check) = (section, number, check)
+    }
+
+    /// An entry for a section's only block.
+    init(_ section: String, _ check: Check) { self.init(section, 1, check) }
+
+    /// The pages whose blocks have an entry each.
+    static let pages: [String: [DocumentedBlock]] = [
+        "README.md": readme, "docs/install.md": install, "docs/handlers.md": handlers, "docs/queries.md": queries,
+        "docs/replay.md": replay, "docs/operations.md": operations, "docs/upgrade.md": upgrade,
+        "docs/backup.md": backup,
+    ]
+}
