@@ -258,6 +258,8 @@ final class Pair {
             try await nodes[primary].cluster.script(statement, in: "upstream")
         }
         try await waitUntilReplicated()
+        // Commits wait from when the checkpointer has read the setting, which it has before it does anything else.
+        try await nodes[primary].cluster.script("CHECKPOINT", in: "upstream")
     }
 
     /// Waits until the standby confirms commits over the link.

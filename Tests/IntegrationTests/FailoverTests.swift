@@ -29,6 +29,8 @@ extension Integration {
                     "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'"
                 ) == 1
             }
+            // Commits wait from when the checkpointer has read the setting, which it has before it does anything else.
+            try await database.script("CHECKPOINT")
             let url =
                 "postgresql:///\(database.name)?host=\(primary.socketFolder.path),\(standby.socketFolder.path)&user=upstream"
             let copy = try Database(database, on: standby)

@@ -40,6 +40,8 @@ struct StandbyTests {
             try await fixture.script("ALTER SYSTEM SET synchronous_standby_names = '*'")
             try await fixture.script("SELECT pg_reload_conf()")
             try await standbyStreams()
+            // Commits wait from when the checkpointer has read the setting too, which it has before it does anything else.
+            try await fixture.script("CHECKPOINT")
         }
 
         func standbyStreams() async throws {
@@ -145,7 +147,7 @@ struct StandbyTests {
             let commit = Task { try await store.commit([copy], isRetry: isRetry) }
             try await pair.fixture.waitUntil(
                 """
-                SELECT count(*) = 1 FROM pg_stat_activity
+                SELECT count(*) = 1 /* copy \(number) */ FROM pg_stat_activity
                 WHERE wait_event = 'SyncRep' AND application_name = 'upstream-worker'
                 """
             )
