@@ -1,5 +1,4 @@
 import Foundation
-import QuerySupport
 import Testing
 import Worker
 
@@ -41,7 +40,7 @@ struct DocumentBlockTests {
         for (block, check) in try entries(page) {
             let place = Comment(rawValue: block.testDescription)
             switch check {
-            case .none, .sql: break
+            case .none, .output, .sql: break
             case .configuration:
                 let file = FileManager.default.temporaryDirectory.appending(path: "block-\(UUID()).yaml")
                 defer { try? FileManager.default.removeItem(at: file) }
@@ -74,11 +73,40 @@ struct DocumentBlockTests {
         }
     }
 
-    @Test("each statement runs in a migrated database", arguments: DocumentedBlock.pages.keys.sorted())
-    func statements(_ page: String) async throws {
+    @Test("what is run does and prints what is shown", arguments: DocumentedBlock.pages.keys.sorted())
+    func run(_ page: String) async throws {
         for (block, check) in try entries(page) {
-            guard case .sql = check else { continue }
-            try await QueryFixture().script("BEGIN; \(block.text) ROLLBACK")
+            switch check {
+            case .sql: try await DocumentedStage(for: "").tryOut(block.text)
+            case .output(let words, let columns, let omitted):
+                await #expect(throws: Never.self, "\(block.testDescription)") {
+                    try await compare(block, words: words, columns: columns, without: omitted)
+                }
+            default: break
+            }
+        }
+    }
+
+    /// Runs a block's commands one after another, as a reader would.
+    private func compare(
+        _ block: MarkdownPage.Block,
+        words: [String: String],
+        columns: Int,
+        without omitted: [String]
+    ) async throws {
+        let stage = try await DocumentedStage(for: block.text)
+        for sample in OutputSample.samples(of: block.lines) {
+            for command in ShellExample(sample.command).commands where command.first == "upstream-worker" {
+                let run = try await stage.run(command.dropFirst().map { words[$0] ?? $0 }, columns: columns)
+                let missing = sample.missing(from: run).filter { line in
+                    !omitted.contains { line.hasPrefix($0) }
+                }
+                let printed = "\(block.testDescription): \(command)\n\(run.output)\n\(run.errors)"
+                #expect(missing == [], Comment(rawValue: printed))
+                // Where a refusal or a finding is shown, it is compared; what shows nothing has to succeed.
+                let expected: Set<Int32> = sample.output.isEmpty ? [0] : [0, 1, 64, 65]
+                #expect(expected.contains(run.status), Comment(rawValue: printed))
+            }
         }
     }
 }

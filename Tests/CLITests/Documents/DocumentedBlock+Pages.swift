@@ -6,6 +6,8 @@ extension DocumentedBlock {
         "   quarantined ",
         "  acked       ", "  in flight   ", "  handled     ", "  rate        ", " msg/s   ack p50 ", "  elapsed     ",
     ]
+    /// So wide that every column is there.
+    private static let wide = 400
 
     static let readme: [DocumentedBlock] = [
         .init("upstream-worker", .none("a drawing")),
@@ -18,17 +20,17 @@ extension DocumentedBlock {
         ),
         .init("In production", 1, .configuration),
         .init("In production", 2, .script("scripts/test-package")),
-        .init("Maintenance", 1, .shell),
-        .init("Maintenance", 2, .shell),
-        .init("Maintenance", 3, .shell),
-        .init("Queries", 1, .shell),
-        .init("Queries", 2, .shell),
-        .init("Queries", 3, .shell),
-        .init("Queries", 4, .shell),
-        .init("Queries", 5, .shell),
-        .init("Replay", 1, .shell),
-        .init("Replay", 2, .shell),
-        .init("Replay", 3, .shell),
+        .init("Maintenance", 1, .output()),
+        .init("Maintenance", 2, .output(["--watch": "10ms"])),
+        .init("Maintenance", 3, .output()),
+        .init("Queries", 1, .output()),
+        .init("Queries", 2, .output()),
+        .init("Queries", 3, .output()),
+        .init("Queries", 4, .output(columns: wide)),
+        .init("Queries", 5, .output()),
+        .init("Replay", 1, .output()),
+        .init("Replay", 2, .output()),
+        .init("Replay", 3, .output()),
         .init("sql", 1, .test(onThePage, "sqlOnThePage")),
         .init("sql", 2, .test(onThePage, "sqlOnThePage")),
         .init("webhook", 1, .test(onThePage, "webhookOnThePage")),
@@ -72,15 +74,15 @@ extension DocumentedBlock {
         ),
         .init("log", .test(onThePage, "logOnThePage")),
         .init("Retries, and how fast", .configuration),
-        .init("What was tried", .shell),
-        .init("What waits: `deliveries`", .shell),
+        .init("What was tried", .output()),
+        .init("What waits: `deliveries`", .output(columns: wide)),
     ]
 
     static let queries: [DocumentedBlock] = [
-        .init("messages list", 1, .shell),
-        .init("messages list", 2, .shell),
+        .init("messages list", 1, .output()),
+        .init("messages list", 2, .output()),
         .init("messages list", 3, .labels("Sources/CLI/Options/ReadOptions.swift", ["this may read about "])),
-        .init("messages show", .shell),
+        .init("messages show", .output()),
         .init(
             "messages tail",
             .labels(
@@ -88,33 +90,33 @@ extension DocumentedBlock {
                 ["missing: messages received ", " were dropped by retention during the pause"]
             )
         ),
-        .init("messages export", 1, .shell),
+        .init("messages export", 1, .output()),
         .init("messages export", 2, .json),
-        .init("quarantine", .shell),
-        .init("conflicts", .shell),
+        .init("quarantine", .output(columns: wide)),
+        .init("conflicts", .output()),
         .init("Performance", .none("a plan of a database of 5 million messages")),
     ]
 
     static let replay: [DocumentedBlock] = [
-        .init("In short", 1, .shell),
-        .init("In short", 2, .shell),
+        .init("In short", 1, .output()),
+        .init("In short", 2, .output(columns: wide)),
         .init("To handlers", .test("Tests/CLITests/ReplayCommandTests.swift", "replayedBefore")),
         .init("To an XMPP endpoint", .test("Tests/IntegrationTests/ReplayTests.swift", "endpoint")),
         .init("States", 1, .none("a drawing")),
-        .init("States", 2, .shell),
-        .init("Import", .shell),
+        .init("States", 2, .output()),
+        .init("Import", .output()),
         .init("Permissions, size, maintenance", .sql),
     ]
 
     static let operations: [DocumentedBlock] = [
-        .init("What is wrong: `doctor`", .shell),
-        .init("Proof that nothing is missing: `audit`", .shell),
+        .init("What is wrong: `doctor`", .output(without: ["0 warning"])),
+        .init("Proof that nothing is missing: `audit`", .output()),
         .init("Tracing", 1, .configuration),
         .init("Tracing", 2, .json),
-        .init("Sizes and rates: `stats`", .shell),
-        .init("Retention", .shell),
-        .init("One policy, one clock", .shell),
-        .init("Erasing a device: `forget`", .shell),
+        .init("Sizes and rates: `stats`", .output(["3s": "10ms"])),
+        .init("Retention", .output()),
+        .init("One policy, one clock", .output()),
+        .init("Erasing a device: `forget`", .output()),
         .init("Audit trail", .sql),
         .init("Acting by HTTP", .test("Tests/ConsoleTests/FrozenSetTests.swift", "frozen")),
         .init("The console", 1, .configuration),
@@ -127,8 +129,8 @@ extension DocumentedBlock {
             2,
             .labels("Sources/Worker/Checking/SenderProbe.swift", ["offered mechanisms: ", "longest stanza it takes: "])
         ),
-        .init("Handlers", 1, .shell),
-        .init("Handlers", 2, .shell),
+        .init("Handlers", 1, .output(columns: wide)),
+        .init("Handlers", 2, .output()),
     ]
 
     static let upgrade: [DocumentedBlock] = [.init("Roll back", .shell)]
@@ -137,6 +139,6 @@ extension DocumentedBlock {
         .init("Back up", 1, .shell),
         .init("Back up", 2, .shell),
         .init("Restore", .shell),
-        .init("Reconcile", .shell),
+        .init("Reconcile", .output()),
     ]
 }

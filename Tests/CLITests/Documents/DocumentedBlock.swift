@@ -9,9 +9,11 @@ struct DocumentedBlock {
         case json
         /// A statement that runs in a migrated database.
         case sql
-        /// Commands that the shell can read, and ``DocumentedCommandTests`` has the parser read; what is shown of their output
-        /// is not compared.
+        /// A script that the shell reads; its commands are those of ``DocumentedCommandTests``.
         case shell
+        /// Commands that run on a ``DocumentedStage`` and print what is shown: words that are passed otherwise, the terminal's
+        /// width, and how lines begin that other circumstances bring.
+        case output([String: String] = [:], columns: Int = 120, without: [String] = [])
         /// Each of these strings stands in that file.
         case source(String, [String])
         /// Each of these strings stands in the block, and in the file that prints it.
