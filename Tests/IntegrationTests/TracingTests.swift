@@ -24,7 +24,7 @@ extension Integration {
         private func handlers(_ stage: Stage, port: Int) throws -> String {
             let key = try stage.folder.write("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".utf8, as: "key")
             let script = try stage.folder.write(Self.script.utf8, as: "handler.py")
-            let calls = stage.folder.url.appending(path: "calls").path
+            let calls = stage.folder.url.appending(path: "program").path
             return """
                 - name: hook
                   categories: ["*"]
@@ -46,8 +46,8 @@ extension Integration {
             $$;
             """
 
-        /// What the program (`calls`) or the plugin (`traces`) has noted so far.
-        private func calls(_ stage: Stage, _ file: String = "calls") -> [String] {
+        /// What the program (`program`) or the plugin (`traces`) has noted so far.
+        private func calls(_ stage: Stage, _ file: String = "program") -> [String] {
             let text = try? String(contentsOf: stage.folder.url.appending(path: file), encoding: .utf8)
             return (text ?? "").split(separator: "\n").map(String.init)
         }
