@@ -58,6 +58,9 @@ extension Integration {
                     }
                     try await waitUntil("what it had is committed") { worker.settled(.stored) == ids.count }
                     // Nobody is there to be acked to: those acks are dropped.
+                    try await waitUntil("all acks are dropped") {
+                        worker.metrics.acks[.connectionGone].value >= UInt64(ids.count)
+                    }
                     #expect(worker.metrics.acks[.connectionGone].value == UInt64(ids.count))
                     try await server.start()
                     let again = try await StandardSender.start(server)

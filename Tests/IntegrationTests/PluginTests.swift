@@ -162,7 +162,9 @@ extension Integration {
                 let worker = try ChildWorker(yaml: try stage.yaml(options), in: stage.folder)
                 try await stage.send(data: (0..<30).map { #"{"n":\#($0)}"# })
                 try await worker.waitForEvent("handler.failing")
-                #expect(try await stage.database.waitingDeliveries() == 30)
+                try await waitUntil("all are stored, and wait") {
+                    try await stage.database.waitingDeliveries() == 30
+                }
                 #expect(try await stage.database.deadLetters() == [])
                 let counted = "SELECT count(*) FROM upstream.deliveries WHERE attempts > 0"
                 #expect(try await stage.database.integer(counted) == 0)
