@@ -26,33 +26,6 @@ package struct CollectorFailure: Error, Sendable {
     package init(_ text: String) { self.text = text }
 }
 
-/// The clock and random source of an exporter, injectable for tests.
-package struct ExportClock: Sendable {
-    /// The current time.
-    package var now: @Sendable () -> ContinuousClock.Instant
-    /// Waits; throws when cancelled.
-    package var sleep: @Sendable (Duration) async throws -> Void
-    /// A number in 0...1.
-    package var random: @Sendable () -> Double
-
-    package init(
-        now: @escaping @Sendable () -> ContinuousClock.Instant,
-        sleep: @escaping @Sendable (Duration) async throws -> Void,
-        random: @escaping @Sendable () -> Double
-    ) {
-        self.now = now
-        self.sleep = sleep
-        self.random = random
-    }
-
-    /// The system's clock and random source.
-    package static let system = ExportClock(
-        now: { ContinuousClock.now },
-        sleep: { try await ContinuousClock().sleep(for: $0) },
-        random: { .random(in: 0...1) }
-    )
-}
-
 /// Sends spans to a collector in the background, by OTLP/HTTP (https://opentelemetry.io/docs/specs/otlp/).
 ///
 /// One request at a time. A collector that is away or overloaded is tried again with growing waits, or after the wait that it
@@ -72,7 +45,7 @@ package struct SpanExporter: Sendable {
     private let request: TraceRequest
     private let counts: CounterFamily<SpanOutcome>
     private let logger: Logger
-    private let clock: ExportClock
+    private let clock: TimeSource
     private let send: @Sendable ([UInt8]) async throws -> CollectorAnswer
 
     /// What the exporter keeps in mind between requests.
@@ -99,7 +72,7 @@ package struct SpanExporter: Sendable {
         request: TraceRequest,
         counts: CounterFamily<SpanOutcome>,
         logger: Logger,
-        clock: ExportClock = .system,
+        clock: TimeSource = .system,
         send: @escaping @Sendable ([UInt8]) async throws -> CollectorAnswer
     ) {
         self.queue = queue

@@ -21,7 +21,7 @@ extension DeliveriesFixture {
         owner: String = "a",
         over store: PostgresDeliveryStore? = nil,
         logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-        clock: PipelineClock = .system,
+        clock: TimeSource = .system,
         _ change: (inout DispatchSettings) -> Void = { _ in }
     ) -> DispatchService {
         var settings = DispatchSettings()

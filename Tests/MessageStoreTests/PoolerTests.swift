@@ -76,7 +76,7 @@ import Vocabulary
         await (try await pooler.connect(settings)).close()
         let output = MemoryLogOutput()
         let attempts = Mutex(0)
-        var clock = PipelineClock.system
+        var clock = TimeSource.system
         // The pause between two attempts to listen, which is of minutes, is over at once.
         clock.sleep = { duration in
             if duration >= .seconds(600) {

@@ -4,7 +4,7 @@ import UpstreamKit
 import Vocabulary
 
 /// A table that holds so many deliveries for each handler, and counts the claims.
-final class CountedDeliveries: DeliveryStore {
+final class CountedDeliveries: QuietDeliveries {
     private struct State {
         var left: [String: Int]
         var claims: [String: Int] = [:]
@@ -26,30 +26,11 @@ final class CountedDeliveries: DeliveryStore {
             state.left[request.handler] = left - count
             return (0..<count).map { _ in
                 state.last += 1
-                return Delivery(
-                    content: .stored(.sample(category: "c", data: nil)),
-                    messageKey: Digest128(high: 1, low: state.last),
-                    lease: Lease(token: 1, deadline: .now + request.lease)
-                )
+                return request.delivery(state.last)
             }
         }
     }
 
-    func listen(wake: @Sendable () -> Void) async throws(StoreError) {
-        // Nobody else tells us anything.
-        try? await Task.sleep(for: .seconds(3_600))
-    }
-
-    func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64 { 1 }
-    func paused(_ handlers: [String]) async throws(StoreError) -> Set<String> { [] }
-    func extend(
-        _ leases: [LeaseReference],
-        of handler: String,
-        by duration: Duration
-    ) async throws(StoreError) -> Set<LeaseReference> { Set(leases) }
     func settle(_ settlements: [Settlement], of handler: String) async throws(StoreError) -> Int { settlements.count }
     func settle(_ blocks: [BlockSettlement], of handler: String) async throws(StoreError) -> Int { 0 }
-    func pause(_ handler: String, reason: String) async throws(StoreError) {}
-    func unclaimed() async throws(StoreError) -> [String] { [] }
-    func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] { [] }
 }

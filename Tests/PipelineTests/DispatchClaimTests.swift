@@ -45,22 +45,7 @@ struct DispatchClaimTests {
                 return .verdict(.done)
             }
         )
-        let task = Task { await service.run() }
-        do {
-            try await body(service)
-        } catch {
-            Issue.record(error)
-        }
-        service.beginShutdown()
-        await task.value
-    }
-
-    /// Waits until that holds; a failure of the test after 20 s.
-    private func wait(_ name: Comment, until condition: () -> Bool) async throws {
-        let end = ContinuousClock.now + .seconds(20)
-        while !condition(), ContinuousClock.now < end { try await Task.sleep(for: .milliseconds(5)) }
-        let holds = condition()
-        #expect(holds, name)
+        await service.run { try await body(service) }
     }
 
     @Test("A backlog is claimed as the rate allows, without a poll")

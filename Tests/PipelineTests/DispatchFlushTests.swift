@@ -36,7 +36,7 @@ private final class LineBook: LogOutput {
 }
 
 /// A table that looks, whenever deliveries are settled, whether their lines have been written.
-private final class WatchedDeliveries: DeliveryStore {
+private final class WatchedDeliveries: QuietDeliveries {
     private struct State {
         var left: Int
         var last: UInt64 = 0
@@ -99,30 +99,10 @@ private final class WatchedDeliveries: DeliveryStore {
             state.left -= count
             return (0..<count).map { _ in
                 state.last += 1
-                return Delivery(
-                    content: .stored(.sample(category: "c", data: nil)),
-                    messageKey: Digest128(high: 1, low: state.last),
-                    lease: Lease(token: 1, deadline: .now + request.lease)
-                )
+                return request.delivery(state.last)
             }
         }
     }
-
-    func listen(wake: @Sendable () -> Void) async throws(StoreError) {
-        // Nobody else tells us anything.
-        try? await Task.sleep(for: .seconds(3_600))
-    }
-
-    func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64 { 1 }
-    func paused(_ handlers: [String]) async throws(StoreError) -> Set<String> { [] }
-    func extend(
-        _ leases: [LeaseReference],
-        of handler: String,
-        by duration: Duration
-    ) async throws(StoreError) -> Set<LeaseReference> { Set(leases) }
-    func pause(_ handler: String, reason: String) async throws(StoreError) {}
-    func unclaimed() async throws(StoreError) -> [String] { [] }
-    func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] { [] }
 }
 
 /// What handlers log of messages, beside what becomes of these.
@@ -148,22 +128,7 @@ struct DispatchFlushTests {
                 return .verdict(.done)
             }
         )
-        let task = Task { await service.run() }
-        do {
-            try await body(service)
-        } catch {
-            Issue.record(error)
-        }
-        service.beginShutdown()
-        await task.value
-    }
-
-    /// Waits until that holds; a failure of the test after 20 s.
-    private func wait(_ name: Comment, until condition: () -> Bool) async throws {
-        let end = ContinuousClock.now + .seconds(20)
-        while !condition(), ContinuousClock.now < end { try await Task.sleep(for: .milliseconds(5)) }
-        let holds = condition()
-        #expect(holds, name)
+        await service.run { try await body(service) }
     }
 
     @Test("Rows: each line is there before its delivery counts as done, with few writes")

@@ -78,11 +78,11 @@ private final class ScriptedWriter: MessageWriter {
     }
 }
 
-extension PipelineClock {
+extension TimeSource {
     /// A clock that only pauses move, and the longest of all random delays.
-    fileprivate static var manual: PipelineClock {
+    fileprivate static var manual: TimeSource {
         let now = ManualTime()
-        return PipelineClock(now: { now.instant }, sleep: { now.pass($0) }, random: { 1 })
+        return TimeSource(now: { now.instant }, sleep: { now.pass($0) }, random: { 1 })
     }
 
     private final class ManualTime: Sendable {

@@ -80,7 +80,7 @@ struct PipelineTraceTests {
             writers: [TracedWriter(outages: outages)],
             metrics: Metrics(senders: [], categories: [], handlers: [], version: "test"),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-            clock: PipelineClock(now: { .now }, sleep: { _ in }, random: { 1 }),
+            clock: TimeSource(now: { .now }, sleep: { _ in }, random: { 1 }),
             tracing: PipelineTracing(
                 tracer: spans.tracer(ratio: ratio),
                 sampler: TraceSampler(ratio: ratio),

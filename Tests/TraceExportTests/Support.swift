@@ -47,8 +47,8 @@ final class ManualClock: Sendable {
     var pauses: [Duration] { state.withLock { $0.pauses } }
 
     /// Pauses of the exporter's own interval wait for the queue instead.
-    var clock: ExportClock {
-        ExportClock(
+    var clock: TimeSource {
+        TimeSource(
             now: { self.state.withLock { $0.now } },
             sleep: { duration in
                 if duration == SpanExporter.interval { return try await Task.sleep(for: .seconds(3600)) }

@@ -64,7 +64,7 @@ final class DispatchIntake: DeliveryIntake {
     /// By lane: the categories' bytes, or nil for all.
     private let categories: [[[UInt8]]?]
     let settings: DispatchSettings
-    let clock: PipelineClock
+    let clock: TimeSource
     private let settler: DispatchSettler
     private let released: @Sendable ([Settlement], Int) -> Void
     private let wakeClaims: @Sendable () -> Void
@@ -75,7 +75,7 @@ final class DispatchIntake: DeliveryIntake {
     init(
         lanes: [DispatchLane],
         settings: DispatchSettings,
-        clock: PipelineClock,
+        clock: TimeSource,
         settler: DispatchSettler,
         released: @escaping @Sendable ([Settlement], Int) -> Void,
         wakeClaims: @escaping @Sendable () -> Void

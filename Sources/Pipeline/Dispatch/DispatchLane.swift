@@ -42,7 +42,7 @@ final class DispatchLane: Sendable {
     let registration: HandlerRegistration
     let settings: LaneSettings
     private let senderIDs: [String]
-    private let clock: PipelineClock
+    private let clock: TimeSource
     private let report: DispatchReport
     private let tracing: PipelineTracing?
     private let execute: DeliveryExecutor
@@ -54,7 +54,7 @@ final class DispatchLane: Sendable {
         registration: HandlerRegistration,
         settings: DispatchSettings,
         senderIDs: [String],
-        clock: PipelineClock,
+        clock: TimeSource,
         report: DispatchReport,
         claims: DispatchSignal,
         tracing: PipelineTracing?,

@@ -1,3 +1,5 @@
+import Vocabulary
+
 // The slots that run attempts, and how they end.
 extension DispatchService {
     private enum SlotEvent {

@@ -2,7 +2,7 @@ package import Logging
 import Synchronization
 package import Telemetry
 package import UpstreamKit
-import Vocabulary
+package import Vocabulary
 
 /// Delivers stored messages to their handlers: at least once each, outside the ack path (G6).
 ///
@@ -18,7 +18,7 @@ package final class DispatchService: Sendable {
     let lanes: [DispatchLane]
     let store: any DeliveryStore
     let settings: DispatchSettings
-    let clock: PipelineClock
+    let clock: TimeSource
     let report: DispatchReport
     let settler: DispatchSettler
     let dispatchIntake: DispatchIntake
@@ -53,7 +53,7 @@ package final class DispatchService: Sendable {
         settings: DispatchSettings,
         metrics: Metrics,
         logger: Logger,
-        clock: PipelineClock = .system,
+        clock: TimeSource = .system,
         tracing: PipelineTracing? = nil,
         flush: @escaping @Sendable () -> Void = {},
         execute: @escaping DeliveryExecutor

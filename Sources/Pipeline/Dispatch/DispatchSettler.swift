@@ -22,7 +22,7 @@ final class DispatchSettler: Sendable {
     private let handlers: [String]
     private let store: any DeliveryStore
     private let settings: DispatchSettings
-    private let clock: PipelineClock
+    private let clock: TimeSource
     private let report: DispatchReport
     private let willSettle: @Sendable () -> Void
     private let settled: @Sendable (Int) -> Void
@@ -38,7 +38,7 @@ final class DispatchSettler: Sendable {
         handlers: [String],
         store: any DeliveryStore,
         settings: DispatchSettings,
-        clock: PipelineClock,
+        clock: TimeSource,
         report: DispatchReport,
         willSettle: @escaping @Sendable () -> Void,
         settled: @escaping @Sendable (Int) -> Void

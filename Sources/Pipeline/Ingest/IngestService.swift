@@ -18,7 +18,7 @@ package struct IngestService: Sendable {
     private let writers: [any MessageWriter]
     private let metrics: Metrics
     private let logger: Logger
-    private let clock: PipelineClock
+    private let clock: TimeSource
     private let intake: (any DeliveryIntake)?
     private let tracing: PipelineTracing?
 
@@ -40,7 +40,7 @@ package struct IngestService: Sendable {
         writers: [any MessageWriter],
         metrics: Metrics,
         logger: Logger,
-        clock: PipelineClock = .system,
+        clock: TimeSource = .system,
         intake: (any DeliveryIntake)? = nil,
         tracing: PipelineTracing? = nil
     ) {

@@ -1,5 +1,5 @@
-/// The clock and random source of ingest and dispatch, injectable for tests.
-package struct PipelineClock: Sendable {
+/// The clock and random source of what waits and tries again, injectable for tests.
+package struct TimeSource: Sendable {
     /// The current time.
     package var now: @Sendable () -> ContinuousClock.Instant
     /// Waits; throws when cancelled.
@@ -18,7 +18,7 @@ package struct PipelineClock: Sendable {
     }
 
     /// The system's clock and random source.
-    package static let system = PipelineClock(
+    package static let system = TimeSource(
         now: { ContinuousClock.now },
         sleep: { try await ContinuousClock().sleep(for: $0) },
         random: { .random(in: 0...1) }
