@@ -8,10 +8,8 @@ import Vocabulary
 /// sender and id, with `device` from the registration token too, so that the line has that key as well (`docs/protocol.md`,
 /// "What identifies a message"). The token itself is not written.
 final class AckFile {
-    private let file: FileHandle
-    private var lines = Data()
+    private let file: LineFile
     private let encoder = JSONEncoder()
-    private let flushLimit = 65_536
 
     private struct Line: Encodable {
         var time: String
@@ -29,11 +27,7 @@ final class AckFile {
 
     /// Creates the file, readable by its owner only, or empties it.
     init(path: String) throws {
-        let isMade = FileManager.default.createFile(atPath: path, contents: nil, attributes: [.posixPermissions: 0o600])
-        guard isMade, let file = FileHandle(forWritingAtPath: path) else {
-            throw EmulatorError(message: "the file of acks \(path) cannot be written")
-        }
-        self.file = file
+        file = try LineFile(path: path, name: "the file of acks")
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     }
 
@@ -46,12 +40,8 @@ final class AckFile {
     func record(_ id: [UInt8], from token: [UInt8], for sender: String) {
         let key = Self.key(ofDevice: token, id, for: sender)
         guard let id = String(validating: id, as: UTF8.self) else { return }
-        let time = Date().formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
-        guard let line = try? encoder.encode(Line(time: time, senderID: sender, messageID: id, keyByDevice: key))
-        else { return }
-        lines += line
-        lines.append(0x0A)
-        if lines.count >= flushLimit { flush() }
+        let line = Line(time: Date.lineTime, senderID: sender, messageID: id, keyByDevice: key)
+        if let line = try? encoder.encode(line) { file.append(line) }
     }
 
     /// The key that a message has where ids are unique for a device alone.
@@ -61,14 +51,5 @@ final class AckFile {
     }
 
     /// Writes what is collected.
-    func flush() {
-        guard !lines.isEmpty else { return }
-        try? file.write(contentsOf: lines)
-        lines.removeAll(keepingCapacity: true)
-    }
-
-    deinit {
-        try? file.write(contentsOf: lines)
-        try? file.close()
-    }
+    func flush() { file.flush() }
 }

@@ -13,40 +13,27 @@ final class Transcript {
         case sent = "out"
     }
 
-    private let file: FileHandle
-    private var lines = Data()
-    private let flushLimit = 65_536
+    private let file: LineFile
 
     /// Creates the file, readable by its owner only, or empties it.
     init(path: String) throws {
-        let isMade = FileManager.default.createFile(atPath: path, contents: nil, attributes: [.posixPermissions: 0o600])
-        guard isMade, let file = FileHandle(forWritingAtPath: path) else {
-            throw EmulatorError(message: "the transcript file \(path) cannot be written")
-        }
-        self.file = file
+        file = try LineFile(path: path, name: "the transcript file")
     }
 
     /// Adds a line.
     func record(_ bytes: ByteBuffer, connection: Int, direction: Direction, isShown: Bool) {
         let text = isShown ? String(buffer: bytes) : "(\(bytes.readableBytes) bytes before the sign-in, not shown)"
-        let time = Date().formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
-        lines += #"{"time":"\#(time)","connection":\#(connection),"direction":"\#(direction.rawValue)","text":"#.utf8
-        lines += (try? JSONEncoder().encode(text)) ?? Data(#""""#.utf8)
-        lines += "}\n".utf8
-        if lines.count >= flushLimit { flush() }
+        var line = Data(
+            #"{"time":"\#(Date.lineTime)","connection":\#(connection),"direction":"\#(direction.rawValue)","text":"#
+                .utf8
+        )
+        line += (try? JSONEncoder().encode(text)) ?? Data(#""""#.utf8)
+        line += "}".utf8
+        file.append(line)
     }
 
     /// Writes what is collected.
-    func flush() {
-        guard !lines.isEmpty else { return }
-        try? file.write(contentsOf: lines)
-        lines.removeAll(keepingCapacity: true)
-    }
-
-    deinit {
-        try? file.write(contentsOf: lines)
-        try? file.close()
-    }
+    func flush() { file.flush() }
 }
 
 /// Why an emulator could not start, or a wait ended without its condition.
