@@ -171,36 +171,22 @@ package final class WebhookHandler: UpstreamHandler {
 
     /// The endpoint's addresses, each of them checked.
     private func checkedAddresses() async throws -> [NetworkAddress] {
-        let endpoint = options.endpoint
-        let addresses: [NetworkAddress]
-        if let address = endpoint.address {
-            addresses = [address]
-        } else {
-            do {
-                addresses = try await resolver.resolve(endpoint.host)
-            } catch {
-                try Task.checkCancellation()
-                let reason = (error as? ResolveError)?.reason ?? "\(error)"
-                throw Self.down("webhook name not resolved", "\(endpoint.host) does not resolve: \(reason)")
-            }
+        switch await WebhookProbe.run(options.endpoint, policy: options.policy, resolver: resolver) {
+        case .allowed(let addresses): return addresses
+        case .unresolved(let host, let reason):
+            try Task.checkCancellation()
+            throw Self.down("webhook name not resolved", "\(host) does not resolve: \(reason)")
+        case .refused(let host, let address):
+            throw Self.down(
+                "webhook address refused",
+                "\(host) is at \(address), which is not public; if that is intended, add its network to allow_networks"
+            )
+        case .refusedPlain(let host, let address):
+            throw Self.down(
+                "webhook plain http refused",
+                "\(host) is at \(address), outside allow_networks, where only https is allowed"
+            )
         }
-        // One forbidden address forbids all: a name that resolves to public and private addresses is not trusted.
-        for address in addresses {
-            switch options.policy.decide(address, isPlain: endpoint.isPlain) {
-            case .allow: continue
-            case .refuse:
-                throw Self.down(
-                    "webhook address refused",
-                    "\(endpoint.host) is at \(address), which is not public; if that is intended, add its network to allow_networks"
-                )
-            case .refusePlain:
-                throw Self.down(
-                    "webhook plain http refused",
-                    "\(endpoint.host) is at \(address), outside allow_networks, where only https is allowed"
-                )
-            }
-        }
-        return addresses
     }
 
     // MARK: The answer

@@ -1,6 +1,6 @@
 package import Vocabulary
 
-/// Whether a webhook's host resolves, to addresses that its policy allows, as before each request (`check --connect`).
+/// Whether a webhook's host resolves, to addresses that its policy allows: before each request, and in `check --connect`.
 package enum WebhookProbe {
     /// What was found.
     package enum Finding: Sendable, Equatable {
@@ -20,7 +20,7 @@ package enum WebhookProbe {
     ///   - endpoint: Where the webhook is.
     ///   - policy: Which addresses it may have.
     ///   - resolver: Looks names up.
-    /// - Returns: What was found; one address that is refused refuses all, as in a request.
+    /// - Returns: What was found; one address that is refused refuses all.
     package static func run(
         _ endpoint: WebhookEndpoint,
         policy: NetworkPolicy,
@@ -37,6 +37,7 @@ package enum WebhookProbe {
                 return .unresolved(host: endpoint.host, reason: reason)
             }
         }
+        // One forbidden address forbids all: a name that resolves to public and private addresses is not trusted.
         for address in addresses {
             switch policy.decide(address, isPlain: endpoint.isPlain) {
             case .allow: continue
