@@ -7,15 +7,6 @@ Set up and options as for store.py. Shown are CPU of the backend, time and WAL f
 """
 import store
 
-# Look-ups by id, category and device need the secondary indexes; the primary key stays.
-WITHOUT_LOOKUPS = """
-    DO $$
-    DECLARE name regclass;
-    BEGIN
-        FOR name IN SELECT indexrelid FROM pg_index WHERE indrelid = 'upstream.messages'::regclass AND NOT indisprimary LOOP
-            EXECUTE 'DROP INDEX ' || name;
-        END LOOP;
-    END $$;"""
 WITHOUT_PARTITIONS = """
     ALTER TABLE upstream.messages RENAME TO partitioned;
     CREATE TABLE upstream.messages (LIKE upstream.partitioned INCLUDING ALL);"""
@@ -31,10 +22,10 @@ WHOLE = store.STORE_BATCH, store.store_batch
 UNCHECKED = store.call("g_bodies", store.SCALARS), arrival
 VARIANTS = {
     "whole": ("", *WHOLE),
-    "without look-ups": (WITHOUT_LOOKUPS, *WHOLE),
+    "without look-ups": (store.WITHOUT_LOOKUPS, *WHOLE),
     "without partitions": (WITHOUT_PARTITIONS, *WHOLE),
     "without ledger": (BODIES, *UNCHECKED),
-    "without all three": (WITHOUT_LOOKUPS + WITHOUT_PARTITIONS + BODIES, *UNCHECKED),
+    "without all three": (store.WITHOUT_LOOKUPS + WITHOUT_PARTITIONS + BODIES, *UNCHECKED),
 }
 store.VARIANTS.update(VARIANTS)
 store.DEFAULTS = [*VARIANTS, "bare", "bare without key"]

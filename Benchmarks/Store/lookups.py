@@ -31,14 +31,6 @@ INDEXES = {
     ],
     "no index": [],
 }
-DROP = """
-    DO $$
-    DECLARE name regclass;
-    BEGIN
-        FOR name IN SELECT indexrelid FROM pg_index WHERE indrelid = 'upstream.messages'::regclass AND NOT indisprimary LOOP
-            EXECUTE 'DROP INDEX ' || name;
-        END LOOP;
-    END $$;"""
 FILL = """
     INSERT INTO upstream.messages (
         message_key, received_at, sender_id, message_id, registration_token, device_key, category, data
@@ -67,7 +59,7 @@ UPKEEP = """
 
 def side(cluster, name, options):
     """The database of a variant, with its day of messages; the index is made when they are there."""
-    store.VARIANTS[name] = (DROP, *store.VARIANTS["store_batch"][1:])
+    store.VARIANTS[name] = (store.WITHOUT_LOOKUPS, *store.VARIANTS["store_batch"][1:])
     made = store.side(cluster, name, options)
     connection = made["connection"]
     connection.execute(FILL % {"rows": options.rows})

@@ -28,6 +28,16 @@ import psycopg
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+# Look-ups by id, category and device need the secondary indexes; the primary key stays.
+WITHOUT_LOOKUPS = """
+    DO $$
+    DECLARE name regclass;
+    BEGIN
+        FOR name IN SELECT indexrelid FROM pg_index WHERE indrelid = 'upstream.messages'::regclass AND NOT indisprimary LOOP
+            EXECUTE 'DROP INDEX ' || name;
+        END LOOP;
+    END $$;"""
+
 
 class Cluster:
     """A PostgreSQL server of our own, as the user postgres where we are root."""

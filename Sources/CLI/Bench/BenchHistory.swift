@@ -1,5 +1,4 @@
 import CCSEmulator
-import Foundation
 import LocalDatabase
 import Postgres
 import Worker
@@ -35,15 +34,12 @@ struct BenchHistory: Sendable {
     let site: BenchSite
     let console: Console
 
-    private static let connections = 10
-    private static let handler = #"  - {name: everything, categories: ["*"], concurrency: 8, log: {}}"#
+    private static let handler = BenchDelivery.handler
     /// A key of the configuration's first level after the list of handlers.
     private static let off = "\nretention: {attempts: 0s}"
 
     private struct Run {
-        var rate: Double
-        var postgres: Double
-        var worker: Double
+        var figures: BenchDelivery.Figures
         var bytes: Double
     }
 
@@ -65,56 +61,21 @@ struct BenchHistory: Sendable {
     private static func figures(_ runs: [(off: Run, on: Run)]) -> Figures {
         func median(_ value: ((off: Run, on: Run)) -> Double) -> Double { runs.map(value).quantile(0.5) ?? 0 }
         return Figures(
-            perSecondWithout: median(\.off.rate),
-            perSecondWith: median(\.on.rate),
-            ratio: median { $0.on.rate / $0.off.rate },
-            postgresMicrosecondsWithout: median(\.off.postgres),
-            postgresMicrosecondsWith: median(\.on.postgres),
-            workerMicrosecondsWithout: median(\.off.worker),
-            workerMicrosecondsWith: median(\.on.worker),
+            perSecondWithout: median(\.off.figures.rate),
+            perSecondWith: median(\.on.figures.rate),
+            ratio: median { $0.on.figures.rate / $0.off.figures.rate },
+            postgresMicrosecondsWithout: median(\.off.figures.postgres),
+            postgresMicrosecondsWith: median(\.on.figures.postgres),
+            workerMicrosecondsWithout: median(\.off.figures.worker),
+            workerMicrosecondsWith: median(\.on.figures.worker),
             bytesPerAttempt: median(\.on.bytes)
         )
     }
 
-    /// Messages as the emulator delivers them, until the last is handled.
     private func received(_ handlers: String, _ problems: inout [String]) async throws -> Run {
-        let database = try await site.makeDatabase("bench")
-        let count = plan.messages
-        let settings = BenchLoad.emulator(
-            count: count,
-            connections: Self.connections,
-            size: plan.size,
-            window: plan.window,
-            sampling: nil
-        )
-        let pair = try await BenchPair(
-            site,
-            settings,
-            database: database,
-            connections: Self.connections,
-            handlers: handlers,
-            plan
-        )
-        let run = try await pair.stopping {
-            try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
-            let before = try await pair.reading()
-            try await pair.wait("every ack") { $0.isComplete }
-            while try await waiting(database) > 0 {
-                try pair.worker.check()
-                try await Task.sleep(for: .milliseconds(20))
-            }
-            let after = try await pair.reading()
-            let handled = Double(count - before.acked)
-            return Run(
-                rate: handled / (before.time.duration(to: after.time) / .seconds(1)),
-                postgres: (after.postgres - before.postgres) / handled * 1e6,
-                worker: (after.worker - before.worker) / handled * 1e6,
-                bytes: try await bytes(database, count)
-            )
-        }
-        problems += pair.problems
-        try await site.dropDatabase("bench")
-        return run
+        let delivery = BenchDelivery(plan: plan, site: site)
+        let (figures, kept) = try await delivery.run(handlers, &problems) { try await bytes($0, plan.messages) }
+        return Run(figures: figures, bytes: kept)
     }
 
     /// Messages that wait in the table when the worker starts.
@@ -129,7 +90,7 @@ struct BenchHistory: Sendable {
         var first: (left: Int, time: ContinuousClock.Instant, postgres: Double, worker: Double)?
         while true {
             try worker.check()
-            let left = try await waiting(database)
+            let left = try await BenchDelivery.waiting(database)
             if first == nil, left < backlog {
                 first = (left, .now, ProcessUsage.family(cluster).cpu, ProcessUsage.process(worker.id).cpu)
             }
@@ -141,19 +102,15 @@ struct BenchHistory: Sendable {
         let bytes = try await bytes(database, backlog)
         worker.stop()
         try await site.dropDatabase("bench")
-        guard let first else { return Run(rate: 0, postgres: 0, worker: 0, bytes: bytes) }
+        guard let first else { return Run(figures: .init(rate: 0, postgres: 0, worker: 0), bytes: bytes) }
         let seconds = max(first.time.duration(to: end) / .seconds(1), 0.001)
         let count = Double(max(first.left, 1))
-        return Run(
+        let figures = BenchDelivery.Figures(
             rate: count / seconds,
             postgres: (postgres - first.postgres) / count * 1e6,
-            worker: (used - first.worker) / count * 1e6,
-            bytes: bytes
+            worker: (used - first.worker) / count * 1e6
         )
-    }
-
-    private func waiting(_ database: String) async throws -> Int {
-        try await BenchSite.numbers(database, BenchStatements.waiting).first ?? 0
+        return Run(figures: figures, bytes: bytes)
     }
 
     private func bytes(_ database: String, _ attempts: Int) async throws -> Double {
@@ -166,17 +123,15 @@ extension BenchHistory.Report {
     var table: [[String]] {
         [("in blocks", blocks), ("in rows", rows)].flatMap { name, figures in
             [
-                ["deliveries \(name) without history, /s", text(figures.perSecondWithout, 0), ""],
-                ["deliveries \(name) with history, /s", text(figures.perSecondWith, 0), ""],
-                ["ratio of the two", text(figures.ratio, 2), "≥ 0.9"],
-                ["PostgreSQL without, µs each", text(figures.postgresMicrosecondsWithout, 1), ""],
-                ["PostgreSQL with, µs each", text(figures.postgresMicrosecondsWith, 1), ""],
-                ["worker without, µs each", text(figures.workerMicrosecondsWithout, 1), ""],
-                ["worker with, µs each", text(figures.workerMicrosecondsWith, 1), ""],
-                ["disk, bytes an attempt", text(figures.bytesPerAttempt, 1), ""],
+                ["deliveries \(name) without history, /s", BenchReport.text(figures.perSecondWithout, 0), ""],
+                ["deliveries \(name) with history, /s", BenchReport.text(figures.perSecondWith, 0), ""],
+                ["ratio of the two", BenchReport.text(figures.ratio, 2), "≥ 0.9"],
+                ["PostgreSQL without, µs each", BenchReport.text(figures.postgresMicrosecondsWithout, 1), ""],
+                ["PostgreSQL with, µs each", BenchReport.text(figures.postgresMicrosecondsWith, 1), ""],
+                ["worker without, µs each", BenchReport.text(figures.workerMicrosecondsWithout, 1), ""],
+                ["worker with, µs each", BenchReport.text(figures.workerMicrosecondsWith, 1), ""],
+                ["disk, bytes an attempt", BenchReport.text(figures.bytesPerAttempt, 1), ""],
             ]
         }
     }
-
-    private func text(_ number: Double, _ digits: Int) -> String { String(format: "%.\(digits)f", number) }
 }

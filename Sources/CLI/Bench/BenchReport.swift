@@ -178,7 +178,8 @@ struct BenchReport: Codable, Sendable {
         ]
     }
 
-    private static func text(_ number: Double, _ digits: Int) -> String { String(format: "%.\(digits)f", number) }
+    /// A number with this many digits behind the point.
+    static func text(_ number: Double, _ digits: Int) -> String { String(format: "%.\(digits)f", number) }
 }
 
 extension Array where Element: Comparable {

@@ -1,5 +1,4 @@
 import CCSEmulator
-import Foundation
 import LocalDatabase
 import Worker
 
@@ -28,13 +27,10 @@ struct BenchTracing: Sendable {
     let site: BenchSite
     let console: Console
 
-    private static let connections = 10
-    private static let handler = #"  - {name: everything, categories: ["*"], concurrency: 8, log: {}}"#
     private static let ratios: [Double?] = [nil, 0.01, 1]
 
     private struct Run {
-        var rate: Double
-        var worker: Double
+        var figures: BenchDelivery.Figures
         var bytes: Double
     }
 
@@ -53,9 +49,9 @@ struct BenchTracing: Sendable {
             func median(_ value: (Run) -> Double) -> Double { runs[index].map(value).quantile(0.5) ?? 0 }
             return Figures(
                 sampleRatio: Self.ratios[index],
-                perSecond: median(\.rate),
-                ratio: zip(runs[index], runs[0]).map { $0.rate / $1.rate }.quantile(0.5) ?? 0,
-                workerMicroseconds: median(\.worker),
+                perSecond: median(\.figures.rate),
+                ratio: zip(runs[index], runs[0]).map { $0.figures.rate / $1.figures.rate }.quantile(0.5) ?? 0,
+                workerMicroseconds: median(\.figures.worker),
                 bytes: median(\.bytes)
             )
         }
@@ -64,45 +60,12 @@ struct BenchTracing: Sendable {
 
     private func received(_ ratio: Double?, _ problems: inout [String]) async throws -> Run {
         let collector = try await BenchCollector.start()
-        let database = try await site.makeDatabase("bench")
-        let count = plan.messages
-        let settings = BenchLoad.emulator(
-            count: count,
-            connections: Self.connections,
-            size: plan.size,
-            window: plan.window,
-            sampling: nil
-        )
         // A key of the configuration's first level after the list of handlers.
         let tracing = ratio.map { "\ntracing: {endpoint: '\(collector.endpoint)', sample_ratio: \($0)}" } ?? ""
-        let pair = try await BenchPair(
-            site,
-            settings,
-            database: database,
-            connections: Self.connections,
-            handlers: Self.handler + tracing,
-            plan
-        )
-        let run = try await pair.stopping {
-            try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
-            let before = try await pair.reading()
-            try await pair.wait("every ack") { $0.isComplete }
-            while try await BenchSite.numbers(database, BenchStatements.waiting).first ?? 0 > 0 {
-                try pair.worker.check()
-                try await Task.sleep(for: .milliseconds(20))
-            }
-            let after = try await pair.reading()
-            let handled = Double(count - before.acked)
-            return Run(
-                rate: handled / (before.time.duration(to: after.time) / .seconds(1)),
-                worker: (after.worker - before.worker) / handled * 1e6,
-                bytes: 0
-            )
-        }
-        problems += pair.problems
+        let delivery = BenchDelivery(plan: plan, site: site)
+        let (figures, _) = try await delivery.run(BenchDelivery.handler + tracing, &problems) { _ in }
         await collector.stop()
-        try await site.dropDatabase("bench")
-        return Run(rate: run.rate, worker: run.worker, bytes: Double(collector.bytes) / Double(count))
+        return Run(figures: figures, bytes: Double(collector.bytes) / Double(plan.messages))
     }
 }
 
@@ -112,13 +75,11 @@ extension BenchTracing.Report {
         runs.flatMap { figures in
             let name = figures.sampleRatio.map { "tracing, sample_ratio \($0)" } ?? "tracing off"
             return [
-                ["\(name): messages a second", text(figures.perSecond, 0), ""],
-                ["\(name): to off", text(figures.ratio, 2), ""],
-                ["\(name): worker, µs each", text(figures.workerMicroseconds, 1), ""],
-                ["\(name): exported, bytes each", text(figures.bytes, 0), ""],
+                ["\(name): messages a second", BenchReport.text(figures.perSecond, 0), ""],
+                ["\(name): to off", BenchReport.text(figures.ratio, 2), ""],
+                ["\(name): worker, µs each", BenchReport.text(figures.workerMicroseconds, 1), ""],
+                ["\(name): exported, bytes each", BenchReport.text(figures.bytes, 0), ""],
             ]
         }
     }
-
-    private func text(_ number: Double, _ digits: Int) -> String { String(format: "%.\(digits)f", number) }
 }
