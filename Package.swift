@@ -304,7 +304,11 @@ let package = Package(
         suite("PipelineTests", ["Vocabulary", "Pipeline", "Telemetry", "UpstreamKit", logging]),
         suite(
             "HandlersTests",
-            ["Vocabulary", "Handlers", "UpstreamKit", "Pipeline", "Digests", "TLSWire", nioPosix, logging]
+            [
+                "Vocabulary", "Handlers", "UpstreamKit", "Pipeline", "Digests", "IntegrationSupport", "TLSWire",
+                nioPosix,
+                logging,
+            ]
         ),
         suite(
             "WorkerTests",

@@ -148,16 +148,11 @@ struct ConfigCommandTests {
     private func judge(_ files: [String: String]) throws -> [String: [String]] {
         let folder = try TemporaryFolder()
         let paths = try files.map { try folder.write($0.value.utf8, as: $0.key + ".yaml") }
-        let python =
-            ProcessInfo.processInfo.environment["UPSTREAM_TEST_PYTHON"]
-            ?? Self.root.appending(path: ".build/test-tools/bin/python3").path
+        let python = try TestTools.python()
         let process = Process()
         process.executableURL = URL(filePath: python)
         process.arguments =
-            [
-                Self.root.appending(path: "Tests/Tools/json_schema.py").path,
-                Self.root.appending(path: "deploy/config.schema.json").path,
-            ] + paths
+            [TestTools.path("json_schema.py"), Self.root.appending(path: "deploy/config.schema.json").path] + paths
         let output = Pipe()
         process.standardOutput = output
         try process.run()

@@ -43,20 +43,7 @@ struct DiagnosisCommandTests {
         let cluster = try LocalCluster.start(in: URL(filePath: place), options)
         defer { cluster.stop() }
         let database = try await TestDatabase(on: cluster)
-        try await database.script(
-            """
-            INSERT INTO upstream.retention_policy (messages, dedupe_window, dead_letters, attempts)
-            VALUES ('30 days', '35 days', '90 days', '7 days');
-            INSERT INTO upstream.retention_runs (
-                finished_at, started_at, partitions_dropped, partitions_held, ids_deleted, conflicts_deleted,
-                quarantine_deleted)
-            VALUES (now(), now(), 0, 0, 0, 0, 0);
-            INSERT INTO upstream.workers VALUES (
-                gen_random_uuid(), 'host:1', '1.0.0', '{receive,dispatch}', now() - interval '1 day', now(), false, 0,
-                '[{"sender": "1", "connecting": 0, "bound": 1, "draining": 0}]',
-                '{"seconds": 5, "received": 0, "stored": 0, "duplicates": 0, "acked": 0, "handled": 0}', '[]');
-            """
-        )
+        try await database.script(HealthySystem.rows)
         let folder = try TemporaryFolder()
         let path = try folder.write("database: {url: \"\(database.url)\"}\n".utf8, as: "worker.yaml")
         func run(_ arguments: String...) async throws -> CommandRun {

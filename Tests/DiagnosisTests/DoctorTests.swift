@@ -52,7 +52,7 @@ struct DoctorTests {
 
     static let cases = [
         Case("no-workers", "DELETE FROM upstream.workers", "no worker is running"),
-        Case("worker-silent", DoctorFixture.worker("host:2", age: "1 min"), "worker host:2 has been silent since"),
+        Case("worker-silent", HealthySystem.worker("host:2", age: "1 min"), "worker host:2 has been silent since"),
         Case(
             "no-receiver",
             "UPDATE upstream.workers SET roles = '{dispatch}'",
@@ -60,15 +60,15 @@ struct DoctorTests {
         ),
         Case(
             "worker-versions-differ",
-            DoctorFixture.worker("host:2", version: "2.0.0"),
+            HealthySystem.worker("host:2", version: "2.0.0"),
             "workers of different versions run: 1.0.0, 2.0.0"
         ),
         Case(
             "sender-unbound",
-            "DELETE FROM upstream.workers; \(DoctorFixture.worker(bound: 0))",
+            "DELETE FROM upstream.workers; \(HealthySystem.worker(bound: 0))",
             "sender 1234567890 has no bound stream"
         ),
-        Case("commits-stalled", DoctorFixture.worker("host:2", inFlight: 7), "worker host:2 has 7 messages in flight"),
+        Case("commits-stalled", HealthySystem.worker("host:2", inFlight: 7), "worker host:2 has 7 messages in flight"),
         Case(
             "messages-from-future",
             DoctorFixture.messages(1, from: "now() + interval '2 hours'"),
@@ -88,7 +88,7 @@ struct DoctorTests {
         ),
         Case(
             "handler-failing",
-            "\(handler) \(DoctorFixture.worker("host:2", handlers: open))",
+            "\(handler) \(HealthySystem.worker("host:2", handlers: open))",
             "handler orders is failing: its circuit breaker is open, next probe in"
         ),
         Case("deliveries-old", "\(handler) \(delivery("1 hour"))", "the oldest delivery to handler orders has waited"),

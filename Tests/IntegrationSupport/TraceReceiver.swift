@@ -73,8 +73,8 @@ package final class TraceReceiver: Sendable {
     }
 
     /// Where it listens.
-    package let port: Int
-    private let input = Pipe()
+    package var port: Int { server.port }
+    private let server: ToolServer
     private let file: URL
 
     /// Starts it with the Python of `.build/test-tools`.
@@ -84,36 +84,8 @@ package final class TraceReceiver: Sendable {
     ///   - certificate: Files with the certificate's chain and key; without them it is plain.
     /// - Throws: Where it does not start.
     package init(in folder: TemporaryFolder, certificate: (chain: String, key: String)? = nil) throws {
-        let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        let python = tests.deletingLastPathComponent().appending(path: ".build/test-tools/bin/python3").path
-        guard FileManager.default.isExecutableFile(atPath: python) else {
-            throw WaitedTooLong(description: "no \(python); make it with scripts/install-test-tools")
-        }
         file = URL(filePath: try folder.write([], as: "spans-\(UInt32.random(in: 0...UInt32.max))"))
-        let process = Process()
-        process.executableURL = URL(filePath: python)
-        process.arguments =
-            [tests.appending(path: "Tools/trace_receiver.py").path, file.path]
-            + (certificate.map { [$0.chain, $0.key] } ?? [])
-        let output = Pipe()
-        process.standardInput = input
-        process.standardOutput = output
-        try process.run()
-        var line = Data()
-        while !line.contains(UInt8(ascii: "\n")) {
-            let part = output.fileHandleForReading.availableData
-            guard !part.isEmpty else { throw WaitedTooLong(description: "trace_receiver.py ended at once") }
-            line += part
-        }
-        guard let port = Int(String(decoding: line, as: UTF8.self).trimmingCharacters(in: .newlines)) else {
-            throw WaitedTooLong(description: "trace_receiver.py printed no port")
-        }
-        self.port = port
-    }
-
-    deinit {
-        // The end of its input ends it.
-        try? input.fileHandleForWriting.close()
+        server = try ToolServer("trace_receiver.py", [file.path] + (certificate.map { [$0.chain, $0.key] } ?? []))
     }
 
     private func lines() throws -> [Line] {

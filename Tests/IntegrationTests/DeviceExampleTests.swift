@@ -16,7 +16,7 @@ extension Integration {
             in scenario: ServerScenario
         ) throws -> ServerProcess {
             try ServerProcess(
-                [try StandardSender.python(), folder.appending(path: program).path] + arguments,
+                [try TestTools.python(), folder.appending(path: program).path] + arguments,
                 log: scenario.server.scratch.url.appending(path: log).path,
                 ["PYTHONDONTWRITEBYTECODE": "1"]
             )
@@ -111,7 +111,7 @@ extension Integration {
             let folder = try TemporaryFolder()
             let file = try folder.write(script.utf8, as: "t.py")
             let process = try ServerProcess(
-                [try StandardSender.python(), file, Self.folder.path, folder.url.path],
+                [try TestTools.python(), file, Self.folder.path, folder.url.path],
                 log: folder.url.appending(path: "t.log").path,
                 ["PYTHONDONTWRITEBYTECODE": "1"]
             )

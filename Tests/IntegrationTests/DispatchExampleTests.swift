@@ -74,7 +74,7 @@ extension Integration {
                 let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
                 let port = try Socket.freePort()
                 let receiver = try Helper(
-                    try Helper.python(),
+                    try TestTools.python(),
                     [projectFolder.appending(path: "Examples/webhook/receiver.py").path, "\(port)", secret]
                 )
                 try await Helper.waitUntilListening(on: port)
@@ -126,7 +126,7 @@ extension Integration {
                 let program = try section.block("python").replacing("8080", with: "\(port)")
                     .replacing("/run/secrets/orders", with: secret)
                 let script = try stage.folder.write(program.utf8, as: "receiver.py")
-                let receiver = try Helper(try Helper.python(), [script])
+                let receiver = try Helper(try TestTools.python(), [script])
                 try await Helper.waitUntilListening(on: port)
                 let handlers = try section.handlers().replacing("/run/secrets/orders", with: secret)
                     .replacing("https://orders.example.com/upstream", with: "http://127.0.0.1:\(port)/")

@@ -82,16 +82,6 @@ final class Helper: @unchecked Sendable {
     static func waitUntilListening(on port: Int) async throws {
         try await waitUntil("something listens on port \(port)") { Socket.canConnect(to: port) }
     }
-
-    /// The Python with the packages of `Tests/Tools/requirements.txt`.
-    static func python() throws -> String {
-        let python = projectFolder.appending(path: ".build/test-tools/bin/python3").path
-        try #require(
-            FileManager.default.isExecutableFile(atPath: python),
-            "make it with scripts/install-test-tools: \(python)"
-        )
-        return python
-    }
 }
 
 /// Ports of the loopback address.

@@ -99,11 +99,10 @@ final class PlainDevice: Sendable {
 
     /// Starts it and waits until it is signed in.
     static func start(_ server: StandardServer) async throws -> PlainDevice {
-        let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         let log = server.scratch.url.appending(path: "device-\(UInt32.random(in: 0...UInt32.max)).out")
         let process = try ServerProcess(
             [
-                StandardSender.python(), tests.appending(path: "Tools/xmpp_json_device.py").path,
+                TestTools.python(), TestTools.path("xmpp_json_device.py"),
                 String(server.ports.direct),
                 server.authorityFile, "\(StandardServer.peer)@\(StandardServer.domain)",
                 "\(StandardServer.worker)@\(StandardServer.domain)",

@@ -110,21 +110,13 @@ final class ScramTool: Sendable {
         _ options: [String: Any],
         in folder: TemporaryFolder
     ) async throws -> ScramTool {
-        let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        let python =
-            ProcessInfo.processInfo.environment["UPSTREAM_TEST_PYTHON"]
-            ?? tests.deletingLastPathComponent().appending(path: ".build/test-tools/bin/python3").path
-        try #require(
-            FileManager.default.isExecutableFile(atPath: python),
-            "no \(python); make it with scripts/install-test-tools"
-        )
         let name = "\(mode)-\(UInt32.random(in: 0...UInt32.max))"
         let chain = try folder.write(identity.chainPEM, as: "\(name)-chain.pem")
         let key = try folder.write(identity.keyPEM, as: "\(name)-key.pem")
         let log = folder.url.appending(path: "\(name).out")
         let json = String(decoding: try JSONSerialization.data(withJSONObject: options), as: UTF8.self)
         let process = try ServerProcess(
-            [python, tests.appending(path: "Tools/scram_server.py").path, mode, chain, key, json],
+            [TestTools.python(), TestTools.path("scram_server.py"), mode, chain, key, json],
             log: log.path
         )
         try process.write("\(secret)\n")

@@ -17,20 +17,6 @@ final class StandardSender: Sendable {
         self.address = address
     }
 
-    private static let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-
-    /// The Python that has what `Tests/Tools/requirements.txt` names.
-    static func python() throws -> String {
-        let python =
-            ProcessInfo.processInfo.environment["UPSTREAM_TEST_PYTHON"]
-            ?? tests.deletingLastPathComponent().appending(path: ".build/test-tools/bin/python3").path
-        try #require(
-            FileManager.default.isExecutableFile(atPath: python),
-            "no \(python); make it with scripts/install-test-tools"
-        )
-        return python
-    }
-
     /// Starts it and waits until it is signed in.
     ///
     /// It writes to the worker's account unless another address is given.
@@ -42,7 +28,7 @@ final class StandardSender: Sendable {
         let log = server.scratch.url.appending(path: "sender-\(UInt32.random(in: 0...UInt32.max)).out")
         let process = try ServerProcess(
             [
-                python(), tests.appending(path: "Tools/xmpp_sender.py").path, String(server.ports.direct),
+                TestTools.python(), TestTools.path("xmpp_sender.py"), String(server.ports.direct),
                 server.authorityFile, "\(account)@\(StandardServer.domain)", address,
             ],
             log: log.path

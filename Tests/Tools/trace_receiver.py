@@ -8,13 +8,11 @@ comes is a line of JSON in FILE: `request`, `span`, `hook`, or `problem` where s
 and nothing more).
 """
 
-import http.server
 import json
-import socketserver
-import ssl
 import sys
 import threading
 
+import http_receiver
 from google.protobuf import json_format, unknown_fields
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
 
@@ -104,20 +102,7 @@ def take(body):
     return count
 
 
-class Receiver(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *arguments):
-        pass
-
-    def answer(self, status, body=b"", headers=()):
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
+class Endpoint(http_receiver.Receiver):
     def do_POST(self):
         global busy
         body = self.rfile.read(int(self.headers["content-length"]))
@@ -152,18 +137,4 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         self.answer(200, response.SerializeToString(), [("content-type", "application/x-protobuf")])
 
 
-class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request, client_address):
-        pass  # A client that goes away is what some tests want.
-
-
-server = Server(("127.0.0.1", 0), Receiver)
-if len(sys.argv) > 2:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(sys.argv[2], sys.argv[3])
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-threading.Thread(target=server.serve_forever, daemon=True).start()
-print(server.server_port, flush=True)
-sys.stdin.read()
+http_receiver.serve(Endpoint, *sys.argv[2:])

@@ -5,15 +5,12 @@
 speaks TLS where it is given a certificate, demands one of clients where it is given their authority, prints its port on a line, then serves until its standard input ends. The path picks the behaviour.
 """
 
-import http.server
 import json
-import socketserver
-import ssl
 import sys
-import threading
 import time
 from urllib.parse import parse_qs, urlparse
 
+import http_receiver
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from standardwebhooks.webhooks import Webhook
 
@@ -21,20 +18,7 @@ SECRET = sys.argv[1]
 landed = 0
 
 
-class Receiver(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *arguments):
-        pass
-
-    def answer(self, status, body=b"", headers=()):
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
+class Endpoint(http_receiver.Receiver):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         url = urlparse(self.path)
@@ -124,22 +108,4 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
 
-class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request, client_address):
-        pass  # A client that goes away is what some tests want.
-
-
-server = Server(("127.0.0.1", 0), Receiver)
-if len(sys.argv) > 2:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(sys.argv[2], sys.argv[3])
-    if len(sys.argv) > 4:
-        context.load_verify_locations(sys.argv[4])
-        context.verify_mode = ssl.CERT_REQUIRED
-    # The handshake belongs to the connection's own thread: one that fails must not stop the listener.
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-threading.Thread(target=server.serve_forever, daemon=True).start()
-print(server.server_port, flush=True)
-sys.stdin.read()
+http_receiver.serve(Endpoint, *sys.argv[2:])

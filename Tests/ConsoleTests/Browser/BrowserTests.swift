@@ -53,20 +53,15 @@ struct BrowserTests {
 
     /// Runs the driver to its end.
     private static func drive(_ input: Data, in folder: TemporaryFolder) async throws -> (Int32, String) {
-        let environment = ProcessInfo.processInfo.environment
-        let python =
-            environment["UPSTREAM_TEST_PYTHON"]
-            ?? tests.deletingLastPathComponent().appending(path: ".build/test-tools/bin/python3").path
-        for program in [python, "/usr/bin/chromium"] {
-            try #require(
-                FileManager.default.isExecutableFile(atPath: program),
-                "no \(program): scripts/install-test-tools installs it"
-            )
-        }
+        let (python, browser) = (try TestTools.python(), "/usr/bin/chromium")
+        try #require(
+            FileManager.default.isExecutableFile(atPath: browser),
+            "no \(browser): scripts/install-test-tools installs it"
+        )
         let process = Process()
         process.executableURL = URL(filePath: python)
         let pictures = tests.deletingLastPathComponent().appending(path: ".build/console-screenshots")
-        process.arguments = [tests.appending(path: "Tools/console_browser.py").path, pictures.path]
+        process.arguments = [TestTools.path("console_browser.py"), pictures.path]
         let output = URL(filePath: try folder.write([], as: "browser.out"))
         process.standardInput = try FileHandle(forReadingFrom: URL(filePath: folder.write(input, as: "browser.in")))
         process.standardOutput = try FileHandle(forWritingTo: output)
