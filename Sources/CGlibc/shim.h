@@ -6,6 +6,7 @@
 #include <arpa/nameser.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <netinet/in.h>
 #include <resolv.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -94,6 +96,40 @@ __attribute__((noinline)) static inline pid_t upstream_start(
     if (failure == 0) return child;
     while (waitpid(child, NULL, 0) == -1 && errno == EINTR) {}
     return -failure;
+}
+
+/* The beginning of what dl_iterate_phdr(3) tells of each loaded object; <link.h> has it only with _GNU_SOURCE. */
+struct upstream_object {
+    ElfW(Addr) base;
+    const char *name;
+    const ElfW(Phdr) *segments;
+    ElfW(Half) count;
+};
+extern int dl_iterate_phdr(int (*visit)(struct upstream_object *object, size_t size, void *data), void *data);
+
+/* A macro of <resolv.h>, in the way of the field. */
+#undef p_type
+
+static int upstream_release_segments(struct upstream_object *object, size_t size, void *data) {
+    (void)size;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (int index = 0; index < object->count; index++) {
+        const ElfW(Phdr) *segment = &object->segments[index];
+        if (segment->p_type != PT_LOAD || (segment->p_flags & PF_W) != 0) continue;
+        const uintptr_t start = (object->base + segment->p_vaddr) & ~(uintptr_t)(page - 1);
+        const size_t length = object->base + segment->p_vaddr + segment->p_filesz - start;
+        if (madvise((void *)start, length, MADV_DONTNEED) == 0) *(size_t *)data += length;
+    }
+    return 0;
+}
+
+/* Lets go of the pages of the segments that no object ever writes to: code and constants, which are read from the page cache
+   again when they are used. What the loader relocates lies in writable segments. The loader's lock is held, so that none of
+   them can be unloaded meanwhile. Returns how many bytes they span. */
+static inline size_t upstream_release_code(void) {
+    size_t bytes = 0;
+    dl_iterate_phdr(upstream_release_segments, &bytes);
+    return bytes;
 }
 
 /* What we ask about a file. Several Swift modules hold a `struct stat`, and which of them a file of ours gets depends on
