@@ -76,6 +76,7 @@ package struct LoadGenerator: Sendable {
         let index = (category * (Self.variants + 1) + variant) * profile.forms.count + form
         templates[index].append(
             sequence: sequence,
+            id: number(sequence),
             device: device(random),
             variant: conflicting ? 1 : 0,
             to: &output
@@ -89,9 +90,10 @@ package struct LoadGenerator: Sendable {
         if marked { id = UnsafeBufferPointer(rebasing: id.dropFirst(receiptMark.count)) }
         guard id.count == prefix.count + 13, id.starts(with: prefix), id[prefix.count] == UInt8(ascii: "-"),
             let number = Decimal.read(UnsafeBufferPointer(rebasing: id.dropFirst(prefix.count + 1))),
-            isReceipt(number) == marked
+            case let sequence = profile.idsAreScattered ? ScatteredNumber.sequence(number) : number,
+            isReceipt(sequence) == marked
         else { return nil }
-        return number
+        return sequence
     }
 
     /// Whether this is what an ack for the message must give as `to`.
@@ -106,7 +108,7 @@ package struct LoadGenerator: Sendable {
 
     /// A message's id, as text.
     package func id(_ sequence: Int) -> String {
-        let base = String(decoding: prefix, as: UTF8.self) + "-" + Decimal.text(sequence, width: 12)
+        let base = String(decoding: prefix, as: UTF8.self) + "-" + Decimal.text(number(sequence), width: 12)
         return isReceipt(sequence) ? "dr2:" + base : base
     }
 
@@ -121,6 +123,11 @@ package struct LoadGenerator: Sendable {
     package func token(device: Int) -> String {
         String(decoding: tokenHead, as: UTF8.self) + Decimal.text(device, width: 8)
             + String(decoding: tokenTail, as: UTF8.self)
+    }
+
+    /// The number in a message's id.
+    private func number(_ sequence: Int) -> Int {
+        profile.idsAreScattered ? ScatteredNumber.number(sequence) : sequence
     }
 
     private func mixed(_ sequence: Int) -> UInt64 {
@@ -155,7 +162,7 @@ extension LoadGenerator {
         var head = Array(#"{"data":{"n":""#.utf8) + StanzaTemplate.hole(.sequence)
         head += Array(#"","variant":""#.utf8) + StanzaTemplate.hole(.variant) + Array(#"","body":""#.utf8)
         var tail = Array(#""},"time_to_live":86400,"from":""#.utf8) + token
-        tail += Array(#"","message_id":""#.utf8) + prefix + Array("-".utf8) + StanzaTemplate.hole(.sequence)
+        tail += Array(#"","message_id":""#.utf8) + prefix + Array("-".utf8) + StanzaTemplate.hole(.id)
         tail += Array(#"","category":""#.utf8) + Array(category.utf8) + Array(#""}"#.utf8)
         return head + filler(size - head.count - tail.count, salt: salt) + tail
     }
@@ -165,9 +172,9 @@ extension LoadGenerator {
         json += Array(#"","data":{"device_registration_id":"FAKE-"#.utf8) + StanzaTemplate.hole(.device)
         json += Array(#"","message_sent_timestamp":"1498801519251","message_status":"MESSAGE_SENT_TO_DEVICE","#.utf8)
         json += Array(#""variant":""#.utf8) + StanzaTemplate.hole(.variant)
-        json += Array(#"","original_message_id":""#.utf8) + prefix + Array("-".utf8) + StanzaTemplate.hole(.sequence)
+        json += Array(#"","original_message_id":""#.utf8) + prefix + Array("-".utf8) + StanzaTemplate.hole(.id)
         json += Array(#""},"from":"gcm.googleapis.com","message_id":"dr2:"#.utf8) + prefix + Array("-".utf8)
-        json += StanzaTemplate.hole(.sequence)
+        json += StanzaTemplate.hole(.id)
         return json + Array(#"","message_type":"receipt","time_to_live":0}"#.utf8)
     }
 

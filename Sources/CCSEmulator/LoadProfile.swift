@@ -36,6 +36,10 @@ package struct LoadProfile: Sendable {
     ///
     /// 1...64 letters, digits, dots, underscores and hyphens.
     package var idPrefix: String?
+    /// Whether the ids come in no order, as those of many devices do.
+    ///
+    /// A b-tree takes ids that ascend at its right edge, which is far cheaper than what a database meets in the field.
+    package var idsAreScattered = false
 
     /// A profile that makes nothing until ``count`` is set.
     package init(count: Int? = 0) {

@@ -6,6 +6,8 @@ struct StanzaTemplate {
     enum Field: CaseIterable {
         /// Twelve decimal digits: the message's number.
         case sequence
+        /// Twelve decimal digits: the number in the message's id.
+        case id
         /// Eight decimal digits: the device's number.
         case device
         /// One digit: 0, or 1 in a copy whose content shall differ.
@@ -19,12 +21,13 @@ struct StanzaTemplate {
             case .sequence: 0x01
             case .device: 0x02
             case .variant: 0x03
+            case .id: 0x04
             }
         }
 
         var width: Int {
             switch self {
-            case .sequence: 12
+            case .sequence, .id: 12
             case .device: 8
             case .variant: 1
             }
@@ -62,13 +65,14 @@ struct StanzaTemplate {
     }
 
     /// Appends one stanza.
-    func append(sequence: Int, device: Int, variant: Int, to output: inout ByteBuffer) {
+    func append(sequence: Int, id: Int, device: Int, variant: Int, to output: inout ByteBuffer) {
         output.writeWithUnsafeMutableBytes(minimumWritableBytes: bytes.count) { target in
             bytes.withUnsafeBytes { target.copyMemory(from: $0) }
             for hole in holes {
                 let value =
                     switch hole.field {
                     case .sequence: sequence
+                    case .id: id
                     case .device: device
                     case .variant: variant
                     }

@@ -106,6 +106,20 @@ struct LoadGeneratorTests {
         #expect(find("other-000000000001") == nil)
     }
 
+    @Test("scattered ids are recognised, and come in no order")
+    func scattered() {
+        let generator = generator { $0.idsAreScattered = true }
+        let ids = (0..<300).map(generator.id)
+        #expect(Set(ids).count == ids.count)
+        #expect(ids != ids.sorted())
+        for (sequence, id) in ids.enumerated() {
+            #expect(Array(id.utf8).withUnsafeBufferPointer { generator.sequence(ofID: $0) } == sequence)
+            #expect(stanza(generator, sequence).contains(id))
+        }
+        let ends = [0, 999_999_999_999]
+        #expect(ends.map(ScatteredNumber.number).map(ScatteredNumber.sequence) == ends)
+    }
+
     @Test("another seed gives another load; the prefix can be set")
     func seeds() {
         #expect(generator().id(1) == generator().id(1))

@@ -66,6 +66,7 @@ enum BenchLoad {
         profile.connections = connections
         profile.size = size...size
         profile.idPrefix = "bench"
+        profile.idsAreScattered = true
         return profile
     }
 }
