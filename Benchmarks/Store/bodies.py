@@ -48,7 +48,7 @@ def side(cluster, method, size, options):
     name = f"{method} {size}"
     store.VARIANTS[name] = store.VARIANTS["store_batch"]
     batch = max(10, min(options.batch, options.bytes // size))
-    made = store.side(cluster, name, argparse.Namespace(batch=batch, size=size))
+    made = store.side(cluster, name, argparse.Namespace(batch=batch, size=size, devices=1000))
     for (table,) in made["connection"].execute(
         "SELECT 'upstream.messages'::regclass::text UNION ALL SELECT inhrelid::regclass::text FROM pg_inherits "
         "WHERE inhparent = 'upstream.messages'::regclass"

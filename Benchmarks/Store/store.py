@@ -77,9 +77,10 @@ def migrations(before=None):
 class Load:
     """Batches of new messages, in order of arrival."""
 
-    def __init__(self, rows, size):
-        self.rows, self.size, self.count = rows, size, 0
+    def __init__(self, rows, size, devices=1000):
+        self.rows, self.size, self.devices, self.count = rows, size, devices, 0
         self.random = random.Random(1)
+        self.categories = ["com.example.app"]
         self.time = datetime.now(timezone.utc) - timedelta(minutes=30)
 
     def body(self):
@@ -90,7 +91,7 @@ class Load:
         for _ in range(self.rows):
             self.count += 1
             self.time += timedelta(microseconds=20)
-            device = self.random.randrange(1000)
+            device = self.random.randrange(self.devices)
             token = f"FAKE-{device:06d}:" + "x" * 140
             # In no order, as the ids of many devices are: a b-tree takes those that ascend at its right edge.
             identifier = f"bench-{self.count * 618033988749 % 10**12:012}"
@@ -101,7 +102,7 @@ class Load:
                     fingerprint=uuid.UUID(bytes=hashlib.sha256(data.encode()).digest()[:16]),
                     time=self.time, sender="1234567890", id=identifier, token=token,
                     device=uuid.UUID(bytes=hashlib.sha256(token.encode()).digest()[:16]),
-                    category="com.example.app", data=data, raw=None, extra='{"time_to_live":86400}', type=None,
+                    category=self.categories[self.count % len(self.categories)], data=data, raw=None, extra='{"time_to_live":86400}', type=None,
                     stanza_from="devices@gcm.googleapis.com",
                 )
             )
@@ -339,7 +340,7 @@ def side(cluster, name, options):
         fill(connection, options.rows, options.ledger_only)
     connection.prepare_threshold = 0
     pid = connection.execute("SELECT pg_backend_pid()").fetchone()[0]
-    return dict(connection=connection, pid=pid, load=Load(options.batch, options.size), cpu=[], wal=[], time=[])
+    return dict(connection=connection, pid=pid, load=Load(options.batch, options.size, options.devices), cpu=[], wal=[], time=[])
 
 
 def run(side, name, options):
@@ -362,6 +363,7 @@ def main():
     parser.add_argument("--batches", type=int, default=200, help="in one round of one variant")
     parser.add_argument("--batch", type=int, default=240, help="messages in a batch")
     parser.add_argument("--size", type=int, default=400, help="bytes of a message's JSON")
+    parser.add_argument("--devices", type=int, default=1000, help="that the messages come from")
     parser.add_argument("--rows", type=int, help="messages that `filled` begins with, in one day; adds the variant")
     parser.add_argument("--ledger-only", action="store_true", help="--rows are ids without messages")
     parser.add_argument("--only", help="variants, separated by commas; the others are compared with the first")
