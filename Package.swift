@@ -17,6 +17,14 @@ let strict: [SwiftSetting] = [
 let stamp: [CSetting] =
     Context.environment["UPSTREAM_COMMIT"].map { [.define("UPSTREAM_COMMIT", to: "\"\($0)\"")] } ?? []
 
+/// Lets the optimiser look into a module of small values from those that use it, in the program that is released.
+///
+/// What is `package` is not inlined across modules otherwise, `@inlinable` or not (Swift 6.3): each look at a span of a message
+/// would be a call, and each question to a message in a batch a copy of it. `scripts/build-release` asks for it; SwiftPM allows
+/// such a flag in a package that others depend on only where it is asked for.
+let transparent: [SwiftSetting] =
+    Context.environment["UPSTREAM_TRANSPARENT"] == nil ? [] : [.unsafeFlags(["-enable-cmo-everything"])]
+
 let nio: Target.Dependency = .product(name: "NIOCore", package: "swift-nio")
 let nioPosix: Target.Dependency = .product(name: "NIOPosix", package: "swift-nio")
 let nioEmbedded: Target.Dependency = .product(name: "NIOEmbedded", package: "swift-nio")
@@ -64,7 +72,7 @@ let package = Package(
         module("BuildInfo", ["CBuildInfo", "COpenSSL", "CLibXML2", "CLibPQ"]),
 
         // The vocabulary, and what everything reports with.
-        module("Vocabulary"),
+        .target(name: "Vocabulary", swiftSettings: strict + transparent),
         module("UpstreamKit", ["Vocabulary"]),
         module("Telemetry", ["Vocabulary", logging, tracing]),
         module("Digests", ["Vocabulary", "COpenSSL"]),

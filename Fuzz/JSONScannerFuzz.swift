@@ -63,6 +63,17 @@ private func checkMembers(_ text: UnsafeBufferPointer<UInt8>, _ scanner: JSONSca
     }
 }
 
+private func ack(of message: IncomingMessage, _ encoder: AckEncoder) -> [UInt8] {
+    withUnsafePointer(to: message) { message in
+        let limit = encoder.sizeLimit(of: message)
+        let ack = [UInt8](unsafeUninitializedCapacity: limit) { room, count in
+            count = encoder.encode(message, into: UnsafeMutableRawBufferPointer(room))
+        }
+        require(ack.count <= limit, "an ack longer than announced")
+        return ack
+    }
+}
+
 private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
     let stanza = Stanza.fuzzed(payload: text)
     guard case .message(let message) = codec.decode(stanza, receivedAt: 1, parsedAt: 1) else { return }
@@ -72,10 +83,7 @@ private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
     ]
     for case .some(let span) in spans { require(isInside(span, message.bytes.count), "a span outside of the bytes") }
     require((message.kind == .malformed) == (message.ackMessageID == nil), "an ack without an id, or the reverse")
-    var ack: [UInt8] = []
-    let encoder = AckEncoder(dialect: .ccs)
-    encoder.encode(message, into: &ack)
-    require(ack.count <= encoder.sizeLimit(of: message), "an ack longer than announced")
+    let ack = ack(of: message, AckEncoder(dialect: .ccs))
     require(!message.isAcked || ack.count <= UpstreamCodec.ackLimit, "an ack over the ceiling")
     if let extra = message.extra {
         var inner = JSONScanner()
@@ -123,10 +131,7 @@ private func checkContainer(_ text: UnsafeBufferPointer<UInt8>) {
             require(message.fingerprint == wanted.fingerprint || wanted.category == nil, "another fingerprint")
         }
         require(index == 0 || !message.isAcked, "a receipt that nobody asked for")
-        var ack: [UInt8] = []
-        let encoder = AckEncoder(dialect: .xmpp, payload: containerCodecs[index].configuration.payload)
-        encoder.encode(message, into: &ack)
-        require(ack.count <= encoder.sizeLimit(of: message), "an ack longer than announced")
+        _ = ack(of: message, AckEncoder(dialect: .xmpp, payload: containerCodecs[index].configuration.payload))
     }
 }
 

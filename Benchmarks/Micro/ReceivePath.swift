@@ -68,9 +68,9 @@ struct ReceivePath {
                             checksum &+= UInt64(stanza.raw.count)
                             return
                         }
-                        guard case .message(let message) = codec.decode(stanza, receivedAt: 0, parsedAt: 0) else {
-                            return
-                        }
+                        let following = framer.unreadBytes
+                        let decoded = codec.decode(stanza, receivedAt: 0, parsedAt: 0, following: following)
+                        guard case .message(let message) = decoded else { return }
                         checksum &+= message.messageKey.low ^ message.fingerprint.low ^ message.deviceKey.low
                         batch.append(message)
                         if batch.count == Self.batch { batch.removeAll(keepingCapacity: true) }

@@ -1,3 +1,4 @@
+import Glibc
 import Postgres
 import UpstreamKit
 import Vocabulary
@@ -49,21 +50,19 @@ extension BatchEncoder {
 
     /// Whether all rows came for one sender and from one address.
     private var hasOneOrigin: Bool {
-        guard let first = rows.first else { return true }
-        return batch.withUnsafeBufferPointer { messages in
-            messages[first].bytes.withUnsafeBytes { firstBytes in
-                let from = messages[first].stanzaFrom.map { UnsafeRawBufferPointer(rebasing: firstBytes[$0.range]) }
-                for row in rows {
-                    guard messages[row].sender == messages[first].sender,
-                        (messages[row].stanzaFrom == nil) == (from == nil)
-                    else { return false }
-                    guard let from, let span = messages[row].stanzaFrom else { continue }
-                    let isSame = messages[row].bytes.withUnsafeBytes { bytes in
-                        UnsafeRawBufferPointer(rebasing: bytes[span.range]).elementsEqual(from)
-                    }
-                    if !isSame { return false }
+        batch.withUnsafeBufferPointer { messages in
+            guard let base = messages.baseAddress, let first = rows.first.map({ base + $0 }) else { return true }
+            let from = first.pointee.stanzaFrom
+            return rows.allSatisfy { row in
+                let message = base + row
+                guard message.pointee.sender == first.pointee.sender else { return false }
+                guard let from, let other = message.pointee.stanzaFrom else {
+                    return (from == nil) == (message.pointee.stanzaFrom == nil)
                 }
-                return true
+                let bytes = message.pointee.bytes.unsafeBytes.baseAddress
+                guard let bytes, let firstBytes = first.pointee.bytes.unsafeBytes.baseAddress else { return false }
+                return other.count == from.count
+                    && memcmp(bytes + Int(other.start), firstBytes + Int(from.start), Int(from.count)) == 0
             }
         }
     }

@@ -125,9 +125,9 @@ struct BatchEncoder {
         parameters.beginArray(of: type, count: rows.count)
         withMessages { message in
             guard let span = span(message) else { return parameters.nullElement() }
-            message.pointee.bytes.withUnsafeBytes {
-                parameters.element(UnsafeRawBufferPointer(rebasing: $0[span.range]))
-            }
+            // The batch keeps it alive.
+            let bytes = message.pointee.bytes.unsafeBytes
+            parameters.element(UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: bytes[span.range])))
         }
         parameters.endArray()
     }

@@ -84,6 +84,13 @@ package final class Stanza {
         get { contents.pointee.elements }
         _modify { yield &contents.pointee.elements }
     }
+    /// How many elements there are.
+    // Not by way of the array: it would be retained, as it is for each look from another module.
+    package var elementCount: Int { contents.pointee.elements.count }
+
+    /// One of the elements.
+    package func element(at index: Int) -> Element { contents.pointee.elements[index] }
+
     /// The attributes of all elements.
     @inlinable package var attributes: [Attribute] {
         get { contents.pointee.attributes }

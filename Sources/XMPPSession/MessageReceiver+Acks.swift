@@ -15,9 +15,9 @@ extension StreamHandler where Delegate == MessageReceiver {
         var longest = 0
         var acked = 0
         copies.visit { copy in
-            bytes += copy.bytes.count
-            guard copy.isAcked else {
-                if copy.isAckTooLarge { metrics.acks[.tooLarge].increment() }
+            bytes += copy.pointee.bytes.count
+            guard copy.pointee.isAcked else {
+                if copy.pointee.isAckTooLarge { metrics.acks[.tooLarge].increment() }
                 return
             }
             acked += 1
@@ -118,7 +118,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         } else {
             sendAcks(buffer, count: count, isCounted: false, copies.trace)
             delegate.metrics.ackLatency.observe { add in
-                copies.visit { add(Double(now &- $0.parsedAt) * 1e-9) }
+                copies.visit { add(Double(now &- $0.pointee.parsedAt) * 1e-9) }
             }
         }
     }

@@ -22,7 +22,9 @@ extension StreamHandler {
         let time = readTime ?? (clock.now(), MonotonicTime.now.nanoseconds)
         readTime = time
         unifyNamespace(of: stanza)
-        switch session?.stanza(stanza, receivedAt: clock.unique(near: time.wall), parsedAt: time.monotonic) {
+        let receivedAt = clock.unique(near: time.wall)
+        let following = stream.unreadBytes
+        switch session?.stanza(stanza, receivedAt: receivedAt, parsedAt: time.monotonic, following: following) {
         case .deliver(let message, let timer)?:
             received.append(message)
             if let timer { setTimer(timer) }

@@ -48,6 +48,25 @@ private func copy(_ lent: Stanza) -> Stanza {
     return copy
 }
 
+extension AckEncoder {
+    /// Appends a message's ack, if it is to be acked.
+    func encode(_ message: IncomingMessage, into output: inout [UInt8]) {
+        withUnsafePointer(to: message) { message in
+            output += [UInt8](unsafeUninitializedCapacity: sizeLimit(of: message)) { storage, count in
+                count = encode(message, into: UnsafeMutableRawBufferPointer(storage))
+            }
+        }
+    }
+
+    func usualSize(of message: IncomingMessage) -> Int { withUnsafePointer(to: message) { usualSize(of: $0) } }
+
+    func sizeLimit(of message: IncomingMessage) -> Int { withUnsafePointer(to: message) { sizeLimit(of: $0) } }
+
+    func isAck(of message: IncomingMessage, over limit: Int) -> Bool {
+        withUnsafePointer(to: message) { isAck(of: $0, over: limit) }
+    }
+}
+
 func escaped(_ text: some Sequence<UInt8>) -> String {
     var bytes: [UInt8] = []
     bytes.append(escaping: text)

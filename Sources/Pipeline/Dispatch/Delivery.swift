@@ -123,7 +123,14 @@ extension UpstreamMessage {
     /// The message that a stored copy holds; nil for one that belongs in quarantine.
     package init?(_ copy: IncomingMessage, senderID: String) {
         func text(_ span: ByteSpan?) -> String? {
-            span.map { String(decoding: copy.bytes[$0.range], as: UTF8.self) }
+            span.map { span in
+                copy.bytes.withUnsafeBufferPointer {
+                    String(decoding: UnsafeBufferPointer(rebasing: $0[span.range]), as: UTF8.self)
+                }
+            }
+        }
+        func bytes(_ span: ByteSpan?) -> [UInt8]? {
+            span.map { span in copy.bytes.withUnsafeBufferPointer { Array($0[span.range]) } }
         }
         guard copy.quarantine == nil, let id = text(copy.messageID), let token = text(copy.registrationToken),
             let category = text(copy.category)
@@ -135,8 +142,8 @@ extension UpstreamMessage {
             category: category,
             registrationToken: RegistrationToken(token),
             deviceKey: DeviceKey(copy.deviceKey),
-            data: copy.dataForm == .absent ? nil : copy.data.map { Array(copy.bytes[$0.range]) },
-            extra: copy.extra.map { Array(copy.bytes[$0.range]) },
+            data: copy.dataForm == .absent ? nil : bytes(copy.data),
+            extra: bytes(copy.extra),
             messageType: text(copy.messageType),
             receivedAtMicroseconds: copy.receivedAt
         )

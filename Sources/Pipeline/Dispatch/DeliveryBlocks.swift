@@ -35,8 +35,8 @@ struct DeliveryBlocks: Sendable {
         var opened: ContinuousClock.Instant
     }
 
-    /// By number; there are few.
-    private var open: [Int64: Block] = [:]
+    /// There are few: they are looked through, and changed where they stand.
+    private var open: [Block] = []
     /// What the table has to be told.
     private(set) var ready: [BlockSettlement] = []
 
@@ -47,32 +47,33 @@ struct DeliveryBlocks: Sendable {
     mutating func open(_ number: Int64, token: Int64, count: Int, at now: ContinuousClock.Instant) {
         var settlement = BlockSettlement(number: number, token: token, count: count, done: [])
         settlement.done.reserveCapacity(count)
-        open[number] = Block(settlement: settlement, opened: now)
+        open.append(Block(settlement: settlement, opened: now))
     }
 
     /// Takes the end of an attempt, where that says all about a delivery in a block.
     ///
     /// - Returns: Whether it was taken; else the delivery has a row, or will have one once ``ready`` is settled.
     mutating func take(_ settlement: Settlement) -> Bool {
-        guard let number = settlement.block, open[number] != nil else { return false }
+        guard let number = settlement.block, let index = open.firstIndex(where: { $0.settlement.number == number })
+        else { return false }
         guard settlement.outcome == .done else {
-            unpack(number)
+            unpack(at: index)
             return false
         }
-        open[number]?.settlement.done.append(settlement.messageKey)
-        if let attempt = settlement.attempt { open[number]?.settlement.attempts.append(attempt) }
-        if open[number]?.settlement.isComplete == true { unpack(number) }
+        open[index].settlement.done.append(settlement.messageKey)
+        if let attempt = settlement.attempt { open[index].settlement.attempts.append(attempt) }
+        if open[index].settlement.done.count == open[index].settlement.count { unpack(at: index) }
         return true
     }
 
     /// Unpacks those that were opened before a time.
     mutating func unpack(openedBefore limit: ContinuousClock.Instant) {
-        for (number, block) in open where block.opened < limit { unpack(number) }
+        for index in open.indices.reversed() where open[index].opened < limit { unpack(at: index) }
     }
 
     /// Unpacks all.
     mutating func unpackAll() {
-        for number in Array(open.keys) { unpack(number) }
+        for index in open.indices.reversed() { unpack(at: index) }
     }
 
     /// Unpacks one that may have committed without our knowing.
@@ -86,7 +87,5 @@ struct DeliveryBlocks: Sendable {
         return ready
     }
 
-    private mutating func unpack(_ number: Int64) {
-        if let block = open.removeValue(forKey: number) { ready.append(block.settlement) }
-    }
+    private mutating func unpack(at index: Int) { ready.append(open.remove(at: index).settlement) }
 }

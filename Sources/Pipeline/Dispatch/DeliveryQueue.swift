@@ -40,14 +40,12 @@ struct DeliveryQueue: Sendable {
         return entry.delivery
     }
 
-    /// Drops entries from the front for as long as the condition holds.
-    mutating func dropFirst(while condition: (Delivery) -> Bool) {
-        while let entry = untried.first, condition(entry.delivery) {
-            _ = untried.popFirst()
+    /// Drops entries from the front whose lease ends by then.
+    mutating func dropFirst(endingBy limit: ContinuousClock.Instant) {
+        while let end = untried.firstDeadline, end <= limit, let entry = untried.popFirst() {
             count(entry.delivery, entry.isFresh, by: -1)
         }
-        while let entry = tried.first, condition(entry.delivery) {
-            _ = tried.popFirst()
+        while let end = tried.firstDeadline, end <= limit, let entry = tried.popFirst() {
             count(entry.delivery, entry.isFresh, by: -1)
         }
     }
@@ -104,7 +102,8 @@ private struct DeliveryFIFO: Sendable {
 
     var isEmpty: Bool { head == entries.count }
 
-    var first: Entry? { isEmpty ? nil : entries[head] }
+    /// When the lease of the first one ends; asked for each attempt, so the entry is not copied for it.
+    var firstDeadline: ContinuousClock.Instant? { isEmpty ? nil : entries[head]?.delivery.lease.deadline }
 
     var all: [Entry] { entries[head...].compactMap(\.self) }
 
@@ -113,8 +112,7 @@ private struct DeliveryFIFO: Sendable {
     }
 
     mutating func popFirst() -> Entry? {
-        guard let entry = first else { return nil }
-        entries[head] = nil
+        guard !isEmpty, let entry = entries[head].take() else { return nil }
         head += 1
         if head == entries.count {
             entries.removeAll(keepingCapacity: true)

@@ -150,8 +150,10 @@ final class DispatchIntake: DeliveryIntake {
             let lease = Lease(token: offer.token, deadline: offer.deadline, block: isPacked ? offer.block : nil)
             var deliveries: [Delivery] = []
             if isOffered { deliveries.reserveCapacity(messages.count) }
-            for (message, outcome) in zip(messages, outcomes)
-            where outcome == .stored && takes(message, lane.index) {
+            // Looked at in place: a copy of a message retains its bytes.
+            let batch = messages.span
+            for index in batch.indices where outcomes[index] == .stored {
+                guard takes(batch[index].category, of: batch[index].bytes.unsafeBytes, lane.index) else { continue }
                 guard isOffered else {
                     if lane.settings.rate == nil {
                         isWorkLeft = true
@@ -161,7 +163,8 @@ final class DispatchIntake: DeliveryIntake {
                     }
                     break
                 }
-                deliveries.append(Delivery(content: .received(message), messageKey: message.messageKey, lease: lease))
+                let key = batch[index].messageKey
+                deliveries.append(Delivery(content: .received(batch[index]), messageKey: key, lease: lease))
             }
             guard isOffered else { continue }
             handOver(deliveries, offer, lane.index)
@@ -179,11 +182,9 @@ final class DispatchIntake: DeliveryIntake {
         }
     }
 
-    private func takes(_ message: IncomingMessage, _ lane: Int) -> Bool {
+    private func takes(_ category: ByteSpan?, of bytes: UnsafeBufferPointer<UInt8>, _ lane: Int) -> Bool {
         guard let names = categories[lane] else { return true }
-        guard let category = message.category else { return false }
-        return names.contains { name in
-            name.count == Int(category.count) && message.bytes[category.range].elementsEqual(name)
-        }
+        guard let category else { return false }
+        return names.contains { $0.elementsEqual(UnsafeBufferPointer(rebasing: bytes[category.range])) }
     }
 }

@@ -206,7 +206,7 @@ package struct DispatchStateMachine: Sendable {
         guard running.count < settings.concurrency else { return .wait }
         // Not worth starting when the lease is about to expire.
         let margin = settings.dispatch.lease / 10
-        waiting.dropFirst { $0.lease.deadline - margin <= now }
+        waiting.dropFirst(endingBy: now + margin)
         guard !waiting.isEmpty else { return .wait }
         let admission = breaker.begin(now: now)
         if case .refused = admission { return .wait }

@@ -26,7 +26,7 @@ struct DevicePins {
         mask = size - 1
         let messages = messages.span
         for index in messages.indices {
-            guard let key = Self.key(messages[index]) else { continue }
+            guard let key = Self.key(messages[index].deviceKey) else { continue }
             var slot = Int(truncatingIfNeeded: key) & mask
             while slots[slot] != 0, slots[slot] != key { slot = (slot + 1) & mask }
             slots[slot] = key
@@ -36,9 +36,9 @@ struct DevicePins {
     /// Unpins all.
     mutating func clear() { mask = 0 }
 
-    /// Whether the message's device is pinned.
-    func holds(_ message: borrowing IncomingMessage) -> Bool {
-        guard mask != 0, let key = Self.key(message) else { return false }
+    /// Whether a device is pinned.
+    func holds(_ device: Digest128) -> Bool {
+        guard mask != 0, let key = Self.key(device) else { return false }
         var slot = Int(truncatingIfNeeded: key) & mask
         while slots[slot] != 0 {
             if slots[slot] == key { return true }
@@ -48,8 +48,7 @@ struct DevicePins {
     }
 
     /// nil for a copy without a device: it goes to quarantine, which has no order.
-    private static func key(_ message: borrowing IncomingMessage) -> UInt64? {
-        let device = message.deviceKey
+    private static func key(_ device: Digest128) -> UInt64? {
         guard device.high != 0 || device.low != 0 else { return nil }
         return device.low == 0 ? 1 : device.low
     }

@@ -34,30 +34,47 @@ package struct IngestBatch: Sendable {
         runs += batch.runs
     }
 
-    /// Whether one of the messages is of this kind.
-    func contains(_ isWanted: (borrowing IncomingMessage) -> Bool) -> Bool {
-        // Read in place: a copy of a message would retain its bytes.
-        let messages = messages.span
-        for index in messages.indices where isWanted(messages[index]) { return true }
-        return false
-    }
-
-    /// Splits the batch in two, keeping the order: those that `isHeld` names go to the second.
-    func split(_ isHeld: (borrowing IncomingMessage) -> Bool) -> (free: IngestBatch, held: IngestBatch) {
-        var free = IngestBatch(capacity: messages.count, since: since)
-        var held = IngestBatch(capacity: 0, since: since)
-        var index = 0
-        for run in runs {
-            for _ in 0..<run.count {
-                if isHeld(messages[index]) {
-                    held.append(messages[index], from: run.sink)
-                } else {
-                    free.append(messages[index], from: run.sink)
-                }
-                index += 1
+    /// Takes out the messages of these devices; both parts keep their order.
+    ///
+    /// - Returns: What was taken out; nil where there is nothing.
+    mutating func extract(_ pins: borrowing DevicePins) -> IngestBatch? {
+        let held = messages.withUnsafeBufferPointer { messages in
+            // Read in place: a copy of a message would retain its bytes.
+            messages.indices.filter { index in
+                guard let base = messages.baseAddress else { return false }
+                return pins.holds((base + index).pointee.deviceKey)
             }
         }
-        return (free, held)
+        guard let first = held.first else { return nil }
+        var extracted = IngestBatch(capacity: held.count, since: since)
+        var kept: [(sink: any AckSink, count: Int)] = []
+        var next = 0
+        var end = 0
+        for run in runs {
+            end += run.count
+            let before = next
+            while next < held.count, held[next] < end {
+                extracted.append(messages[held[next]], from: run.sink)
+                next += 1
+            }
+            let left = run.count - (next - before)
+            if left > 0 { kept.append((run.sink, left)) }
+        }
+        // Moved, not copied: what stays changes places with what goes.
+        next = 0
+        var target = first
+        for index in first..<messages.count {
+            if next < held.count, held[next] == index {
+                next += 1
+            } else {
+                messages.swapAt(target, index)
+                target += 1
+            }
+        }
+        messages.removeLast(held.count)
+        runs = kept
+        bytes -= extracted.bytes
+        return extracted
     }
 
     /// Tells each connection, in one call, which of its copies are settled.

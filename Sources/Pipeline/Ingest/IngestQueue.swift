@@ -231,7 +231,7 @@ package final class IngestQueue: Sendable {
             var batch = state.batches.removeFirst()
             state.waiting -= batch.messages.count
             for other in state.writers.indices where other != index && state.writers[other].count > 0 {
-                batch = hold(batch, for: other, &state)
+                hold(&batch, for: other, &state)
             }
             guard !batch.messages.isEmpty else { continue }
             state.usual = batch.messages.count
@@ -245,20 +245,17 @@ package final class IngestQueue: Sendable {
     }
 
     /// Holds back the messages of a writer's pinned devices.
-    private func hold(_ batch: IngestBatch, for other: Int, _ state: inout State) -> IngestBatch {
-        let pins = state.writers[other].pins
-        guard batch.contains({ pins.holds($0) }) else { return batch }
-        let parts = batch.split { pins.holds($0) }
+    private func hold(_ batch: inout IngestBatch, for other: Int, _ state: inout State) {
+        guard let held = batch.extract(state.writers[other].pins) else { return }
         // Merged into few batches, as this may happen often before the writer is done.
         if let last = state.writers[other].held.indices.last,
-            state.writers[other].held[last].messages.count + parts.held.messages.count <= batchLimit,
-            state.writers[other].held[last].bytes + parts.held.bytes <= byteLimit
+            state.writers[other].held[last].messages.count + held.messages.count <= batchLimit,
+            state.writers[other].held[last].bytes + held.bytes <= byteLimit
         {
-            state.writers[other].held[last].append(parts.held)
+            state.writers[other].held[last].append(held)
         } else {
-            state.writers[other].held.append(parts.held)
+            state.writers[other].held.append(held)
         }
-        return parts.free
     }
 }
 

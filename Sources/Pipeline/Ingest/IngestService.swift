@@ -159,7 +159,7 @@ package struct IngestService: Sendable {
         let isWhole = range.count == batch.messages.count
         let messages = isWhole ? batch.messages : Array(batch.messages[range])
         let start = clock.now()
-        let offer = offer(for: messages, after: elapsed)
+        let offer = offer(for: messages, bytes: isWhole ? batch.bytes : nil, after: elapsed)
         let outcomes: [StoreOutcome]
         let transaction = trace?.transaction(range.count)
         progress.enter(.awaiting)
@@ -185,10 +185,10 @@ package struct IngestService: Sendable {
     ///
     /// None for a late retry: if an earlier attempt has committed and only its reply was lost, the rows carry that attempt's
     /// lease. It may have expired, and a worker that claims them then would run them at the same time as we do.
-    private func offer(for messages: [IncomingMessage], after elapsed: Duration?) -> LeaseOffer {
+    private func offer(for messages: [IncomingMessage], bytes: Int?, after elapsed: Duration?) -> LeaseOffer {
         guard let intake else { return .none }
-        let bytes = messages.reduce(0) { $0 + $1.bytes.count + 512 }
-        var offer = intake.offer(for: messages.count, bytes: bytes)
+        let bytes = bytes ?? messages.reduce(0) { $0 + $1.bytes.count }
+        var offer = intake.offer(for: messages.count, bytes: bytes + messages.count * 512)
         guard let elapsed else { return offer }
         // An earlier attempt may have stored some of them: a block would not hold all that is handed over.
         offer.packed = []
@@ -203,7 +203,9 @@ package struct IngestService: Sendable {
         metrics.messages.settled(count: messages.count) { index in
             // Read in place: a copy of a message would retain its bytes.
             let settled = messages.span
-            let category = settled[index].category.map { categories.index(of: settled[index].bytes, $0.range) }
+            let category = settled[index].category.map {
+                categories.index(of: UnsafeBufferPointer(rebasing: settled[index].bytes.unsafeBytes[$0.range]))
+            }
             return (category ?? CategoryLabels.other, MessageOutcome(outcomes[index]))
         }
     }

@@ -32,12 +32,15 @@ package struct SettledCopies: Sendable {
 
     /// Calls `body` with each copy, in the order of arrival.
     ///
-    /// - Parameter body: Is lent the copy in its place: as a value it would retain its bytes.
+    /// - Parameter body: Is lent the copy in its place: as a value, even a borrowed one, it would be copied and its bytes
+    ///   retained.
     @inlinable
-    package func visit(_ body: (borrowing IncomingMessage) -> Void) {
-        let batch = batch.span
-        for range in ranges {
-            for index in range { body(batch[index]) }
+    package func visit(_ body: (UnsafePointer<IncomingMessage>) -> Void) {
+        batch.withUnsafeBufferPointer { batch in
+            guard let base = batch.baseAddress else { return }
+            for range in ranges {
+                for index in range { body(base + index) }
+            }
         }
     }
 

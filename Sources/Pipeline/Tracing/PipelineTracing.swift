@@ -37,7 +37,7 @@ package struct PipelineTracing: Sendable {
     /// The context that a copy brings.
     func context(of copy: borrowing IncomingMessage) -> TraceContext? {
         guard let member, let data = copy.data else { return nil }
-        return member.context(in: copy.bytes.span.extracting(data.range))
+        return copy.bytes.withUnsafeBufferPointer { member.context(in: $0.span.extracting(data.range)) }
     }
 
     /// The context of a message that brings none.

@@ -34,9 +34,4 @@ package struct CategoryLabels: Sendable {
         guard !indices.isEmpty, let candidates = indices[FNV1a.hash(category)] else { return Self.other }
         return candidates.first { bytes[$0].elementsEqual(category) } ?? Self.other
     }
-
-    /// The label's index for a category that is a part of a message's storage.
-    package func index(of storage: [UInt8], _ range: Range<Int>) -> Int {
-        storage.withUnsafeBufferPointer { index(of: UnsafeBufferPointer(rebasing: $0[range])) }
-    }
 }

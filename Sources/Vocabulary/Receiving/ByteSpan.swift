@@ -10,11 +10,14 @@ package struct ByteSpan: Sendable, Equatable {
     ///
     /// - Precondition: Both fit 32 bits; a stanza's size limit is far below that.
     @inlinable
+    @inline(__always)
     package init(start: Int, count: Int) {
         self.start = UInt32(start)
         self.count = UInt32(count)
     }
 
     /// The span as a range of array indices.
-    @inlinable package var range: Range<Int> { Int(start)..<Int(start) + Int(count) }
+    @inlinable package var range: Range<Int> {
+        @inline(__always) get { Int(start)..<Int(start) + Int(count) }
+    }
 }

@@ -1,4 +1,4 @@
-/// One delivered copy on its way from the wire into the database: a single byte allocation and spans into it.
+/// One delivered copy on its way from the wire into the database: bytes that never change, and spans into them.
 ///
 /// This is the hot path's form of a message: no `String`, no object tree. ``UpstreamMessage`` is the form that handlers
 /// see, made from the table's row.
@@ -47,7 +47,7 @@ package struct IncomingMessage: Sendable {
     /// All bytes that the spans below point into.
     ///
     /// UTF-8.
-    package var bytes: [UInt8]
+    package var bytes: MessageBytes
     /// The verbatim stanza.
     package var stanza: ByteSpan
     /// What a server sends unchanged when it sends the stanza again: the payload's text, or, where a stanza has not just one,
@@ -103,12 +103,20 @@ package struct IncomingMessage: Sendable {
     package var parsedAt: UInt64 = 0
 
     /// A copy of this kind over the given storage; the spans are filled in by whoever reads the envelope.
-    package init(kind: Kind, bytes: [UInt8], stanza: ByteSpan) {
+    package init(kind: Kind, bytes: MessageBytes, stanza: ByteSpan) {
         self.kind = kind
         self.bytes = bytes
         self.stanza = stanza
     }
 
+    /// The same over a copy of these bytes.
+    package init(kind: Kind, bytes: [UInt8], stanza: ByteSpan) {
+        self.init(kind: kind, bytes: MessageBytes(bytes), stanza: stanza)
+    }
+
     /// Whether the copy is acked once its transaction has committed.
-    package var isAcked: Bool { kind != .malformed && isAckWanted }
+    // Inlined: a call would copy a message that is read where it stands.
+    @inlinable package var isAcked: Bool {
+        @inline(__always) get { kind != .malformed && isAckWanted }
+    }
 }

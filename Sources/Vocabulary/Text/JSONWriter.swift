@@ -112,7 +112,12 @@ package struct JSONWriter: Sendable {
     }
 
     /// Writes a whole number.
-    package mutating func integer(_ number: some BinaryInteger) { raw(String(number)) }
+    package mutating func integer(_ number: some BinaryInteger) {
+        // Most of those in a log line are one digit: no text is made of it.
+        guard number >= 0, number < 10 else { return raw(String(number)) }
+        separate()
+        bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: number))
+    }
 
     /// Writes a number; null for what JSON has no number for.
     package mutating func number(_ number: Double) { raw(number.isFinite ? String(number) : "null") }

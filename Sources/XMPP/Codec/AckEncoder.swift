@@ -7,6 +7,8 @@ package import Vocabulary
 /// `\uXXXX`. So the text means the same before and after any number of XML passes, nothing in an id can end the element, and
 /// an ack is hardly longer than what it echoes. The bytes are written once, straight into the caller's buffer.
 ///
+/// Messages are read where they stand, in a batch: as values they would be copied, and retained, for each question.
+///
 /// In a JSON container the same, but for the element's name; a receipt (XEP-0184) names the stanza's `id` in an attribute.
 package struct AckEncoder: Sendable {
     private let addressed: Bool
@@ -29,10 +31,10 @@ package struct AckEncoder: Sendable {
 
     /// The number of bytes of a message's ack as long as nothing in it needs an escape, which is how servers and devices
     /// name things; 0 for one that is not acked.
-    package func usualSize(of message: borrowing IncomingMessage) -> Int { size(of: message, escape: 1) }
+    package func usualSize(of message: UnsafePointer<IncomingMessage>) -> Int { size(of: message, escape: 1) }
 
     /// The most bytes that a message's ack can take; 0 for one that is not acked.
-    package func sizeLimit(of message: borrowing IncomingMessage) -> Int {
+    package func sizeLimit(of message: UnsafePointer<IncomingMessage>) -> Int {
         // `\uXXXX` and `&quot;` stand for a byte each; what UTF-8 writes in more bytes has no more than 6 for each of them.
         let limit = size(of: message, escape: 6)
         // Long acks are measured first, so that no space is reserved in vain.
@@ -40,32 +42,35 @@ package struct AckEncoder: Sendable {
     }
 
     /// Whether a message's ack takes more bytes than this.
-    package func isAck(of message: borrowing IncomingMessage, over limit: Int) -> Bool {
+    package func isAck(of message: UnsafePointer<IncomingMessage>, over limit: Int) -> Bool {
         size(of: message, escape: 6) > limit && exactSize(of: message) > limit
     }
 
     /// Below this the bound on the size is as good as the size.
     private static let cheapLimit = 4_096
 
-    private func exactSize(of message: borrowing IncomingMessage) -> Int {
-        guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
-        return message.bytes.withUnsafeBufferPointer { bytes in
-            var counted = Output(buffer: nil)
-            write(id, token, of: bytes, into: &counted)
-            writeAddresses(of: message, in: bytes, to: &counted)
-            // The middle is counted with what stands around it.
-            return form.size - form.middle.utf8CodeUnitCount + counted.count
+    private func exactSize(of message: UnsafePointer<IncomingMessage>) -> Int {
+        guard message.pointee.isAcked, let id = message.pointee.ackMessageID, let token = message.pointee.ackTo else {
+            return 0
         }
+        let bytes = message.pointee.bytes.unsafeBytes
+        var counted = Output(buffer: nil)
+        write(id, token, of: bytes, into: &counted)
+        writeAddresses(of: message, in: bytes, to: &counted)
+        // The middle is counted with what stands around it.
+        return form.size - form.middle.utf8CodeUnitCount + counted.count
     }
 
-    private func size(of message: borrowing IncomingMessage, escape: Int) -> Int {
-        guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
+    private func size(of message: UnsafePointer<IncomingMessage>, escape: Int) -> Int {
+        guard message.pointee.isAcked, let id = message.pointee.ackMessageID, let token = message.pointee.ackTo else {
+            return 0
+        }
         let size = form.size + escape * Int(id.count + token.count)
-        guard addressed, let from = message.stanzaFrom else { return size }
+        guard addressed, let from = message.pointee.stanzaFrom else { return size }
         let addressed = size + AckEncoder.addressStart.utf8CodeUnitCount + 1 + escape * Int(from.count)
         guard let component else { return addressed }
         // The domain may be spelled otherwise than in the `to`, in as many bytes.
-        let sender = message.stanzaTo.map { escape * Int($0.count) } ?? component.text.count
+        let sender = message.pointee.stanzaTo.map { escape * Int($0.count) } ?? component.text.count
         return addressed + AckEncoder.senderStart.utf8CodeUnitCount + sender
     }
 
@@ -76,26 +81,21 @@ package struct AckEncoder: Sendable {
     ///   - buffer: Takes at least ``sizeLimit(of:)`` bytes.
     /// - Returns: The number of bytes written; 0 for a message that is not acked.
     /// - Precondition: `buffer` is large enough.
-    package func encode(_ message: borrowing IncomingMessage, into buffer: UnsafeMutableRawBufferPointer) -> Int {
-        message.bytes.withUnsafeBufferPointer { bytes in
-            guard message.isAcked, let id = message.ackMessageID, let token = message.ackTo else { return 0 }
-            var output = Output(buffer: buffer)
-            output.write(form.opening)
-            writeAddresses(of: message, in: bytes, to: &output)
-            output.write(form.head)
-            write(id, token, of: bytes, into: &output)
-            output.write(form.tail)
-            return output.count
+    package func encode(
+        _ message: UnsafePointer<IncomingMessage>,
+        into buffer: UnsafeMutableRawBufferPointer
+    ) -> Int {
+        guard message.pointee.isAcked, let id = message.pointee.ackMessageID, let token = message.pointee.ackTo else {
+            return 0
         }
-    }
-
-    /// Appends a message's ack, if it is to be acked.
-    package func encode(_ message: IncomingMessage, into output: inout [UInt8]) {
-        let limit = sizeLimit(of: message)
-        guard limit > 0 else { return }
-        output += [UInt8](unsafeUninitializedCapacity: limit) { storage, count in
-            count = encode(message, into: UnsafeMutableRawBufferPointer(storage))
-        }
+        let bytes = message.pointee.bytes.unsafeBytes
+        var output = Output(buffer: buffer)
+        output.write(form.opening)
+        writeAddresses(of: message, in: bytes, to: &output)
+        output.write(form.head)
+        write(id, token, of: bytes, into: &output)
+        output.write(form.tail)
+        return output.count
     }
 
     private static var addressStart: StaticString { " to=\"" }
@@ -116,16 +116,16 @@ package struct AckEncoder: Sendable {
 
     /// Writes the ack's addresses, where it has any.
     private func writeAddresses(
-        of message: borrowing IncomingMessage,
+        of message: UnsafePointer<IncomingMessage>,
         in bytes: UnsafeBufferPointer<UInt8>,
         to output: inout Output
     ) {
-        guard addressed, let from = message.stanzaFrom else { return }
+        guard addressed, let from = message.pointee.stanzaFrom else { return }
         output.write(AckEncoder.addressStart)
         output.write(attribute: bytes, from.range)
         if let component {
             output.write(AckEncoder.senderStart)
-            write(component, message.stanzaTo, of: bytes, to: &output)
+            write(component, message.pointee.stanzaTo, of: bytes, to: &output)
         }
         output.write("\"")
     }

@@ -51,7 +51,8 @@ extension UpstreamCodec {
     /// Makes the message of an envelope that is not an ack, nack or control message.
     ///
     /// The storage is laid out as: the payload's text, so that spans into it stay as they are; the texts of known members
-    /// with escapes; `extra`; the stanza's `from`, and `to` where an ack needs it; the stanza as it came.
+    /// with escapes; `extra`; the stanza's `from`, and `to` where an ack needs it; the stanza as it came; the id that a
+    /// receipt names.
     mutating func assemble(
         _ envelope: Envelope,
         _ text: UnsafeBufferPointer<UInt8>,
@@ -66,26 +67,27 @@ extension UpstreamCodec {
         capacity += receipt?.id?.count ?? 0
         capacity += UpstreamCodec.room(envelope.messageID) + UpstreamCodec.room(envelope.from)
         capacity += UpstreamCodec.room(envelope.category) + UpstreamCodec.room(envelope.typeMember)
-        var message = IncomingMessage(kind: .upstream, bytes: [], stanza: ByteSpan(start: 0, count: 0))
+        // What follows in the read takes about as much in proportion.
+        let expected = arrival.following * capacity / max(raw.count, 1)
+        let (bytes, base) = storage.room(capacity, expected: expected)
+        var message = IncomingMessage(kind: .upstream, bytes: bytes, stanza: ByteSpan(start: 0, count: 0))
         note(arrival, in: &message)
-        message.bytes = [UInt8](unsafeUninitializedCapacity: capacity) { storage, count in
-            guard let base = storage.baseAddress else { return }
-            var writer = SpanWriter(base: base)
-            message.payload = writer.append(text)
-            message.messageID = UpstreamCodec.place(envelope.messageID, of: text, in: &writer)
-            message.registrationToken = UpstreamCodec.place(envelope.from, of: text, in: &writer)
-            message.category = UpstreamCodec.place(envelope.category, of: text, in: &writer)
-            message.messageType = UpstreamCodec.place(envelope.typeMember, of: text, in: &writer)
-            if envelope.extraCount > 0 || delay != nil {
-                let start = writer.count
-                writeExtra(text, delay, into: &writer)
-                message.extra = ByteSpan(start: start, count: writer.count - start)
-            }
-            if let from = addresses.from { message.stanzaFrom = writer.append(UnsafeBufferPointer(rebasing: from)) }
-            if let to = addresses.to { message.stanzaTo = writer.append(UnsafeBufferPointer(rebasing: to)) }
-            message.stanza = raw.withUnsafeBufferPointer { writer.append($0) }
-            count = writer.count
+        var writer = SpanWriter(base: base)
+        message.payload = writer.append(text)
+        message.messageID = UpstreamCodec.place(envelope.messageID, of: text, in: &writer)
+        message.registrationToken = UpstreamCodec.place(envelope.from, of: text, in: &writer)
+        message.category = UpstreamCodec.place(envelope.category, of: text, in: &writer)
+        message.messageType = UpstreamCodec.place(envelope.typeMember, of: text, in: &writer)
+        if envelope.extraCount > 0 || delay != nil {
+            let start = writer.count
+            writeExtra(text, delay, into: &writer)
+            message.extra = ByteSpan(start: start, count: writer.count - start)
         }
+        if let from = addresses.from { message.stanzaFrom = writer.append(UnsafeBufferPointer(rebasing: from)) }
+        if let to = addresses.to { message.stanzaTo = writer.append(UnsafeBufferPointer(rebasing: to)) }
+        message.stanza = raw.withUnsafeBufferPointer { writer.append($0) }
+        let receiptID = receipt?.id?.withUnsafeBufferPointer { writer.append($0) }
+        message.bytes.truncate(to: writer.count)
         if let data = envelope.data {
             message.data = data.value
             message.dataForm = data.traits.isDisjoint(with: .uncastable) ? .json : .raw
@@ -104,8 +106,8 @@ extension UpstreamCodec {
                 message.quarantine = reason
                 message.quarantineDetail = detail
             }
-            if let receipt { message.answer(receipt) }
-            if acks.isAck(of: message, over: ackLimit) { message.refuseAck() }
+            if let receipt { message.answer(receipt, id: receiptID) }
+            if acks.isAck(of: &message, over: ackLimit) { message.refuseAck() }
         }
         UpstreamCodec.dropUnstorable(envelope, &message)
         return message
@@ -187,7 +189,8 @@ extension UpstreamCodec {
     private func computeDigests(_ message: inout IncomingMessage) {
         guard let id = message.messageID, let token = message.registrationToken else { return }
         var key = keyPrefix
-        message.bytes.withUnsafeBytes { bytes in
+        let storage = message.bytes
+        storage.withUnsafeBytes { bytes in
             let tokenBytes = UnsafeRawBufferPointer(rebasing: bytes[token.range])
             if configuration.idScope == .device {
                 key.update(tokenBytes)

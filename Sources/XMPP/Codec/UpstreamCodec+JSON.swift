@@ -136,22 +136,21 @@ extension IncomingMessage {
     ///
     /// Who asks for a receipt and gives no id (which XEP-0184 section 5.3 forbids) waits for what can't come: such a message
     /// is kept in quarantine, where it is seen. Who asks for none gets none.
-    mutating func answer(_ request: ReceiptRequest) {
+    mutating func answer(_ request: ReceiptRequest, id: ByteSpan?) {
         ackMessageID = nil
         ackTo = nil
         guard request.isAsked else {
             isAckWanted = false
             return
         }
-        guard let id = request.id else {
+        guard let id else {
             kind = .malformed
             quarantine = .messageIDUnusable
             quarantineDetail = "a receipt is asked for, and the stanza has no id"
             return
         }
-        ackMessageID = ByteSpan(start: bytes.count, count: id.count)
-        ackTo = ByteSpan(start: bytes.count, count: 0)
-        bytes += id
+        ackMessageID = id
+        ackTo = ByteSpan(start: Int(id.start + id.count), count: 0)
     }
 }
 

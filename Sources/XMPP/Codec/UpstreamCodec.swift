@@ -32,6 +32,8 @@ package struct UpstreamCodec: Sendable {
     /// Our domain, where we are a component.
     private let component: ComponentDomain?
     var reader = EnvelopeReader()
+    /// Where its messages' bytes go.
+    var storage = MessageStorage()
     /// Whose delays are believed.
     private(set) var delaySources: [JID]
     /// How messages in a JSON container are read; nil where they come as `gcm`.
@@ -84,9 +86,15 @@ package struct UpstreamCodec: Sendable {
     ///   - stanza: Lent for the call; what is kept of it is copied.
     ///   - receivedAt: Microseconds since 1970-01-01 UTC.
     ///   - parsedAt: Nanoseconds of a monotonic clock.
+    ///   - following: How many bytes of the same read are still to be looked at: messages in them share memory with this one.
     /// - Returns: What the stanza is, with the message made of it.
-    package mutating func decode(_ stanza: Stanza, receivedAt: Int64, parsedAt: UInt64) -> DecodedStanza {
-        guard !stanza.elements.isEmpty, stanza.element(0, is: "message", in: XMLNamespace.client) else { return .other }
+    package mutating func decode(
+        _ stanza: Stanza,
+        receivedAt: Int64,
+        parsedAt: UInt64,
+        following: Int = 0
+    ) -> DecodedStanza {
+        guard stanza.elementCount > 0, stanza.element(0, is: "message", in: XMLNamespace.client) else { return .other }
         if let type = stanza.attribute("type", of: 0), stanza.equals(type, "error") {
             return .error(StanzaError(stanza))
         }
@@ -97,9 +105,9 @@ package struct UpstreamCodec: Sendable {
         var addresses = Addresses(from: stanza.attribute("from", of: 0))
         if let from = addresses.from, !isTrusted(from, in: stanza) { return .untrusted }
         if component != nil, !isForComponent(stanza, &addresses) { return .untrusted }
-        var arrival = Arrival(receivedAt: receivedAt, parsedAt: parsedAt)
+        var arrival = Arrival(receivedAt: receivedAt, parsedAt: parsedAt, following: following)
         // A message and its payload are two elements: only where there are more can one be the server's delay.
-        if stanza.elements.count > 2 { arrival.delay = delay(in: stanza) }
+        if stanza.elementCount > 2 { arrival.delay = delay(in: stanza) }
         return read(payload, addresses, of: stanza, arrival)
     }
 
@@ -109,10 +117,12 @@ package struct UpstreamCodec: Sendable {
         var to: Range<Int>?
     }
 
-    /// When a stanza came, on both clocks.
+    /// When a stanza came, on both clocks, and how much came with it.
     struct Arrival {
         var receivedAt: Int64
         var parsedAt: UInt64
+        /// The bytes of the same read behind it.
+        var following: Int
         /// When the server took it, where it had to store it (XEP-0203).
         var delay: Timestamp?
     }
@@ -152,7 +162,7 @@ package struct UpstreamCodec: Sendable {
         of stanza: Stanza,
         _ arrival: Arrival
     ) -> DecodedStanza {
-        let element = stanza.elements[payload]
+        let element = stanza.element(at: payload)
         func unreadable(_ reason: QuarantineReason, _ detail: StaticString) -> DecodedStanza {
             let isOneText = reason != .payloadMisplaced
             let content = isOneText ? Array(stanza.bytes[element.text]) : UpstreamCodec.outline(of: stanza)
@@ -219,9 +229,10 @@ package struct UpstreamCodec: Sendable {
         if json != nil { return UpstreamCodec.misplacement(ofContainer: payload, in: stanza) }
         if element.end > payload + 1 { return "an element inside gcm" }
         var next = element.end
-        while next < stanza.elements[0].end {
+        let end = stanza.element(at: 0).end
+        while next < end {
             if stanza.element(next, is: "gcm", in: XMLNamespace.payload) { return "more than one gcm" }
-            next = max(stanza.elements[next].end, next + 1)
+            next = max(stanza.element(at: next).end, next + 1)
         }
         return element.text.isEmpty ? "an empty gcm" : nil
     }

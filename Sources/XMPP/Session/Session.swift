@@ -157,15 +157,21 @@ package struct Session: ~Copyable {
     ///   - stanza: Lent for the call.
     ///   - receivedAt: Microseconds since 1970-01-01 UTC.
     ///   - parsedAt: Nanoseconds of the monotonic clock.
+    ///   - following: How many bytes of the same read are still to be looked at.
     /// - Returns: What to do.
-    package mutating func stanza(_ stanza: Stanza, receivedAt: Int64, parsedAt: UInt64) -> StanzaAction {
-        guard !stanza.elements.isEmpty else { return .none }
+    package mutating func stanza(
+        _ stanza: Stanza,
+        receivedAt: Int64,
+        parsedAt: UInt64,
+        following: Int = 0
+    ) -> StanzaAction {
+        guard stanza.elementCount > 0 else { return .none }
         switch state {
         case .open: break
         case .finishing, .closing: return late(stanza)
         case .ended: return .none
         }
-        switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt) {
+        switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following) {
         case .message(let message): return deliver(message, now: parsedAt)
         case .other: return other(stanza, now: parsedAt)
         case let kind: return note(kind)

@@ -1,0 +1,67 @@
+import Testing
+
+@testable import Vocabulary
+
+@Suite("the bytes of messages, in blocks that those of one read share")
+struct MessageBytesTests {
+    /// A message of so many equal bytes.
+    private func add(_ byte: UInt8, _ count: Int, to storage: inout MessageStorage, expected: Int) -> MessageBytes {
+        // More room than is needed, as for members that turn out to hold no escapes.
+        var (bytes, base) = storage.room(count + 3, expected: expected)
+        UnsafeMutableBufferPointer(start: base, count: count).update(repeating: byte)
+        bytes.truncate(to: count)
+        return bytes
+    }
+
+    @Test("messages of a read stand in one block, and each keeps its bytes while others are written")
+    func share() {
+        var storage = MessageStorage()
+        var messages: [MessageBytes] = []
+        for number in 0..<20 {
+            messages.append(add(UInt8(number), 100, to: &storage, expected: (19 - number) * 103))
+        }
+        for (number, message) in messages.enumerated() {
+            #expect(message.count == 100 && message.allSatisfy { $0 == number })
+        }
+        let places = messages.map { $0.withUnsafeBytes { Int(bitPattern: $0.baseAddress) } }
+        #expect(zip(places, places.dropFirst()).allSatisfy { $1 - $0 == 103 })
+    }
+
+    @Test("a block is no larger than its limit, or than the one message that it holds")
+    func bounds() {
+        var storage = MessageStorage()
+        let first = add(1, 10, to: &storage, expected: 1 << 30)
+        let large = add(2, 100_000, to: &storage, expected: 1 << 30)
+        let later = (0..<100).map { add(UInt8($0), MessageStorage.blockBytes / 4, to: &storage, expected: 1 << 30) }
+        #expect(first.allSatisfy { $0 == 1 } && large.count == 100_000 && large.allSatisfy { $0 == 2 })
+        for (number, message) in later.enumerated() { #expect(message.allSatisfy { $0 == number }) }
+        // Three to a block: the room of a fourth would end behind it.
+        let places = later.map { $0.withUnsafeBytes { Int(bitPattern: $0.baseAddress) } }
+        let neighbours = zip(places, places.dropFirst()).count { $1 - $0 == MessageStorage.blockBytes / 4 + 3 }
+        #expect(neighbours <= 67)
+    }
+
+    @Test("two copies of a storage never give the same bytes away")
+    func copies() {
+        var storage = MessageStorage()
+        _ = add(0, 10, to: &storage, expected: 1000)
+        var other = storage
+        let messages = (1...8).map { number in
+            number.isMultiple(of: 2)
+                ? add(UInt8(number), 50, to: &storage, expected: 1000)
+                : add(UInt8(number), 50, to: &other, expected: 1000)
+        }
+        for (index, message) in messages.enumerated() { #expect(message.allSatisfy { $0 == index + 1 }) }
+    }
+
+    @Test("bytes that are appended leave those that were there, and other messages, as they are")
+    func append() {
+        var storage = MessageStorage()
+        var first = add(1, 4, to: &storage, expected: 1000)
+        let second = add(2, 4, to: &storage, expected: 1000)
+        let before = first
+        first += [3, 3]
+        #expect(Array(first) == [1, 1, 1, 1, 3, 3] && Array(before) == [1, 1, 1, 1] && Array(second) == [2, 2, 2, 2])
+        #expect(Array(MessageBytes([])) == [] && MessageBytes([7, 8])[1] == 8)
+    }
+}
