@@ -37,6 +37,22 @@ static inline int upstream_ssl_set_sni(SSL *ssl, const char *name) { return (int
 // SSL_get_extms_support is a macro over SSL_ctrl. 1 where the master secret is the extended one (RFC 7627).
 static inline int upstream_ssl_extended_master_secret(SSL *ssl) { return (int)SSL_get_extms_support(ssl); }
 
+// sk_X509_num and sk_X509_pop are macros. Forgets the certificates that the peer has sent beside its own, and those that were found
+// to lead to an authority: connections of one server would each keep them for ever, in 3 KB apiece. Both lists are the
+// connection's, which holds a reference to each member, and holds the peer's own certificate by another one; both may be null.
+static inline void upstream_ssl_forget_chains(SSL *ssl) {
+    STACK_OF(X509) *lists[] = {SSL_get_peer_cert_chain(ssl), SSL_get0_verified_chain(ssl)};
+    for (int index = 0; index < 2; index++) {
+        while (lists[index] != NULL && sk_X509_num(lists[index]) > 0) X509_free(sk_X509_pop(lists[index]));
+    }
+}
+
+// How many certificates these lists hold.
+static inline int upstream_ssl_chain_count(SSL *ssl) {
+    STACK_OF(X509) *sent = SSL_get_peer_cert_chain(ssl), *verified = SSL_get0_verified_chain(ssl);
+    return (sent == NULL ? 0 : sk_X509_num(sent)) + (verified == NULL ? 0 : sk_X509_num(verified));
+}
+
 // The SSL_OP_* constants are built with SSL_OP_BIT(), a cast that Swift does not import.
 static const uint64_t upstream_ssl_op_no_compression = SSL_OP_NO_COMPRESSION;
 static const uint64_t upstream_ssl_op_no_renegotiation = SSL_OP_NO_RENEGOTIATION;

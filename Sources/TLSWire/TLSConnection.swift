@@ -101,6 +101,8 @@ final class TLSConnection {
         ERR_clear_error()
         let result = SSL_do_handshake(self.ssl)
         if result == 1 {
+            // The peer is verified, and no session is resumed: nothing asks for what led to its certificate any more.
+            upstream_ssl_forget_chains(self.ssl)
             return .complete
         }
         switch SSL_get_error(self.ssl, result) {

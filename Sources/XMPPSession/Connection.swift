@@ -32,12 +32,10 @@ package final class Connection: AckSink {
 
     /// The connection's number within the process, from 1.
     package let number: Int
-    private let settings: SenderSettings
+    private let settings: SharedSettings
     private let environment: Environment
     private let logger: Logger
     private let eventLoop: any EventLoop
-    /// The stream that is to go on over this connection.
-    private let suspendedBefore: SuspendedStream?
     /// Made by ``open()``, on the event loop.
     private let handler: NIOLoopBoundBox<StreamHandler<MessageReceiver>?>
     private let turnPromise: EventLoopPromise<ConnectionTurn>
@@ -45,16 +43,12 @@ package final class Connection: AckSink {
 
     /// A connection that is not open yet.
     init(
-        settings: SenderSettings,
+        settings: SharedSettings,
         on eventLoop: any EventLoop,
         environment: Environment,
-        logger: Logger,
-        resuming suspended: SuspendedStream? = nil
+        logger: Logger
     ) {
-        suspendedBefore = suspended
         number = Self.lastNumber.add(1, ordering: .relaxed).newValue
-        var settings = settings
-        settings.stream.version = environment.metrics.version
         self.settings = settings
         self.environment = environment
         self.eventLoop = eventLoop
@@ -69,7 +63,9 @@ package final class Connection: AckSink {
     /// Begins to connect; ``turn`` and ``ended`` tell how it goes.
     ///
     /// To be called once, before everything else.
-    package func open() {
+    ///
+    /// - Parameter suspended: The stream that is to go on over this connection; nil for none.
+    func open(resuming suspended: SuspendedStream? = nil) {
         environment.open.insert(self)
         endPromise.futureResult.whenComplete { [self] _ in environment.open.remove(self) }
         eventLoop.execute { [self] in
@@ -78,7 +74,7 @@ package final class Connection: AckSink {
                 environment: environment,
                 logger: logger,
                 sink: self,
-                suspended: suspendedBefore,
+                suspended: suspended,
                 turn: turnPromise,
                 end: endPromise
             )
@@ -103,15 +99,28 @@ package final class Connection: AckSink {
     /// To be asked once it has ended, and once.
     package func allSettled() async {
         let promise = eventLoop.makePromise(of: Void.self)
-        eventLoop.execute { [handler] in
-            guard let stream = handler.value, stream.session?.isSettled == false else { return promise.succeed() }
-            stream.delegate.allSettled = promise
-        }
+        eventLoop.execute { [handler] in Connection.call({ promise.succeed() }, once: handler.value) }
         await withTaskCancellationHandler {
             await promise.futureResult.value
         } onCancel: {
             promise.succeed()
         }
+    }
+
+    /// Calls a function on the connection's event loop once it has ended and nothing that came over it is in flight.
+    ///
+    /// In place of ``allSettled()``.
+    func whenGone(_ body: @escaping @Sendable () -> Void) {
+        endPromise.futureResult.whenSuccess { [eventLoop, handler] _ in
+            // After the handler has come to its own end.
+            eventLoop.execute { Connection.call(body, once: handler.value) }
+        }
+    }
+
+    /// Calls a function when nothing of a stream is in flight.
+    private static func call(_ body: @escaping @Sendable () -> Void, once stream: StreamHandler<MessageReceiver>?) {
+        guard let stream, stream.session?.isSettled == false else { return body() }
+        stream.delegate.allSettled = body
     }
 
     /// The stream that goes on over the next connection; nil where there is none.

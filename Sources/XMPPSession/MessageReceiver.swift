@@ -14,7 +14,7 @@ final class MessageReceiver: StreamDelegate {
 
     let encoder: AckEncoder
     let metrics: Metrics
-    private let settings: SenderSettings
+    private let sharedSettings: SharedSettings
     private let ingest: IngestQueue
     private let logger: Logger
     private let turn: EventLoopPromise<ConnectionTurn>
@@ -25,8 +25,8 @@ final class MessageReceiver: StreamDelegate {
     private var gauge: ConnectionState?
     /// The host that was connected to.
     private var host: String
-    /// Completed when nothing is in flight any more.
-    var allSettled: EventLoopPromise<Void>?
+    /// Called when nothing is in flight any more.
+    var allSettled: (@Sendable () -> Void)?
     /// When the connection ended; nanoseconds of the monotonic clock.
     private(set) var lostAt: UInt64 = 0
     /// The acks that the server may not have, where the stream can be resumed.
@@ -35,7 +35,7 @@ final class MessageReceiver: StreamDelegate {
     var suspendedStream: SuspendedStream?
 
     init(
-        settings: SenderSettings,
+        settings shared: SharedSettings,
         environment: Connection.Environment,
         logger: Logger,
         sink: any AckSink,
@@ -43,7 +43,8 @@ final class MessageReceiver: StreamDelegate {
         turn: EventLoopPromise<ConnectionTurn>,
         end: EventLoopPromise<SessionEnd>
     ) {
-        self.settings = settings
+        sharedSettings = shared
+        let settings = shared.value
         host = settings.host
         self.logger = logger
         self.sink = sink
@@ -54,6 +55,8 @@ final class MessageReceiver: StreamDelegate {
         metrics = environment.metrics
         ingest = environment.ingest
     }
+
+    private var settings: SenderSettings { sharedSettings.value }
 
     // MARK: The stream
 

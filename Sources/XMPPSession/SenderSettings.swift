@@ -142,6 +142,16 @@ extension SenderSettings {
     }
 }
 
+/// Settings that the parts of a connection share, and all connections of a sender where they bind no resource of their own.
+///
+/// They take some hundred bytes, and the parts live as long as the connection.
+package final class SharedSettings: Sendable {
+    /// The settings.
+    package let value: SenderSettings
+
+    package init(_ value: SenderSettings) { self.value = value }
+}
+
 /// True for exactly one caller.
 final class OnceFlag: Sendable {
     private let isUsed = Atomic(false)

@@ -14,7 +14,7 @@ extension StreamHandler {
         _ delegate: @escaping @Sendable () -> Delegate
     ) {
         eventLoop.execute {
-            StreamHandler(settings: settings, delegate: delegate()).connect(on: eventLoop)
+            StreamHandler(settings: SharedSettings(settings), delegate: delegate()).connect(on: eventLoop)
         }
     }
 

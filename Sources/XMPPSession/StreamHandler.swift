@@ -26,7 +26,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         case ended
     }
 
-    let settings: SenderSettings
+    private let sharedSettings: SharedSettings
     let delegate: Delegate
     let clock: ArrivalClock
     let stream: XMLStreamHandler
@@ -68,14 +68,17 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     ///   - settings: The server, the account, and the limits.
     ///   - clock: Gives each message its `received_at`.
     ///   - delegate: What the stream is used for.
-    package init(settings: SenderSettings, clock: ArrivalClock = ArrivalClock(), delegate: Delegate) {
-        self.settings = settings
+    package init(settings: SharedSettings, clock: ArrivalClock = ArrivalClock(), delegate: Delegate) {
+        sharedSettings = settings
+        let settings = settings.value
         security = settings.security
         self.clock = clock
         self.delegate = delegate
         stream = XMLStreamHandler(limits: settings.limits)
         unsent = WriteWatch(limit: settings.keepaliveTimeout.nanoseconds)
     }
+
+    var settings: SenderSettings { sharedSettings.value }
 
     // MARK: Channel events
 

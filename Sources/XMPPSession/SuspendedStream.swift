@@ -3,13 +3,21 @@ import Vocabulary
 import XMPP
 
 /// A stream whose connection was lost, and which goes on over the next one if the server still holds its session.
-struct SuspendedStream: Sendable {
+///
+/// A class, because every connection holds room for one.
+final class SuspendedStream: Sendable {
     /// Our address and the counts.
-    var session: SuspendedSession
+    let session: SuspendedSession
     /// The acks that the server may not have; those that committed after the connection was lost are among them.
-    var acks: UnconfirmedAcks
+    let acks: UnconfirmedAcks
     /// Until when the server holds it; nanoseconds of the monotonic clock.
-    var heldUntil: UInt64
+    let heldUntil: UInt64
+
+    init(session: SuspendedSession, acks: UnconfirmedAcks, heldUntil: UInt64) {
+        self.session = session
+        self.acks = acks
+        self.heldUntil = heldUntil
+    }
 
     /// Whether it is worth asking for.
     var isHeld: Bool { MonotonicTime.now.nanoseconds < heldUntil }

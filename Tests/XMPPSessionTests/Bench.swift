@@ -117,7 +117,7 @@ final class ProbeBench: StreamBench<StreamProbe> {
     private let endPromise = EmbeddedEventLoop().makePromise(of: ProbeReport.self)
 
     init(_ settings: SenderSettings) throws {
-        try super.init(StreamHandler(settings: settings, delegate: StreamProbe(endPromise)))
+        try super.init(StreamHandler(settings: SharedSettings(settings), delegate: StreamProbe(endPromise)))
     }
 
     var report: ProbeReport? { value(endPromise.futureResult) }
@@ -170,7 +170,7 @@ final class Bench: StreamBench<MessageReceiver> {
         suspended: SuspendedStream? = nil,
         logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
     ) throws {
-        let settings = try settings ?? Bench.settings()
+        let settings = SharedSettings(try settings ?? Bench.settings())
         let clock = ArrivalClock()
         let receiver = MessageReceiver(
             settings: settings,

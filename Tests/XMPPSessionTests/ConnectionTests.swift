@@ -50,7 +50,7 @@ struct ConnectionTests {
 
     private func connection(_ settings: SenderSettings) -> Connection {
         Connection(
-            settings: settings,
+            settings: SharedSettings(settings),
             on: MultiThreadedEventLoopGroup.singleton.next(),
             environment: environment,
             logger: logger

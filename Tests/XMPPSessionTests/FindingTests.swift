@@ -115,7 +115,7 @@ struct FindingTests {
 
     private func end(_ settings: SenderSettings) async -> SessionEnd {
         let connection = Connection(
-            settings: settings,
+            settings: SharedSettings(settings),
             on: MultiThreadedEventLoopGroup.singleton.next(),
             environment: Connection.Environment(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics),
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })

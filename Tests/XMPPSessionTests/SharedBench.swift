@@ -24,6 +24,7 @@ final class SharedBench: @unchecked Sendable {
 
     init(_ settings: SenderSettings, on loop: NIOAsyncTestingEventLoop) throws {
         channel = NIOAsyncTestingChannel(loop: loop)
+        let settings = SharedSettings(settings)
         let receiver = MessageReceiver(
             settings: settings,
             environment: Connection.Environment(

@@ -9,7 +9,8 @@ import Telemetry
 /// A TLS handshake takes some 30 KB that are free once it is done. Where hundreds begin at once (at startup, or after a server
 /// restart), glibc keeps most of that: 14 KB per connection, measured with 501 connections.
 struct MemoryRunner: Service {
-    /// After this long the worker has started; where it has not, what it still needs of its code comes back by itself.
+    /// After this long the worker has started, unless it is still connecting; what it needs of its code all the same comes back by
+    /// itself.
     private static let startTime = Duration.seconds(1)
     private static let interval = Duration.seconds(2)
     /// Fewer handshakes free too little to be worth walking the heap.
@@ -19,18 +20,22 @@ struct MemoryRunner: Service {
 
     func run() async {
         await cancelWhenGracefulShutdown {
-            guard (try? await Task.sleep(for: Self.startTime)) != nil else { return }
-            ProgramCode.release()
+            var hasStarted = false
             // The most handshakes at once since memory was last returned.
             var most = 0
             var boundBefore = 0
-            while (try? await Task.sleep(for: Self.interval)) != nil {
+            var delay = Self.startTime
+            while (try? await Task.sleep(for: delay)) != nil {
+                delay = Self.interval
                 let bound = total(.bound)
                 let connecting = total(.connecting)
                 most = max(most, connecting, bound - boundBefore)
                 boundBefore = bound
-                guard most >= Self.handshakeThreshold, connecting == 0 else { continue }
-                _ = malloc_trim(0)
+                guard connecting == 0 else { continue }
+                let wereMany = most >= Self.handshakeThreshold
+                if wereMany || !hasStarted { ProgramCode.release() }
+                if wereMany { _ = malloc_trim(0) }
+                hasStarted = true
                 most = 0
             }
         }
