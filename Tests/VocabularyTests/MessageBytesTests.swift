@@ -64,4 +64,14 @@ struct MessageBytesTests {
         #expect(Array(first) == [1, 1, 1, 1, 3, 3] && Array(before) == [1, 1, 1, 1] && Array(second) == [2, 2, 2, 2])
         #expect(Array(MessageBytes([])) == [] && MessageBytes([7, 8])[1] == 8)
     }
+
+    @Test("a detached message has the same bytes elsewhere")
+    func detached() {
+        var storage = MessageStorage()
+        let bytes = add(1, 4, to: &storage, expected: 1000)
+        let message = IncomingMessage(kind: .upstream, bytes: bytes, stanza: ByteSpan(start: 1, count: 2))
+        let detached = message.detached()
+        #expect(Array(detached.bytes) == [1, 1, 1, 1] && detached.stanza.range == 1..<3)
+        #expect(detached.bytes.unsafeBytes.baseAddress != bytes.unsafeBytes.baseAddress)
+    }
 }

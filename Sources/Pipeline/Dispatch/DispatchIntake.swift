@@ -164,7 +164,9 @@ final class DispatchIntake: DeliveryIntake {
                     break
                 }
                 let key = batch[index].messageKey
-                deliveries.append(Delivery(content: .received(batch[index]), messageKey: key, lease: lease))
+                // One of a few that wait here is not to keep the memory that it shared with those that don't.
+                let copy = categories[lane.index] == nil ? batch[index] : batch[index].detached()
+                deliveries.append(Delivery(content: .received(copy), messageKey: key, lease: lease))
             }
             guard isOffered else { continue }
             handOver(deliveries, offer, lane.index)

@@ -114,6 +114,13 @@ package struct IncomingMessage: Sendable {
         self.init(kind: kind, bytes: MessageBytes(bytes), stanza: stanza)
     }
 
+    /// The same message with bytes of its own, which keeps nothing of its neighbours in memory.
+    package borrowing func detached() -> IncomingMessage {
+        var message = copy self
+        message.bytes = MessageBytes(message.bytes)
+        return message
+    }
+
     /// Whether the copy is acked once its transaction has committed.
     // Inlined: a call would copy a message that is read where it stands.
     @inlinable package var isAcked: Bool {
