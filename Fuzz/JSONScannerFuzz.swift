@@ -63,7 +63,7 @@ private func checkMembers(_ text: UnsafeBufferPointer<UInt8>, _ scanner: JSONSca
     }
 }
 
-private func ack(of message: IncomingMessage, _ encoder: AckEncoder) -> [UInt8] {
+private func encodedAck(of message: IncomingMessage, _ encoder: AckEncoder) -> [UInt8] {
     withUnsafePointer(to: message) { message in
         let limit = encoder.sizeLimit(of: message)
         let ack = [UInt8](unsafeUninitializedCapacity: limit) { room, count in
@@ -74,16 +74,22 @@ private func ack(of message: IncomingMessage, _ encoder: AckEncoder) -> [UInt8] 
     }
 }
 
+/// The message before this one, which may share a block of memory with it, and what its bytes were.
+nonisolated(unsafe) private var neighbour: (message: IncomingMessage, bytes: [UInt8])?
+
 private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
     let stanza = Stanza.fuzzed(payload: text)
-    guard case .message(let message) = codec.decode(stanza, receivedAt: 1, parsedAt: 1) else { return }
+    let decoded = codec.decode(stanza, receivedAt: 1, parsedAt: 1, following: 4 * text.count)
+    if let neighbour { require(neighbour.message.bytes.elementsEqual(neighbour.bytes), "it wrote over the one before") }
+    guard case .message(let message) = decoded else { return }
+    neighbour = (message, Array(message.bytes))
     let spans = [
         message.messageID, message.registrationToken, message.category, message.data, message.extra,
         message.messageType, message.stanzaFrom, message.ackMessageID, message.ackTo, message.stanza,
     ]
     for case .some(let span) in spans { require(isInside(span, message.bytes.count), "a span outside of the bytes") }
     require((message.kind == .malformed) == (message.ackMessageID == nil), "an ack without an id, or the reverse")
-    let ack = ack(of: message, AckEncoder(dialect: .ccs))
+    let ack = encodedAck(of: message, AckEncoder(dialect: .ccs))
     require(!message.isAcked || ack.count <= UpstreamCodec.ackLimit, "an ack over the ceiling")
     if let extra = message.extra {
         var inner = JSONScanner()
@@ -131,7 +137,7 @@ private func checkContainer(_ text: UnsafeBufferPointer<UInt8>) {
             require(message.fingerprint == wanted.fingerprint || wanted.category == nil, "another fingerprint")
         }
         require(index == 0 || !message.isAcked, "a receipt that nobody asked for")
-        _ = ack(of: message, AckEncoder(dialect: .xmpp, payload: containerCodecs[index].configuration.payload))
+        _ = encodedAck(of: message, AckEncoder(dialect: .xmpp, payload: containerCodecs[index].configuration.payload))
     }
 }
 
