@@ -181,15 +181,20 @@ final class EmulatorCore {
         guard connection.canDeliver, let pool = connection.pool, pool.book.hasMore else { return }
         var batch = ByteBuffer()
         while pool.book.unacked(on: connection.slot) < configuration.window, batch.readableBytes < Self.batchBytes,
-            connection.canDeliver, let next = pool.book.next(fresh: pool.permits >= 1)
+            connection.canDeliver
         {
+            // Writing may find the connection gone: before a message is taken, or nobody would deliver it again.
+            if batch.readableBytes > 0, schedule.isDue(atDelivery: deliveries + 1) {
+                connection.write(batch)
+                batch.clear()
+                continue
+            }
+            guard let next = pool.book.next(fresh: pool.permits >= 1) else { break }
             if next.isFirst { pool.permits -= 1 }
             let faults = schedule.due(atDelivery: deliveries + 1)
             if faults.isEmpty {
                 append(next.sequence, isFirst: next.isFirst, of: pool, on: connection, to: &batch)
             } else {
-                if batch.readableBytes > 0 { connection.write(batch) }
-                batch.clear()
                 deliver(next.sequence, isFirst: next.isFirst, of: pool, on: connection, faults: faults)
             }
         }

@@ -109,6 +109,9 @@ struct FaultSchedule {
         schedule(after: deliveries)
     }
 
+    /// Whether the delivery of this number may set off faults.
+    func isDue(atDelivery number: Int) -> Bool { number >= nextDelivery }
+
     /// The faults that the delivery of this number sets off; numbers must not go down.
     mutating func due(atDelivery number: Int) -> [Fault] {
         guard number >= nextDelivery else { return [] }

@@ -144,7 +144,7 @@ struct BenchReport: Codable, Sendable {
         }
         if let idle {
             rows.append(["RSS with \(idle.connections) idle connections, MB", Self.text(idle.memoryMegabytes, 1), ""])
-            rows.append(["each further idle connection, KB", Self.text(idle.kilobytesEach, 1), "≤ 50"])
+            rows.append(["each further idle connection, KB", Self.text(idle.kilobytesEach, 1), "≤ 30"])
         }
         if let stalled {
             rows.append(["database locked for, s", Self.text(stalled.seconds, 1), ""])
