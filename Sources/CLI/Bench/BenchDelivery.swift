@@ -32,23 +32,8 @@ struct BenchDelivery: Sendable {
         _ problems: inout [String],
         last: (_ database: String) async throws -> Value
     ) async throws -> (Figures, Value) {
-        let database = try await site.makeDatabase("bench")
         let count = plan.messages
-        let settings = BenchLoad.emulator(
-            count: count,
-            connections: Self.connections,
-            size: plan.size,
-            window: plan.window,
-            sampling: nil
-        )
-        let pair = try await BenchPair(
-            site,
-            settings,
-            database: database,
-            connections: Self.connections,
-            handlers: handlers,
-            plan
-        )
+        let (pair, database) = try await start(handlers, count: count)
         let result = try await pair.stopping {
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
             let before = try await pair.reading()
@@ -69,6 +54,39 @@ struct BenchDelivery: Sendable {
         problems += pair.problems
         try await site.dropDatabase("bench")
         return result
+    }
+
+    /// An emulator and a worker with these handlers, over a database of its own.
+    ///
+    /// - Parameters:
+    ///   - handlers: The configuration's list of handlers, and what comes behind it.
+    ///   - count: How many messages the emulator has.
+    ///   - rate: How many of them it sends a second, with each latency sampled; nil for as many as it can, with none.
+    /// - Returns: Both, and the database.
+    /// - Throws: What starting them throws.
+    func start(
+        _ handlers: String,
+        count: Int,
+        rate: Double? = nil
+    ) async throws -> (pair: BenchPair, database: String) {
+        let database = try await site.makeDatabase("bench")
+        var settings = BenchLoad.emulator(
+            count: count,
+            connections: Self.connections,
+            size: plan.size,
+            window: plan.window,
+            sampling: rate.map { _ in 1 }
+        )
+        settings.load.rate = rate
+        let pair = try await BenchPair(
+            site,
+            settings,
+            database: database,
+            connections: Self.connections,
+            handlers: handlers,
+            plan
+        )
+        return (pair, database)
     }
 
     /// How many deliveries wait.

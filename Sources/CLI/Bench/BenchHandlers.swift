@@ -11,7 +11,7 @@ struct BenchHandlers: Sendable {
     let site: BenchSite
     let console: Console
 
-    private static let connections = 10
+    private var delivery: BenchDelivery { BenchDelivery(plan: plan, site: site) }
     private var handler: String { #"  - {name: everything, categories: ["*"], \#(plan.handler)}"# }
 
     private func note(_ text: String) { console.message("bench: \(text)") }
@@ -60,32 +60,6 @@ struct BenchHandlers: Sendable {
         )
     }
 
-    /// An emulator and a worker with these handlers; latencies are sampled where a rate is given.
-    private func start(
-        _ handlers: String,
-        count: Int,
-        rate: Double? = nil
-    ) async throws -> (pair: BenchPair, database: String) {
-        let database = try await site.makeDatabase("bench")
-        var settings = BenchLoad.emulator(
-            count: count,
-            connections: Self.connections,
-            size: plan.size,
-            window: plan.window,
-            sampling: rate.map { _ in 1 }
-        )
-        settings.load.rate = rate
-        let pair = try await BenchPair(
-            site,
-            settings,
-            database: database,
-            connections: Self.connections,
-            handlers: handlers,
-            plan
-        )
-        return (pair, database)
-    }
-
     private struct Latencies {
         var samples: [Double] = []
 
@@ -99,15 +73,15 @@ struct BenchHandlers: Sendable {
         _ problems: inout [String]
     ) async throws -> (rate: Double, left: Int) {
         let count = plan.messages
-        let (pair, database) = try await start(handlers, count: count)
+        let (pair, database) = try await delivery.start(handlers, count: count)
         let result = try await pair.stopping {
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
             let before = (time: ContinuousClock.now, acked: await pair.emulator.tally().acked)
             try await pair.wait("every ack") { $0.isComplete }
             let seconds = (ContinuousClock.now - before.time) / .seconds(1)
-            let left = try await Self.waiting(database)
+            let left = try await BenchDelivery.waiting(database)
             // The rest is delivered too, or it would not count as handled.
-            while try await Self.waiting(database) > 0 {
+            while try await BenchDelivery.waiting(database) > 0 {
                 try pair.worker.check()
                 try await Task.sleep(for: .milliseconds(200))
             }
@@ -140,7 +114,7 @@ struct BenchHandlers: Sendable {
         var end = ContinuousClock.now
         while true {
             try worker.check()
-            let left = try await Self.waiting(database)
+            let left = try await BenchDelivery.waiting(database)
             end = .now
             if first == nil, left < backlog { first = (left, end) }
             if left == 0 { break }
@@ -164,10 +138,6 @@ struct BenchHandlers: Sendable {
         Double(try await BenchSite.numbers(database, BenchStatements.deliveriesSize).first ?? 0) / 1e6
     }
 
-    private static func waiting(_ database: String) async throws -> Int {
-        try await BenchSite.numbers(database, BenchStatements.waiting).first ?? 0
-    }
-
     // MARK: A failing handler
 
     private var latencyMessages: Int { plan.isQuick ? 5_000 : 20_000 }
@@ -186,7 +156,7 @@ struct BenchHandlers: Sendable {
 
     private func latencies(_ handlers: String, _ problems: inout [String]) async throws -> [Double] {
         let count = latencyMessages
-        let (pair, database) = try await start(handlers, count: count, rate: rate)
+        let (pair, database) = try await delivery.start(handlers, count: count, rate: rate)
         let latencies = try await pair.stopping {
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 10 }
             _ = try await pair.reading()
@@ -194,7 +164,7 @@ struct BenchHandlers: Sendable {
             return try await pair.reading().latencies
         }
         if !handlers.isEmpty {
-            let left = try await Self.waiting(database)
+            let left = try await BenchDelivery.waiting(database)
             if left != count { problems.append("\(count - left) deliveries of a handler that always fails are gone") }
         }
         problems += pair.problems

@@ -62,7 +62,7 @@ struct DeliveryBlocks: Sendable {
         }
         open[index].settlement.done.append(settlement.messageKey)
         if let attempt = settlement.attempt { open[index].settlement.attempts.append(attempt) }
-        if open[index].settlement.done.count == open[index].settlement.count { unpack(at: index) }
+        if open[index].settlement.isComplete { unpack(at: index) }
         return true
     }
 
