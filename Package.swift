@@ -255,7 +255,8 @@ let package = Package(
         suite(
             "XMPPSessionTests",
             [
-                "Vocabulary", "IntegrationSupport", "XMPPSession", "XMPP", "XMLWire", "DNS", "TLSWire", "Pipeline",
+                "Vocabulary", "IntegrationSupport", "CCSEmulator", "XMPPSession", "XMPP", "XMLWire", "DNS", "TLSWire",
+                "Pipeline",
                 "Telemetry",
                 "Digests", nio,
                 nioPosix, nioEmbedded, logging,

@@ -1,0 +1,117 @@
+import CCSEmulator
+import IntegrationSupport
+import Logging
+import NIOPosix
+import Pipeline
+import Synchronization
+import TLSWire
+import Telemetry
+import Testing
+
+@testable import XMPPSession
+
+/// A service whose connections are real ones, to an emulator.
+@Suite("The connections of a sender, from the first to the last goodbye", .timeLimit(.minutes(2)))
+final class ConnectionSlotTests: Sendable {
+    private let metrics = Metrics(senders: ["42"], categories: [], handlers: [], version: "test")
+    private let ingest = IngestQueue()
+    private let hasReturned = Atomic(false)
+
+    /// An emulator that neither closes what drains nor sends more than it is told to.
+    private func emulator(_ count: Int) async throws -> Emulator {
+        var configuration = EmulatorConfiguration()
+        configuration.closesDrained = false
+        configuration.stanzaFrom = nil
+        configuration.load = LoadProfile(count: count)
+        return try await Emulator.start(configuration)
+    }
+
+    private func settings(_ emulator: Emulator, connections: Int) async throws -> SenderSettings {
+        var client = TLSClientConfiguration(serverName: "localhost")
+        client.trust = .pem(try #require(emulator.authorityPEM))
+        var settings = try await Bench.settings()
+        settings.port = emulator.port
+        settings.connections = connections
+        settings.security = .direct(try TLSContext.client(client))
+        return settings
+    }
+
+    /// Runs a service until the body is done, cancels it, and waits for its return, but not for ever.
+    private func withService(
+        _ settings: SenderSettings,
+        _ body: () async throws -> Void,
+        afterCancelling: () async throws -> Void = {}
+    ) async throws {
+        let service = SenderService(
+            settings: settings,
+            group: .singleton,
+            environment: Connection.Environment(ingest: ingest, clock: ArrivalClock(), metrics: metrics),
+            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+        )
+        let running = Task {
+            await service.run()
+            self.hasReturned.store(true, ordering: .releasing)
+        }
+        defer { running.cancel() }
+        try await body()
+        running.cancel()
+        try await afterCancelling()
+        try await waitUntil("the service returns", limit: .seconds(20)) { hasReturned.load(ordering: .acquiring) }
+        #expect(ConnectionState.allCases.allSatisfy { metrics.connections(sender: 0, state: $0).value == 0 })
+    }
+
+    @Test("cancelled, it says goodbye on each connection, and returns when all have closed")
+    func goodbyes() async throws {
+        let emulator = try await emulator(0)
+        try await withService(try await settings(emulator, connections: 3)) {
+            try await emulator.wait(for: "three connections") { $0.bound.count == 3 }
+        }
+        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
+        let tally = await emulator.stop()
+        #expect(tally.isClean && tally.orderlyEnds == 3, "\(tally.summary)")
+    }
+
+    @Test("cancelled, it first acks what was delivered and then commits")
+    func acksBeforeGoodbyes() async throws {
+        let emulator = try await emulator(1)
+        var batch: IngestBatch?
+        let settings = try await settings(emulator, connections: 1)
+        try await withService(settings) {
+            try await waitUntil("a message arrives") {
+                batch = ingest.take()
+                return batch != nil
+            }
+        } afterCancelling: {
+            #expect(await emulator.tally().acked == 0)
+            batch?.settle(0..<1)
+        }
+        let tally = await emulator.stop()
+        #expect(tally.isClean && tally.acked == 1 && tally.orderlyEnds == 1, "\(tally.summary)")
+    }
+
+    @Test("a draining connection is kept beside its successor, and shut down with it")
+    func drainingIsShutDown() async throws {
+        let emulator = try await emulator(0)
+        try await withService(try await settings(emulator, connections: 1)) {
+            try await emulator.wait(for: "a connection") { $0.bound.count == 1 }
+            try await emulator.inject(.drain)
+            try await emulator.wait(for: "its successor") { $0.bound.map(\.isDraining) == [true, false] }
+        }
+        let tally = await emulator.stop()
+        #expect(tally.isClean && tally.orderlyEnds == 2, "\(tally.summary)")
+    }
+
+    @Test("of more than two that drain, the oldest is closed, and the next opens once it is gone")
+    func oldestGoes() async throws {
+        let emulator = try await emulator(0)
+        try await withService(try await settings(emulator, connections: 1)) {
+            for number in 1...3 {
+                try await emulator.wait(for: "connection \(number)") { $0.bound.last?.number == number }
+                try await emulator.inject(.drain, on: number)
+            }
+            try await emulator.wait(for: "the oldest to go") { $0.bound.map(\.number) == [2, 3, 4] }
+        }
+        let tally = await emulator.stop()
+        #expect(tally.isClean && tally.orderlyEnds == 4, "\(tally.summary)")
+    }
+}
