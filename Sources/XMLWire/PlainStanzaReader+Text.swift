@@ -40,8 +40,8 @@ extension PlainStanzaReader {
         let quote = try peek()
         guard quote == UInt8(ascii: "'") || quote == UInt8(ascii: "\"") else { throw .other }
         at += 1
-        guard let found = memchr(input + at, Int32(quote), end - at) else { throw .unfinished }
-        let valueEnd = UnsafePointer(found.assumingMemoryBound(to: UInt8.self)) - input
+        let found = memchr(input + at, Int32(quote), end - at)
+        let valueEnd = found.map { UnsafePointer($0.assumingMemoryBound(to: UInt8.self)) - input } ?? end
         let start = written
         while true {
             copyPlain(upTo: valueEnd)
@@ -52,6 +52,7 @@ extension PlainStanzaReader {
             default: throw .other
             }
         }
+        guard found != nil else { throw .unfinished }
         at += 1
         return start..<written
     }
@@ -89,8 +90,9 @@ extension PlainStanzaReader {
     /// Reads a CDATA section.
     private mutating func readSection() throws(Refusal) {
         let opening: StaticString = "<![CDATA["
-        guard end - at >= opening.utf8CodeUnitCount else { throw .unfinished }
-        guard memcmp(input + at, opening.utf8Start, opening.utf8CodeUnitCount) == 0 else { throw .other }
+        let count = min(opening.utf8CodeUnitCount, end - at)
+        guard memcmp(input + at, opening.utf8Start, count) == 0 else { throw .other }
+        guard count == opening.utf8CodeUnitCount else { throw .unfinished }
         at += opening.utf8CodeUnitCount
         let start = at
         while true {
@@ -134,10 +136,17 @@ extension PlainStanzaReader {
             character = UInt8(ascii: "'")
             at += 6
         } else {
-            throw end - at < 6 ? .unfinished : .other
+            throw beginsReference() ? .unfinished : .other
         }
         output[written] = character
         written += 1
+    }
+
+    /// Whether the input ends in the middle of one of the five references.
+    private func beginsReference() -> Bool {
+        let references: [StaticString] = ["&quot;", "&amp;", "&lt;", "&gt;", "&apos;"]
+        let left = end - at
+        return references.contains { left < $0.utf8CodeUnitCount && memcmp(input + at, $0.utf8Start, left) == 0 }
     }
 
     /// Copies one character that is allowed and no markup.
@@ -156,9 +165,10 @@ extension PlainStanzaReader {
         case 0xF4: (length, second) = (4, 0x80...0x8F)
         default: throw .other
         }
-        guard end - at >= length else { throw .unfinished }
-        guard second.contains(input[at + 1]) else { throw .other }
-        for offset in 2..<4 where offset < length && input[at + offset] & 0xC0 != 0x80 { throw .other }
+        let count = min(length, end - at)
+        guard count < 2 || second.contains(input[at + 1]) else { throw .other }
+        for offset in 2..<4 where offset < count && input[at + offset] & 0xC0 != 0x80 { throw .other }
+        guard count == length else { throw .unfinished }
         // U+FFFE and U+FFFF.
         if lead == 0xEF, input[at + 1] == 0xBF, input[at + 2] >= 0xBE { throw .other }
         for _ in 0..<length { copyByte() }

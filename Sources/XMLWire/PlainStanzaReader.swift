@@ -14,7 +14,7 @@ import Glibc
 struct PlainStanzaReader {
     /// Why a stanza is left to libxml2.
     enum Refusal: Error {
-        /// It goes on behind the buffer.
+        /// It goes on behind the buffer, and what there is of it is of the ordinary form.
         case unfinished
         /// It is not of the ordinary form, or over a limit.
         case other
@@ -174,6 +174,8 @@ struct PlainStanzaReader {
         let localStart = at
         try readName()
         let localCount = at - localStart
+        // Else it may be longer than it seems.
+        _ = try peek()
         if spells(start, count, "xmlns") { return try declare(prefixAt: localStart, count: localCount) }
         guard spells(start, count, "xml"), spells(localStart, localCount, "lang") else { throw .other }
         let value = try readValue()
@@ -257,10 +259,10 @@ struct PlainStanzaReader {
 
     private mutating func readEndTag() throws(Refusal) {
         guard let last = open.last else { throw .other }
-        guard end - at > last.nameCount + 2 else { throw .unfinished }
-        guard memcmp(input + at + 2, input + last.nameStart, last.nameCount) == 0,
-            input[at + 2 + last.nameCount] == UInt8(ascii: ">")
-        else { throw .other }
+        let left = end - at - 2
+        guard memcmp(input + at + 2, input + last.nameStart, min(left, last.nameCount)) == 0 else { throw .other }
+        guard left > last.nameCount else { throw .unfinished }
+        guard input[at + 2 + last.nameCount] == UInt8(ascii: ">") else { throw .other }
         at += last.nameCount + 3
         elements[last.element].end = elements.count
         declarations.removeLast(declarations.count - last.outerDeclarations)

@@ -200,8 +200,51 @@ struct StanzaBuilder {
     ///   - input: The bytes from the stanza's `<` on.
     ///   - limits: What it must be within.
     ///   - inherited: The default namespace of the stream.
-    /// - Returns: Where it ends, or nil.
-    mutating func readPlain(_ input: UnsafeRawBufferPointer, limits: StreamLimits, inherited: [UInt8]) -> Int? {
+    /// - Returns: Where it ends.
+    /// - Throws: Why it is not read.
+    mutating func readPlain(
+        _ input: UnsafeRawBufferPointer,
+        limits: StreamLimits,
+        inherited: [UInt8]
+    ) throws(PlainStanzaReader.Refusal) -> Int {
+        let end = try readContents(input, limits: limits, inherited: inherited)
+        raw.append(contentsOf: UnsafeRawBufferPointer(rebasing: input[..<end]))
+        return end
+    }
+
+    /// The same for the bytes in ``raw`` and those that follow; where it is not read, ``raw`` stays as it is.
+    ///
+    /// - Returns: Where it ends in those that follow.
+    /// - Throws: Why it is not read.
+    mutating func readPlain(
+        followedBy more: UnsafeRawBufferPointer,
+        limits: StreamLimits,
+        inherited: [UInt8]
+    ) throws(PlainStanzaReader.Refusal) -> Int {
+        let begun = raw.count
+        raw.append(contentsOf: more)
+        // Taken out, since the storage that is filled lies beside it.
+        var whole: [UInt8] = []
+        swap(&whole, &raw)
+        defer { swap(&whole, &raw) }
+        do throws(PlainStanzaReader.Refusal) {
+            let end = try whole.withUnsafeBufferPointer { whole throws(PlainStanzaReader.Refusal) in
+                try readContents(UnsafeRawBufferPointer(whole), limits: limits, inherited: inherited)
+            }
+            whole.removeLast(whole.count - end)
+            return end - begun
+        } catch {
+            whole.removeLast(more.count)
+            throw error
+        }
+    }
+
+    /// Fills everything but ``raw``.
+    private mutating func readContents(
+        _ input: UnsafeRawBufferPointer,
+        limits: StreamLimits,
+        inherited: [UInt8]
+    ) throws(PlainStanzaReader.Refusal) -> Int {
         let count = min(input.count, limits.stanzaBytes, PlainStanzaReader.maximumBytes)
         let room = count + inherited.count + PlainStanzaReader.slack
         if plain.output.count < room {
@@ -211,11 +254,15 @@ struct StanzaBuilder {
         var output: [UInt8] = []
         swap(&output, &plain.output)
         defer { swap(&output, &plain.output) }
-        let end = output.withUnsafeMutableBufferPointer { output in
-            inherited.withUnsafeBufferPointer { inherited -> Int? in
+        defer {
+            plain.open.removeAll(keepingCapacity: true)
+            plain.declarations.removeAll(keepingCapacity: true)
+        }
+        return try output.withUnsafeMutableBufferPointer { output throws(PlainStanzaReader.Refusal) in
+            try inherited.withUnsafeBufferPointer { inherited throws(PlainStanzaReader.Refusal) in
                 guard let source = input.baseAddress?.assumingMemoryBound(to: UInt8.self),
                     let target = output.baseAddress
-                else { return nil }
+                else { throw .other }
                 var reader = PlainStanzaReader(
                     input: source,
                     end: count,
@@ -224,21 +271,18 @@ struct StanzaBuilder {
                     inherited: inherited
                 )
                 lendStorage(to: &reader)
-                let end = try? reader.read()
-                lendStorage(to: &reader)
-                if end != nil { bytes.append(contentsOf: UnsafeBufferPointer(start: target, count: reader.written)) }
-                return end
+                defer { lendStorage(to: &reader) }
+                do throws(PlainStanzaReader.Refusal) {
+                    let end = try reader.read()
+                    bytes.append(contentsOf: UnsafeBufferPointer(start: target, count: reader.written))
+                    return end
+                } catch {
+                    reader.elements.removeAll(keepingCapacity: true)
+                    reader.attributes.removeAll(keepingCapacity: true)
+                    throw error
+                }
             }
         }
-        plain.open.removeAll(keepingCapacity: true)
-        plain.declarations.removeAll(keepingCapacity: true)
-        if let end {
-            raw.append(contentsOf: UnsafeRawBufferPointer(rebasing: input[..<end]))
-        } else {
-            elements.removeAll(keepingCapacity: true)
-            attributes.removeAll(keepingCapacity: true)
-        }
-        return end
     }
 
     /// Lends the storage that both ways of reading fill, or takes it back.

@@ -6,6 +6,8 @@ extension XMLFramer {
         var token: UnfinishedToken?
         /// How many wait.
         var count = 0
+        /// Whether all of the stanza's waits, for ``XMLFramer/readSplitStanza(_:)``.
+        var waitsForRest = false
         /// Bytes that the parser was given, each time anew while they are unfinished; for tests.
         var bytesLookedAt = 0
     }
@@ -31,6 +33,7 @@ extension XMLFramer {
         parser = nil
         held.token = nil
         held.count = 0
+        held.waitsForRest = false
         window.slice = UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
@@ -73,7 +76,7 @@ extension XMLFramer {
         return false
     }
 
-    private func parseHeldBytes(with parser: PushParser) {
+    func parseHeldBytes(with parser: PushParser) {
         guard held.count > 0 else { return }
         // A copy, because callbacks write to the builder.
         let bytes = Array(builder.pointee.raw.suffix(held.count))

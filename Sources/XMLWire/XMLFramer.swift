@@ -166,11 +166,12 @@ package final class XMLFramer {
         window.bytesLeft = rest.count
         if skipping != nil { return skip(rest, from: 0) }
         if isBetweenStanzas, let next = readPlainStanza(rest) { return next }
+        if held.waitsForRest, let next = readSplitStanza(rest) { return next }
         guard let parser = readyParser() else { return rest }
 
         window.slice = UnsafeRawBufferPointer(rebasing: rest.prefix(min(Self.sliceBytes, budget)))
         window.unfinishedStart = 0
-        if holdsBackSlice(from: parser) {
+        if machine.pointee.isParsing, holdsBackSlice(from: parser) {
             keepUnfinished()
             return UnsafeRawBufferPointer(rebasing: rest[window.slice.count...])
         }
