@@ -16,7 +16,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         var acked = 0
         copies.visit { copy in
             bytes += copy.pointee.bytes.count
-            guard copy.pointee.isAcked else {
+            guard IncomingMessage.isAcked(copy) else {
                 if copy.pointee.isAckTooLarge { metrics.acks[.tooLarge].increment() }
                 return
             }

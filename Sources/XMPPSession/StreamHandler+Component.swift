@@ -45,7 +45,7 @@ extension StreamHandler {
     ///
     /// Its bytes as they came stay as they are.
     func unifyNamespace(of stanza: Stanza) {
-        guard settings.dialect == .component else { return }
+        guard isComponent else { return }
         stanza.moveElements(from: XMLNamespace.component, to: XMLNamespace.client)
     }
 }

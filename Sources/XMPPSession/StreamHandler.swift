@@ -28,6 +28,8 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
 
     private let sharedSettings: SharedSettings
     let delegate: Delegate
+    /// Whether the stream is a component's: looked at for each stanza, for which ``settings`` would be copied.
+    let isComponent: Bool
     let clock: ArrivalClock
     let stream: XMLStreamHandler
     /// The beginning of the ids of our IQs.
@@ -72,6 +74,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         sharedSettings = settings
         let settings = settings.value
         security = settings.security
+        isComponent = settings.dialect == .component
         self.clock = clock
         self.delegate = delegate
         stream = XMLStreamHandler(limits: settings.limits)

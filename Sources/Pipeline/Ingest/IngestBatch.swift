@@ -20,10 +20,46 @@ package struct IngestBatch: Sendable {
     mutating func append(_ message: IncomingMessage, from sink: any AckSink) {
         bytes += message.bytes.count
         messages.append(message)
+        extendRun(of: sink, by: 1)
+    }
+
+    /// Appends as many messages as fit, but at least one to an empty batch.
+    ///
+    /// - Parameters:
+    ///   - more: The messages of one connection.
+    ///   - start: The index of the first.
+    ///   - sink: The connection.
+    ///   - limit: The most messages that the batch may hold.
+    ///   - byteLimit: The most bytes that it may hold; one message may have more.
+    /// - Returns: The index behind the last one that fitted.
+    mutating func append(
+        _ more: [IncomingMessage],
+        from start: Int,
+        of sink: any AckSink,
+        upTo limit: Int,
+        bytes byteLimit: Int
+    ) -> Int {
+        // In place, and copied in one piece: for each by itself there would be two copies more.
+        let sizes = more.span
+        let most = start + min(more.count - start, limit - messages.count)
+        var end = start
+        while end < most {
+            let size = sizes[end].bytes.count
+            guard bytes + size <= byteLimit || messages.isEmpty && end == start else { break }
+            bytes += size
+            end += 1
+        }
+        guard end > start else { return start }
+        messages.append(contentsOf: more[start..<end])
+        extendRun(of: sink, by: end - start)
+        return end
+    }
+
+    private mutating func extendRun(of sink: any AckSink, by count: Int) {
         if let last = runs.indices.last, runs[last].sink === sink {
-            runs[last].count += 1
+            runs[last].count += count
         } else {
-            runs.append((sink, 1))
+            runs.append((sink, count))
         }
     }
 

@@ -99,26 +99,27 @@ package final class IngestQueue: Sendable {
     package func submit(_ messages: [IncomingMessage], from sink: any AckSink) {
         let now = ContinuousClock.now
         let woken = state.withLock { state -> Woken in
-            for message in messages { append(message, from: sink, now, &state) }
+            append(messages, from: sink, now, &state)
             return wake(&state)
         }
         woken?.resume()
     }
 
     private func append(
-        _ message: IncomingMessage,
+        _ messages: [IncomingMessage],
         from sink: any AckSink,
         _ now: ContinuousClock.Instant,
         _ state: inout State
     ) {
-        let last = state.batches.count - 1
-        if last < 0 || state.batches[last].messages.count >= batchLimit
-            || state.batches[last].bytes + message.bytes.count > byteLimit
-        {
-            state.batches.append(IngestBatch(capacity: state.usual, since: now))
+        var next = 0
+        while next < messages.count {
+            if let last = state.batches.indices.last {
+                next = state.batches[last]
+                    .append(messages, from: next, of: sink, upTo: batchLimit, bytes: byteLimit)
+            }
+            if next < messages.count { state.batches.append(IngestBatch(capacity: state.usual, since: now)) }
         }
-        state.batches[state.batches.count - 1].append(message, from: sink)
-        state.waiting += 1
+        state.waiting += messages.count
     }
 
     /// The next batch for a writer; nil if nothing waits that it may take now.

@@ -126,4 +126,13 @@ package struct IncomingMessage: Sendable {
     @inlinable package var isAcked: Bool {
         @inline(__always) get { kind != .malformed && isAckWanted }
     }
+
+    /// ``isAcked`` of a message that is read where it stands.
+    ///
+    /// By way of `pointee` the whole message would be copied, and its bytes retained.
+    @inlinable
+    @inline(__always)
+    package static func isAcked(_ message: UnsafePointer<IncomingMessage>) -> Bool {
+        message.pointee.kind != .malformed && message.pointee.isAckWanted
+    }
 }

@@ -50,7 +50,8 @@ package struct AckEncoder: Sendable {
     private static let cheapLimit = 4_096
 
     private func exactSize(of message: UnsafePointer<IncomingMessage>) -> Int {
-        guard message.pointee.isAcked, let id = message.pointee.ackMessageID, let token = message.pointee.ackTo else {
+        guard IncomingMessage.isAcked(message), let id = message.pointee.ackMessageID, let token = message.pointee.ackTo
+        else {
             return 0
         }
         let bytes = message.pointee.bytes.unsafeBytes
@@ -62,7 +63,8 @@ package struct AckEncoder: Sendable {
     }
 
     private func size(of message: UnsafePointer<IncomingMessage>, escape: Int) -> Int {
-        guard message.pointee.isAcked, let id = message.pointee.ackMessageID, let token = message.pointee.ackTo else {
+        guard IncomingMessage.isAcked(message), let id = message.pointee.ackMessageID, let token = message.pointee.ackTo
+        else {
             return 0
         }
         let size = form.size + escape * Int(id.count + token.count)
@@ -85,7 +87,8 @@ package struct AckEncoder: Sendable {
         _ message: UnsafePointer<IncomingMessage>,
         into buffer: UnsafeMutableRawBufferPointer
     ) -> Int {
-        guard message.pointee.isAcked, let id = message.pointee.ackMessageID, let token = message.pointee.ackTo else {
+        guard IncomingMessage.isAcked(message), let id = message.pointee.ackMessageID, let token = message.pointee.ackTo
+        else {
             return 0
         }
         let bytes = message.pointee.bytes.unsafeBytes
