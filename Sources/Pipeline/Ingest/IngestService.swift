@@ -177,8 +177,9 @@ package struct IngestService: Sendable {
         metrics.commitDuration.observe(duration / .seconds(1))
         if size.ceiling != nil { size.committed(bytes: messages.reduce(0) { $0 + $1.bytes.count }, after: duration) }
         count(messages, outcomes)
-        intake?.committed(offer, messages: messages, outcomes: outcomes)
+        // Acks first: a server may be waiting for them.
         batch.settle(range, trace?.part(range, outcomes))
+        intake?.committed(offer, messages: messages, outcomes: outcomes)
     }
 
     /// The lease to insert deliveries under.
