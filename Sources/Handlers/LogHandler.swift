@@ -6,7 +6,7 @@ package import UpstreamKit
 ///
 /// A line may be written later than its attempt, but before the delivery counts as done: at least once, as everything.
 /// The line has the message's keys, category and size; never its token, id or data.
-package struct MessageLogHandler: UpstreamHandler {
+package struct MessageLogHandler: ImmediateHandler {
     private let logger: Logger
 
     /// A handler that writes to this log at `info`.
@@ -16,19 +16,21 @@ package struct MessageLogHandler: UpstreamHandler {
 
     /// Writes the line; always done.
     package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
-        logger.event(
-            .info,
-            .messageHandled,
-            "message",
-            [
-                .handler: .string(context.handler),
-                .messageKey: .uuid(message.messageKey.digest),
-                .deviceKey: .uuid(message.deviceKey.digest),
-                .category: .string(message.category),
-                .attempt: .int(context.attempt),
-                .bytes: .int(message.data?.count ?? 0),
-            ]
-        )
+        take([MessageOutline(message, attempt: context.attempt)], handler: context.handler)
         return .done
+    }
+
+    /// Writes their lines.
+    package func take(_ messages: [MessageOutline], handler: String) {
+        logger.event(.info, .messageHandled, "message", each: messages) { message in
+            [
+                .messageKey: .uuid(message.messageKey),
+                .deviceKey: .uuid(message.deviceKey),
+                .category: .string(message.category),
+                .handler: .string(handler),
+                .attempt: .int(message.attempt),
+                .bytes: .int(message.dataCount),
+            ]
+        }
     }
 }

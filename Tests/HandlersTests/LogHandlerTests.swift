@@ -1,5 +1,6 @@
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @testable import Handlers
 
@@ -21,5 +22,24 @@ struct LogHandlerTests {
                 ]
             ]
         )
+    }
+
+    @Test("messages that it is given together have a line each, the same as by themselves")
+    func lines() async throws {
+        let (alone, together) = (RecordedLog(), RecordedLog())
+        let messages = ["c", "d", "e"].enumerated().map { number, category in
+            UpstreamMessage.sample(
+                category: category,
+                data: category == "d" ? nil : "{}",
+                messageKey: MessageKey(Digest128(high: 0, low: UInt64(number)))
+            )
+        }
+        for (number, message) in messages.enumerated() {
+            let context = HandlerContext(handler: "h", attempt: number + 1)
+            _ = try await MessageLogHandler(logger: alone.logger).handle(message, context: context)
+        }
+        let outlines = messages.enumerated().map { MessageOutline($0.element, attempt: $0.offset + 1) }
+        MessageLogHandler(logger: together.logger).take(outlines, handler: "h")
+        #expect(together.lines == alone.lines && together.lines.count == 3)
     }
 }

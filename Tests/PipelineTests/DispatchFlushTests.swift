@@ -35,6 +35,20 @@ private final class LineBook: LogOutput {
     }
 }
 
+/// Logs a line of each message, with one call for those that it is given together.
+private struct LineHandler: ImmediateHandler {
+    let logger: Logger
+
+    func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
+        take([MessageOutline(message, attempt: context.attempt)], handler: context.handler)
+        return .done
+    }
+
+    func take(_ messages: [MessageOutline], handler: String) {
+        logger.event(.info, .messageHandled, "message", each: messages) { [.messageKey: .uuid($0.messageKey)] }
+    }
+}
+
 /// A table that looks, whenever deliveries are settled, whether their lines have been written.
 private final class WatchedDeliveries: QuietDeliveries {
     private struct State {
@@ -110,14 +124,20 @@ private final class WatchedDeliveries: QuietDeliveries {
 struct DispatchFlushTests {
     private let output = LineBook()
 
-    /// Runs a dispatcher whose attempts log while the body runs.
-    private func run(_ store: WatchedDeliveries, _ body: (DispatchService) async throws -> Void) async throws {
+    /// Runs a dispatcher whose attempts log while the body runs, one by one or many at once.
+    private func run(
+        _ store: WatchedDeliveries,
+        isImmediate: Bool,
+        _ body: (DispatchService) async throws -> Void
+    ) async throws {
         let log = GatheredLog(.lines(label: "test", level: .info, format: .json, output: output))
+        let handler: any UpstreamHandler =
+            isImmediate ? LineHandler(logger: log.logger) : ClosureHandler { _, _ in .done }
         var settings = DispatchSettings()
         settings.poll = .milliseconds(20)
         let service = DispatchService(
             store: store,
-            registrations: [HandlerRegistration("log", categories: .all, handler: ClosureHandler { _, _ in .done })],
+            registrations: [HandlerRegistration("log", categories: .all, handler: handler)],
             senderIDs: ["s"],
             settings: settings,
             metrics: Metrics(senders: [], categories: [], handlers: ["log"], version: "test"),
@@ -131,18 +151,20 @@ struct DispatchFlushTests {
         await service.run { try await body(service) }
     }
 
-    @Test("Rows: each line is there before its delivery counts as done, with few writes")
-    func rows() async throws {
+    @Test("Rows: each line is there before its delivery counts as done, with few writes", arguments: [false, true])
+    func rows(_ isImmediate: Bool) async throws {
         let store = WatchedDeliveries(output, waiting: 3_000)
-        try await run(store) { _ in try await wait("all are settled") { store.settled == 3_000 } }
+        try await run(store, isImmediate: isImmediate) { _ in
+            try await wait("all are settled") { store.settled == 3_000 }
+        }
         #expect(store.early.isEmpty, "\(store.early.count) were settled without a line")
         #expect(output.lines == 3_000 && output.keys.count == 3_000)
         // A write goes before a settlement, or is one of the few for lines that nothing settles soon, or that are many.
         #expect(output.writes <= store.settlements + 40 && output.writes < 1_000)
     }
 
-    @Test("Blocks: likewise")
-    func blocks() async throws {
+    @Test("Blocks: likewise", arguments: [false, true])
+    func blocks(_ isImmediate: Bool) async throws {
         let store = WatchedDeliveries(output, waiting: 0)
         // Each byte is the text of an id, a token and a category.
         let batch = messages(1...200).enumerated().map { number, message in
@@ -153,7 +175,7 @@ struct DispatchFlushTests {
             message.messageKey = Digest128(high: 2, low: UInt64(number))
             return message
         }
-        try await run(store) { service in
+        try await run(store, isImmediate: isImmediate) { service in
             await service.waitUntilSubscribed()
             let offer = service.intake.offer(for: batch.count, bytes: 0)
             #expect(offer.packed == ["log"])
@@ -164,10 +186,15 @@ struct DispatchFlushTests {
         #expect(output.lines == 200 && output.keys.count == 200 && output.writes < 40)
     }
 
-    @Test("While the database is away, lines are written once, and nothing is lost at the end")
-    func outage() async throws {
+    @Test(
+        "While the database is away, lines are written once, and nothing is lost at the end",
+        arguments: [false, true]
+    )
+    func outage(_ isImmediate: Bool) async throws {
         let store = WatchedDeliveries(output, waiting: 50, outages: 3)
-        try await run(store) { _ in try await wait("all lines are written") { output.lines == 50 } }
+        try await run(store, isImmediate: isImmediate) { _ in
+            try await wait("all lines are written") { output.lines == 50 }
+        }
         #expect(store.settled == 50 && store.early.isEmpty)
         #expect(output.lines == 50)
     }

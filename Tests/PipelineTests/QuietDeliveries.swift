@@ -27,9 +27,10 @@ extension QuietDeliveries {
 extension ClaimRequest {
     /// The delivery of a message of its own, leased as asked for.
     func delivery(_ number: UInt64) -> Delivery {
-        Delivery(
-            content: .stored(.sample(category: "c", data: nil)),
-            messageKey: Digest128(high: 1, low: number),
+        let key = Digest128(high: 1, low: number)
+        return Delivery(
+            content: .stored(.sample(category: "c", data: nil, messageKey: MessageKey(key))),
+            messageKey: key,
             lease: Lease(token: 1, deadline: .now + lease)
         )
     }

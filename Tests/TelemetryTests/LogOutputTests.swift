@@ -55,6 +55,28 @@ struct LogOutputTests {
         #expect(direct.lines[0].contains(#""message_key":"01234567-89ab-cdef-0000-000000000001","handler":"h""#))
     }
 
+    @Test(
+        "an event of several things is a line for each, as if one by one, and written at once",
+        arguments: [LogFormat.json, .text(colours: false)]
+    )
+    func each(_ format: LogFormat) {
+        let (outputs, logs) = ([MemoryLogOutput(), MemoryLogOutput()], [1, 2, 3])
+        var own = logger(outputs[0], format)
+        own.event(.info, .messageHandled, "m", each: logs) { [.count: .int($0), .category: "c"] }
+        for number in logs {
+            logger(outputs[1], format).event(.info, .messageHandled, "m", [.category: "c", .count: .int(number)])
+        }
+        let time = format == .json ? #"{"time":"2026-01-31T23:59:59.123456Z""#.count : 8
+        #expect(outputs[0].lines.map { $0.dropFirst(time) } == outputs[1].lines.map { $0.dropFirst(time) })
+        #expect(outputs[0].lines.count == 3 && outputs[0].writes.count == (format == .json ? 1 : 3))
+        own.logLevel = .error
+        own.event(.info, .messageHandled, "m", each: logs) { _ in
+            Issue.record("fields of a level that is not logged")
+            return [:]
+        }
+        #expect(outputs[0].lines.count == 3)
+    }
+
     @Test("fields stand in the order of their list, each once")
     func fields() {
         #expect(LogField.allCases.map { Int($0.place) } == Array(0..<LogField.allCases.count))
@@ -63,7 +85,7 @@ struct LogOutputTests {
         fields[.sender] = nil
         fields[.port] = nil
         fields[.port] = 1
-        #expect(fields.values.map(\.field) == [.host, .port, .error])
+        #expect(fields.values.map(\.0) == [.host, .port, .error])
         #expect(fields[.error] == "later" && fields[.sender] == nil)
     }
 

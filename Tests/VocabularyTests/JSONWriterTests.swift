@@ -33,6 +33,18 @@ struct JSONWriterTests {
         #expect(!written.unicodeScalars.contains { $0.properties.generalCategory == .control })
     }
 
+    @Test("whole numbers have all of their digits")
+    func integers() {
+        func text(_ number: some BinaryInteger) -> String {
+            var writer = JSONWriter()
+            writer.integer(number)
+            return String(decoding: writer.finish(), as: UTF8.self)
+        }
+        for number in [0, 9, 10, 99, 100, 12_345, .max, -1, -10, .min] { #expect(text(number) == "\(number)") }
+        #expect(text(UInt64.max) == "18446744073709551615" && text(UInt8.max) == "255")
+        #expect(text(UInt128.max) == "\(UInt128.max)" && text(Int128.min) == "\(Int128.min)")
+    }
+
     @Test("commas and colons are where they belong, at every depth")
     func structure() {
         var writer = JSONWriter()

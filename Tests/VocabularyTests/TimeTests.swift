@@ -22,6 +22,19 @@ struct TimeTests {
         #expect(text.contains("T\(time.timeOfDay)."))
     }
 
+    @Test("an instant is kept exactly, before and after the process's start")
+    func fixedInstant() {
+        struct Kept: Equatable { @FixedInstant var time: ContinuousClock.Instant }
+        let now = ContinuousClock.now
+        for distance: Duration in [
+            .zero, Duration(secondsComponent: 0, attosecondsComponent: 1), .seconds(1_000_000_000), .seconds(-86_400),
+        ] {
+            var kept = Kept(time: now)
+            kept.time = now + distance
+            #expect(kept.time == now + distance && kept == Kept(time: now + distance))
+        }
+    }
+
     @Test("the ends of what 64 bits hold are written without a trap")
     func ends() {
         #expect(Timestamp(microseconds: .max).rfc3339 == "294247-01-10T04:00:54.775807Z")

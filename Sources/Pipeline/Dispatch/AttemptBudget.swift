@@ -16,7 +16,7 @@ struct AttemptBudget: Sendable {
 
     private let perSecond: Double
     private var tokens: Double
-    private var counted: ContinuousClock.Instant?
+    private var counted: FixedInstant?
 
     /// A budget of which nothing has been spent.
     init(_ rate: HandlerRate) {
@@ -32,11 +32,11 @@ struct AttemptBudget: Sendable {
     /// An attempt begins.
     mutating func spend(now: ContinuousClock.Instant) {
         tokens = exact(now) - 1
-        counted = max(now, counted ?? now)
+        counted = FixedInstant(max(now, counted?.wrappedValue ?? now))
     }
 
     private func exact(_ now: ContinuousClock.Instant) -> Double {
-        guard let counted, counted < now else { return tokens }
+        guard let counted = counted?.wrappedValue, counted < now else { return tokens }
         return min(Double(most), tokens + counted.duration(to: now).inSeconds * perSecond)
     }
 }

@@ -1,5 +1,5 @@
 import UpstreamKit
-import Vocabulary
+package import Vocabulary
 
 /// What the history of attempts keeps of an attempt (`upstream.attempts`), beside what its settlement says.
 package struct AttemptRecord: Sendable, Equatable {
@@ -20,7 +20,7 @@ package struct AttemptRecord: Sendable, Equatable {
     /// How it ended.
     package var outcome: Outcome
     /// When it began, by this machine's clock.
-    package var started: ContinuousClock.Instant
+    @FixedInstant package var started: ContinuousClock.Instant
     /// How long it took.
     package var took: Duration
     /// The message's `received_at`, in microseconds since 1970-01-01 UTC; 0 where only its row knows.
@@ -52,7 +52,7 @@ extension Delivery {
     /// The message's `received_at`, in microseconds since 1970-01-01 UTC; 0 where the message is gone.
     var receivedAt: Int64 {
         switch content {
-        case .received(let copy): copy.receivedAt
+        case .received(let box): box.message.receivedAt
         case .stored(let message): message.receivedAtMicroseconds
         case .missing: 0
         }

@@ -49,7 +49,7 @@ package struct CircuitBreaker: Sendable {
 
     private enum State: Sendable, Equatable {
         case closed(failures: Int)
-        case open(until: ContinuousClock.Instant, round: Int, isHeld: Bool)
+        case open(until: FixedInstant, round: Int, isHeld: Bool)
         case halfOpen(isProbing: Bool, round: Int)
     }
 
@@ -81,7 +81,8 @@ package struct CircuitBreaker: Sendable {
     package func phase(now: ContinuousClock.Instant) -> (Phase, probe: ContinuousClock.Instant?) {
         switch state {
         case .closed: (.closed, nil)
-        case .open(let until, _, _): now < until ? (.open, until) : (.halfOpen, nil)
+        case .open(let until, _, _):
+            now < until.wrappedValue ? (.open, until.wrappedValue) : (.halfOpen, nil)
         case .halfOpen: (.halfOpen, nil)
         }
     }
@@ -90,7 +91,8 @@ package struct CircuitBreaker: Sendable {
     package func admission(now: ContinuousClock.Instant) -> Admission {
         switch state {
         case .closed: .pass
-        case .open(let until, _, _): now >= until ? .probe : .refused(until: until)
+        case .open(let until, _, _):
+            now >= until.wrappedValue ? .probe : .refused(until: until.wrappedValue)
         case .halfOpen(let isProbing, _): isProbing ? .refused(until: nil) : .probe
         }
     }
@@ -115,10 +117,10 @@ package struct CircuitBreaker: Sendable {
     package mutating func held(for pause: Duration, now: ContinuousClock.Instant) -> Transition? {
         let end = now + pause
         if case .open(let until, let round, _) = state {
-            state = .open(until: max(until, end), round: round, isHeld: true)
+            state = .open(until: FixedInstant(max(until.wrappedValue, end)), round: round, isHeld: true)
             return nil
         }
-        state = .open(until: end, round: round, isHeld: true)
+        state = .open(until: FixedInstant(end), round: round, isHeld: true)
         return .held(for: pause)
     }
 
@@ -163,7 +165,7 @@ package struct CircuitBreaker: Sendable {
 
     private mutating func open(round: Int, now: ContinuousClock.Instant, random: Double) -> Transition {
         let pause = settings.pause.delay(attempt: round, random: 0.5 + random / 2)
-        state = .open(until: now + pause, round: round, isHeld: false)
+        state = .open(until: FixedInstant(now + pause), round: round, isHeld: false)
         return .opened(for: pause)
     }
 }

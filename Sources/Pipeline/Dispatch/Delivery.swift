@@ -8,7 +8,7 @@ package struct Lease: Sendable, Equatable {
     /// Until when the lease holds, by this machine's clock.
     ///
     /// Counted from before the claim was sent, so that it never ends later than in the database.
-    package var deadline: ContinuousClock.Instant
+    @FixedInstant package var deadline: ContinuousClock.Instant
     /// The block that the delivery was stored in; nil where it has a row of its own.
     package var block: Int64?
 
@@ -21,19 +21,19 @@ package struct Lease: Sendable, Equatable {
 
 /// One message for one handler, held by this worker under a lease.
 package struct Delivery: Sendable {
-    /// What there is to hand over.
+    /// What there is to hand over; boxed, as a delivery is passed on several times.
     package enum Content: Sendable {
         /// The copy that this worker has just stored; turned into an ``UpstreamKit/UpstreamMessage`` when its turn comes.
-        case received(IncomingMessage)
+        case received(ReceivedMessage)
         /// The message as the table holds it.
-        case stored(UpstreamMessage)
+        indirect case stored(UpstreamMessage)
         /// The message no longer exists: its day was dropped, or its device erased.
         case missing
 
         /// About how many bytes of memory it takes.
         var size: Int {
             switch self {
-            case .received(let message): message.bytes.count + 512
+            case .received(let box): box.message.bytes.count + 512
             case .stored(let message): (message.data?.count ?? 0) + (message.extra?.count ?? 0) + 1024
             case .missing: 0
             }
@@ -74,6 +74,13 @@ package struct Delivery: Sendable {
 
     /// Whether several workers died while they held it, so that it may be the cause.
     package var isSuspect: Bool { crashes >= 2 }
+}
+
+/// A copy that is read where it stands.
+package final class ReceivedMessage: Sendable {
+    package let message: IncomingMessage
+
+    package init(_ message: IncomingMessage) { self.message = message }
 }
 
 /// What the table is told about a delivery whose attempt has ended.
@@ -122,13 +129,7 @@ package struct Settlement: Sendable, Equatable {
 extension UpstreamMessage {
     /// The message that a stored copy holds; nil for one that belongs in quarantine.
     package init?(_ copy: IncomingMessage, senderID: String) {
-        func text(_ span: ByteSpan?) -> String? {
-            span.map { span in
-                copy.bytes.withUnsafeBufferPointer {
-                    String(decoding: UnsafeBufferPointer(rebasing: $0[span.range]), as: UTF8.self)
-                }
-            }
-        }
+        func text(_ span: ByteSpan?) -> String? { span.map { copy.bytes.text(of: $0) } }
         func bytes(_ span: ByteSpan?) -> [UInt8]? {
             span.map { span in copy.bytes.withUnsafeBufferPointer { Array($0[span.range]) } }
         }
@@ -147,5 +148,32 @@ extension UpstreamMessage {
             messageType: text(copy.messageType),
             receivedAtMicroseconds: copy.receivedAt
         )
+    }
+}
+
+extension MessageOutline {
+    /// The outline of a delivery's message; nil for one that is gone, or belongs in quarantine.
+    init?(_ delivery: Delivery, attempt: Int) {
+        switch delivery.content {
+        case .received(let box):
+            let copy = box.message
+            guard copy.quarantine == nil, let category = copy.category else { return nil }
+            self.init(
+                messageKey: copy.messageKey,
+                deviceKey: copy.deviceKey,
+                category: copy.bytes.text(of: category),
+                dataCount: copy.dataForm == .absent ? 0 : Int(copy.data?.count ?? 0),
+                attempt: attempt
+            )
+        case .stored(let message): self.init(message, attempt: attempt)
+        case .missing: return nil
+        }
+    }
+}
+
+extension MessageBytes {
+    /// A part of them as text.
+    fileprivate func text(of span: ByteSpan) -> String {
+        withUnsafeBufferPointer { String(decoding: UnsafeBufferPointer(rebasing: $0[span.range]), as: UTF8.self) }
     }
 }

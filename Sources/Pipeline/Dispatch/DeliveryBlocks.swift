@@ -32,7 +32,7 @@ package struct BlockSettlement: Sendable, Equatable {
 struct DeliveryBlocks: Sendable {
     private struct Block: Sendable {
         var settlement: BlockSettlement
-        var opened: ContinuousClock.Instant
+        @FixedInstant var opened: ContinuousClock.Instant
     }
 
     /// There are few: they are looked through, and changed where they stand.

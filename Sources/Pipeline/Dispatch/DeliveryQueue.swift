@@ -19,6 +19,9 @@ struct DeliveryQueue: Sendable {
 
     var isEmpty: Bool { untried.isEmpty && tried.isEmpty }
 
+    /// Whether one waits that failed before.
+    var hasTried: Bool { !tried.isEmpty }
+
     /// How many wait.
     var count: Int { fresh + claimed }
 
@@ -96,31 +99,30 @@ private struct DeliveryFIFO: Sendable {
         var isFresh: Bool
     }
 
-    private var entries: [Entry?] = []
-    /// The first entry still in use, so that a take does not move the rest.
-    private var head = 0
+    /// The first ones, the next one last: it is moved out, and nothing else moves.
+    private var leaving: [Entry] = []
+    /// Those that came after them, in their order.
+    private var arriving: [Entry] = []
 
-    var isEmpty: Bool { head == entries.count }
+    var isEmpty: Bool { leaving.isEmpty && arriving.isEmpty }
 
     /// When the lease of the first one ends; asked for each attempt, so the entry is not copied for it.
-    var firstDeadline: ContinuousClock.Instant? { isEmpty ? nil : entries[head]?.delivery.lease.deadline }
+    var firstDeadline: ContinuousClock.Instant? {
+        if !leaving.isEmpty { return leaving[leaving.count - 1].delivery.lease.deadline }
+        return arriving.isEmpty ? nil : arriving[0].delivery.lease.deadline
+    }
 
-    var all: [Entry] { entries[head...].compactMap(\.self) }
+    var all: [Entry] { leaving.reversed() + arriving }
 
     mutating func append(_ delivery: Delivery, _ isFresh: Bool) {
-        entries.append(Entry(delivery: delivery, isFresh: isFresh))
+        arriving.append(Entry(delivery: delivery, isFresh: isFresh))
     }
 
     mutating func popFirst() -> Entry? {
-        guard !isEmpty, let entry = entries[head].take() else { return nil }
-        head += 1
-        if head == entries.count {
-            entries.removeAll(keepingCapacity: true)
-            head = 0
-        } else if head >= 1_024 {
-            entries.removeFirst(head)
-            head = 0
+        if leaving.isEmpty {
+            swap(&leaving, &arriving)
+            leaving.reverse()
         }
-        return entry
+        return leaving.popLast()
     }
 }

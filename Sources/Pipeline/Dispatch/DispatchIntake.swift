@@ -166,7 +166,7 @@ final class DispatchIntake: DeliveryIntake {
                 let key = batch[index].messageKey
                 // One of a few that wait here is not to keep the memory that it shared with those that don't.
                 let copy = categories[lane.index] == nil ? batch[index] : batch[index].detached()
-                deliveries.append(Delivery(content: .received(copy), messageKey: key, lease: lease))
+                deliveries.append(Delivery(content: .received(ReceivedMessage(copy)), messageKey: key, lease: lease))
             }
             guard isOffered else { continue }
             handOver(deliveries, offer, lane.index)

@@ -7,7 +7,7 @@ import Vocabulary
 final class DispatchLane: Sendable {
     typealias RunID = DispatchStateMachine.RunID
 
-    private struct State {
+    struct State {
         var machine: DispatchStateMachine
         /// Slots with nothing to do.
         var waiters: [CheckedContinuation<Void, Never>] = []
@@ -16,10 +16,10 @@ final class DispatchLane: Sendable {
         var slots: [Slot] = []
     }
 
-    private typealias SlotTask = Task<SlotEnd, Never>
+    typealias SlotTask = Task<SlotEnd, Never>
 
     /// What a slot does.
-    private struct Slot {
+    struct Slot {
         /// Runs its attempts; nil until it is known.
         var task: SlotTask?
         /// The attempt under way.
@@ -29,7 +29,7 @@ final class DispatchLane: Sendable {
     }
 
     /// Why a slot's task has ended.
-    private enum SlotEnd: Sendable {
+    enum SlotEnd: Sendable {
         /// Nothing more is going to run.
         case stopped
         /// An attempt was cancelled, and with it the task.
@@ -42,12 +42,14 @@ final class DispatchLane: Sendable {
     let registration: HandlerRegistration
     let settings: LaneSettings
     private let senderIDs: [String]
-    private let clock: TimeSource
-    private let report: DispatchReport
+    let clock: TimeSource
+    let report: DispatchReport
     private let tracing: PipelineTracing?
     private let execute: DeliveryExecutor
-    private let state: Mutex<State>
-    private let claims: DispatchSignal
+    /// Set where the handler is given its messages with few calls.
+    private let immediate: (any ImmediateHandler)?
+    let state: Mutex<State>
+    let claims: DispatchSignal
 
     init(
         index: Int,
@@ -62,7 +64,9 @@ final class DispatchLane: Sendable {
     ) {
         self.index = index
         self.registration = registration
-        self.settings = LaneSettings(registration, settings)
+        // Each attempt has a span of its own.
+        immediate = tracing == nil ? registration.immediate : nil
+        self.settings = immediate == nil ? LaneSettings(registration, settings) : .immediate(registration, settings)
         self.senderIDs = senderIDs
         self.clock = clock
         self.report = report
@@ -103,7 +107,9 @@ final class DispatchLane: Sendable {
         while true {
             // Not a child task, as the deadline and lease loops must be able to cancel a single attempt. It never outlives
             // this call, and is cancelled with it. Attempts share one until one of them is cancelled.
-            let task = Task { await attempts(slot, settler) }
+            let task = Task {
+                if let immediate { await attemptsAtOnce(immediate, settler) } else { await attempts(slot, settler) }
+            }
             let isCancelled = state.withLock { state in
                 state.slots[slot].task = task
                 return state.slots[slot].isCancelled
@@ -140,7 +146,7 @@ final class DispatchLane: Sendable {
             case .end: return .stopped
             case .wait: await waitForChange(since: generation)
             case .run(let id, let delivery, let attempt, let deadline):
-                let (end, trace) = await run(delivery, attempt: attempt, deadline: deadline)
+                let (end, trace) = await run(delivery, attempt: attempt, deadline: deadline.wrappedValue)
                 let pause = ended(slot, id, end, delivery, attempt: attempt, since: start, trace, settler)
                 if let pause { return .pause(pause) }
                 if Task.isCancelled { return .cancelled }
@@ -166,21 +172,27 @@ final class DispatchLane: Sendable {
             return state.machine.finished(id, end, now: now, random: clock.random())
         }
         trace?.ended(action.ending, DispatchReport.failure(end))
+        conclude(action, end, delivery, attempt: attempt, from: start, to: now, settler)
+        return action.pause
+    }
+
+    /// Tells the table, the claims and the operators what came of an attempt.
+    func conclude(
+        _ action: DispatchStateMachine.FinishAction,
+        _ end: AttemptEnd,
+        _ delivery: Delivery,
+        attempt: Int,
+        from start: ContinuousClock.Instant,
+        to now: ContinuousClock.Instant,
+        _ settler: DispatchSettler
+    ) {
         report.attemptEnded(action, end, delivery, attempt: attempt, took: now - start, index)
         if let transition = action.transition {
             report.breaker(transition, end, index)
             // Wakes slots that waited for the breaker.
             withMachine { _ in }
         }
-        if var settlement = action.settlement {
-            if settings.dispatch.recordsAttempts, let outcome = AttemptRecord.Outcome(action.ending) {
-                settlement.attempt = AttemptRecord(
-                    outcome: outcome,
-                    started: start,
-                    took: start.duration(to: now),
-                    receivedAt: delivery.receivedAt
-                )
-            }
+        if let settlement = settlement(of: action, delivery, from: start, to: now) {
             settler.submit(settlement, action.released, lane: index, isUrgent: settings.isOrdered)
         } else {
             settler.submit(action.released, lane: index)
@@ -193,7 +205,25 @@ final class DispatchLane: Sendable {
         } else if action.wantsClaim {
             claims.set(for: index)
         }
-        return action.pause
+    }
+
+    /// What the table is to be told of an attempt, with what the history of attempts is to keep of it.
+    func settlement(
+        of action: DispatchStateMachine.FinishAction,
+        _ delivery: Delivery,
+        from start: ContinuousClock.Instant,
+        to now: ContinuousClock.Instant
+    ) -> Settlement? {
+        guard var settlement = action.settlement else { return nil }
+        if settings.dispatch.recordsAttempts, let outcome = AttemptRecord.Outcome(action.ending) {
+            settlement.attempt = AttemptRecord(
+                outcome: outcome,
+                started: start,
+                took: start.duration(to: now),
+                receivedAt: delivery.receivedAt
+            )
+        }
+        return settlement
     }
 
     /// Cancels attempts that timed out or whose lease was lost.
@@ -235,14 +265,14 @@ final class DispatchLane: Sendable {
     private func message(of delivery: Delivery) -> UpstreamMessage? {
         switch delivery.content {
         case .stored(let message): message
-        case .received(let copy):
-            senderIDs.indices.contains(Int(copy.sender))
-                ? UpstreamMessage(copy, senderID: senderIDs[Int(copy.sender)]) : nil
+        case .received(let box):
+            senderIDs.indices.contains(Int(box.message.sender))
+                ? UpstreamMessage(box.message, senderID: senderIDs[Int(box.message.sender)]) : nil
         case .missing: nil
         }
     }
 
-    private func waitForChange(since generation: Int) async {
+    func waitForChange(since generation: Int) async {
         await withCheckedContinuation { continuation in
             let hasChanged = state.withLock { state in
                 if state.generation != generation { return true }

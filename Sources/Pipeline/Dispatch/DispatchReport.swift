@@ -63,6 +63,12 @@ package struct DispatchReport: Sendable {
         }
     }
 
+    /// Attempts have ended well that began and ended together.
+    func attemptsDone(_ count: Int, took: Duration, _ lane: Int) {
+        handlerMetrics[lane].deliveries[.done].increment(by: count)
+        handlerMetrics[lane].duration.observe(took.inSeconds, count: count)
+    }
+
     /// What went wrong in an attempt; nil where nothing did.
     static func failure(_ end: AttemptEnd) -> HandlerFailure? {
         guard case .verdict(let verdict) = end else { return nil }

@@ -12,7 +12,7 @@ extension DispatchService {
         await withTaskGroup(of: SlotEvent.self) { group in
             var slots = 0
             for lane in lanes {
-                for _ in 0..<lane.settings.concurrency {
+                for _ in 0..<lane.settings.slots {
                     slots += 1
                     group.addTask {
                         await lane.work(settler: self.settler) { await self.pause(lane, for: $0) }

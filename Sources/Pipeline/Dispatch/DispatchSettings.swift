@@ -44,6 +44,8 @@ package struct LaneSettings: Sendable {
     package var name: String
     /// How many attempts may run at the same time.
     package var concurrency: Int
+    /// How many tasks run them.
+    package var slots: Int
     /// Whether each device's messages are handed over one at a time, in arrival order.
     package var isOrdered: Bool
     /// Whether its deliveries may be kept as blocks: a database function completes rows, and what is ordered waits in rows.
@@ -61,6 +63,7 @@ package struct LaneSettings: Sendable {
     package init(_ registration: HandlerRegistration, _ dispatch: DispatchSettings) {
         name = registration.name
         concurrency = registration.concurrency
+        slots = registration.concurrency
         isOrdered = registration.ordering == .device
         isPackable =
             switch registration.body {

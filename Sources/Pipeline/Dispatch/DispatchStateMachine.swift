@@ -1,5 +1,5 @@
 package import UpstreamKit
-import Vocabulary
+package import Vocabulary
 
 /// One handler's deliveries in this worker: which wait, which run, and which leases have to be extended.
 ///
@@ -25,8 +25,8 @@ package struct DispatchStateMachine: Sendable {
         var reference: LeaseReference
         /// The block that the delivery was stored in, if any.
         var block: Int64?
-        var deadline: ContinuousClock.Instant
-        var leaseEnd: ContinuousClock.Instant
+        @FixedInstant var deadline: ContinuousClock.Instant
+        @FixedInstant var leaseEnd: ContinuousClock.Instant
         var attempts: Int
         var isUntried: Bool
         var isProbe: Bool
@@ -58,12 +58,15 @@ package struct DispatchStateMachine: Sendable {
     var hasArrived = false
     /// What the handler's rate still allows; nil without one.
     private var budget: AttemptBudget?
+    /// An attempt is not worth beginning when its lease ends within this time.
+    private let margin: Duration
 
     /// A machine without deliveries.
     package init(_ settings: LaneSettings) {
         self.settings = settings
         breaker = CircuitBreaker(settings.dispatch.breaker)
         budget = settings.rate.map(AttemptBudget.init)
+        margin = settings.dispatch.lease / 10
         limit = min(1_000, settings.dispatch.capacity)
     }
 
@@ -187,7 +190,7 @@ package struct DispatchStateMachine: Sendable {
     /// What a free slot is to do.
     package enum NextAction: Sendable {
         /// Run this delivery's attempt, until the deadline.
-        case run(RunID, Delivery, attempt: Int, deadline: ContinuousClock.Instant)
+        case run(RunID, Delivery, attempt: Int, deadline: FixedInstant)
         /// Wait until something changes.
         case wait
         /// End: nothing more is going to run.
@@ -195,24 +198,33 @@ package struct DispatchStateMachine: Sendable {
     }
 
     /// Gives a free slot something to do.
+    package mutating func next(now: ContinuousClock.Instant) -> NextAction {
+        if mode == .stopping { return .end }
+        guard let attempt = begin(now: now) else { return .wait }
+        return .run(attempt.id, attempt.delivery, attempt: attempt.number, deadline: FixedInstant(attempt.deadline))
+    }
+
+    /// An attempt that begins.
+    struct Attempt: Sendable {
+        var id: RunID
+        var delivery: Delivery
+        /// Which one of its delivery, from 1.
+        var number: Int
+        @FixedInstant var deadline: ContinuousClock.Instant
+    }
+
+    /// Begins an attempt, where one may begin now.
     ///
     /// Deliveries whose lease has ended while they waited are dropped: the table has them.
-    package mutating func next(now: ContinuousClock.Instant) -> NextAction {
-        switch mode {
-        case .stopping: return .end
-        case .paused: return .wait
-        case .active: break
-        }
-        guard running.count < settings.concurrency else { return .wait }
-        // Not worth starting when the lease is about to expire.
-        let margin = settings.dispatch.lease / 10
+    mutating func begin(now: ContinuousClock.Instant) -> Attempt? {
+        guard mode == .active, running.count < settings.concurrency else { return nil }
         waiting.dropFirst(endingBy: now + margin)
-        guard !waiting.isEmpty else { return .wait }
-        let admission = breaker.begin(now: now)
-        if case .refused = admission { return .wait }
-        let retries = running.values.count { !$0.isUntried }
-        let allowsTried = admission != .probe && retries < max(1, settings.concurrency / 2)
-        guard let delivery = waiting.popFirst(allowsTried: allowsTried) else { return .wait }
+        guard !waiting.isEmpty else { return nil }
+        let isProbe = !breaker.isClosed
+        if isProbe, case .refused = breaker.begin(now: now) { return nil }
+        let retries = waiting.hasTried ? running.values.count { !$0.isUntried } : 0
+        let allowsTried = !isProbe && retries < max(1, settings.concurrency / 2)
+        guard let delivery = waiting.popFirst(allowsTried: allowsTried) else { return nil }
         budget?.spend(now: now)
         let id = nextRun
         nextRun += 1
@@ -224,10 +236,10 @@ package struct DispatchStateMachine: Sendable {
             leaseEnd: delivery.lease.deadline,
             attempts: delivery.attempts,
             isUntried: delivery.isUntried,
-            isProbe: admission == .probe,
+            isProbe: isProbe,
             isSuspect: delivery.isSuspect
         )
-        return .run(id, delivery, attempt: delivery.attempts + 1, deadline: deadline)
+        return Attempt(id: id, delivery: delivery, number: delivery.attempts + 1, deadline: deadline)
     }
 
     // MARK: Pausing and stopping

@@ -24,7 +24,7 @@ struct UncountedAttempts: Sendable {
     /// The handler has answered about a message.
     mutating func answered(_ key: Digest128) {
         handled += 1
-        entries[key] = nil
+        if !entries.isEmpty { entries[key] = nil }
     }
 
     /// The handler could not begin with a message.

@@ -81,9 +81,22 @@ package struct LineLogHandler: LogHandler {
     ///
     /// - Returns: Whether it did; else it has to go the general way, as this logger adds fields of its own or writes for people.
     func write(_ level: Logger.Level, _ event: EventName, _ message: StaticString, _ fields: LogFields) -> Bool {
+        write(level, event, message, each: CollectionOfOne(fields)) { $0 }
+    }
+
+    /// The same for each of several things, without anything between their lines.
+    func write<Things: Sequence>(
+        _ level: Logger.Level,
+        _ event: EventName,
+        _ message: StaticString,
+        each things: Things,
+        _ fields: (Things.Element) -> LogFields
+    ) -> Bool {
         guard format == .json, metadata.isEmpty, metadataProvider == nil else { return false }
         let now = Timestamp.now
-        output.append { $0.append(now, level, event, message, fields) }
+        output.append { lines in
+            for thing in things { lines.append(now, level, event, message, fields(thing)) }
+        }
         return true
     }
 

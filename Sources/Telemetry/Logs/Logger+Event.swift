@@ -28,6 +28,26 @@ extension Logger {
         log(level: level, "\(message)", metadata: metadata, source: "upstream")
     }
 
+    /// Logs an event of each of several things that happened together, as if one by one.
+    ///
+    /// - Parameters:
+    ///   - level: As for a single one.
+    ///   - event: The event's stable id.
+    ///   - message: What happened, without any value in it.
+    ///   - things: What it happened to.
+    ///   - fields: The values; must not log.
+    package func event<Thing>(
+        _ level: Logger.Level,
+        _ event: EventName,
+        _ message: StaticString,
+        each things: [Thing],
+        _ fields: (Thing) -> LogFields
+    ) {
+        guard level >= logLevel else { return }
+        if let lines = handler as? LineLogHandler, lines.write(level, event, message, each: things, fields) { return }
+        for thing in things { self.event(level, event, message, fields(thing)) }
+    }
+
     /// Sets a field on every line that this logger will write.
     package subscript(field: LogField) -> LogValue? {
         get { self[metadataKey: field.rawValue].map { .string("\($0)") } }

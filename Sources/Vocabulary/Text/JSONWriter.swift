@@ -113,10 +113,19 @@ package struct JSONWriter: Sendable {
 
     /// Writes a whole number.
     package mutating func integer(_ number: some BinaryInteger) {
-        // Most of those in a log line are one digit: no text is made of it.
-        guard number >= 0, number < 10 else { return raw(String(number)) }
+        guard number >= 0, number.bitWidth <= 64 else { return raw(String(number)) }
         separate()
-        bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: number))
+        // Every log line and every row of an export has some: no text is made of them.
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
+            var rest = UInt64(truncatingIfNeeded: number)
+            var start = digits.count
+            repeat {
+                start -= 1
+                digits.initializeElement(at: start, to: UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10))
+                rest /= 10
+            } while rest > 0
+            bytes.append(contentsOf: UnsafeBufferPointer(rebasing: digits[start...]))
+        }
     }
 
     /// Writes a number; null for what JSON has no number for.
