@@ -65,6 +65,8 @@ let package = Package(
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CLibXML2", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
         .systemLibrary(name: "CGlibc"),
+        // No library: searches of text in vectors.
+        .systemLibrary(name: "CBytes"),
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
         // What `--version` says.
@@ -82,8 +84,8 @@ let package = Package(
 
         // The wire.
         module("TLSWire", ["COpenSSL", nio]),
-        module("XMLWire", ["CLibXML2", nio]),
-        module("XMPP", ["Vocabulary", "Digests", "XMLWire"]),
+        module("XMLWire", ["CLibXML2", "CBytes", nio]),
+        module("XMPP", ["Vocabulary", "CBytes", "Digests", "XMLWire"]),
         module(
             "XMPPSession",
             [

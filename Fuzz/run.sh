@@ -18,7 +18,7 @@ xml)
     done
     sources+=(Fuzz/XMLFramerFuzz.swift)
     mapfile -t -O 0 include < <(pkg-config --cflags-only-I libxml-2.0 | tr ' ' '\n' | sed '/^$/d')
-    flags+=(-I Sources/CLibXML2 -lxml2)
+    flags+=(-I Sources/CLibXML2 -I Sources/CBytes -lxml2)
     for path in "${include[@]}"; do flags+=(-Xcc "$path"); done
     ;;
 json)
@@ -30,7 +30,7 @@ json)
         sed -E '/^(package )?import (Vocabulary|UpstreamKit|XMLWire|Digests)$/d' "$path" >".build-fuzz/sources-json/${path##*/}"
     done
     mapfile -t sources < <(ls .build-fuzz/sources-json/*.swift)
-    flags+=(-I Sources/COpenSSL)
+    flags+=(-I Sources/COpenSSL -I Sources/CBytes)
     ;;
 *)
     echo "Fuzz/run.sh: no target '$target': xml or json" >&2

@@ -1,3 +1,4 @@
+import CBytes
 import Glibc
 
 /// Names, values and texts.
@@ -46,7 +47,7 @@ extension PlainStanzaReader {
         while true {
             copyPlain(upTo: valueEnd)
             guard at < valueEnd else { break }
-            // What is not plain, or one of the last seven bytes.
+            // What is not plain, or one of the input's last 15 bytes.
             switch input[at] {
             case 0x20..<0x80 where input[at] != UInt8(ascii: "<") && input[at] != UInt8(ascii: "&"): copyByte()
             default: throw .other
@@ -183,32 +184,12 @@ extension PlainStanzaReader {
 
     /// Copies up to the next byte that is `<`, `>`, `&`, a control character, or outside of ASCII.
     ///
-    /// Eight bytes at a time; it may stop early within the last seven. What it writes behind ``written`` means nothing.
+    /// It may stop early within the last 15 bytes of the input. What it writes behind ``written`` means nothing.
     @inline(__always)
     private mutating func copyPlain(upTo limit: Int) {
-        let source = UnsafeRawPointer(input)
-        let target = UnsafeMutableRawPointer(output)
-        while at &+ 8 <= limit {
-            let loaded = source.loadUnaligned(fromByteOffset: at, as: UInt64.self)
-            target.storeBytes(of: loaded, toByteOffset: written, as: UInt64.self)
-            let word = UInt64(littleEndian: loaded)
-            // A byte's top bit comes out set where it is zero after the exclusive or, or below 0x20. A borrow can set the bit
-            // of a byte above a true hit, never below one, and only the lowest is looked at. `<` and `>` differ in one bit.
-            let angle = (word | 0x0202_0202_0202_0202) ^ 0x3e3e_3e3e_3e3e_3e3e
-            let ampersand = word ^ 0x2626_2626_2626_2626
-            let control = (word &- 0x2020_2020_2020_2020) & ~word
-            let angled = (angle &- 0x0101_0101_0101_0101) & ~angle
-            let referring = (ampersand &- 0x0101_0101_0101_0101) & ~ampersand
-            let hits = (word | control | angled | referring) & 0x8080_8080_8080_8080
-            guard hits == 0 else {
-                let count = hits.trailingZeroBitCount / 8
-                at &+= count
-                written &+= count
-                return
-            }
-            at &+= 8
-            written &+= 8
-        }
+        let count = upstream_copy_plain_xml(input + at, output + written, limit &- at, end &- at)
+        at &+= count
+        written &+= count
     }
 
     /// Stores a part of the input.

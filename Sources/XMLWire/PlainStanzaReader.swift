@@ -42,7 +42,7 @@ struct PlainStanzaReader {
 
     /// Longer stanzas are left to libxml2: the output must have room before anything is known of a stanza.
     static let maximumBytes = 16 * 1024
-    /// What the output may take beyond the input: the two namespaces that the input need not hold, and a word.
+    /// What the output may take beyond the input: the two namespaces that the input need not hold, and a vector.
     static let slack = 64
 
     /// The bytes from the stanza's `<` on.

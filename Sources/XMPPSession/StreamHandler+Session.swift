@@ -24,7 +24,9 @@ extension StreamHandler {
         unifyNamespace(of: stanza)
         let receivedAt = clock.unique(near: time.wall)
         let following = stream.unreadBytes
-        switch session?.stanza(stanza, receivedAt: receivedAt, parsedAt: time.monotonic, following: following) {
+        let action = session?.stanza(stanza, receivedAt: receivedAt, parsedAt: time.monotonic, following: following)
+        // Consumed: else the message would be copied out of it.
+        switch consume action {
         case .deliver(let message, let timer)?:
             received.append(message)
             if let timer { setTimer(timer) }

@@ -360,3 +360,12 @@ struct StreamManagementTests {
         guard case .ping = answered.timerFired(third.id, now: 30_000_000_000) else { throw Unexpected("no ping") }
     }
 }
+
+extension StreamManagement {
+    /// The message with its number.
+    fileprivate mutating func numbered(_ message: IncomingMessage) -> IncomingMessage {
+        var message = message
+        number(&message)
+        return message
+    }
+}

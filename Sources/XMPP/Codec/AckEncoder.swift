@@ -1,3 +1,4 @@
+import CBytes
 package import Vocabulary
 
 /// Writes acks: `<message id=""><gcm xmlns="google:mobile:data">{"to":…,"message_id":…,"message_type":"ack"}</gcm></message>`.
@@ -245,22 +246,7 @@ enum PlainRun {
 
     /// The number of bytes at the front that are printable ASCII but for `<`, `>`, `&` and `'`.
     private static func ascii(_ base: UnsafePointer<UInt8>, _ count: Int) -> Int {
-        let raw = UnsafeRawPointer(base)
-        var at = 0
-        while at &+ 8 <= count {
-            let word = UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: at, as: UInt64.self))
-            // As in the scanner: a top bit for each hit, right for the lowest one. `<` and `>` differ in one bit, so do
-            // `&` and `'`; each pair is one comparison with that bit set.
-            let angle = (word | 0x0202_0202_0202_0202) ^ 0x3e3e_3e3e_3e3e_3e3e
-            let quote = (word | 0x0101_0101_0101_0101) ^ 0x2727_2727_2727_2727
-            let delete = word ^ 0x7f7f_7f7f_7f7f_7f7f
-            let control = (word &- 0x2020_2020_2020_2020) & ~word
-            let ones: UInt64 = 0x0101_0101_0101_0101
-            let zeros = (angle &- ones) & ~angle | (quote &- ones) & ~quote | (delete &- ones) & ~delete
-            let hits = (word | control | zeros) & 0x8080_8080_8080_8080
-            guard hits == 0 else { return at &+ hits.trailingZeroBitCount / 8 }
-            at &+= 8
-        }
+        var at = upstream_plain_ack(base, count)
         while at < count, isPlain(base[at]) { at &+= 1 }
         return at
     }

@@ -102,7 +102,9 @@ extension UpstreamCodec {
             message.ackMessageID = envelope.messageID?.body
             message.ackTo = envelope.from?.body
             computeDigests(&message)
-            if let (reason, detail) = UpstreamCodec.fault(envelope, message) {
+            // Spans: as a value the message would be copied.
+            let spans = (message.messageID, message.registrationToken, message.category)
+            if let (reason, detail) = UpstreamCodec.fault(envelope, spans) {
                 message.quarantine = reason
                 message.quarantineDetail = detail
             }
@@ -148,12 +150,12 @@ extension UpstreamCodec {
     /// Why a message that can be acked belongs in quarantine all the same; nil where it does not.
     private static func fault(
         _ envelope: Envelope,
-        _ message: IncomingMessage
+        _ spans: (messageID: ByteSpan?, token: ByteSpan?, category: ByteSpan?)
     ) -> (QuarantineReason, StaticString)? {
         if isUnstorable(envelope.messageID) { return (.textUnstorable, "message_id") }
         if isUnstorable(envelope.from) { return (.textUnstorable, "from") }
-        if let id = message.messageID, id.count > identityLimit { return (.fieldTooLong, "message_id over 4096 bytes") }
-        if let token = message.registrationToken, token.count > identityLimit {
+        if let id = spans.messageID, id.count > identityLimit { return (.fieldTooLong, "message_id over 4096 bytes") }
+        if let token = spans.token, token.count > identityLimit {
             return (.fieldTooLong, "from over 4096 bytes")
         }
         if envelope.otherRepeats { return (.duplicateKey, "a top-level key stands more than once") }
@@ -164,7 +166,7 @@ extension UpstreamCodec {
         }
         if let detail = unusable(envelope.category) { return (.categoryUnusable, detail) }
         if isUnstorable(envelope.category) { return (.textUnstorable, "category") }
-        if let category = message.category, category.count > categoryLimit {
+        if let category = spans.category, category.count > categoryLimit {
             return (.fieldTooLong, "category over 255 bytes")
         }
         return nil

@@ -1,3 +1,5 @@
+import CBytes
+
 extension JSONReader {
     /// Reads a string's rest, from after its opening quote to after its closing one.
     mutating func readString() throws(JSONSyntaxError) {
@@ -23,26 +25,10 @@ extension JSONReader {
 
     /// Moves to the next byte that is not plain text: a quote, backslash, control character, or outside ASCII.
     ///
-    /// Eight bytes at a time; it may stop early within the last seven.
+    /// It may stop early within the text's last 15 bytes.
     @inline(__always)
     private mutating func skipPlain() {
-        let raw = UnsafeRawPointer(base)
-        while at &+ 8 <= end {
-            let word = UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: at, as: UInt64.self))
-            // A byte's top bit comes out set where it is below 0x20, or zero after the exclusive or. A borrow can set the
-            // bit of a byte above a true hit, never below one, and only the lowest is looked at.
-            let quote = word ^ 0x2222_2222_2222_2222
-            let backslash = word ^ 0x5c5c_5c5c_5c5c_5c5c
-            let control = (word &- 0x2020_2020_2020_2020) & ~word
-            let quoted = (quote &- 0x0101_0101_0101_0101) & ~quote
-            let escaped = (backslash &- 0x0101_0101_0101_0101) & ~backslash
-            let hits = (word | control | quoted | escaped) & 0x8080_8080_8080_8080
-            guard hits == 0 else {
-                at &+= hits.trailingZeroBitCount / 8
-                return
-            }
-            at &+= 8
-        }
+        at &+= upstream_plain_json(base + at, end &- at)
     }
 
     /// Reads one character of two to four bytes (RFC 3629 section 4).

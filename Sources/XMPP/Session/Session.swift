@@ -184,7 +184,8 @@ package struct Session: ~Copyable {
         let action = window.took(bytes: message.bytes.count)
         var timer: SessionTimer?
         if action == .pause, case .wait(let next) = readingPaused(true, now: now) { timer = next }
-        return .deliver(management.isActive ? management.numbered(message) : message, timer)
+        if management.isActive { management.number(&message) }
+        return .deliver(message, timer)
     }
 
     private mutating func note(_ kind: DecodedStanza) -> StanzaAction {

@@ -125,11 +125,10 @@ package struct StreamManagement: Sendable, Equatable {
     }
 
     /// Counts a message that `h` waits for, and gives it its number.
-    mutating func numbered(_ message: consuming IncomingMessage) -> IncomingMessage {
+    mutating func number(_ message: inout IncomingMessage) {
         received &+= 1
         unsettled.append(received)
         message.stanzaNumber = received
-        return message
     }
 
     /// Messages have been settled, in whatever order.

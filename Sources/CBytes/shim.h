@@ -1,0 +1,74 @@
+#ifndef UPSTREAM_CBYTES_SHIM_H
+#define UPSTREAM_CBYTES_SHIM_H
+
+/* Searches of text, 16 bytes at a time. In C, because Swift (6.3) compiles a comparison of its SIMD types to a loop over their
+   bytes. Each stops early where fewer than 16 bytes are left, and then says how far it came. */
+
+#include <stdint.h>
+#include <string.h>
+
+typedef int8_t upstream_block __attribute__((vector_size(16)));
+
+static inline upstream_block upstream_load(const uint8_t *bytes) {
+    upstream_block block;
+    memcpy(&block, bytes, sizeof block);
+    return block;
+}
+
+/* The place of the first byte of a comparison that holds; 16 where none does. */
+static inline intptr_t upstream_first(upstream_block holds) {
+    uint64_t halves[2];
+    memcpy(halves, &holds, sizeof holds);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    halves[0] = __builtin_bswap64(halves[0]);
+    halves[1] = __builtin_bswap64(halves[1]);
+#endif
+    if (halves[0] != 0) return __builtin_ctzll(halves[0]) / 8;
+    return halves[1] != 0 ? 8 + __builtin_ctzll(halves[1]) / 8 : 16;
+}
+
+/* Below a space, as signed bytes: controls, and all that is not ASCII. */
+#define UPSTREAM_UNUSUAL(block) ((block) < 0x20)
+
+/* Bytes of JSON up to a quote, a backslash, a control character, or one outside of ASCII. */
+static inline intptr_t upstream_plain_json(const uint8_t *bytes, intptr_t count) {
+    intptr_t at = 0;
+    for (; at + 16 <= count; at += 16) {
+        upstream_block block = upstream_load(bytes + at);
+        intptr_t found = upstream_first(UPSTREAM_UNUSUAL(block) | (block == '"') | (block == '\\'));
+        if (found < 16) return at + found;
+    }
+    return at;
+}
+
+/* Bytes that an ack holds as they are: up to one of < > & ', DEL, a control character, or one outside of ASCII. */
+static inline intptr_t upstream_plain_ack(const uint8_t *bytes, intptr_t count) {
+    intptr_t at = 0;
+    for (; at + 16 <= count; at += 16) {
+        upstream_block block = upstream_load(bytes + at);
+        /* < and > differ in one bit, so do & and '. */
+        intptr_t found = upstream_first(
+            UPSTREAM_UNUSUAL(block) | (block == 0x7f) | ((block | 2) == '>') | ((block | 1) == '\'')
+        );
+        if (found < 16) return at + found;
+    }
+    return at;
+}
+
+/* Copies bytes of XML up to one of < > &, a control character, or one outside of ASCII.
+   Reads and writes whole blocks within `room`, also behind `count`. */
+static inline intptr_t upstream_copy_plain_xml(const uint8_t *from, uint8_t *to, intptr_t count, intptr_t room) {
+    intptr_t at = 0;
+    for (; at < count && at + 16 <= room; at += 16) {
+        upstream_block block = upstream_load(from + at);
+        memcpy(to + at, &block, sizeof block);
+        intptr_t found = upstream_first(UPSTREAM_UNUSUAL(block) | ((block | 2) == '>') | (block == '&'));
+        if (found < 16) {
+            at += found;
+            break;
+        }
+    }
+    return at < count ? at : count;
+}
+
+#endif
