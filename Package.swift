@@ -312,7 +312,7 @@ let package = Package(
                 tracing, logging,
             ]
         ),
-        suite("PipelineTests", ["Vocabulary", "Pipeline", "Telemetry", "UpstreamKit", logging]),
+        suite("PipelineTests", ["Vocabulary", "Pipeline", "Telemetry", "UpstreamKit", tracing, logging]),
         suite(
             "HandlersTests",
             [

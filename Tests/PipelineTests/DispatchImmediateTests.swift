@@ -2,6 +2,7 @@ import Logging
 import Synchronization
 import Telemetry
 import Testing
+import Tracing
 import UpstreamKit
 import Vocabulary
 
@@ -10,14 +11,17 @@ import Vocabulary
 /// Keeps what it is given, call by call; writes down a message before it is done with it.
 private final class OutlineBook: ImmediateHandler {
     private let taken = Mutex<[[MessageOutline]]>([])
+    private let alone = Atomic(0)
 
     /// Its calls.
     var calls: [[MessageOutline]] { taken.withLock { $0 } }
     /// The messages of all of them.
     var keys: Set<Digest128> { Set(calls.joined().map(\.messageKey)) }
+    /// How many messages it was given by themselves.
+    var single: Int { alone.load(ordering: .relaxed) }
 
     func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
-        Issue.record("it was given a message by itself")
+        alone.add(1, ordering: .relaxed)
         return .done
     }
 
@@ -88,6 +92,7 @@ struct DispatchImmediateTests {
     private func run(
         _ store: AskedDeliveries,
         concurrency: Int = HandlerRegistration.defaultConcurrency,
+        tracing: PipelineTracing? = nil,
         _ body: (DispatchService) async throws -> Void
     ) async {
         var registration = HandlerRegistration("now", categories: .all, handler: handler)
@@ -102,9 +107,8 @@ struct DispatchImmediateTests {
             settings: settings,
             metrics: metrics,
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-            execute: { _, _, _, _ in
-                Issue.record("an attempt was made by itself")
-                return .verdict(.cancelled)
+            tracing: tracing,
+            execute: { [handler] _, _, message, context in .verdict(await HandlerVerdict.of(handler, message, context))
             }
         )
         await service.run { try await body(service) }
@@ -142,7 +146,7 @@ struct DispatchImmediateTests {
             try await wait("all are settled") { store.settled.count == 500 }
         }
         let calls = handler.calls
-        #expect(calls.joined().count == 500 && handler.keys.count == 500 && store.early == 0)
+        #expect(handler.single == 0 && calls.joined().count == 500 && handler.keys.count == 500 && store.early == 0)
         #expect(calls.allSatisfy { (1...LaneSettings.mostAtOnce).contains($0.count) } && calls.count < 250)
         #expect(calls.joined().allSatisfy { $0.attempt == Int($0.messageKey.low) % 2 + 1 && $0.dataCount == 3 })
         #expect(store.settled.allSatisfy { $0.outcome == .done && $0.attempt?.outcome == .done })
@@ -184,6 +188,17 @@ struct DispatchImmediateTests {
         #expect(handler.keys.count == 39 && !handler.keys.contains(bad) && store.early == 0)
         let dead = store.settled.filter { $0.outcome == .dead(.missing, isCounted: true) }
         #expect(dead.map(\.messageKey) == [bad] && dead.first?.attempt?.outcome == .rejected)
+    }
+
+    @Test("With tracing each attempt has a span, and so a call of its own")
+    func traced() async throws {
+        let store = AskedDeliveries(handler, waiting: (1...20).map { row($0) })
+        let sampler = TraceSampler(ratio: 1)
+        let tracing = PipelineTracing(tracer: NoOpTracer(), sampler: sampler, member: nil, senderIDs: ["s"])
+        await run(store, tracing: tracing) { _ in
+            try await wait("all are settled") { store.settled.count == 20 }
+        }
+        #expect(handler.single == 20 && handler.calls.isEmpty)
     }
 
     @Test("What is paused or over its concurrency waits, and comes in its turn")
