@@ -60,12 +60,14 @@ package final class Connection: AckSink {
         endPromise = eventLoop.makePromise()
     }
 
-    /// Begins to connect; ``turn`` and ``ended`` tell how it goes.
+    /// Begins to connect; ``whenTurning(_:)`` and ``ended`` tell how it goes.
     ///
     /// To be called once, before everything else.
     ///
-    /// - Parameter suspended: The stream that is to go on over this connection; nil for none.
-    func open(resuming suspended: SuspendedStream? = nil) {
+    /// - Parameters:
+    ///   - suspended: The stream that is to go on over this connection; nil for none.
+    ///   - place: Given back once the connection is bound, or has ended.
+    func open(resuming suspended: SuspendedStream? = nil, place: OpeningGate.Place? = nil) {
         environment.open.insert(self)
         endPromise.futureResult.whenComplete { [self] _ in environment.open.remove(self) }
         eventLoop.execute { [self] in
@@ -75,6 +77,7 @@ package final class Connection: AckSink {
                 logger: logger,
                 sink: self,
                 suspended: suspended,
+                place: place,
                 turn: turnPromise,
                 end: endPromise
             )
@@ -84,9 +87,12 @@ package final class Connection: AckSink {
         }
     }
 
-    /// What calls for a new connection: draining, or the end.
-    package var turn: ConnectionTurn {
-        get async { await turnPromise.futureResult.value }
+    /// Calls a function once a new connection is called for: at draining, or at the end.
+    func whenTurning(_ body: @escaping @Sendable (ConnectionTurn) -> Void) {
+        turnPromise.futureResult.whenSuccess { [eventLoop] turn in
+            // After the handler has done all that belongs to it.
+            eventLoop.execute { body(turn) }
+        }
     }
 
     /// The end.
@@ -94,42 +100,33 @@ package final class Connection: AckSink {
         get async { await endPromise.futureResult.value }
     }
 
-    /// Waits until nothing that came over this connection is in flight, or the task is cancelled.
+    /// The same for those that don't wait in a task.
+    var end: EventLoopFuture<SessionEnd> { endPromise.futureResult }
+
+    /// Calls a function on the connection's event loop once nothing that came over this connection is in flight.
     ///
-    /// To be asked once it has ended, and once.
-    package func allSettled() async {
-        let promise = eventLoop.makePromise(of: Void.self)
-        eventLoop.execute { [handler] in Connection.call({ promise.succeed() }, once: handler.value) }
-        await withTaskCancellationHandler {
-            await promise.futureResult.value
-        } onCancel: {
-            promise.succeed()
+    /// To be asked when it has ended, and once.
+    func whenSettled(_ body: @escaping @Sendable () -> Void) {
+        eventLoop.execute { [eventLoop, handler] in
+            let next = { @Sendable in eventLoop.execute(body) }
+            guard let stream = handler.value, stream.session?.isSettled == false else { return next() }
+            stream.delegate.allSettled = next
         }
     }
 
     /// Calls a function on the connection's event loop once it has ended and nothing that came over it is in flight.
     ///
-    /// In place of ``allSettled()``.
+    /// In place of ``whenSettled(_:)``.
     func whenGone(_ body: @escaping @Sendable () -> Void) {
-        endPromise.futureResult.whenSuccess { [eventLoop, handler] _ in
-            // After the handler has come to its own end.
-            eventLoop.execute { Connection.call(body, once: handler.value) }
-        }
+        endPromise.futureResult.whenSuccess { [self] _ in whenSettled(body) }
     }
 
-    /// Calls a function when nothing of a stream is in flight.
-    private static func call(_ body: @escaping @Sendable () -> Void, once stream: StreamHandler<MessageReceiver>?) {
-        guard let stream, stream.session?.isSettled == false else { return body() }
-        stream.delegate.allSettled = body
-    }
-
-    /// The stream that goes on over the next connection; nil where there is none.
+    /// Calls a function on the connection's event loop with the stream that goes on over the next connection; nil where there is
+    /// none.
     ///
     /// To be asked once, when it has ended and all has settled.
-    func suspended() async -> SuspendedStream? {
-        let promise = eventLoop.makePromise(of: SuspendedStream?.self)
-        eventLoop.execute { [handler] in promise.succeed(handler.value?.takeSuspended()) }
-        return await promise.futureResult.value
+    func takeSuspended(_ body: @escaping @Sendable (SuspendedStream?) -> Void) {
+        eventLoop.execute { [handler] in body(handler.value?.takeSuspended()) }
     }
 
     /// Ends the connection in order: no more reading, acks for what has committed, `</stream:stream>`, close_notify.

@@ -7,14 +7,15 @@ import XMPP
 
 /// Keeps one connection open: a stream at a time, and beside it those that are draining.
 ///
-/// A task for each slot, which waits for most of its time and holds next to nothing meanwhile: what is decided between two
-/// connections is decided outside of `async` functions, whose variables would take memory for as long as the slot lives.
+/// No task: it waits for most of its time, and a task takes 2.6 KB meanwhile. What it waits for calls ``goOn()``.
 final class ConnectionSlot: Sendable {
     private let settings: SharedSettings
     private let group: MultiThreadedEventLoopGroup
     private let environment: Connection.Environment
+    private let gate: OpeningGate
     private let logger: Logger
     private let state = Mutex(State())
+    private let endPromise: EventLoopPromise<Void>
 
     private struct State {
         /// Whether every connection is to end.
@@ -29,74 +30,167 @@ final class ConnectionSlot: Sendable {
         var end: SessionEnd?
         /// Where the next connection is made, if the server has a wish.
         var redirection: (host: String, port: Int?)?
+        /// What is to be done when what is waited for has come.
+        var next: (@Sendable () -> Void)?
+        /// Of the delay that is waited for.
+        var timer: Scheduled<Void>?
+        /// The place that was waited for.
+        var place: OpeningGate.Place?
     }
 
+    /// A slot that is not open yet; ``start()`` must follow.
     init(
         settings: SharedSettings,
         group: MultiThreadedEventLoopGroup,
         environment: Connection.Environment,
+        gate: OpeningGate,
         logger: Logger
     ) {
         self.settings = settings
         self.group = group
         self.environment = environment
+        self.gate = gate
         self.logger = logger
+        endPromise = group.next().makePromise()
     }
 
-    /// Runs until cancelled; returns when every connection has closed.
-    func run() async {
-        await withTaskCancellationHandler {
-            await keepOpen()
-        } onCancel: {
-            shutDown()
-        }
+    /// Opens the first connection; to be called once.
+    func start() { waitForPlace() }
+
+    /// Waits until every connection has closed, after ``shutDown()``.
+    var ended: Void {
+        get async { await endPromise.futureResult.value }
     }
 
-    private func keepOpen() async {
-        while !Task.isCancelled {
-            let connection = open()
-            var delay = Duration.zero
-            switch await connection.turn {
-            case .draining(let bound):
-                // Also where we are to end by now: it still has acks to write, and its goodbye to say.
-                await keep(connection)?.gone()
-                guard !Task.isCancelled else { continue }
-                delay = self.delay(after: .draining(bound: bound), .draining)
-            case .ended(let end):
-                // What it brought is still in memory where the database can't commit, and the next one would bring all
-                // of it again: an outage must not add a window with every connection that a server gives up on.
-                await connection.allSettled()
-                ended(end, await connection.suspended())
-                guard !Task.isCancelled else { continue }
-                delay = self.delay(after: end.ending, end.reason)
-            }
-            if delay > .zero { try? await Task.sleep(for: delay) }
+    /// Shuts every connection down, and those that come later.
+    func shutDown() {
+        let (connections, next, timer) = state.withLock { state in
+            state.isCancelled = true
+            let connections = state.kept.all + (state.current.map { [$0] } ?? [])
+            return (connections, state.next.take(), state.timer.take())
         }
-        takeSuspended()?.abandon(environment.metrics)
-        for connection in state.withLock({ $0.kept.all }) { _ = await connection.ended }
+        for connection in connections { connection.shutDown() }
+        timer?.cancel()
+        next?()
+    }
+
+    // MARK: Waiting
+
+    /// Sets what is to be done once something has come; done at once where every connection is to end.
+    ///
+    /// - Returns: Whether it is to be waited for.
+    private func wait(_ next: @escaping @Sendable () -> Void) -> Bool {
+        let isLate = state.withLock { state in
+            if !state.isCancelled { state.next = next }
+            return state.isCancelled
+        }
+        if isLate { next() }
+        return !isLate
+    }
+
+    /// What was waited for has come.
+    ///
+    /// - Returns: Whether anything was waited for.
+    @discardableResult
+    private func goOn() -> Bool {
+        guard let next = state.withLock({ $0.next.take() }) else { return false }
+        next()
+        return true
+    }
+
+    // MARK: A connection, from its place at the gate to its end
+
+    private func waitForPlace() {
+        guard wait({ [self] in open() }) else { return }
+        gate.enter(on: group.next()) { [self] place in
+            state.withLock { $0.place = place }
+            if !goOn() { state.withLock { $0.place.take() }?.giveBack() }
+        }
     }
 
     /// Begins to connect.
-    private func open() -> Connection {
+    private func open() {
+        let (place, isCancelled) = state.withLock { ($0.place.take(), $0.isCancelled) }
+        guard !isCancelled else {
+            place?.giveBack()
+            return finish()
+        }
         var suspended = takeSuspended()
         if let lost = suspended, !lost.isHeld {
             lost.abandon(environment.metrics)
             suspended = nil
         }
-        let connection = Connection(settings: place(), on: group.next(), environment: environment, logger: logger)
-        connection.open(resuming: suspended)
+        let connection = Connection(settings: target(), on: group.next(), environment: environment, logger: logger)
+        connection.open(resuming: suspended, place: place)
         let isLate = state.withLock { state in
             state.current = connection
             return state.isCancelled
         }
         if isLate { connection.shutDown() }
-        return connection
+        connection.whenTurning { [self] turn in
+            switch turn {
+            case .draining(let bound): draining(connection, bound: bound)
+            case .ended(let end): ended(connection, end)
+            }
+        }
+    }
+
+    /// The connection drains, and ends by itself; too many are not kept.
+    private func draining(_ connection: Connection, bound: Duration) {
+        let goOn = { @Sendable [self] in reopen(after: .draining(bound: bound), .draining) }
+        let (excess, isCancelled) = state.withLock { state in
+            state.current = nil
+            let excess = state.kept.add(connection)
+            if excess != nil, !state.isCancelled { state.next = goOn }
+            return (excess, state.isCancelled)
+        }
+        connection.whenGone { [self] in
+            if state.withLock({ $0.kept.remove(connection.number) }) { self.goOn() }
+        }
+        // It still has acks to write, and its goodbye to say.
+        excess?.shutDown()
+        if excess == nil || isCancelled { goOn() }
+    }
+
+    /// The connection has ended.
+    ///
+    /// What it brought is still in memory where the database can't commit, and the next one would bring all of it again: an
+    /// outage must not add a window with every connection that a server gives up on.
+    private func ended(_ connection: Connection, _ end: SessionEnd) {
+        let isWaiting = wait { [self] in
+            connection.takeSuspended { [self] suspended in
+                settled(end, suspended)
+                reopen(after: end.ending, end.reason)
+            }
+        }
+        if isWaiting { connection.whenSettled { [self] in goOn() } }
+    }
+
+    /// Opens the next connection, when it is time.
+    private func reopen(after ending: ReconnectPolicy.Ending, _ reason: ReconnectReason) {
+        guard !state.withLock({ $0.isCancelled }) else { return finish() }
+        let delay = delay(after: ending, reason)
+        guard delay > .zero else { return waitForPlace() }
+        guard wait({ [self] in waitForPlace() }) else { return }
+        let timer = group.next().scheduleTask(in: TimeAmount(delay)) { [self] in _ = goOn() }
+        let isLate = state.withLock { state in
+            state.timer = state.isCancelled ? nil : timer
+            return state.isCancelled
+        }
+        if isLate { timer.cancel() }
+    }
+
+    /// Every connection is to end, and no other opens.
+    private func finish() {
+        takeSuspended()?.abandon(environment.metrics)
+        let kept = state.withLock { $0.kept.all }
+        EventLoopFuture.andAllComplete(kept.map(\.end), on: endPromise.futureResult.eventLoop).cascade(to: endPromise)
     }
 
     private func takeSuspended() -> SuspendedStream? { state.withLock { $0.suspended.take() } }
 
     /// The settings of the next connection, after what the last one has shown.
-    private func place() -> SharedSettings {
+    private func target() -> SharedSettings {
         let (redirection, end) = state.withLock { ($0.redirection.take(), $0.end.take()) }
         // A place that has just failed is not asked again before the configured one.
         let avoided = end?.ending == .failed ? end?.server?.target : nil
@@ -107,7 +201,7 @@ final class ConnectionSlot: Sendable {
     }
 
     /// The connection has ended and all has settled.
-    private func ended(_ end: SessionEnd, _ suspended: SuspendedStream?) {
+    private func settled(_ end: SessionEnd, _ suspended: SuspendedStream?) {
         let location = end.management == nil ? nil : suspended?.location
         let redirection = (end.otherHost ?? location).flatMap { settings.value.stream.redirection(to: $0) }
         state.withLock { state in
@@ -116,19 +210,6 @@ final class ConnectionSlot: Sendable {
             state.suspended = suspended
             state.redirection = redirection
         }
-    }
-
-    /// The connection drains, and ends by itself; returns the one that has to go for it, which is shut down.
-    private func keep(_ connection: Connection) -> DrainingConnections.Excess? {
-        let excess = state.withLock { state in
-            state.current = nil
-            return state.kept.add(connection)
-        }
-        connection.whenGone { [weak self, number = connection.number] in
-            self?.state.withLock { $0.kept.remove(number) }?.finish()
-        }
-        excess?.connection.shutDown()
-        return excess
     }
 
     private func delay(after ending: ReconnectPolicy.Ending, _ reason: ReconnectReason) -> Duration {
@@ -142,52 +223,31 @@ final class ConnectionSlot: Sendable {
         )
         return delay
     }
-
-    /// Shuts every connection down, and those that come later.
-    private func shutDown() {
-        let connections = state.withLock { state in
-            state.isCancelled = true
-            return state.kept.all + (state.current.map { [$0] } ?? [])
-        }
-        for connection in connections { connection.shutDown() }
-    }
 }
 
 /// The draining connections of one slot, beside the one that receives.
 private struct DrainingConnections {
-    /// A draining connection that has to go, and a stream of nothing that ends once it is gone with all it brought.
-    struct Excess {
-        let connection: Connection
-        let stream: AsyncStream<Never>
-
-        /// Waits until the connection is gone, or the task is cancelled.
-        func gone() async {
-            for await _ in stream {}
-        }
-    }
-
     private var streams = DrainingStreams()
     private var members: [Int: Connection] = [:]
-    /// Of the one that is waited for, with its number.
-    private var waiting: (number: Int, end: AsyncStream<Never>.Continuation)?
+    /// The number of the one that is waited for.
+    private var waiting: Int?
 
     var all: [Connection] { Array(members.values) }
 
-    /// Takes a connection in; returns the one that has to go for it.
-    mutating func add(_ connection: Connection) -> Excess? {
+    /// Takes a connection in; returns the one that has to go for it, and that is waited for.
+    mutating func add(_ connection: Connection) -> Connection? {
         members[connection.number] = connection
         guard let excess = streams.began(connection.number).flatMap({ members[$0] }) else { return nil }
-        let (stream, end) = AsyncStream.makeStream(of: Never.self)
-        waiting = (excess.number, end)
-        return Excess(connection: excess, stream: stream)
+        waiting = excess.number
+        return excess
     }
 
-    /// The connection is gone; returns what waits for it.
-    mutating func remove(_ number: Int) -> AsyncStream<Never>.Continuation? {
+    /// The connection is gone, with all it brought; returns whether it was waited for.
+    mutating func remove(_ number: Int) -> Bool {
         streams.ended(number)
         members.removeValue(forKey: number)
-        guard let waiting, waiting.number == number else { return nil }
-        self.waiting = nil
-        return waiting.end
+        guard waiting == number else { return false }
+        waiting = nil
+        return true
     }
 }

@@ -37,7 +37,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         if let timer = settlement.timer { setTimer(timer) }
         perform(settlement.step)
         updateReading()
-        if session?.isSettled ?? true { delegate.allSettled?() }
+        if session?.isSettled ?? true { delegate.allSettled.take()?() }
         flush()
     }
 

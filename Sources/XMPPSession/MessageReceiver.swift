@@ -23,9 +23,11 @@ final class MessageReceiver: StreamDelegate {
     private var sink: (any AckSink)?
     /// The state that the gauges count this connection in; nil before it begins and after its end.
     private var gauge: ConnectionState?
+    /// The place among the connections that are opening; nil once it is given back.
+    private var place: OpeningGate.Place?
     /// The host that was connected to.
     private var host: String
-    /// Called when nothing is in flight any more.
+    /// Called once, when nothing is in flight any more.
     var allSettled: (@Sendable () -> Void)?
     /// When the connection ended; nanoseconds of the monotonic clock.
     private(set) var lostAt: UInt64 = 0
@@ -40,6 +42,7 @@ final class MessageReceiver: StreamDelegate {
         logger: Logger,
         sink: any AckSink,
         suspended: SuspendedStream? = nil,
+        place: OpeningGate.Place? = nil,
         turn: EventLoopPromise<ConnectionTurn>,
         end: EventLoopPromise<SessionEnd>
     ) {
@@ -51,6 +54,7 @@ final class MessageReceiver: StreamDelegate {
         self.turn = turn
         self.end = end
         suspendedStream = suspended
+        self.place = place
         encoder = AckEncoder(dialect: settings.dialect, domain: settings.domain, payload: settings.payload)
         metrics = environment.metrics
         ingest = environment.ingest
@@ -235,5 +239,6 @@ final class MessageReceiver: StreamDelegate {
         if let gauge { metrics.connections(sender: settings.index, state: gauge).add(-1) }
         if let state { metrics.connections(sender: settings.index, state: state).add(1) }
         gauge = state
+        if state != .connecting { place.take()?.giveBack() }
     }
 }

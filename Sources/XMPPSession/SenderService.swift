@@ -35,8 +35,12 @@ package struct SenderService: Sendable {
 
     /// Runs until cancelled; returns when every connection has closed.
     package func run() async {
-        await withTaskGroup(of: Void.self) { slots in
-            for slot in self.slots { slots.addTask { await slot.run() } }
+        let slots = slots
+        await withTaskCancellationHandler {
+            for slot in slots { slot.start() }
+            for slot in slots { await slot.ended }
+        } onCancel: {
+            for slot in slots { slot.shutDown() }
         }
     }
 
@@ -45,6 +49,7 @@ package struct SenderService: Sendable {
         var settings = settings
         settings.stream.version = environment.metrics.version
         let shared = SharedSettings(settings)
+        let gate = OpeningGate()
         return (0..<settings.connections).map { slot in
             let resource = settings.stream.resource(ofSlot: slot, among: settings.connections)
             var own = shared
@@ -53,7 +58,7 @@ package struct SenderService: Sendable {
                 settings.stream.resource = resource
                 own = SharedSettings(settings)
             }
-            return ConnectionSlot(settings: own, group: group, environment: environment, logger: logger)
+            return ConnectionSlot(settings: own, group: group, environment: environment, gate: gate, logger: logger)
         }
     }
 }

@@ -115,6 +115,7 @@ enum StreamConnector {
                 .connectTimeout(settings.connectTimeout)
                 .channelOption(.socketOption(.so_keepalive), value: 1)
                 .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+                .channelOption(.recvAllocator, value: ReadSizes())
                 .channelOption(
                     .tcpOption(NIOBSDSocket.Option(rawValue: CInt(TCP_USER_TIMEOUT))),
                     value: Int(min(max(limit, 1), 600_000))

@@ -1,6 +1,7 @@
 import CCSEmulator
 import IntegrationSupport
 import Logging
+import NIOCore
 import NIOPosix
 import Pipeline
 import Synchronization
@@ -69,6 +70,31 @@ final class ConnectionSlotTests: Sendable {
         try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
         let tally = await emulator.stop()
         #expect(tally.isClean && tally.orderlyEnds == 3, "\(tally.summary)")
+    }
+
+    @Test("more connections than may open at once wait their turn, and all are bound in the end")
+    func moreThanMayOpen() async throws {
+        let emulator = try await emulator(0)
+        try await withService(try await settings(emulator, connections: 3 * OpeningGate.limit)) {
+            try await emulator.wait(for: "all of them") { $0.bound.count == 3 * OpeningGate.limit }
+        }
+        let tally = await emulator.stop()
+        #expect(tally.isClean && tally.orderlyEnds == 3 * OpeningGate.limit, "\(tally.summary)")
+    }
+
+    @Test("cancelled while some wait for an answer, and the others for their turn, it returns")
+    func cancelledWhileOpening() async throws {
+        let silent = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .bind(host: "127.0.0.1", port: 0).get()
+        var settings = try await Bench.settings()
+        settings.port = try #require(silent.localAddress?.port)
+        settings.connections = 3 * OpeningGate.limit
+        try await withService(settings) {
+            try await waitUntil("some are connecting") {
+                metrics.connections(sender: 0, state: .connecting).value >= OpeningGate.limit
+            }
+        }
+        try await silent.close().get()
     }
 
     @Test("cancelled, it first acks what was delivered and then commits")

@@ -1,0 +1,69 @@
+import NIOCore
+import Synchronization
+
+/// Lets a sender's connections open a few at a time.
+///
+/// A server that has just come back would else make hundreds of handshakes at once, and so would we: each takes some 30 KB for a
+/// moment, and what stays of it lies between what does not, so that the memory never comes back.
+///
+/// Nobody waits for long: a place is free again after ``longest``, whether its connection is bound by then or not.
+final class OpeningGate: Sendable {
+    /// How many connections may be opening at once.
+    static let limit = 16
+    /// How long one counts as opening at most.
+    static let longest = TimeAmount.seconds(1)
+
+    private struct State {
+        var free = OpeningGate.limit
+        /// Those that wait, first come first served.
+        var waiting = CircularBuffer<@Sendable () -> Void>()
+    }
+
+    /// A place among those that are opening.
+    final class Place: Sendable {
+        private let gate: OpeningGate
+        private let isGiven = OnceFlag()
+
+        fileprivate init(_ gate: OpeningGate) { self.gate = gate }
+
+        /// Lets the next one in; a second call does nothing.
+        func giveBack() {
+            if isGiven.isFirst() { gate.leave() }
+        }
+    }
+
+    private let state = Mutex(State())
+
+    /// Calls a function with a place: now, or as soon as one is free.
+    ///
+    /// - Parameters:
+    ///   - eventLoop: Watches the time.
+    ///   - body: Has to see to it that the place is given back once nothing opens any more.
+    func enter(on eventLoop: any EventLoop, _ body: @escaping @Sendable (Place) -> Void) {
+        let begin = { @Sendable [self] in
+            let place = Place(self)
+            eventLoop.scheduleTask(in: Self.longest) { place.giveBack() }
+            body(place)
+        }
+        let hasRoom = state.withLock { state in
+            guard state.free == 0 else {
+                state.free -= 1
+                return true
+            }
+            state.waiting.append(begin)
+            return false
+        }
+        if hasRoom { begin() }
+    }
+
+    private func leave() {
+        let next = state.withLock { state in
+            guard let next = state.waiting.popFirst() else {
+                state.free += 1
+                return (@Sendable () -> Void)?.none
+            }
+            return next
+        }
+        next?()
+    }
+}

@@ -1,0 +1,55 @@
+import NIOCore
+import NIOEmbedded
+import Synchronization
+import Testing
+
+@testable import XMPPSession
+
+@MainActor @Suite("The gate for connections that open")
+struct OpeningGateTests {
+    private let gate = OpeningGate()
+    private let eventLoop = EmbeddedEventLoop()
+    private let places = Places()
+
+    /// The places that were given, in order.
+    private final class Places: Sendable {
+        private let places = Mutex<[OpeningGate.Place]>([])
+        func add(_ place: OpeningGate.Place) { places.withLock { $0.append(place) } }
+        var count: Int { places.withLock { $0.count } }
+        subscript(index: Int) -> OpeningGate.Place { places.withLock { $0[index] } }
+    }
+
+    private func enter(_ count: Int) {
+        for _ in 0..<count { gate.enter(on: eventLoop) { [places] in places.add($0) } }
+    }
+
+    @Test("a few enter at once, the others when a place is given back, and a place is given back once")
+    func limit() {
+        enter(OpeningGate.limit + 2)
+        #expect(places.count == OpeningGate.limit)
+        places[3].giveBack()
+        #expect(places.count == OpeningGate.limit + 1)
+        places[3].giveBack()
+        #expect(places.count == OpeningGate.limit + 1)
+        places[0].giveBack()
+        #expect(places.count == OpeningGate.limit + 2)
+        // Nobody waits: what is given back now is there for those that come.
+        places[1].giveBack()
+        enter(2)
+        #expect(places.count == OpeningGate.limit + 3)
+    }
+
+    @Test("a connection that does not get anywhere keeps its place for a second")
+    func time() {
+        enter(3 * OpeningGate.limit)
+        eventLoop.advanceTime(by: OpeningGate.longest - .nanoseconds(1))
+        #expect(places.count == OpeningGate.limit)
+        eventLoop.advanceTime(by: .nanoseconds(1))
+        #expect(places.count == 2 * OpeningGate.limit)
+        // Given back already, so that its second counts for nobody else.
+        places[OpeningGate.limit].giveBack()
+        #expect(places.count == 2 * OpeningGate.limit + 1)
+        eventLoop.advanceTime(by: OpeningGate.longest)
+        #expect(places.count == 3 * OpeningGate.limit)
+    }
+}
