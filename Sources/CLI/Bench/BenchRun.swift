@@ -172,7 +172,8 @@ struct BenchRun: Sendable {
             memory.append(
                 try await pair.stopping {
                     try await pair.wait("\(connections) streams") { $0.bound.count == connections }
-                    try await Task.sleep(for: .seconds(5))
+                    // Until whatever runs every few seconds has run with few connections and with many: it takes memory, too.
+                    try await Task.sleep(for: .seconds(12))
                     return Double(ProcessUsage.memory(pair.worker.id).now)
                 }
             )
