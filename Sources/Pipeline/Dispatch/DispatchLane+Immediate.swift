@@ -44,6 +44,10 @@ extension DispatchLane {
         _ settler: DispatchSettler
     ) {
         let now = clock.now()
+        // One call took them all. Each is booked with its share of it: the sums, in the metric and in the history, are the
+        // time that has passed, however many there were.
+        let took = (now - start) / attempts.count
+        let end = start + took
         let (done, others, wantsClaim) = state.withLock { state in
             var done: [Settlement] = []
             done.reserveCapacity(attempts.count)
@@ -51,7 +55,7 @@ extension DispatchLane {
             for index in attempts.indices {
                 let action = state.machine.finished(attempts[index].id, ends[index], now: now, random: clock.random())
                 if action.ending == .done, action.transition == nil, !attempts[index].delivery.isSuspect,
-                    let settlement = settlement(of: action, attempts[index].delivery, from: start, to: now)
+                    let settlement = settlement(of: action, attempts[index].delivery, from: start, to: end)
                 {
                     done.append(settlement)
                 } else {
@@ -61,11 +65,11 @@ extension DispatchLane {
             state.generation += 1
             return (done, others, state.machine.wantsClaim(now: now))
         }
-        report.attemptsDone(done.count, took: now - start, index)
+        report.attemptsDone(done.count, took: took, index)
         settler.submit(done, lane: index, isUrgent: settings.isOrdered)
         for (index, action) in others {
             let attempt = attempts[index]
-            conclude(action, ends[index], attempt.delivery, attempt: attempt.number, from: start, to: now, settler)
+            conclude(action, ends[index], attempt.delivery, attempt: attempt.number, from: start, to: end, settler)
         }
         if wantsClaim { claims.set(for: index) }
     }

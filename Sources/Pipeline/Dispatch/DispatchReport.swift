@@ -63,7 +63,7 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    /// Attempts have ended well that began and ended together.
+    /// Attempts have ended well that began and ended together; `took` is the share of each.
     func attemptsDone(_ count: Int, took: Duration, _ lane: Int) {
         handlerMetrics[lane].deliveries[.done].increment(by: count)
         handlerMetrics[lane].duration.observe(took.inSeconds, count: count)

@@ -1,0 +1,91 @@
+import Pipeline
+import Synchronization
+import Telemetry
+import UpstreamKit
+import Vocabulary
+
+/// A database that does what a test tells it to, and remembers what it was asked.
+final class ScriptedWriter: MessageWriter {
+    private struct State {
+        var tries: [[UInt8]] = []
+        var retries: [Bool] = []
+        var tokens: [Int64] = []
+        var committed: [(tag: UInt8, quarantine: QuarantineReason?)] = []
+        var outages: Int
+    }
+
+    private let state: Mutex<State>
+    private let refused: Set<UInt8>
+    /// More rows than these run into a limit.
+    private let largest: Int
+    /// Called at the beginning of each try, before anything is committed.
+    private let onTry: @Sendable () async -> Void
+
+    init(
+        outages: Int = 0,
+        refused: Set<UInt8> = [],
+        largest: Int = .max,
+        onTry: @escaping @Sendable () async -> Void = {}
+    ) {
+        self.largest = largest
+        state = Mutex(State(outages: outages))
+        self.refused = refused
+        self.onTry = onTry
+    }
+
+    func commit(
+        _ batch: [IncomingMessage],
+        leasing offer: LeaseOffer,
+        isRetry: Bool
+    ) async throws(StoreError) -> [StoreOutcome] {
+        await onTry()
+        let error = state.withLock { state -> StoreError? in
+            state.tries.append(batch.map { $0.bytes[0] })
+            state.tokens.append(offer.token)
+            state.retries.append(isRetry)
+            if batch.count > largest {
+                return StoreError(kind: .timedOut, sqlState: "57014", message: "too slow", failureClass: .timeout)
+            }
+            if state.outages > 0 {
+                state.outages -= 1
+                return StoreError(
+                    kind: .unavailable,
+                    sqlState: "57P03",
+                    message: "starting up",
+                    failureClass: .intervention
+                )
+            }
+            if batch.contains(where: { refused.contains($0.bytes[0]) && $0.quarantine == nil }) {
+                return StoreError(kind: .refused, sqlState: "22021", message: "refused", failureClass: .data)
+            }
+            state.committed += batch.map { ($0.bytes[0], $0.quarantine) }
+            return nil
+        }
+        if let error { throw error }
+        return batch.map { $0.quarantine == nil ? .stored : .quarantined }
+    }
+
+    var tries: [[UInt8]] { state.withLock { $0.tries } }
+    var retries: [Bool] { state.withLock { $0.retries } }
+    /// The tokens of the leases that each try was offered; 0 for none.
+    var tokens: [Int64] { state.withLock { $0.tokens } }
+    var committed: [UInt8] { state.withLock { $0.committed.map(\.tag) } }
+    var quarantined: [UInt8] {
+        state.withLock { $0.committed.filter { $0.quarantine == .databaseRefused }.map(\.tag) }
+    }
+}
+
+/// A time that only tests move.
+final class ManualTime: Sendable {
+    private let time = Mutex(ContinuousClock.now)
+    var instant: ContinuousClock.Instant { time.withLock { $0 } }
+    func pass(_ duration: Duration) { time.withLock { $0 += duration } }
+}
+
+extension TimeSource {
+    /// A clock that only pauses move, and the longest of all random delays.
+    static var manual: TimeSource {
+        let now = ManualTime()
+        return TimeSource(now: { now.instant }, sleep: { now.pass($0) }, random: { 1 })
+    }
+}
