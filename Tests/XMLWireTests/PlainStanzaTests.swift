@@ -38,26 +38,6 @@ struct PlainStanzaTests {
         ]
     }()
 
-    private func record(
-        _ pieces: [some Collection<UInt8>],
-        limits: StreamLimits = StreamLimits(),
-        plain: Bool
-    ) -> Recording {
-        let framer = XMLFramer(limits: limits)
-        framer.readsPlainStanzas = plain
-        var recording = Recording()
-        for piece in [Array(header.utf8)[...]] + pieces.map({ Array($0)[...] }) {
-            do throws(XMLStreamError) {
-                try framer.feed(piece) { recording.events.append(RecordedEvent($0)) }
-            } catch {
-                recording.failure = error
-            }
-        }
-        recording.position = framer.position
-        recording.keepaliveBytes = framer.keepaliveBytes
-        return recording
-    }
-
     /// Whether a framer without a parser reads the stanza without making one.
     private func isReadPlain(_ stanza: String, limits: StreamLimits = StreamLimits()) throws -> Bool {
         let framer = XMLFramer(limits: limits)
@@ -72,9 +52,9 @@ struct PlainStanzaTests {
     func ordinaryForms(stanza: String) throws {
         #expect(try isReadPlain(stanza))
         let pieces = [Array(stanza.utf8)]
-        let read = record(pieces, plain: true)
+        let read = recordStanzas(pieces, plain: true)
         #expect(read.stanzas.count == 1)
-        #expect(read == record(pieces, plain: false))
+        #expect(read == recordStanzas(pieces, plain: false))
     }
 
     @Test(
@@ -96,7 +76,7 @@ struct PlainStanzaTests {
     func otherForms(stanza: String) throws {
         #expect(try !isReadPlain(stanza))
         let pieces = [Array(stanza.utf8), Array("<a/>".utf8)]
-        #expect(record(pieces, plain: true) == record(pieces, plain: false))
+        #expect(recordStanzas(pieces, plain: true) == recordStanzas(pieces, plain: false))
     }
 
     @Test("every limit holds as it does for libxml2")
@@ -106,8 +86,10 @@ struct PlainStanzaTests {
             func compare(_ change: (inout StreamLimits) -> Void) {
                 var limits = StreamLimits()
                 change(&limits)
-                let pieces = [bytes, bytes]
-                #expect(record(pieces, limits: limits, plain: true) == record(pieces, limits: limits, plain: false))
+                func read(plain: Bool) -> Recording {
+                    recordStanzas([bytes, bytes], behind: narrowHeader, limits: limits, plain: plain)
+                }
+                #expect(read(plain: true) == read(plain: false))
             }
             for size in [bytes.count - 1, bytes.count, bytes.count + 1] { compare { $0.stanzaBytes = size } }
             for count in 1...4 {
@@ -131,7 +113,7 @@ struct PlainStanzaTests {
         for stanza in [deep, wide, attributes, declarations, long] {
             #expect(try !isReadPlain(stanza))
             let pieces = [Array(stanza.utf8)]
-            #expect(record(pieces, plain: true) == record(pieces, plain: false))
+            #expect(recordStanzas(pieces, plain: true) == recordStanzas(pieces, plain: false))
         }
     }
 
@@ -167,8 +149,8 @@ struct PlainStanzaTests {
                 pieces[pieces.count - 1] = last[..<next]
                 pieces.append(last[next...])
             }
-            let read = record(pieces, plain: true)
-            guard read == record(pieces, plain: false) else {
+            let read = recordStanzas(pieces, plain: true)
+            guard read == recordStanzas(pieces, plain: false) else {
                 Issue.record("differs: \(String(decoding: stanza, as: UTF8.self)), cut at \(cut)")
                 return
             }

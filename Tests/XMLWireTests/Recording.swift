@@ -87,12 +87,21 @@ extension XMLFramer {
 }
 
 /// Feeds pieces to a new framer.
+///
+/// - Parameters:
+///   - pieces: What is fed, each by itself.
+///   - limits: What the stream is held to.
+///   - plain: Whether stanzas of the ordinary form are read without libxml2.
+///   - during: What to do at each event.
+/// - Returns: What the framer made of them.
 func record(
     _ pieces: some Sequence<some Collection<UInt8>>,
     limits: StreamLimits = StreamLimits(),
+    plain: Bool = true,
     during: (XMLFramer, RecordedEvent) -> Void = { _, _ in }
 ) -> Recording {
     let framer = XMLFramer(limits: limits)
+    framer.readsPlainStanzas = plain
     var recording = Recording()
     for piece in pieces {
         do throws(XMLStreamError) {
@@ -118,6 +127,16 @@ func record(
     record([Array(text.utf8)], limits: limits, during: during)
 }
 
+/// Feeds a stream's header by itself, and then pieces.
+func recordStanzas(
+    _ pieces: [some Collection<UInt8>],
+    behind start: String = header,
+    limits: StreamLimits = StreamLimits(),
+    plain: Bool
+) -> Recording {
+    record([Array(start.utf8)] + pieces.map { Array($0) }, limits: limits, plain: plain)
+}
+
 extension Collection where Element == UInt8, Index == Int {
     /// Cut into pieces of a size, the last one shorter.
     func pieces(of size: Int) -> [SubSequence] {
@@ -128,3 +147,6 @@ extension Collection where Element == UInt8, Index == Int {
 let header =
     "<stream:stream from='example.org' id='s1' version='1.0' xmlns='jabber:client' "
     + "xmlns:stream='http://etherx.jabber.org/streams'>"
+
+/// A header that narrow limits let pass: without attributes, and with one declaration.
+let narrowHeader = "<stream:stream xmlns:stream='http://etherx.jabber.org/streams'>"
