@@ -68,7 +68,6 @@ package final class Connection: AckSink {
     ///   - suspended: The stream that is to go on over this connection; nil for none.
     ///   - place: Given back once the connection is bound, or has ended.
     func open(resuming suspended: SuspendedStream? = nil, place: OpeningGate.Place? = nil) {
-        environment.open.insert(self)
         endPromise.futureResult.whenComplete { [self] _ in environment.open.remove(self) }
         eventLoop.execute { [self] in
             let receiver = MessageReceiver(
@@ -85,6 +84,8 @@ package final class Connection: AckSink {
             handler.value = stream
             stream.connect(on: eventLoop)
         }
+        // Not before: where all are to close, it is told to do so at once.
+        environment.open.insert(self)
     }
 
     /// Calls a function once a new connection is called for: at draining, or at the end.

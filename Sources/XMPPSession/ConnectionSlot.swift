@@ -10,7 +10,8 @@ import XMPP
 /// No task: it waits for most of its time, and a task takes 2.6 KB meanwhile. What it waits for calls ``goOn()``.
 final class ConnectionSlot: Sendable {
     private let settings: SharedSettings
-    private let group: MultiThreadedEventLoopGroup
+    /// Runs its connections: drawn once for each slot, or they would not spread over the event loops.
+    private let eventLoop: any EventLoop
     private let environment: Connection.Environment
     private let gate: OpeningGate
     private let logger: Logger
@@ -41,17 +42,17 @@ final class ConnectionSlot: Sendable {
     /// A slot that is not open yet; ``start()`` must follow.
     init(
         settings: SharedSettings,
-        group: MultiThreadedEventLoopGroup,
+        on eventLoop: any EventLoop,
         environment: Connection.Environment,
         gate: OpeningGate,
         logger: Logger
     ) {
         self.settings = settings
-        self.group = group
+        self.eventLoop = eventLoop
         self.environment = environment
         self.gate = gate
         self.logger = logger
-        endPromise = group.next().makePromise()
+        endPromise = eventLoop.makePromise()
     }
 
     /// Opens the first connection; to be called once.
@@ -102,9 +103,10 @@ final class ConnectionSlot: Sendable {
 
     private func waitForPlace() {
         guard wait({ [self] in open() }) else { return }
-        gate.enter(on: group.next()) { [self] place in
+        gate.enter(on: eventLoop) { [self] place in
             state.withLock { $0.place = place }
-            if !goOn() { state.withLock { $0.place.take() }?.giveBack() }
+            // Where every connection is to end, nobody has waited.
+            return goOn() || state.withLock { $0.place.take() } == nil
         }
     }
 
@@ -120,7 +122,7 @@ final class ConnectionSlot: Sendable {
             lost.abandon(environment.metrics)
             suspended = nil
         }
-        let connection = Connection(settings: target(), on: group.next(), environment: environment, logger: logger)
+        let connection = Connection(settings: target(), on: eventLoop, environment: environment, logger: logger)
         connection.open(resuming: suspended, place: place)
         let isLate = state.withLock { state in
             state.current = connection
@@ -172,7 +174,7 @@ final class ConnectionSlot: Sendable {
         let delay = delay(after: ending, reason)
         guard delay > .zero else { return waitForPlace() }
         guard wait({ [self] in waitForPlace() }) else { return }
-        let timer = group.next().scheduleTask(in: TimeAmount(delay)) { [self] in _ = goOn() }
+        let timer = eventLoop.scheduleTask(in: TimeAmount(delay)) { [self] in _ = goOn() }
         let isLate = state.withLock { state in
             state.timer = state.isCancelled ? nil : timer
             return state.isCancelled
@@ -184,7 +186,7 @@ final class ConnectionSlot: Sendable {
     private func finish() {
         takeSuspended()?.abandon(environment.metrics)
         let kept = state.withLock { $0.kept.all }
-        EventLoopFuture.andAllComplete(kept.map(\.end), on: endPromise.futureResult.eventLoop).cascade(to: endPromise)
+        EventLoopFuture.andAllComplete(kept.map(\.end), on: eventLoop).cascade(to: endPromise)
     }
 
     private func takeSuspended() -> SuspendedStream? { state.withLock { $0.suspended.take() } }

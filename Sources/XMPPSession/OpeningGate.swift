@@ -11,12 +11,12 @@ final class OpeningGate: Sendable {
     /// How many connections may be opening at once.
     static let limit = 16
     /// How long one counts as opening at most.
-    static let longest = TimeAmount.seconds(1)
+    static let longest = TimeAmount.milliseconds(250)
 
     private struct State {
         var free = OpeningGate.limit
-        /// Those that wait, first come first served.
-        var waiting = CircularBuffer<@Sendable () -> Void>()
+        /// Those that wait, first come first served; they say whether they take the place.
+        var waiting = CircularBuffer<@Sendable () -> Bool>()
     }
 
     /// A place among those that are opening.
@@ -38,12 +38,14 @@ final class OpeningGate: Sendable {
     ///
     /// - Parameters:
     ///   - eventLoop: Watches the time.
-    ///   - body: Has to see to it that the place is given back once nothing opens any more.
-    func enter(on eventLoop: any EventLoop, _ body: @escaping @Sendable (Place) -> Void) {
+    ///   - body: Says whether it takes the place; if so, it has to see to it that the place is given back once nothing opens any
+    ///     more.
+    func enter(on eventLoop: any EventLoop, _ body: @escaping @Sendable (Place) -> Bool) {
         let begin = { @Sendable [self] in
             let place = Place(self)
+            guard body(place) else { return false }
             eventLoop.scheduleTask(in: Self.longest) { place.giveBack() }
-            body(place)
+            return true
         }
         let hasRoom = state.withLock { state in
             guard state.free == 0 else {
@@ -53,17 +55,17 @@ final class OpeningGate: Sendable {
             state.waiting.append(begin)
             return false
         }
-        if hasRoom { begin() }
+        if hasRoom, !begin() { leave() }
     }
 
     private func leave() {
-        let next = state.withLock { state in
-            guard let next = state.waiting.popFirst() else {
-                state.free += 1
-                return (@Sendable () -> Void)?.none
+        while true {
+            let next = state.withLock { state in
+                let next = state.waiting.popFirst()
+                if next == nil { state.free += 1 }
+                return next
             }
-            return next
+            guard let next, !next() else { return }
         }
-        next?()
     }
 }

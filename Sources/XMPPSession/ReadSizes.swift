@@ -9,7 +9,7 @@ struct ReadSizes: RecvByteBufferAllocator {
     static let initial = 512
     /// How many reads that fill the buffer show that it is too small: more than those of a handshake with a long chain of
     /// certificates (8 KB).
-    static let fullReads = 16
+    static let fullReads = 17
 
     private var full = 0
     private var adaptive = AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 2048, maximum: 65536)

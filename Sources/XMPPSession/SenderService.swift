@@ -58,7 +58,7 @@ package struct SenderService: Sendable {
                 settings.stream.resource = resource
                 own = SharedSettings(settings)
             }
-            return ConnectionSlot(settings: own, group: group, environment: environment, gate: gate, logger: logger)
+            return ConnectionSlot(settings: own, on: group.next(), environment: environment, gate: gate, logger: logger)
         }
     }
 }

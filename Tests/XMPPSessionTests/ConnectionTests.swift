@@ -148,4 +148,34 @@ struct ConnectionTests {
         await running.value
         #expect(gauges == [0, 0, 0])
     }
+
+    @Test("A sender's connections spread evenly over the event loops, and so do those of senders with one each")
+    func spreadOverEventLoops() async throws {
+        for (services, connections) in [(1, 4), (4, 1)] {
+            let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+            let loops = Mutex<[ObjectIdentifier: Int]>([:])
+            var settings = try await Bench.settings()
+            settings.connections = connections
+            settings.secret = {
+                if let loop = MultiThreadedEventLoopGroup.currentEventLoop {
+                    loops.withLock { $0[ObjectIdentifier(loop), default: 0] += 1 }
+                }
+                throw NoSecret()
+            }
+            let running = (0..<services).map { _ in
+                let service = SenderService(settings: settings, group: group, environment: environment, logger: logger)
+                return Task { await service.run() }
+            }
+            let deadline = ContinuousClock.now + .seconds(20)
+            // Each slot goes on over its own event loop.
+            while loops.withLock({ $0.count == 2 ? $0.values.min() ?? 0 : 0 }) < 2, ContinuousClock.now < deadline {
+                await Task.yield()
+            }
+            let counts = loops.withLock { $0 }
+            #expect(counts.count == 2 && counts.values.allSatisfy { $0 >= 2 }, "\(counts.values)")
+            for task in running { task.cancel() }
+            for task in running { await task.value }
+            try await group.shutdownGracefully()
+        }
+    }
 }

@@ -20,7 +20,12 @@ struct OpeningGateTests {
     }
 
     private func enter(_ count: Int) {
-        for _ in 0..<count { gate.enter(on: eventLoop) { [places] in places.add($0) } }
+        for _ in 0..<count {
+            gate.enter(on: eventLoop) { [places] place in
+                places.add(place)
+                return true
+            }
+        }
     }
 
     @Test("a few enter at once, the others when a place is given back, and a place is given back once")
@@ -39,17 +44,34 @@ struct OpeningGateTests {
         #expect(places.count == OpeningGate.limit + 3)
     }
 
-    @Test("a connection that does not get anywhere keeps its place for a second")
+    @Test("a connection that does not get anywhere keeps its place for a moment")
     func time() {
         enter(3 * OpeningGate.limit)
         eventLoop.advanceTime(by: OpeningGate.longest - .nanoseconds(1))
         #expect(places.count == OpeningGate.limit)
         eventLoop.advanceTime(by: .nanoseconds(1))
         #expect(places.count == 2 * OpeningGate.limit)
-        // Given back already, so that its second counts for nobody else.
+        // Given back already, so that its time counts for nobody else.
         places[OpeningGate.limit].giveBack()
         #expect(places.count == 2 * OpeningGate.limit + 1)
         eventLoop.advanceTime(by: OpeningGate.longest)
         #expect(places.count == 3 * OpeningGate.limit)
+    }
+
+    @Test("where all of those that wait give up, the stack does not grow with each")
+    func allGiveUp() {
+        enter(OpeningGate.limit)
+        let asked = Atomic(0)
+        for _ in 0..<100_000 {
+            gate.enter(on: eventLoop) { _ in
+                asked.add(1, ordering: .relaxed)
+                return false
+            }
+        }
+        places[0].giveBack()
+        #expect(asked.load(ordering: .relaxed) == 100_000)
+        // The place is free.
+        enter(1)
+        #expect(places.count == OpeningGate.limit + 1)
     }
 }
