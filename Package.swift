@@ -343,7 +343,7 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]
         ),
-        suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", nio, nioPosix]),
+        suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", nio, nioPosix, nioEmbedded]),
         suite(
             "IntegrationTests",
             [
