@@ -7,30 +7,27 @@ import Testing
 
 @MainActor @Suite("The gate for connections that open")
 struct OpeningGateTests {
-    private let gate = OpeningGate()
-    private let eventLoop = EmbeddedEventLoop()
-    private let places = Places()
-
-    /// The places that were given, in order.
-    private final class Places: Sendable {
+    /// A gate, and the places that it has given, in order.
+    private final class Entrance: Sendable {
+        let gate = OpeningGate()
         private let places = Mutex<[OpeningGate.Place]>([])
-        func add(_ place: OpeningGate.Place) { places.withLock { $0.append(place) } }
         var count: Int { places.withLock { $0.count } }
         subscript(index: Int) -> OpeningGate.Place { places.withLock { $0[index] } }
-    }
 
-    private func enter(_ count: Int) {
-        for _ in 0..<count {
-            gate.enter(on: eventLoop) { [places] place in
-                places.add(place)
-                return true
+        func enter(_ count: Int, on eventLoop: EmbeddedEventLoop) {
+            for _ in 0..<count {
+                gate.enter(on: eventLoop) { [self] place in
+                    places.withLock { $0.append(place) }
+                    return true
+                }
             }
         }
     }
 
     @Test("a few enter at once, the others when a place is given back, and a place is given back once")
     func limit() {
-        enter(OpeningGate.limit + 2)
+        let (places, eventLoop) = (Entrance(), EmbeddedEventLoop())
+        places.enter(OpeningGate.limit + 2, on: eventLoop)
         #expect(places.count == OpeningGate.limit)
         places[3].giveBack()
         #expect(places.count == OpeningGate.limit + 1)
@@ -40,13 +37,14 @@ struct OpeningGateTests {
         #expect(places.count == OpeningGate.limit + 2)
         // Nobody waits: what is given back now is there for those that come.
         places[1].giveBack()
-        enter(2)
+        places.enter(2, on: eventLoop)
         #expect(places.count == OpeningGate.limit + 3)
     }
 
     @Test("a connection that does not get anywhere keeps its place for a moment")
     func time() {
-        enter(3 * OpeningGate.limit)
+        let (places, eventLoop) = (Entrance(), EmbeddedEventLoop())
+        places.enter(3 * OpeningGate.limit, on: eventLoop)
         eventLoop.advanceTime(by: OpeningGate.longest - .nanoseconds(1))
         #expect(places.count == OpeningGate.limit)
         eventLoop.advanceTime(by: .nanoseconds(1))
@@ -60,10 +58,11 @@ struct OpeningGateTests {
 
     @Test("where all of those that wait give up, the stack does not grow with each")
     func allGiveUp() {
-        enter(OpeningGate.limit)
+        let (places, eventLoop) = (Entrance(), EmbeddedEventLoop())
+        places.enter(OpeningGate.limit, on: eventLoop)
         let asked = Atomic(0)
         for _ in 0..<100_000 {
-            gate.enter(on: eventLoop) { _ in
+            places.gate.enter(on: eventLoop) { _ in
                 asked.add(1, ordering: .relaxed)
                 return false
             }
@@ -71,7 +70,7 @@ struct OpeningGateTests {
         places[0].giveBack()
         #expect(asked.load(ordering: .relaxed) == 100_000)
         // The place is free.
-        enter(1)
+        places.enter(1, on: eventLoop)
         #expect(places.count == OpeningGate.limit + 1)
     }
 }
