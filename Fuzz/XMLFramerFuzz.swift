@@ -44,23 +44,38 @@ private func length(of raw: [UInt8]) -> Int {
     return raw.withUnsafeBytes { if case .ended(let end) = skipper.read($0) { end } else { 0 } }
 }
 
+/// How an input is cut.
+private enum Cut {
+    /// Not at all.
+    case nowhere
+    /// Into small pieces, whose sizes follow from a number.
+    case often(seed: UInt64)
+    /// Once, in front of the byte at this place: a stanza in two pieces is read without libxml2.
+    case once(at: Int)
+}
+
 private func run(
     _ input: ArraySlice<UInt8>,
     limits: StreamLimits,
-    seed: UInt64?,
+    cut: Cut = .nowhere,
     restarts: Bool,
     plain: Bool = true
 ) -> Outcome {
     let framer = XMLFramer(limits: limits)
     framer.readsPlainStanzas = plain
     var outcome = Outcome()
-    var random = seed ?? 0
+    var random: UInt64 = if case .often(let seed) = cut { seed } else { 0 }
     var rest = input
     while let first = rest.first {
         var size = rest.count
         // The header by itself, as servers send it: what follows in its buffer is libxml2's.
         if rest.startIndex == input.startIndex, input.starts(with: prologue) { size = prologue.count }
-        if seed != nil {
+        switch cut {
+        case .nowhere: break
+        case .once(let place):
+            let left = place - rest.startIndex
+            if left > 0 { size = min(size, left) }
+        case .often:
             random = random &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
             size = min(size, 1 + Int(random >> 33) % (first == UInt8(ascii: "<") ? 3 : 23))
             if random >> 60 == 0 { framer.releaseMemory() }
@@ -109,13 +124,23 @@ public func fuzzXMLFramer(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     if control & 2 != 0 { (limits.stanzaBytes, limits.depth, limits.attributes) = (200, 4, 3) }
     let restarts = control & 4 != 0
 
-    let whole = run(input[...], limits: limits, seed: nil, restarts: restarts)
-    let cut = run(input[...], limits: limits, seed: UInt64(control) &* 0x9E37_79B9 &+ UInt64(count), restarts: restarts)
-    let parsed = run(input[...], limits: limits, seed: nil, restarts: restarts, plain: false)
-    precondition(whole == parsed, "the events depend on the reader")
-    precondition(isSame(whole, cut), "the events depend on the cut")
-    // The first of two errors in one stanza may be another one, where the parser waits for more before it looks.
-    precondition((whole.code == nil) == (cut.code == nil) || isLateError(whole, cut), "the failure depends on the cut")
+    let whole = run(input[...], limits: limits, restarts: restarts)
+    let parsed = run(input[...], limits: limits, restarts: restarts, plain: false)
+    // The code may be another one: how much of a stanza the parser is shown at once, and so whether it finds an error in it
+    // before a limit is reached, depends on whether the stanza before it was the parser's as well.
+    precondition(whole.transcript == parsed.transcript, "the events depend on the reader")
+    precondition((whole.code == nil) == (parsed.code == nil), "whether it fails depends on the reader")
+    // Behind the header, which is fed by itself.
+    let place = input.count - count + 1 + (Int(control) &* 0x9E37 &+ count) % max(count - 1, 1)
+    for cut in [Cut.often(seed: UInt64(control) &* 0x9E37_79B9 &+ UInt64(count)), .once(at: place)] {
+        let pieces = run(input[...], limits: limits, cut: cut, restarts: restarts)
+        precondition(isSame(whole, pieces), "the events depend on the cut")
+        // The first of two errors in one stanza may be another one, where the parser waits for more before it looks.
+        precondition(
+            (whole.code == nil) == (pieces.code == nil) || isLateError(whole, pieces),
+            "the failure depends on the cut"
+        )
+    }
     return 0
 }
 
