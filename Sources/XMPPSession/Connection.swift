@@ -82,10 +82,10 @@ package final class Connection: AckSink {
             )
             let stream = StreamHandler(settings: settings, clock: environment.clock, delegate: receiver)
             handler.value = stream
+            // Where all are to close, it is told so at once; before it connects, which may be its end.
+            environment.open.insert(self)
             stream.connect(on: eventLoop)
         }
-        // Not before: where all are to close, it is told to do so at once.
-        environment.open.insert(self)
     }
 
     /// Calls a function once a new connection is called for: at draining, or at the end.

@@ -78,6 +78,7 @@ final class ConnectionSlotTests: Sendable {
         try await withService(try await settings(emulator, connections: 3 * OpeningGate.limit)) {
             try await emulator.wait(for: "all of them") { $0.bound.count == 3 * OpeningGate.limit }
         }
+        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
         let tally = await emulator.stop()
         #expect(tally.isClean && tally.orderlyEnds == 3 * OpeningGate.limit, "\(tally.summary)")
     }
@@ -111,6 +112,7 @@ final class ConnectionSlotTests: Sendable {
             #expect(await emulator.tally().acked == 0)
             batch?.settle(0..<1)
         }
+        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
         let tally = await emulator.stop()
         #expect(tally.isClean && tally.acked == 1 && tally.orderlyEnds == 1, "\(tally.summary)")
     }
@@ -123,6 +125,7 @@ final class ConnectionSlotTests: Sendable {
             try await emulator.inject(.drain)
             try await emulator.wait(for: "its successor") { $0.bound.map(\.isDraining) == [true, false] }
         }
+        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
         let tally = await emulator.stop()
         #expect(tally.isClean && tally.orderlyEnds == 2, "\(tally.summary)")
     }
@@ -137,6 +140,7 @@ final class ConnectionSlotTests: Sendable {
             }
             try await emulator.wait(for: "the oldest to go") { $0.bound.map(\.number) == [2, 3, 4] }
         }
+        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
         let tally = await emulator.stop()
         #expect(tally.isClean && tally.orderlyEnds == 4, "\(tally.summary)")
     }
