@@ -35,8 +35,6 @@ final class ConnectionSlot: Sendable {
         var next: (@Sendable () -> Void)?
         /// Of the delay that is waited for.
         var timer: Scheduled<Void>?
-        /// The place that was waited for.
-        var place: OpeningGate.Place?
     }
 
     /// A slot that is not open yet; ``start()`` must follow.
@@ -90,33 +88,22 @@ final class ConnectionSlot: Sendable {
     }
 
     /// What was waited for has come.
-    ///
-    /// - Returns: Whether anything was waited for.
-    @discardableResult
-    private func goOn() -> Bool {
-        guard let next = state.withLock({ $0.next.take() }) else { return false }
-        next()
-        return true
-    }
+    private func goOn() { state.withLock { $0.next.take() }?() }
 
     // MARK: A connection, from its place at the gate to its end
 
     private func waitForPlace() {
-        guard wait({ [self] in open() }) else { return }
+        guard wait({ [self] in finish() }) else { return }
         gate.enter(on: eventLoop) { [self] place in
-            state.withLock { $0.place = place }
-            // Where every connection is to end, nobody has waited.
-            return goOn() || state.withLock { $0.place.take() } == nil
+            // Where every connection is to end, nobody waits any more.
+            guard state.withLock({ $0.next.take() }) != nil else { return false }
+            open(place)
+            return true
         }
     }
 
     /// Begins to connect.
-    private func open() {
-        let (place, isCancelled) = state.withLock { ($0.place.take(), $0.isCancelled) }
-        guard !isCancelled else {
-            place?.giveBack()
-            return finish()
-        }
+    private func open(_ place: OpeningGate.Place) {
         var suspended = takeSuspended()
         if let lost = suspended, !lost.isHeld {
             lost.abandon(environment.metrics)
@@ -139,19 +126,19 @@ final class ConnectionSlot: Sendable {
 
     /// The connection drains, and ends by itself; too many are not kept.
     private func draining(_ connection: Connection, bound: Duration) {
-        let goOn = { @Sendable [self] in reopen(after: .draining(bound: bound), .draining) }
+        let next = { @Sendable [self] in reopen(after: .draining(bound: bound), .draining) }
         let (excess, isCancelled) = state.withLock { state in
             state.current = nil
             let excess = state.kept.add(connection)
-            if excess != nil, !state.isCancelled { state.next = goOn }
+            if excess != nil, !state.isCancelled { state.next = next }
             return (excess, state.isCancelled)
         }
         connection.whenGone { [self] in
-            if state.withLock({ $0.kept.remove(connection.number) }) { self.goOn() }
+            if state.withLock({ $0.kept.remove(connection.number) }) { goOn() }
         }
         // It still has acks to write, and its goodbye to say.
         excess?.shutDown()
-        if excess == nil || isCancelled { goOn() }
+        if excess == nil || isCancelled { next() }
     }
 
     /// The connection has ended.
@@ -174,7 +161,7 @@ final class ConnectionSlot: Sendable {
         let delay = delay(after: ending, reason)
         guard delay > .zero else { return waitForPlace() }
         guard wait({ [self] in waitForPlace() }) else { return }
-        let timer = eventLoop.scheduleTask(in: TimeAmount(delay)) { [self] in _ = goOn() }
+        let timer = eventLoop.scheduleTask(in: TimeAmount(delay)) { [self] in goOn() }
         let isLate = state.withLock { state in
             state.timer = state.isCancelled ? nil : timer
             return state.isCancelled
