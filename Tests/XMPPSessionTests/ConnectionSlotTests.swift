@@ -61,15 +61,20 @@ final class ConnectionSlotTests: Sendable {
         #expect(ConnectionState.allCases.allSatisfy { metrics.connections(sender: 0, state: $0).value == 0 })
     }
 
+    /// Waits until all connections are gone, each in order, and stops the emulator.
+    private func expectGoodbyes(_ count: Int, acked: Int = 0, from emulator: Emulator) async throws {
+        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
+        let tally = await emulator.stop()
+        #expect(tally.isClean && tally.acked == acked && tally.orderlyEnds == count, "\(tally.summary)")
+    }
+
     @Test("cancelled, it says goodbye on each connection, and returns when all have closed")
     func goodbyes() async throws {
         let emulator = try await emulator(0)
         try await withService(try await settings(emulator, connections: 3)) {
             try await emulator.wait(for: "three connections") { $0.bound.count == 3 }
         }
-        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
-        let tally = await emulator.stop()
-        #expect(tally.isClean && tally.orderlyEnds == 3, "\(tally.summary)")
+        try await expectGoodbyes(3, from: emulator)
     }
 
     @Test("more connections than may open at once wait their turn, and all are bound in the end")
@@ -78,9 +83,7 @@ final class ConnectionSlotTests: Sendable {
         try await withService(try await settings(emulator, connections: 3 * OpeningGate.limit)) {
             try await emulator.wait(for: "all of them") { $0.bound.count == 3 * OpeningGate.limit }
         }
-        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
-        let tally = await emulator.stop()
-        #expect(tally.isClean && tally.orderlyEnds == 3 * OpeningGate.limit, "\(tally.summary)")
+        try await expectGoodbyes(3 * OpeningGate.limit, from: emulator)
     }
 
     @Test("cancelled while some wait for an answer, and the others for their turn, it returns")
@@ -112,9 +115,7 @@ final class ConnectionSlotTests: Sendable {
             #expect(await emulator.tally().acked == 0)
             batch?.settle(0..<1)
         }
-        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
-        let tally = await emulator.stop()
-        #expect(tally.isClean && tally.acked == 1 && tally.orderlyEnds == 1, "\(tally.summary)")
+        try await expectGoodbyes(1, acked: 1, from: emulator)
     }
 
     @Test("a draining connection is kept beside its successor, and shut down with it")
@@ -125,9 +126,7 @@ final class ConnectionSlotTests: Sendable {
             try await emulator.inject(.drain)
             try await emulator.wait(for: "its successor") { $0.bound.map(\.isDraining) == [true, false] }
         }
-        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
-        let tally = await emulator.stop()
-        #expect(tally.isClean && tally.orderlyEnds == 2, "\(tally.summary)")
+        try await expectGoodbyes(2, from: emulator)
     }
 
     @Test("of more than two that drain, the oldest is closed, and the next opens once it is gone")
@@ -140,8 +139,6 @@ final class ConnectionSlotTests: Sendable {
             }
             try await emulator.wait(for: "the oldest to go") { $0.bound.map(\.number) == [2, 3, 4] }
         }
-        try await emulator.wait(for: "their ends") { $0.connections.isEmpty }
-        let tally = await emulator.stop()
-        #expect(tally.isClean && tally.orderlyEnds == 4, "\(tally.summary)")
+        try await expectGoodbyes(4, from: emulator)
     }
 }
