@@ -124,7 +124,7 @@ package struct IncomingMessage: Sendable {
     /// Whether the copy is acked once its transaction has committed.
     // Inlined: a call would copy a message that is read where it stands.
     @inlinable package var isAcked: Bool {
-        @inline(__always) get { kind != .malformed && isAckWanted }
+        @inline(__always) get { withUnsafePointer(to: self) { IncomingMessage.isAcked($0) } }
     }
 
     /// ``isAcked`` of a message that is read where it stands.
