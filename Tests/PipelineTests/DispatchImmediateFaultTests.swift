@@ -1,4 +1,3 @@
-import Logging
 import Synchronization
 import Telemetry
 import Testing
@@ -86,32 +85,7 @@ struct DispatchImmediateFaultTests {
         ordering: HandlerOrdering = .none,
         clock: TimeSource = .system
     ) -> DispatchService {
-        var registration = HandlerRegistration("now", categories: .all, handler: handler)
-        registration.ordering = ordering
-        var settings = DispatchSettings()
-        settings.poll = .seconds(60)
-        settings.recordsAttempts = true
-        return DispatchService(
-            store: store,
-            registrations: [registration],
-            senderIDs: ["s"],
-            settings: settings,
-            metrics: metrics,
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-            clock: clock,
-            execute: { [handler] _, _, message, context in .verdict(await HandlerVerdict.of(handler, message, context))
-            }
-        )
-    }
-
-    private func row(_ number: UInt64, crashes: Int = 0) -> Delivery {
-        let key = Digest128(high: 1, low: number)
-        return Delivery(
-            content: .stored(.sample(category: "c", data: "[1]", messageKey: MessageKey(key))),
-            messageKey: key,
-            crashes: crashes,
-            lease: Lease(token: 1, deadline: .now + .seconds(600))
-        )
+        .forOne(handler, of: store, poll: .seconds(60), metrics: metrics, clock: clock) { $0.ordering = ordering }
     }
 
     /// A clock on which only the handler's time passes.
@@ -121,7 +95,7 @@ struct DispatchImmediateFaultTests {
 
     @Test("The time of a call is booked once, however many messages share it")
     func durations() async {
-        let store = OrderlyDeliveries((1...64).map { row($0) })
+        let store = OrderlyDeliveries((1...64).map { Delivery.row($0) })
         let time = ManualTime()
         handler.whileTaking { time.pass(.seconds($0)) }
         await service(store, clock: clock(time)).run {
@@ -135,7 +109,7 @@ struct DispatchImmediateFaultTests {
 
     @Test("One whose lease is lost while it is taken is not settled, nor counted as done; the others are")
     func lostLease() async {
-        let store = OrderlyDeliveries((1...4).map { row($0) })
+        let store = OrderlyDeliveries((1...4).map { Delivery.row($0) })
         let time = ManualTime()
         let service = service(store, clock: clock(time))
         handler.whileTaking { [lane = service.lanes[0]] count in
@@ -155,7 +129,7 @@ struct DispatchImmediateFaultTests {
 
     @Test("The next one that may crash the worker comes when the one before has ended, not with the next poll")
     func suspects() async {
-        let store = OrderlyDeliveries((1...3).map { row($0, crashes: 2) })
+        let store = OrderlyDeliveries((1...3).map { Delivery.row($0, crashes: 2) })
         await service(store).run {
             try await wait("all are settled") { store.done.count == 3 }
         }
@@ -165,7 +139,7 @@ struct DispatchImmediateFaultTests {
     @Test("With an order by device, a device's messages come one at a time, in their order")
     func ordered() async {
         let store = OrderlyDeliveries(
-            (1...10 as ClosedRange<UInt64>).flatMap { number in [100, 200, 300].map { row($0 + number) } }
+            (1...10 as ClosedRange<UInt64>).flatMap { number in [100, 200, 300].map { Delivery.row($0 + number) } }
         )
         let service = service(store, ordering: .device)
         await service.run {

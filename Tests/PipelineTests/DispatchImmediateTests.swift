@@ -1,4 +1,3 @@
-import Logging
 import Synchronization
 import Telemetry
 import Testing
@@ -95,33 +94,14 @@ struct DispatchImmediateTests {
         tracing: PipelineTracing? = nil,
         _ body: (DispatchService) async throws -> Void
     ) async {
-        var registration = HandlerRegistration("now", categories: .all, handler: handler)
-        registration.concurrency = concurrency
-        var settings = DispatchSettings()
-        settings.poll = .milliseconds(20)
-        settings.recordsAttempts = true
-        let service = DispatchService(
-            store: store,
-            registrations: [registration],
-            senderIDs: ["s"],
-            settings: settings,
+        let service = DispatchService.forOne(
+            handler,
+            of: store,
+            poll: .milliseconds(20),
             metrics: metrics,
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-            tracing: tracing,
-            execute: { [handler] _, _, message, context in .verdict(await HandlerVerdict.of(handler, message, context))
-            }
-        )
+            tracing: tracing
+        ) { $0.concurrency = concurrency }
         await service.run { try await body(service) }
-    }
-
-    private func row(_ number: UInt64, attempts: Int = 0) -> Delivery {
-        let key = Digest128(high: 1, low: number)
-        return Delivery(
-            content: .stored(.sample(category: "c", data: "[1]", messageKey: MessageKey(key))),
-            messageKey: key,
-            attempts: attempts,
-            lease: Lease(token: 1, deadline: .now + .seconds(60))
-        )
     }
 
     /// Messages whose id, token, category and data are one byte.
@@ -141,7 +121,7 @@ struct DispatchImmediateTests {
 
     @Test("Each message is given once, many with one call whatever the concurrency, and settled after its call")
     func rows() async throws {
-        let store = AskedDeliveries(handler, waiting: (1...500).map { row($0, attempts: Int($0) % 2) })
+        let store = AskedDeliveries(handler, waiting: (1...500).map { Delivery.row($0, attempts: Int($0) % 2) })
         await run(store, concurrency: 1) { _ in
             try await wait("all are settled") { store.settled.count == 500 }
         }
@@ -192,7 +172,7 @@ struct DispatchImmediateTests {
 
     @Test("With tracing each attempt has a span, and so a call of its own")
     func traced() async throws {
-        let store = AskedDeliveries(handler, waiting: (1...20).map { row($0) })
+        let store = AskedDeliveries(handler, waiting: (1...20).map { Delivery.row($0) })
         let sampler = TraceSampler(ratio: 1)
         let tracing = PipelineTracing(tracer: NoOpTracer(), sampler: sampler, member: nil, senderIDs: ["s"])
         await run(store, tracing: tracing) { _ in
@@ -206,7 +186,7 @@ struct DispatchImmediateTests {
         let registration = HandlerRegistration("now", categories: .all, handler: handler)
         let start = ContinuousClock.now
         var machine = DispatchStateMachine(.immediate(registration, DispatchSettings()))
-        _ = machine.claimed((1...100).map { row($0) }, hasMore: false)
+        _ = machine.claimed((1...100).map { Delivery.row($0) }, hasMore: false)
         var attempts: [DispatchStateMachine.Attempt] = []
         while let attempt = machine.begin(now: start) { attempts.append(attempt) }
         #expect(attempts.map(\.delivery.messageKey.low) == (1...64).map { $0 })

@@ -1,4 +1,6 @@
+import Logging
 import Pipeline
+import Telemetry
 import Testing
 import UpstreamKit
 import Vocabulary
@@ -36,7 +38,49 @@ extension ClaimRequest {
     }
 }
 
+extension Delivery {
+    /// A row of a message of its own, under a lease that outlasts any test.
+    static func row(_ number: UInt64, attempts: Int = 0, crashes: Int = 0) -> Delivery {
+        let key = Digest128(high: 1, low: number)
+        return Delivery(
+            content: .stored(.sample(category: "c", data: "[1]", messageKey: MessageKey(key))),
+            messageKey: key,
+            attempts: attempts,
+            crashes: crashes,
+            lease: Lease(token: 1, deadline: .now + .seconds(600))
+        )
+    }
+}
+
 extension DispatchService {
+    /// A service for one handler, named `now`, which keeps its attempts.
+    static func forOne(
+        _ handler: any UpstreamHandler,
+        of store: any QuietDeliveries,
+        poll: Duration,
+        metrics: Metrics,
+        clock: TimeSource = .system,
+        tracing: PipelineTracing? = nil,
+        _ change: (inout HandlerRegistration) -> Void
+    ) -> DispatchService {
+        var registration = HandlerRegistration("now", categories: .all, handler: handler)
+        change(&registration)
+        var settings = DispatchSettings()
+        settings.poll = poll
+        settings.recordsAttempts = true
+        return DispatchService(
+            store: store,
+            registrations: [registration],
+            senderIDs: ["s"],
+            settings: settings,
+            metrics: metrics,
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            clock: clock,
+            tracing: tracing,
+            execute: { _, _, message, context in .verdict(await HandlerVerdict.of(handler, message, context)) }
+        )
+    }
+
     /// Runs while the body runs.
     func run(while body: () async throws -> Void) async {
         let task = Task { await run() }
