@@ -9,6 +9,7 @@ package final class MessageStore: MessageWriter {
     let client: PostgresClient
     let senders: [[UInt8]]
     private let standbyWait: StandbyWait
+    private let alone = AloneInsert()
 
     /// A writer that connects when it is first needed.
     ///
@@ -39,8 +40,9 @@ package final class MessageStore: MessageWriter {
         isRetry: Bool
     ) async throws(StoreError) -> [StoreOutcome] {
         guard !batch.isEmpty else { return [] }
-        let commit = BatchCommit(batch: batch, plan: BatchPlan(batch), offer: offer, senders: senders, isRetry: isRetry)
-        return try await run { connection throws(PostgresError) in try commit.run(connection) }
+        var commit = BatchCommit(batch: batch, plan: BatchPlan(batch), offer: offer, senders: senders, isRetry: isRetry)
+        commit.alone = alone
+        return try await run { [commit] connection throws(PostgresError) in try commit.run(connection) }
     }
 
     /// Runs the statements of a commit and keeps account of what they wait for.
@@ -94,6 +96,8 @@ struct BatchCommit {
     let senders: [[UInt8]]
     /// Whether an earlier try may have committed.
     var isRetry = false
+    /// Where a message that is alone may be inserted in a shorter way.
+    var alone: AloneInsert?
 
     func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
         let outcomes = try storeMessages(connection)
@@ -133,6 +137,16 @@ struct BatchCommit {
 
     /// Inserts what is new and tells how many that were.
     private func insert(_ rows: [Int], _ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
+        guard rows.count == 1, offer.local.isEmpty, let alone, alone.isWorthIt else {
+            return try insertBatch(rows, connection)
+        }
+        let isStored = try insertAlone(rows[0], connection)
+        let stored = isStored ? 1 : try insertBatch(rows, connection)
+        if stored == 1 { alone.newMessage(isDeclined: !isStored) }
+        return stored
+    }
+
+    private func insertBatch(_ rows: [Int], _ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
         var parameters = encoder(rows).newMessages()
         parameters.append(offer)
         do throws(PostgresError) {

@@ -18,6 +18,13 @@ enum StoreStatements: StatementCatalog {
         """
     )
 
+    /// One new message that no handler subscribes to; false for all that ``insert`` has to do.
+    ///
+    /// The text is `upstream.store_one` in `migrations/`.
+    static let insertOne = PostgresStatement(
+        "SELECT upstream.store_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+    )
+
     /// The ledger's rows for some keys, from a transaction that waits for the standbys too: acks rely on it.
     ///
     /// The text is `upstream.known_messages` in `migrations/`.

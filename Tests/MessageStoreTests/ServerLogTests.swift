@@ -27,6 +27,11 @@ struct ServerLogTests {
         _ = try await store.commit([
             .make(5, data: "{\"PAYLOAD-SECRET\": 1}", token: "TOKEN-SECRET", receivedAt: 1_000_000_000_000_000)
         ])
+        // Alone, for a sender that is known by now.
+        for message in bad {
+            let error = await #expect(throws: StoreError.self) { try await store.commit([message]) }
+            #expect(error?.kind == .refused)
+        }
         // A conflict that is refused, and a row that a constraint refuses.
         let known = IncomingMessage.make(7)
         _ = try await store.commit([known])

@@ -1,0 +1,88 @@
+import Digests
+import Postgres
+import Synchronization
+import Vocabulary
+
+/// Whether a message that is alone in its batch is worth a call of ``StoreStatements/insertOne``.
+///
+/// That declines every message while handlers of other workers subscribe, and each such answer is a round trip in vain.
+final class AloneInsert: Sendable {
+    /// How long none is made after two new messages in a row were declined.
+    ///
+    /// One may be the first of its sender.
+    private static let pause = Duration.seconds(60)
+
+    private struct State {
+        var isDeclined = false
+        @FixedInstant var pausedUntil = ContinuousClock.now
+    }
+
+    private let state = Mutex(State())
+
+    var isWorthIt: Bool { state.withLock { $0.pausedUntil <= .now } }
+
+    /// Tells what became of a call for a message that was new.
+    func newMessage(isDeclined: Bool) {
+        state.withLock { state in
+            if isDeclined && state.isDeclined { state.pausedUntil = .now + Self.pause }
+            state.isDeclined = isDeclined
+        }
+    }
+}
+
+extension BatchCommit {
+    /// Inserts a row with the statement for one, and tells whether that did it.
+    func insertAlone(_ row: Int, _ connection: isolated PostgresConnection) throws(PostgresError) -> Bool {
+        let parameters = BatchEncoder(batch: batch, rows: [row], senders: senders).newMessage()
+        return try connection.execute(StoreStatements.insertOne, parameters).only { row throws(PostgresError) in
+            try row.next(Bool.self)
+        }
+    }
+}
+
+extension BatchEncoder {
+    /// The parameters of ``StoreStatements/insertOne`` for the first row.
+    func newMessage() -> PostgresParameters {
+        let message = batch[rows[0]]
+        var parameters = PostgresParameters(capacity: message.bytes.count + 256)
+        parameters.append(message.messageKey)
+        parameters.append(message.fingerprint)
+        parameters.append(timestamp: message.receivedAt)
+        senders[Int(message.sender)].withUnsafeBytes { parameters.append(bytes: $0, as: .text) }
+        parameters.append(isKeyOfSender(message) ? "sender" : "device")
+        parameters.append(message.messageID, of: message)
+        parameters.append(message.registrationToken, of: message)
+        parameters.append(message.deviceKey)
+        parameters.append(message.category, of: message)
+        parameters.append(message.dataForm == .json ? message.data : nil, of: message)
+        parameters.append(message.dataForm == .raw ? message.data : nil, of: message)
+        parameters.append(message.extra, of: message)
+        parameters.append(message.messageType, of: message)
+        parameters.append(message.stanzaFrom, of: message)
+        return parameters
+    }
+
+    /// Whether a message's key follows from its sender and id, as `upstream.id_scope` tells.
+    private func isKeyOfSender(_ message: borrowing IncomingMessage) -> Bool {
+        var hash = SHA256()
+        senders[Int(message.sender)].withUnsafeBytes { hash.update($0) }
+        hash.update(0)
+        let bytes = message.bytes.unsafeBytes
+        if let id = message.messageID {
+            hash.update(UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: bytes[id.range])))
+        }
+        return hash.finish128() == message.messageKey
+    }
+}
+
+extension PostgresParameters {
+    fileprivate mutating func append(_ uuid: Digest128) { append(uuidHigh: uuid.high, low: uuid.low) }
+
+    /// A message's text, null where it has none.
+    fileprivate mutating func append(_ span: ByteSpan?, of message: borrowing IncomingMessage) {
+        guard let span else { return appendNull(.text) }
+        // The message keeps it alive.
+        let bytes = message.bytes.unsafeBytes
+        append(bytes: UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: bytes[span.range])), as: .text)
+    }
+}
