@@ -78,7 +78,9 @@ struct AloneInsertTests {
         #expect(try await store.commit([first]) == [.stored])
         #expect(try await store.commit([sender(2)]) == [.stored])
         #expect(
-            try await fixture.text("SELECT string_agg(sender_id || id_scope, ' ' ORDER BY id_scope) FROM upstream.senders")
+            try await fixture.text(
+                "SELECT string_agg(sender_id || id_scope, ' ' ORDER BY id_scope) FROM upstream.senders"
+            )
                 == "1234567890device 1234567890sender"
         )
         #expect(try await store.commit([first.copy()]) == [.duplicate])
