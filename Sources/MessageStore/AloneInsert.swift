@@ -32,10 +32,16 @@ final class AloneInsert: Sendable {
 
 extension BatchCommit {
     /// Inserts a row with the statement for one, and tells whether that did it.
+    ///
+    /// A schema of a version before does not have the function, and a worker outlives `migrate down`.
     func insertAlone(_ row: Int, _ connection: isolated PostgresConnection) throws(PostgresError) -> Bool {
         let parameters = BatchEncoder(batch: batch, rows: [row], senders: senders).newMessage()
-        return try connection.execute(StoreStatements.insertOne, parameters).only { row throws(PostgresError) in
-            try row.next(Bool.self)
+        do throws(PostgresError) {
+            return try connection.execute(StoreStatements.insertOne, parameters).only { row throws(PostgresError) in
+                try row.next(Bool.self)
+            }
+        } catch  where [.schema, .permission].contains(error.failureClass) && !connection.isInTransaction {
+            return false
         }
     }
 }

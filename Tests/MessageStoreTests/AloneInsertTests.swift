@@ -15,6 +15,15 @@ struct AloneInsertTests {
         END $$
         """
     static let dropOne = dropBatch.replacing("store_batch", with: "store_one")
+    /// From here on whoever calls `upstream.store_one` fails.
+    static let breakOne = """
+        DO $$ BEGIN
+            EXECUTE (
+                SELECT replace(pg_get_functiondef(oid), 'BEGIN', 'BEGIN RAISE EXCEPTION USING ERRCODE = ''XX000'';')
+                FROM pg_proc WHERE proname = 'store_one'
+            );
+        END $$
+        """
 
     /// A database that knows the sender: messages of both kinds of keys are there.
     private func fixture() async throws -> StoreFixture {
@@ -129,7 +138,7 @@ struct AloneInsertTests {
             """
         )
         for number in 2...3 as ClosedRange<UInt64> { #expect(try await store.commit([.make(number)]) == [.stored]) }
-        try await fixture.script(Self.dropOne)
+        try await fixture.script(Self.breakOne)
         #expect(try await store.commit([.make(4)]) == [.stored])
         #expect(try await fixture.count("deliveries") == 3)
         await #expect(throws: StoreError.self) { try await fixture.store().commit([.make(5)]) }
@@ -138,9 +147,20 @@ struct AloneInsertTests {
     @Test("where this worker has handlers the short way is not tried")
     func handlersHere() async throws {
         let fixture = try await fixture()
-        try await fixture.script(Self.dropOne)
+        try await fixture.script(Self.breakOne)
         let offer = LeaseOffer(handlers: [], local: ["all"], owner: "w", token: 1, duration: .seconds(60))
         #expect(try await fixture.store().commit([.make(1)], leasing: offer, isRetry: false) == [.stored])
+    }
+
+    @Test("a schema of a version before, without the short way, stores it too")
+    func versionBefore() async throws {
+        let fixture = try await fixture()
+        let store = fixture.store()
+        #expect(try await store.commit([.make(1)]) == [.stored])
+        try await fixture.script(Self.dropOne)
+        for number in 2...4 as ClosedRange<UInt64> { #expect(try await store.commit([.make(number)]) == [.stored]) }
+        #expect(try await store.commit([.make(2)]) == [.duplicate])
+        #expect(try await fixture.count("messages") == 6)
     }
 
     @Test("one of a day without a partition is stored, one that PostgreSQL refuses leaves nothing")
