@@ -92,11 +92,7 @@ enum StoreStatements: StatementCatalog {
                 arrays: [.uuid, .uuid, .timestamptz, .uuid, .timestamptz, .text] + rows,
                 [.text, .text, .text, .int8, .int8, .text.array, .text.array, .text.array, .int8]
             ),
-            StatementSample(
-                "insertOne",
-                insertOne,
-                [.uuid, .uuid, .timestamptz, .text, .text, .text, .text, .uuid, .text, .text, .text, .text, .text, .text]
-            ),
+            StatementSample("insertOne", insertOne, [.uuid, .uuid, .timestamptz, .text, .text] + rows),
             StatementSample("ledger", ledger, arrays: [.uuid]),
             StatementSample("conflicts", conflicts, arrays: [.uuid, .uuid, .timestamptz, .text] + rows),
             StatementSample(
