@@ -4085,8 +4085,7 @@ BEGIN
     WITH ledger AS (
         INSERT INTO upstream.message_ids (message_key, fingerprint, received_at)
         SELECT key, fingerprint, arrival
-        WHERE NOT EXISTS (SELECT FROM upstream.subscriptions)
-            AND EXISTS (SELECT FROM upstream.senders AS s WHERE s.sender_id = sender AND s.id_scope = scope)
+        WHERE EXISTS (SELECT FROM upstream.senders AS s WHERE s.sender_id = sender AND s.id_scope = scope)
         ON CONFLICT DO NOTHING
         RETURNING received_at
     )
@@ -4095,14 +4094,40 @@ BEGIN
         message_type, stanza_from
     )
     SELECT key, received_at, sender, id, token, device, category, data::json, raw, extra, type, stanza_from FROM ledger;
-    RETURN FOUND;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    -- Last, and by a statement of its own: that one may have waited, and handlers have subscribed meanwhile.
+    IF EXISTS (SELECT FROM upstream.subscriptions) THEN
+        RAISE SQLSTATE 'UW001';
+    END IF;
+    RETURN true;
 EXCEPTION
     -- Nothing of the row may reach the server's log; upstream.store_batch says what is wrong with it.
-    WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
+    WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded OR SQLSTATE 'UW001' THEN
         RETURN false;
 END
 $$;
 COMMENT ON FUNCTION upstream.store_one IS 'Stores one new message for which no handler subscribes; false where it stored nothing, which upstream.store_batch then has to do or to say why not.';
+
+-- Who may call upstream.store_batch may call this.
+DO $$
+DECLARE
+    known record;
+BEGIN
+    FOR known IN
+        SELECT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee
+        FROM pg_catalog.pg_proc AS p, pg_catalog.aclexplode(p.proacl) AS a
+        WHERE p.pronamespace = 'upstream'::regnamespace AND p.proname = 'store_batch' AND a.grantee <> p.proowner
+    LOOP
+        EXECUTE format(
+            'GRANT EXECUTE ON FUNCTION upstream.store_one('
+                'uuid, uuid, timestamptz, text, text, text, text, uuid, text, text, text, text, text, text) TO %s',
+            known.grantee
+        );
+    END LOOP;
+END
+$$;
 
 -- migrate:down
 DROP FUNCTION upstream.store_one(

@@ -103,6 +103,8 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             ("statement_timeout", "\(statementTimeout)"),
             ("lock_timeout", "\(lockTimeout)"),
             ("idle_in_transaction_session_timeout", "\(idleInTransactionTimeout)"),
+            // Statements are written for it: each sees what was committed before it, as the subscriptions of new handlers.
+            (command == "SET LOCAL" ? "transaction_isolation" : "default_transaction_isolation", "'read committed'"),
         ]
         if findsRowsByIndex {
             values += ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }

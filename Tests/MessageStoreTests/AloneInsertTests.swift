@@ -144,6 +144,66 @@ struct AloneInsertTests {
         await #expect(throws: StoreError.self) { try await fixture.store().commit([.make(5)]) }
     }
 
+    /// G6: whoever subscribed before the message was stored gets it.
+    @Test(
+        "a handler that subscribes while the insert waits gets the message, whatever the server's default isolation",
+        arguments: ["read committed", "repeatable read", "serializable"],
+        [true, false]
+    )
+    func subscribedMeanwhile(isolation: String, isAlone: Bool) async throws {
+        let fixture = try await fixture()
+        let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
+        try await fixture.script(
+            "ALTER DATABASE \(database) SET default_transaction_isolation = '\(isolation)'; \(isAlone ? "" : Self.dropOne)"
+        )
+        let message = IncomingMessage.make(1)
+        let other = try await PostgresConnection.open(fixture.settings)
+        try await other.run { connection throws(PostgresError) in
+            try connection.script(
+                "BEGIN; INSERT INTO upstream.message_ids VALUES ('\(message.messageKey)', '\(message.fingerprint)', now())"
+            )
+        }
+        async let outcomes = fixture.store().commit([message])
+        try await fixture.waitUntil(
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        try await fixture.script(
+            """
+            INSERT INTO upstream.handlers (name) VALUES ('all');
+            INSERT INTO upstream.subscriptions VALUES ('all', '*')
+            """
+        )
+        try await other.run { connection throws(PostgresError) in try connection.script("ROLLBACK") }
+        #expect(try await outcomes == [.stored])
+        #expect(try await fixture.count("deliveries") == 1)
+    }
+
+    @Test("whoever may call the statement for many may call this")
+    func rights() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.addRoles()
+        while try await Migrator().down(fixture.admin) != ["0021"] {}
+        try await fixture.script(
+            """
+            ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+            DO $$ BEGIN
+                EXECUTE (
+                    SELECT string_agg(format('REVOKE EXECUTE ON FUNCTION %1$s FROM PUBLIC; GRANT EXECUTE ON FUNCTION %1$s TO w', oid::regprocedure), '; ')
+                    FROM pg_proc WHERE proname = 'store_batch'
+                );
+            END $$
+            """
+        )
+        _ = try await Migrator().up(fixture.admin)
+        let callers = try await fixture.text(
+            """
+            SELECT string_agg(role, ' ') FROM (VALUES ('r'), ('w')) AS roles (role), pg_proc
+            WHERE proname = 'store_one' AND has_function_privilege(role, oid, 'EXECUTE')
+            """
+        )
+        #expect(callers == "w")
+    }
+
     @Test("where this worker has handlers the short way is not tried")
     func handlersHere() async throws {
         let fixture = try await fixture()
