@@ -74,4 +74,49 @@ struct MessageBytesTests {
         #expect(Array(detached.bytes) == [1, 1, 1, 1] && detached.stanza.range == 1..<3)
         #expect(detached.bytes.unsafeBytes.baseAddress != bytes.unsafeBytes.baseAddress)
     }
+
+    @Test("blocks are used again once no message is in them, and no more are kept than the limit")
+    func usedAgain() {
+        let pool = MessageBlockPool(limit: 3)
+        func place(_ block: MessageBlock) -> Int { Int(bitPattern: block.takeAll()) }
+        // One that is let go of at once is the next, too.
+        let first = place(pool.next())
+        for _ in 0..<10 { #expect(place(pool.next()) == first) }
+        var kept = (0..<3).map { _ in pool.next() }
+        let places = Set(kept.map(place))
+        #expect(places.count == 3 && places.contains(first))
+        // All are in use: these are no longer the pool's once others have come.
+        kept += (0..<3).map { _ in pool.next() }
+        #expect(Set(kept.map(place)).count == 6)
+        let later = Set(kept.suffix(3).map(place))
+        kept = []
+        for _ in 0..<9 { #expect(later.contains(place(pool.next()))) }
+    }
+
+    @Test("no byte changes while a message has it, whoever lets go of others, and wherever")
+    func intact() async {
+        await withTaskGroup(of: Int.self) { group in
+            for task in 0..<8 as Range<UInt8> {
+                group.addTask {
+                    var storage = MessageStorage()
+                    var random = SeededGenerator(seed: .init(task))
+                    var kept: [(byte: UInt8, bytes: MessageBytes)] = []
+                    var wrong = 0
+                    for number in 0..<2_000 {
+                        let byte = task &* 31 &+ UInt8(truncatingIfNeeded: number)
+                        let size = Int.random(in: 1...2_000, using: &random)
+                        kept.append(
+                            (byte, self.add(byte, size, to: &storage, expected: .random(in: 0...9_000, using: &random)))
+                        )
+                        guard kept.count > 40 else { continue }
+                        let gone = kept.remove(at: .random(in: 0..<kept.count, using: &random))
+                        let expected = [UInt8](repeating: gone.byte, count: gone.bytes.count)
+                        wrong += Array(gone.bytes) == expected ? 0 : 1
+                    }
+                    return wrong
+                }
+            }
+            for await wrong in group { #expect(wrong == 0) }
+        }
+    }
 }

@@ -1,5 +1,3 @@
-import Synchronization
-
 /// The bytes of one message: a part of a block that the messages of one read share.
 ///
 /// They never change. A message keeps its whole block alive, which is ``MessageStorage/blockBytes`` large or holds this
@@ -79,7 +77,7 @@ extension MessageBytes: RandomAccessCollection {
 package struct MessageStorage: Sendable {
     /// The size of a block that several messages share.
     ///
-    /// Half a dozen ordinary messages, so that allocating it costs little for each, and a message that is kept for longer
+    /// Half a dozen ordinary messages, so that getting it costs little for each, and a message that is kept for longer
     /// than its neighbours keeps little more than itself.
     package static let blockBytes = 8 << 10
 
@@ -99,36 +97,9 @@ package struct MessageStorage: Sendable {
             if expected == 0 { self.block = nil }
             return (MessageBytes(block, at: base, count: size), base)
         }
-        let block = MessageBlock(capacity: max(size, min(size + expected, Self.blockBytes)))
+        let block = MessageBlock.filled(by: size, expected: expected, isFirst: block == nil)
         self.block = expected == 0 ? nil : block
         let base = block.take(size) ?? block.takeAll()
         return (MessageBytes(block, at: base, count: size), base)
-    }
-}
-
-/// Memory that is given away from the front, once.
-private final class MessageBlock: @unchecked Sendable {
-    // Sendable: each byte is written by who took it, before anyone else knows of it.
-
-    private let memory: UnsafeMutableBufferPointer<UInt8>
-    /// Atomic, so that not even two copies of a ``MessageStorage`` give the same bytes away.
-    private let used = Atomic(0)
-
-    init(capacity: Int) { memory = .allocate(capacity: max(capacity, 1)) }
-
-    deinit { memory.deallocate() }
-
-    /// The next `count` bytes; nil where so many are not left.
-    func take(_ count: Int) -> UnsafeMutablePointer<UInt8>? {
-        guard memory.count - used.load(ordering: .relaxed) >= count else { return nil }
-        let end = used.add(count, ordering: .relaxed).newValue
-        return end <= memory.count ? memory.baseAddress.map { $0 + (end - count) } : nil
-    }
-
-    /// All bytes, of a block that nobody else has.
-    func takeAll() -> UnsafeMutablePointer<UInt8> {
-        used.store(memory.count, ordering: .relaxed)
-        // Never nil: it has at least one byte.
-        return memory.baseAddress.unsafelyUnwrapped
     }
 }
