@@ -18,6 +18,7 @@ final class MessageBlock: @unchecked Sendable {
     ///   - size: The bytes that the message takes at most.
     ///   - expected: About how many the others are going to take.
     ///   - isFirst: Whether the read has filled no block yet.
+    /// - Returns: An empty block, with room for the message at least.
     static func filled(by size: Int, expected: Int, isFirst: Bool) -> MessageBlock {
         let sum = size + min(expected, MessageStorage.blockBytes)
         // A read of a few messages gets memory made to measure: many such may be kept for long, each from another read.
