@@ -20,10 +20,12 @@ final class MessageBlock: @unchecked Sendable {
     ///   - isFirst: Whether the read has filled no block yet.
     /// - Returns: An empty block, with room for the message at least.
     static func filled(by size: Int, expected: Int, isFirst: Bool) -> MessageBlock {
-        let sum = size + min(expected, MessageStorage.blockBytes)
-        // A read of a few messages gets memory made to measure: many such may be kept for long, each from another read.
-        if size <= MessageStorage.blockBytes, !isFirst || sum >= MessageStorage.blockBytes / 2 { return pool.next() }
-        return MessageBlock(capacity: max(size, min(sum, MessageStorage.blockBytes)))
+        let capacity = max(size, min(size + min(expected, MessageStorage.blockBytes), MessageStorage.blockBytes))
+        // What would be half empty is made to measure: whoever is kept in it for long keeps no more than that. The rest of a
+        // large read is an exception, or each of these would allocate.
+        let isShared = capacity >= MessageStorage.blockBytes * 3 / 4 || !isFirst
+        if size <= MessageStorage.blockBytes, isShared, let block = pool.next() { return block }
+        return MessageBlock(capacity: capacity)
     }
 
     private static let pool = MessageBlockPool()
@@ -61,27 +63,33 @@ final class MessageBlockPool: Sendable {
     private let limit: Int
 
     /// - Parameter limit: How many blocks are kept at most: 2 MB of them.
-    init(limit: Int = 256) { self.limit = limit }
+    init(limit: Int = MessageBlockPool.limit) { self.limit = limit }
 
-    /// An empty block.
-    func next() -> MessageBlock {
+    #if SANITIZE
+    /// None: a sanitizer sees who uses freed memory, and that freeing comes after each use.
+    private static let limit = 0
+    #else
+    private static let limit = 256
+    #endif
+
+    /// An empty block; nil where the limit is reached and all are in use.
+    func next() -> MessageBlock? {
         state.withLock { state in
-            if state.next == state.blocks.count { state.next = 0 }
-            defer { state.next += 1 }
-            // Only the pool could hand out another reference to it, so it stays the only one.
-            if !state.blocks.isEmpty, isKnownUniquelyReferenced(&state.blocks[state.next]) {
+            // Past those that are kept for long, by a slow handler.
+            for _ in 0..<state.blocks.count {
+                if state.next == state.blocks.count { state.next = 0 }
+                defer { state.next += 1 }
+                // Only the pool could hand out another reference to it, so it stays the only one.
+                guard isKnownUniquelyReferenced(&state.blocks[state.next]) else { continue }
                 // What others did with the bytes comes before they let go of them.
                 atomicMemoryFence(ordering: .acquiring)
                 state.blocks[state.next].reset()
                 return state.blocks[state.next]
             }
+            guard state.blocks.count < limit else { return nil }
             let block = MessageBlock(capacity: MessageStorage.blockBytes)
-            if state.blocks.count < limit {
-                state.blocks.insert(block, at: state.next)
-            } else {
-                // Its messages free the one that stood here.
-                state.blocks[state.next] = block
-            }
+            state.blocks.insert(block, at: state.next)
+            state.next += 1
             return block
         }
     }
