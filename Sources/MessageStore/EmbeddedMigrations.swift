@@ -4110,14 +4110,18 @@ END
 $$;
 COMMENT ON FUNCTION upstream.store_one IS 'Stores one new message for which no handler subscribes; false where it stored nothing, which upstream.store_batch then has to do or to say why not.';
 
--- Who may call upstream.store_batch may call this.
+-- Who may call upstream.store_batch may call this, and nobody else.
+REVOKE EXECUTE ON FUNCTION upstream.store_one(
+    uuid, uuid, timestamptz, text, text, text, text, uuid, text, text, text, text, text, text
+) FROM PUBLIC;
 DO $$
 DECLARE
     known record;
 BEGIN
     FOR known IN
         SELECT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee
-        FROM pg_catalog.pg_proc AS p, pg_catalog.aclexplode(p.proacl) AS a
+        FROM pg_catalog.pg_proc AS p,
+            pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
         WHERE p.pronamespace = 'upstream'::regnamespace AND p.proname = 'store_batch' AND a.grantee <> p.proowner
     LOOP
         EXECUTE format(

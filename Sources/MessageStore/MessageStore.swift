@@ -20,6 +20,7 @@ package final class MessageStore: MessageWriter {
     package init(_ settings: PostgresSettings, senders: [String], status: CommitStatus? = nil) {
         var settings = settings
         settings.isWriter = true
+        settings.isReadCommitted = true
         // Messages wait whenever it connects.
         settings.reconnectMaximum = min(settings.reconnectMaximum, 500)
         let standbyWait = StandbyWait(status)
@@ -137,6 +138,10 @@ struct BatchCommit {
 
     /// Inserts what is new and tells how many that were.
     private func insert(_ rows: [Int], _ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
+        // Or handlers that subscribe while it waits would miss the messages.
+        guard connection.isReadCommitted else {
+            return try connection.transaction { connection throws(PostgresError) in try insertBatch(rows, connection) }
+        }
         guard rows.count == 1, offer.local.isEmpty, let alone, alone.isWorthIt else {
             return try insertBatch(rows, connection)
         }

@@ -23,6 +23,11 @@ package actor PostgresConnection {
     ///
     /// Then no session state is kept: no prepared statements, no `SET`, no LISTEN.
     package private(set) var isPooled: Bool
+    /// Whether a statement outside of a transaction sees what was committed before it, as handlers' subscriptions.
+    ///
+    /// False where the server's default isolation is another one, and ``settings`` don't ask for this one or a pooler is in
+    /// between.
+    package private(set) var isReadCommitted: Bool
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { thread.executor.asUnownedSerialExecutor() }
 
@@ -67,6 +72,7 @@ package actor PostgresConnection {
         self.thread = thread
         self.onStandbyWait = onStandbyWait
         isPooled = session.isPooled
+        isReadCommitted = session.isReadCommitted
         handle = session.handle
         cancelHandle = CancelHandle(session.handle)
         // Behind a pooler the process id is another's by the next transaction: our statements carry a name of their own.

@@ -29,6 +29,10 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// Then it is opened on a server that takes writes and on no other, several hosts are tried one by one, a statement
     /// without an answer is probed, and a wait for a standby is never broken off.
     package var isWriter = false
+    /// Whether each statement sees what was committed before it, whatever isolation is the server's default.
+    ///
+    /// Behind a pooler only in a transaction: see ``PostgresConnection/isReadCommitted``.
+    package var isReadCommitted = false
     /// How long a statement of a writer goes without an answer before another connection probes what became of it, in
     /// milliseconds.
     package var probeAfter = 5_000
@@ -103,9 +107,11 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             ("statement_timeout", "\(statementTimeout)"),
             ("lock_timeout", "\(lockTimeout)"),
             ("idle_in_transaction_session_timeout", "\(idleInTransactionTimeout)"),
-            // Statements are written for it: each sees what was committed before it, as the subscriptions of new handlers.
-            (command == "SET LOCAL" ? "transaction_isolation" : "default_transaction_isolation", "'read committed'"),
         ]
+        if isReadCommitted {
+            let isolation = command == "SET LOCAL" ? "transaction_isolation" : "default_transaction_isolation"
+            values.append((isolation, "'read committed'"))
+        }
         if findsRowsByIndex {
             values += ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }
             // A plan whose limit is a parameter seems expensive on a large table; compiling it takes longer than running it.

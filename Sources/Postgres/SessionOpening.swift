@@ -30,12 +30,15 @@ final class OpenedSession: @unchecked Sendable {
     let handle: ConnectionHandle
     /// Whether a pooler stands in between, which gives its clients process ids of its own.
     let isPooled: Bool
+    /// Whether a statement outside of a transaction sees what was committed before it.
+    let isReadCommitted: Bool
     /// Who it is on the server; behind a pooler the one that answered first.
     let backend: BackendIdentity
 
-    init(_ handle: ConnectionHandle, isPooled: Bool, backend: BackendIdentity) {
+    init(_ handle: ConnectionHandle, isPooled: Bool, isReadCommitted: Bool, backend: BackendIdentity) {
         self.handle = handle
         self.isPooled = isPooled
+        self.isReadCommitted = isReadCommitted
         self.backend = backend
     }
 }
@@ -94,7 +97,8 @@ struct SessionOpening: Sendable {
         }
         let isPooled = backend.processID != Int64(PQbackendPID(connection.pointer))
         if !isPooled { _ = try connection.ask(settings.parameters("SET SESSION"), milliseconds: answerLimit) }
-        return OpenedSession(connection, isPooled: isPooled, backend: backend)
+        let isReadCommitted = result.text(0, 4) == "read committed" || settings.isReadCommitted && !isPooled
+        return OpenedSession(connection, isPooled: isPooled, isReadCommitted: isReadCommitted, backend: backend)
     }
 
     private func connect() throws(PostgresError) -> ConnectionHandle {
@@ -107,12 +111,12 @@ struct SessionOpening: Sendable {
         }
     }
 
-    /// One round: who serves us, since when, and whether it takes writes.
+    /// One round: who serves us, since when, whether it takes writes, and what a statement by itself sees.
     private static let greeting = """
         SELECT pg_backend_pid(),
             (SELECT (extract(epoch FROM backend_start) * 1000000)::int8
             FROM pg_stat_activity WHERE pid = pg_backend_pid()),
-            pg_is_in_recovery(), current_setting('transaction_read_only')
+            pg_is_in_recovery(), current_setting('transaction_read_only'), current_setting('transaction_isolation')
         """
 
     /// A number of the first row, of a result in text form.

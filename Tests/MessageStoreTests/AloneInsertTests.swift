@@ -152,30 +152,9 @@ struct AloneInsertTests {
     )
     func subscribedMeanwhile(isolation: String, isAlone: Bool) async throws {
         let fixture = try await fixture()
-        let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
-        try await fixture.script(
-            "ALTER DATABASE \(database) SET default_transaction_isolation = '\(isolation)'; \(isAlone ? "" : Self.dropOne)"
-        )
-        let message = IncomingMessage.make(1)
-        let other = try await PostgresConnection.open(fixture.settings)
-        try await other.run { connection throws(PostgresError) in
-            try connection.script(
-                "BEGIN; INSERT INTO upstream.message_ids VALUES ('\(message.messageKey)', '\(message.fingerprint)', now())"
-            )
-        }
-        async let outcomes = fixture.store().commit([message])
-        try await fixture.waitUntil(
-            "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        try await fixture.script(
-            """
-            INSERT INTO upstream.handlers (name) VALUES ('all');
-            INSERT INTO upstream.subscriptions VALUES ('all', '*')
-            """
-        )
-        try await other.run { connection throws(PostgresError) in try connection.script("ROLLBACK") }
-        #expect(try await outcomes == [.stored])
-        #expect(try await fixture.count("deliveries") == 1)
+        try await fixture.setDefaultIsolation(isolation)
+        if !isAlone { try await fixture.script(Self.dropOne) }
+        #expect(try await fixture.deliveriesOfHandlerMeanwhile(fixture.store()) == 1)
     }
 
     @Test("whoever may call the statement for many may call this")
@@ -232,5 +211,37 @@ struct AloneInsertTests {
         #expect(error?.kind == .refused && error?.sqlState == "22P02")
         #expect(try await fixture.count("messages") == 3)
         #expect(try await fixture.count("message_ids") == 3)
+    }
+}
+
+extension StoreFixture {
+    /// Makes sessions from now on begin with an isolation of their own.
+    func setDefaultIsolation(_ isolation: String) async throws {
+        let database = url.split(separator: "/")[1].prefix { $0 != "?" }
+        try await script("ALTER DATABASE \(database) SET default_transaction_isolation = '\(isolation)'")
+    }
+
+    /// How many deliveries a message has whose insert waits while a handler subscribes.
+    func deliveriesOfHandlerMeanwhile(_ store: MessageStore) async throws -> Int64? {
+        let message = IncomingMessage.make(1)
+        let other = try await PostgresConnection.open(settings)
+        try await other.run { connection throws(PostgresError) in
+            try connection.script(
+                "BEGIN; INSERT INTO upstream.message_ids VALUES ('\(message.messageKey)', '\(message.fingerprint)', now())"
+            )
+        }
+        async let outcomes = store.commit([message])
+        try await waitUntil(
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        try await script(
+            """
+            INSERT INTO upstream.handlers (name) VALUES ('all');
+            INSERT INTO upstream.subscriptions VALUES ('all', '*')
+            """
+        )
+        try await other.run { connection throws(PostgresError) in try connection.script("ROLLBACK") }
+        #expect(try await outcomes == [.stored])
+        return try await count("deliveries")
     }
 }

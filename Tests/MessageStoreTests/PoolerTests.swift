@@ -57,6 +57,25 @@ import Vocabulary
         await deliveries.close()
     }
 
+    /// Nothing can be set for a session there.
+    @Test(
+        "a handler that subscribes while an insert waits gets the message",
+        arguments: ["read committed", "repeatable read"]
+    )
+    func subscribedMeanwhile(isolation: String) async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.setDefaultIsolation(isolation)
+        let pooler = try Pgbouncer(before: SharedCluster.cluster)
+        defer { pooler.stop() }
+        let settings = try pooler.settings(fixture)
+        #expect(try await pooler.connect(settings).isPooled)
+        let store = MessageStore(settings, senders: StoreFixture.senders)
+        // Its sender is known, and it is stored whatever the isolation is.
+        #expect(try await store.commit([.make(7)]) == [.stored])
+        #expect(try await fixture.deliveriesOfHandlerMeanwhile(store) == 1)
+        #expect(try await store.commit([.make(1, receivedAt: IncomingMessage.now())]) == [.duplicate])
+    }
+
     @Test(
         "a dispatcher behind a pooler finds everything by polling, and says once that it has to",
         .timeLimit(.minutes(1))
