@@ -51,14 +51,14 @@ extension BatchEncoder {
     func newMessage() -> PostgresParameters {
         let message = batch[rows[0]]
         var parameters = PostgresParameters(capacity: message.bytes.count + 256)
-        parameters.append(message.messageKey)
-        parameters.append(message.fingerprint)
+        message.messageKey.append(to: &parameters)
+        message.fingerprint.append(to: &parameters)
         parameters.append(timestamp: message.receivedAt)
         senders[Int(message.sender)].withUnsafeBytes { parameters.append(bytes: $0, as: .text) }
         parameters.append(isKeyOfSender(message) ? "sender" : "device")
         parameters.append(message.messageID, of: message)
         parameters.append(message.registrationToken, of: message)
-        parameters.append(message.deviceKey)
+        message.deviceKey.append(to: &parameters)
         parameters.append(message.category, of: message)
         parameters.append(message.dataForm == .json ? message.data : nil, of: message)
         parameters.append(message.dataForm == .raw ? message.data : nil, of: message)
@@ -82,8 +82,6 @@ extension BatchEncoder {
 }
 
 extension PostgresParameters {
-    fileprivate mutating func append(_ uuid: Digest128) { append(uuidHigh: uuid.high, low: uuid.low) }
-
     /// A message's text, null where it has none.
     fileprivate mutating func append(_ span: ByteSpan?, of message: borrowing IncomingMessage) {
         guard let span else { return appendNull(.text) }

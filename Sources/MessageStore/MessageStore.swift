@@ -41,9 +41,15 @@ package final class MessageStore: MessageWriter {
         isRetry: Bool
     ) async throws(StoreError) -> [StoreOutcome] {
         guard !batch.isEmpty else { return [] }
-        var commit = BatchCommit(batch: batch, plan: BatchPlan(batch), offer: offer, senders: senders, isRetry: isRetry)
-        commit.alone = alone
-        return try await run { [commit] connection throws(PostgresError) in try commit.run(connection) }
+        let commit = BatchCommit(
+            batch: batch,
+            plan: BatchPlan(batch),
+            offer: offer,
+            senders: senders,
+            isRetry: isRetry,
+            alone: alone
+        )
+        return try await run { connection throws(PostgresError) in try commit.run(connection) }
     }
 
     /// Runs the statements of a commit and keeps account of what they wait for.
