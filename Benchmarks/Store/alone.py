@@ -26,23 +26,17 @@ store.VARIANTS["store_one"] = (
 )
 
 
-def cpu(pid):
-    """The backend's processor time in seconds, to the nanosecond: a message takes less than a clock tick."""
-    with open(f"/proc/{pid}/schedstat") as file:
-        return int(file.read().split()[0]) / 1e9
-
-
 def store_next(side, name, pause):
     """Stores one message; gives the processor time and the time it took, in microseconds."""
     _, sql, build = store.VARIANTS[name]
     parameters = build(side["load"].batch())
     time.sleep(pause / 1000)
-    used, started = cpu(side["pid"]), time.perf_counter()
+    used, started = store.cpu(side["pid"]), time.perf_counter()
     side["connection"].execute(sql, parameters)
     elapsed = time.perf_counter() - started
     # What the backend does after its answer belongs to the message, too.
     time.sleep(0.0005)
-    return (cpu(side["pid"]) - used) * 1e6, elapsed * 1e6
+    return (store.cpu(side["pid"]) - used) * 1e6, elapsed * 1e6
 
 
 def main():

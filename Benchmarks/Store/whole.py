@@ -24,8 +24,11 @@ SENDER = "1234567890"
 HANDLER = 'handlers: [{name: taken, categories: ["*"], concurrency: 8, log: {}}]\n'
 
 
-def wait_until(condition):
+def wait_until(condition, seconds=300):
+    end = time.monotonic() + seconds
     while not (value := condition()):
+        if time.monotonic() > end:
+            raise RuntimeError(f"waited {seconds} s in vain")
         time.sleep(0.02)
     return value
 

@@ -104,23 +104,9 @@ struct AloneInsertTests {
     @Test("its commit is durable whatever the server's default", arguments: ["off", "local", "on", "remote_apply"])
     func durable(setting: String) async throws {
         let fixture = try await fixture()
-        let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
-        // Deferred triggers run at the commit itself.
-        try await fixture.script(
-            """
-            \(Self.dropBatch);
-            ALTER DATABASE \(database) SET synchronous_commit = \(setting);
-            CREATE TABLE public.seen (setting text);
-            CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$
-            BEGIN
-                INSERT INTO public.seen VALUES (current_setting('synchronous_commit'));
-                RETURN NULL;
-            END
-            $$;
-            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.message_ids
-                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see()
-            """
-        )
+        try await fixture.script(Self.dropBatch)
+        try await fixture.setDefault("synchronous_commit", setting)
+        try await fixture.recordCommits(to: ["message_ids"])
         #expect(try await fixture.store().commit([.make(1)]) == [.stored])
         let expected = setting == "remote_apply" ? setting : "on"
         #expect(try await fixture.text("SELECT string_agg(setting, ' ') FROM public.seen") == expected)
@@ -152,7 +138,7 @@ struct AloneInsertTests {
     )
     func subscribedMeanwhile(isolation: String, isAlone: Bool) async throws {
         let fixture = try await fixture()
-        try await fixture.setDefaultIsolation(isolation)
+        try await fixture.setDefault("default_transaction_isolation", isolation)
         if !isAlone { try await fixture.script(Self.dropOne) }
         #expect(try await fixture.deliveriesOfHandlerMeanwhile(fixture.store()) == 1)
     }
@@ -215,12 +201,6 @@ struct AloneInsertTests {
 }
 
 extension StoreFixture {
-    /// Makes sessions from now on begin with an isolation of their own.
-    func setDefaultIsolation(_ isolation: String) async throws {
-        let database = url.split(separator: "/")[1].prefix { $0 != "?" }
-        try await script("ALTER DATABASE \(database) SET default_transaction_isolation = '\(isolation)'")
-    }
-
     /// How many deliveries a message has whose insert waits while a handler subscribes.
     func deliveriesOfHandlerMeanwhile(_ store: MessageStore) async throws -> Int64? {
         let message = IncomingMessage.make(1)

@@ -256,26 +256,8 @@ struct CommitTests {
     func commitsAreDurableWhateverTheServersDefault(setting: String) async throws {
         let expected = setting == "remote_apply" ? setting : "on"
         let fixture = try await StoreFixture()
-        let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
-        // Deferred triggers run at the commit itself.
-        try await fixture.script(
-            """
-            ALTER DATABASE \(database) SET synchronous_commit = \(setting);
-            CREATE TABLE public.seen (place text, setting text);
-            CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$
-            BEGIN
-                INSERT INTO public.seen VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
-                RETURN NULL;
-            END
-            $$;
-            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.message_ids
-                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see();
-            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.conflicts
-                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see();
-            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.quarantine
-                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see()
-            """
-        )
+        try await fixture.setDefault("synchronous_commit", setting)
+        try await fixture.recordCommits(to: ["message_ids", "conflicts", "quarantine"])
         let first = IncomingMessage.make(1)
         let batch = [first, first.copy(fingerprint: 2), .make(3, quarantine: .duplicateKey)]
         #expect(try await fixture.store().commit(batch) == [.stored, .conflict, .quarantined])
@@ -345,5 +327,29 @@ struct CommitTests {
         _ = try await fixture.store().commit([second.copy()])
         #expect(try await fixture.count("quarantine") == 2)
         #expect(try await fixture.integer("SELECT max(times_seen) FROM upstream.quarantine") == 3)
+    }
+}
+
+extension StoreFixture {
+    /// Has `public.seen` show under which `synchronous_commit` rows were committed: deferred triggers run at the commit itself.
+    func recordCommits(to tables: [String]) async throws {
+        let triggers = tables.map { table in
+            """
+            CREATE CONSTRAINT TRIGGER see AFTER INSERT ON upstream.\(table)
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.see()
+            """
+        }
+        try await script(
+            """
+            CREATE TABLE public.seen (place text, setting text);
+            CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                INSERT INTO public.seen VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
+                RETURN NULL;
+            END
+            $$;
+            \(triggers.joined(separator: ";\n"))
+            """
+        )
     }
 }

@@ -64,7 +64,7 @@ import Vocabulary
     )
     func subscribedMeanwhile(isolation: String) async throws {
         let fixture = try await StoreFixture()
-        try await fixture.setDefaultIsolation(isolation)
+        try await fixture.setDefault("default_transaction_isolation", isolation)
         let pooler = try Pgbouncer(before: SharedCluster.cluster)
         defer { pooler.stop() }
         let settings = try pooler.settings(fixture)

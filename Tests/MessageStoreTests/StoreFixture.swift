@@ -41,6 +41,12 @@ struct StoreFixture {
         try await integer("SELECT count(*) FROM upstream.\(table)")
     }
 
+    /// Gives sessions from now on another default.
+    func setDefault(_ parameter: String, _ value: String) async throws {
+        let database = url.split(separator: "/")[1].prefix { $0 != "?" }
+        try await script("ALTER DATABASE \(database) SET \(parameter) = '\(value)'")
+    }
+
     /// Waits for a query to give true.
     func waitUntil(_ sql: String) async throws { try await database.waitUntil(sql) }
 }

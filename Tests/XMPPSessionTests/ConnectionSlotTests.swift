@@ -66,7 +66,7 @@ final class ConnectionSlotTests: Sendable {
         // A connection is off the list before its close_notify has come.
         try await emulator.wait(for: "their ends") { $0.connections.isEmpty && $0.tally.orderlyEnds == count }
         let tally = await emulator.stop()
-        #expect(tally.isClean && tally.acked == acked, "\(tally.summary)")
+        #expect(tally.isClean && tally.acked == acked && tally.orderlyEnds == count, "\(tally.summary)")
     }
 
     @Test("cancelled, it says goodbye on each connection, and returns when all have closed")
