@@ -159,8 +159,8 @@ extension Integration {
                 }
                 try await stage.waitUntilComplete()
                 let metrics = try await worker.scrape().text
-                let arguments = try Data(contentsOf: URL(filePath: "/proc/\(worker.processID)/cmdline"))
-                let environment = try Data(contentsOf: URL(filePath: "/proc/\(worker.processID)/environ"))
+                let arguments = try readSystemTable("/proc/\(worker.processID)/cmdline")
+                let environment = try readSystemTable("/proc/\(worker.processID)/environ")
                 worker.send(SIGTERM)
                 #expect(try await worker.exitCode() == 0)
                 let log = try worker.logText()
@@ -169,8 +169,7 @@ extension Integration {
                 #expect(try await stage.database.count("quarantine") > 0)
                 let places = [
                     "log": log, "metrics": metrics, "PostgreSQL's log": server,
-                    "arguments": String(decoding: arguments, as: UTF8.self),
-                    "environment": String(decoding: environment, as: UTF8.self),
+                    "arguments": arguments, "environment": environment,
                 ]
                 // Secrets, too, in the form that SASL gives them.
                 let plain = Data("\0\(Stage.sender)@gcm.googleapis.com\0\(Stage.secret)".utf8).base64EncodedString()

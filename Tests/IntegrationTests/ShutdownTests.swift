@@ -164,6 +164,8 @@ final class SilentListener: @unchecked Sendable {
     private let silence: Silence
     private let listener: Int32
     private var fillers: [Int32] = []
+    /// Others' sockets: the system's table of them is longer than a page, as on a busy machine.
+    private var neighbours: [Int32] = []
 
     init(_ silence: Silence) throws {
         self.silence = silence
@@ -180,10 +182,16 @@ final class SilentListener: @unchecked Sendable {
         }
         port = Int(UInt16(bigEndian: address.sin_port))
         guard isBound else { throw WaitedTooLong(description: "no port on loopback") }
-        if silence == .drops { fill() }
+        guard silence == .drops else { return }
+        fill()
+        neighbours = (0..<128).map { _ in
+            let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+            listen(descriptor, 1)
+            return descriptor
+        }
     }
 
-    deinit { for descriptor in fillers + [listener] { close(descriptor) } }
+    deinit { for descriptor in fillers + neighbours + [listener] { close(descriptor) } }
 
     private static func loopback(_ port: Int) -> sockaddr_in {
         var address = sockaddr_in()
@@ -233,7 +241,7 @@ final class SilentListener: @unchecked Sendable {
             return descriptor >= 0
         case .drops:
             // A socket that isn't ours has that peer, whether or not its system believes to be connected.
-            let table = (try? String(contentsOfFile: "/proc/net/tcp", encoding: .utf8)) ?? ""
+            let table = (try? readSystemTable("/proc/net/tcp")) ?? ""
             let peer = SilentListener.name(port)
             let own = Set(fillers.map { SilentListener.name(SilentListener.localPort($0)) })
             return table.split(separator: "\n").contains { line in
