@@ -222,13 +222,21 @@ enum ClaimStatements: StatementCatalog {
 
     // MARK: Parts
 
+    /// What sessions have counted comes seconds late, and is lost when the server crashes or a standby takes over; then
+    /// what the last vacuum found and the pages that came since, about ``rowsPerPage`` in each, still tell.
     private static let surroundings: Statement = """
         SELECT
             now() AS at,
-            pg_stat_get_live_tuples('upstream.deliveries'::regclass)
-                + pg_stat_get_dead_tuples('upstream.deliveries'::regclass) AS entries,
+            greatest(
+                pg_stat_get_live_tuples(oid) + pg_stat_get_dead_tuples(oid),
+                greatest(reltuples, 0)::bigint + \(raw: "\(rowsPerPage)")
+                    * greatest(pg_relation_size(oid) / current_setting('block_size')::int - relpages, 0)
+            ) AS entries,
             EXISTS (\(isPaused)) AS is_paused
+        FROM pg_class WHERE oid = 'upstream.deliveries'::regclass
         """
+
+    private static let rowsPerPage = 50
 
     /// `OFFSET 0` keeps the look-up of each message a look-up: the planner can't know how few rows `leased` has, and must
     /// not read whole days for them.

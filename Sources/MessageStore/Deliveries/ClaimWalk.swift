@@ -60,16 +60,18 @@ struct ClaimWalk: Sendable {
     private(set) var front = ClaimPlace.start
     /// Whether the last claim found less than it might have taken.
     fileprivate(set) var isIdle = false
-    private var entries: Int64 = 0
+    /// How many the table has; nil until a claim has told.
+    fileprivate var entries: Int64?
     /// Where in the range of keys the next look begins, and where the last one ended.
     private var next: UInt64 = 0
     private var last = UInt64.max
     private var notBefore: ContinuousClock.Instant?
 
-    /// The piece of the key range to look at now; nil if the last look was too recent.
+    /// The piece of the key range to look at now; nil if the last look was too recent, or nothing is known of the table.
     ///
     /// Looks take a small part of the time, however large the pieces are and however often claims are made.
     mutating func look(at now: ContinuousClock.Instant) -> ClosedRange<Digest128>? {
+        guard let entries else { return nil }
         if let notBefore, now < notBefore { return nil }
         let pause = Duration.microseconds(40 * min(entries, Self.pieceEntries))
         var count = 1
@@ -77,7 +79,7 @@ struct ClaimWalk: Sendable {
             count = Int(min(Double(Self.idlePieces), 1 + notBefore.duration(to: now) / pause))
         }
         notBefore = now + pause * count
-        let size = UInt64.max >> pieceBits
+        let size = UInt64.max >> Self.pieceBits(entries)
         last = next
         for number in 0..<count where last < .max {
             let (end, isBeyond) = (number == 0 ? next : last + 1).addingReportingOverflow(size)
@@ -111,8 +113,8 @@ struct ClaimWalk: Sendable {
     }
 
     /// How many bits of a key choose the piece.
-    private var pieceBits: UInt64 {
-        let pieces = max(1, entries / Self.pieceEntries)
+    private static func pieceBits(_ entries: Int64) -> UInt64 {
+        let pieces = max(1, entries / pieceEntries)
         return min(20, UInt64(Int64.bitWidth - (pieces - 1).leadingZeroBitCount))
     }
 }
@@ -137,6 +139,7 @@ struct DeviceWalk: Sendable {
     mutating func found(upTo last: ClaimPlace?, isFull: Bool, _ surroundings: ClaimSurroundings) {
         due.claimed(upTo: last, isFull: isFull, surroundings)
         old.isIdle = due.isIdle
+        old.entries = due.entries
     }
 
     /// Devices to look at.

@@ -2,6 +2,7 @@ import Pipeline
 import Postgres
 import Synchronization
 import UpstreamKit
+import Vocabulary
 
 extension PostgresDeliveryStore {
     /// Claims what was never tried: of the newest since the last probe, or else in a piece of the whole.
@@ -18,8 +19,9 @@ extension PostgresDeliveryStore {
         let look = walks.withLock { walks in
             // The walk over devices knows how large the table is.
             var walk = walks.untried[name] ?? walks.devices[name]?.due ?? ClaimWalk()
-            defer { walks.untried[name] = walk }
-            return walk.look(at: .now)
+            guard let keys = walk.look(at: .now) else { return nil as ClosedRange<Digest128>? }
+            walks.untried[name] = walk
+            return keys
         }
         guard let keys = look else { return found }
         if request.isOrdered {
