@@ -75,11 +75,28 @@ extension XMLFramer {
         // libxml2 gives whole characters, but takes overlong forms for characters here (2.9.14), and only here.
         guard UTF8Check.accepts(text) else { return fail(.notWellFormed) }
         switch machine.pointee.section() {
-        case .store: builder.pointee.text(text)
+        case .store: storeSection(text)
         case .stopParser: parser?.stop()
         case .ignore: break
         }
     }
+
+    /// Stores a piece of a CDATA section with its line ends as line feeds (XML 1.0, 2.11), which the push parser sees to in
+    /// other text alone.
+    private func storeSection(_ text: UnsafeBufferPointer<UInt8>) {
+        var rest = text[...]
+        while let carriageReturn = rest.firstIndex(of: 0x0D) {
+            builder.pointee.text(UnsafeBufferPointer(rebasing: rest[..<carriageReturn]))
+            let next = carriageReturn + 1
+            // The piece lies in the parser's input, which goes on behind it: with the rest of the section, or its end.
+            let isFollowedByLineFeed = (text.baseAddress?[next] ?? 0) == 0x0A
+            if !isFollowedByLineFeed { Self.lineFeed.withUnsafeBufferPointer { builder.pointee.text($0) } }
+            rest = rest[next...]
+        }
+        builder.pointee.text(UnsafeBufferPointer(rebasing: rest))
+    }
+
+    private static let lineFeed: [UInt8] = [0x0A]
 
     /// What XMPP forbids has been read.
     func fail(_ code: XMLStreamError.Code) {

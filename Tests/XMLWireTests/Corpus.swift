@@ -5,6 +5,7 @@ enum Corpus {
         "<message to='1@gcm' type='normal'><gcm xmlns='google:mobile:data'>{\"a\":\"b\"}</gcm></message>",
         "<message><data:gcm xmlns:data=\"google:mobile:data\">{&quot;a&quot;:&quot;&#x22;&#34;&lt;&gt;&amp;&apos;&quot;}</data:gcm></message>",
         "<message id=''><gcm xmlns='google:mobile:data'><![CDATA[{\"a\":\"<b>]]]]><![CDATA[>&amp;\"}]]></gcm></message>",
+        "<message><gcm xmlns='google:mobile:data'><![CDATA[{\r\n\r\r\n}]]>\r<![CDATA[\n\r]]></gcm></message>",
         "<message><gcm xmlns='google:mobile:data'>é€😀\u{FFFD}&#233;&#x1F600; \t\r\n-\r-\n]] ></gcm></message>",
         "<message a='1 > 2' b=\"it's\" c='say \"x\"' d='&#9;&#10;&#13; \t\r\n' xml:lang='de' e=''\n\tf = 'g' ></message >",
         "<a/>",

@@ -68,6 +68,28 @@ struct FramerContentTests {
         #expect(recording.stanzas.first?.raw == "<m>a\r\nb\rc&#13;</m>")
     }
 
+    /// Longer than a piece in which libxml2 hands a section on, and with a pair of bytes at each place of its ends.
+    @Test("line ends of a CDATA section are those of the same text", arguments: 280...320)
+    func lineEndsOfSections(count: Int) {
+        let filler = String(repeating: "x", count: count)
+        let text = "\(filler)\r\n\r\r\n\n\r\(filler)\r\n\(filler)\r"
+        let stream =
+            header + "<m>\(text)<n/></m><m><![CDATA[\(text)]]><n/></m><m><![CDATA[\r]]>\n<![CDATA[\n\r]]>\n</m>"
+        let whole = record(stream)
+        let texts = whole.stanzas.map { $0.elements[0].text }
+        #expect(texts.count == 3 && texts[0] == "\(filler)\n\n\n\n\n\(filler)\n\(filler)\n")
+        #expect(texts[1] == texts[0])
+        #expect(texts[2] == "\n\n\n\n\n")
+        for size in [1, 2, 3, 299, 301] { #expect(record(Array(stream.utf8).pieces(of: size)) == whole, "\(size)") }
+    }
+
+    /// libxml2 2.9 counts digits twice and takes no letter from the eleventh on; docs/protocol.md says so.
+    @Test("a hexadecimal reference may have ten digits, and more that are no letters")
+    func longReferences() {
+        #expect(record(header + "<m>&#x000001F60A;&#x000000000041;</m>").stanzas.first?.elements.first?.text == "😊A")
+        #expect(record(header + "<m>&#x0000001F60A;</m>").failure?.code == .notWellFormed)
+    }
+
     @Test("a stanza may have the stream's own prefix, and prefixes of the header")
     func prefixes() throws {
         let recording = record(
