@@ -301,6 +301,25 @@ import XMLWire
         #expect(word(try decode(rawEnvelope(Array(repeated.utf8)))) == "upstream duplicate_key")
     }
 
+    @Test("a stanza without a payload has none: quarantine knows it by its bytes")
+    func emptyPayloads() throws {
+        func payload(_ children: String) throws -> String? {
+            guard case .message(let message) = try decode(try stanza("<message id='1'>\(children)</message>")) else {
+                throw Unexpected("no message")
+            }
+            #expect(message.quarantine == .payloadMisplaced)
+            return message.payload.map { message.text($0) ?? "" }
+        }
+        let empty = "<gcm xmlns='google:mobile:data'/>"
+        for children in [empty, empty + empty, "<gcm xmlns='google:mobile:data' a='1'></gcm>"] {
+            #expect(try payload(children) == nil, "\(children)")
+        }
+        let full = [empty + "<gcm xmlns='google:mobile:data'>x</gcm>", "<gcm xmlns='google:mobile:data'><x/></gcm>"]
+        for children in full {
+            #expect(try payload(children) != nil, "\(children)")
+        }
+    }
+
     @Test(
         "each kind of stanza is told from the others",
         arguments: [

@@ -275,7 +275,7 @@ extension IncomingMessage {
         bytes += content
         var message = IncomingMessage(kind: .malformed, bytes: bytes, stanza: raw)
         if let from { message.stanzaFrom = ByteSpan(start: Int(raw.count), count: from.count) }
-        message.payload = payload
+        message.payload = content.isEmpty ? nil : payload
         message.quarantine = reason
         message.quarantineDetail = detail
         return message

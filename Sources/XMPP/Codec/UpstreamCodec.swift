@@ -201,11 +201,17 @@ package struct UpstreamCodec: Sendable {
     /// prefixes, quotes, the order of attributes, and everything beside the payload.
     ///
     /// Never longer than about the stanza: namespaces, which may be long and apply to many names, are left out. The marks
-    /// between the parts are bytes that no XML text holds.
+    /// between the parts are bytes that no XML text holds. Nothing where the children hold nothing: then there is no payload.
     private static func outline(of stanza: Stanza) -> [UInt8] {
         var outline: [UInt8] = []
         outline.reserveCapacity(stanza.raw.count)
-        for child in stanza.children() where isPayload(child, in: stanza) {
+        let payloads = stanza.children().filter { isPayload($0, in: stanza) }
+        let isEmpty = payloads.allSatisfy { child in
+            let element = stanza.elements[child]
+            return element.text.isEmpty && element.end <= child + 1
+        }
+        guard !isEmpty else { return [] }
+        for child in payloads {
             for element in stanza.elements[child..<max(stanza.elements[child].end, child + 1)] {
                 outline += [0, UInt8(truncatingIfNeeded: element.depth)]
                 outline += stanza.bytes[element.name]
