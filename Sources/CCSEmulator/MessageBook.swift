@@ -165,6 +165,8 @@ struct MessageBook {
     }
 
     /// A copy was written to the connection.
+    ///
+    /// One that has gone meanwhile, as by a fault of the same delivery, leaves it for the next connection.
     mutating func delivered(_ sequence: Int, on slot: Int, isFirst: Bool) {
         deliveries += 1
         if isFirst { distinct += 1 }
@@ -173,6 +175,10 @@ struct MessageBook {
             specials[-sequence - 1].isNew = false
         }
         if sequence < 0, !special(sequence).expectsAck { return }
+        guard ledgers[slot].isOpen else {
+            if !isAcked(sequence), !isOutstanding(sequence), !waiting.contains(sequence) { waiting.append(sequence) }
+            return
+        }
         ledgers[slot].copies[sequence, default: 0] += 1
         ledgers[slot].unacked += 1
     }

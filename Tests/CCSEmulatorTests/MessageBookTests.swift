@@ -166,6 +166,26 @@ struct MessageBookTests {
         #expect(book.isComplete)
     }
 
+    @Test("what is sent on a connection that has gone waits for the next one, once")
+    func sentAfterTheEnd() throws {
+        var book = MessageBook(count: 1)
+        let gone = book.open()
+        let generated = try deliver(&book, on: gone)
+        book.close(gone)
+        let odd = book.add(.init(id: [1], to: [2], stanza: [3], expectsAck: true))
+        book.delivered(odd, on: gone, isFirst: true)
+        book.delivered(generated, on: gone, isFirst: false)
+        #expect(book.unackedCopies == 0)
+        let next = book.open()
+        for expected in [generated, odd] {
+            expectNext(&book, expected)
+            book.delivered(expected, on: next, isFirst: false)
+            ack(&book, expected, on: next, .accepted(first: true))
+        }
+        #expect(book.isComplete)
+        expectNext(&book, nil)
+    }
+
     @Test("places of closed connections are used again, with nothing left in them")
     func slots() throws {
         var book = MessageBook(count: nil)
