@@ -1,12 +1,14 @@
 /* Starts the runner, gives it commands, and sees how it ends. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -20,6 +22,9 @@
 /* How often a long wait looks whether the worker has gone, or the runner, should the signal of that have come too early. */
 #define SLICE 50
 
+/* How often orphans are looked for before a plugin that starts them faster than they are killed is given up. */
+#define ORPHAN_ROUNDS 1000
+
 static struct shared *shared;
 static struct plugin *plugin;
 /* Where the worker's requests come from; -1 where nobody asks. */
@@ -29,6 +34,8 @@ static volatile pid_t runner;
 /* Whether a child may have ended since this was last looked at. */
 static volatile sig_atomic_t child_ended;
 static int64_t may_start;
+/* Lists our children, where the kernel has CONFIG_PROC_CHILDREN, as distributions' have (proc(5)). */
+static char children_file[64];
 
 static int64_t milliseconds_now(void)
 {
@@ -51,10 +58,58 @@ static void kill_all(pid_t process)
     kill(process, SIGKILL);
 }
 
+/* Kills and reaps what the runner has left behind, whatever session and group that is in: it is our child since its parent
+   ended (PR_SET_CHILD_SUBREAPER), and what it started becomes our child when it ends. Only while there is no runner. Safe in
+   a signal's handler. */
+static void end_orphans(void)
+{
+    for (int round = 0; round < ORPHAN_ROUNDS; round++) {
+        char text[4096];
+        const int file = open(children_file, O_RDONLY | O_CLOEXEC);
+        if (file < 0) return;
+        const ssize_t length = read(file, text, sizeof text);
+        close(file);
+        if (length <= 0) return;
+        /* A space follows each number. */
+        pid_t orphan = 0;
+        for (ssize_t i = 0; i < length; i++) {
+            if (text[i] >= '0' && text[i] <= '9') {
+                orphan = orphan * 10 + (text[i] - '0');
+            } else if (orphan > 0) {
+                kill(orphan, SIGKILL);
+                while (waitpid(orphan, NULL, 0) == -1 && errno == EINTR) {}
+                orphan = 0;
+            }
+        }
+    }
+}
+
+/* Reaps orphans that have ended by themselves, up to the runner's own end. */
+static void reap_orphans(void)
+{
+    siginfo_t how;
+    for (;;) {
+        memset(&how, 0, sizeof how);
+        if (waitid(P_ALL, 0, &how, WEXITED | WNOHANG | WNOWAIT) != 0 || how.si_pid == 0 || how.si_pid == runner) return;
+        waitpid(how.si_pid, NULL, 0);
+    }
+}
+
+/* Reaps the runner, and kills what is left of its group first: as long as the zombie stands, the group is its own. */
+static void bury(siginfo_t *how)
+{
+    const pid_t ended = runner;
+    kill_all(ended);
+    runner = 0;
+    while (waitid(P_PID, (id_t)ended, how, WEXITED) != 0 && errno == EINTR) {}
+    end_orphans();
+}
+
 /* The worker ends us: nothing that the plugin started may outlive that. */
 static void end(int signal)
 {
-    if (runner > 0) kill_all(runner);
+    siginfo_t how;
+    if (runner > 0) bury(&how);
     _exit(128 + signal);
 }
 
@@ -63,6 +118,8 @@ void start_supervising(struct shared *mapping, struct plugin *started, int from)
     shared = mapping;
     plugin = started;
     worker = from;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    snprintf(children_file, sizeof children_file, "/proc/self/task/%d/children", (int)getpid());
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = note_child;
@@ -73,15 +130,6 @@ void start_supervising(struct shared *mapping, struct plugin *started, int from)
     sigaction(SIGPIPE, &action, NULL);
 }
 
-/* Reaps the runner, and kills what is left of its group first: as long as the zombie stands, the group is its own. */
-static void bury(siginfo_t *how)
-{
-    const pid_t ended = runner;
-    kill_all(ended);
-    runner = 0;
-    while (waitid(P_PID, (id_t)ended, how, WEXITED) != 0 && errno == EINTR) {}
-}
-
 /* Whether the runner has ended; tells how. */
 static bool has_ended(char detail[DETAIL_SIZE])
 {
@@ -89,6 +137,7 @@ static bool has_ended(char detail[DETAIL_SIZE])
     memset(&how, 0, sizeof how);
     if (runner == 0) return true;
     child_ended = 0;
+    reap_orphans();
     if (waitid(P_PID, (id_t)runner, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid == 0) return false;
     bury(&how);
     if (how.si_code == CLD_EXITED) {
@@ -103,12 +152,12 @@ static bool has_ended(char detail[DETAIL_SIZE])
 static int wait_for(uint32_t command, unsigned milliseconds, char detail[DETAIL_SIZE])
 {
     const int64_t deadline = milliseconds_now() + milliseconds;
+    siginfo_t how;
     for (;;) {
         const uint32_t finished = atomic_load(&shared->finished);
         if (finished == command) return (int)shared->result;
         const int64_t left = deadline - milliseconds_now();
         if (left <= 0) {
-            siginfo_t how;
             bury(&how);
             snprintf(detail, DETAIL_SIZE, "it took longer than %u ms and was killed", milliseconds);
             return END_TIMED_OUT;
@@ -122,7 +171,7 @@ static int wait_for(uint32_t command, unsigned milliseconds, char detail[DETAIL_
         struct pollfd pipe = {.fd = worker, .events = 0};
         if (poll(&pipe, 1, 0) > 0) {
             /* Nobody waits for an answer any more. */
-            if (runner > 0) kill_all(runner);
+            if (runner > 0) bury(&how);
             _exit(0);
         }
     }

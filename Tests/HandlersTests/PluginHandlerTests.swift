@@ -158,6 +158,20 @@ import Vocabulary
         for process in processes { #expect(!isRunning(process), "ended with the call: \(process)") }
     }
 
+    @Test("What a plugin starts ends with it, also in a session of its own: at its crash, and at the handler's end")
+    func startsSessions() async throws {
+        let plugin = try FaultyPlugin()
+        func children() -> [Int32] { plugin.notes.lines("children").compactMap { Int32($0) } }
+        let verdicts = await plugin.run(["forkaway crash"])
+        #expect(group(verdicts[0]) == "plugin ended before it answered")
+        // The next call has another process, so the first one has been buried.
+        #expect(await plugin.run(["forkaway"]) == [.done])
+        try #require(children().count == 2)
+        #expect(!isRunning(children()[0]) && isRunning(children()[1]))
+        await plugin.handler.shutdown()
+        #expect(!isRunning(children()[1]))
+    }
+
     @Test("A plugin that has left its process group is killed when its time is up")
     func leavesItsGroup() async throws {
         let plugin = try FaultyPlugin(timeout: .seconds(1))

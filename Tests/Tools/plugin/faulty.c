@@ -1,6 +1,7 @@
 /* A plugin that does to each message what its data asks for: {"do":"segfault"}. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -109,10 +110,13 @@ static int act(const upstream_message *message, upstream_outcome *outcome)
         const pid_t child = fork();
         if (child == 0) {
             if (strstr(data, "forkreturn")) return 0;
+            if (strstr(data, "forkaway")) setsid();
             for (;;) pause();
         }
+        while (strstr(data, "forkaway") && getsid(child) != child) sched_yield();
         snprintf(text, sizeof text, "%d\n", (int)child);
         note("children", text);
+        if (strstr(data, "forkaway crash")) abort();
         if (strstr(data, "forkloop")) for (;;) pause();
         if (strstr(data, "forkreturn")) waitpid(child, NULL, 0);
     }
