@@ -164,6 +164,18 @@ import Vocabulary
         #expect(!failure.group.contains("status"))
     }
 
+    @Test("A used connection that ends before the answer fails no attempt", arguments: ["", "?reset=1"])
+    func usedConnectionsMayEnd(_ query: String) async throws {
+        #expect(try await send("/once\(query)", times: 4) == .done)
+    }
+
+    @Test("The new connection's end is a failure, and the request is sent no third time")
+    func theNewConnectionCounts() async throws {
+        let name = "theNewConnectionCounts"
+        #expect(isDown(try await send("/first?name=\(name)", times: 2)))
+        #expect(try await send("/asked?name=\(name)&times=3") == .done)
+    }
+
     @Test("A plain server does not get an https request")
     func tlsIsNotSpokenWithAPlainServer() async throws {
         let options = WebhookHandler.Options(

@@ -16,6 +16,7 @@ from standardwebhooks.webhooks import Webhook
 
 SECRET = sys.argv[1]
 landed = 0
+asked = {}
 
 
 class Endpoint(http_receiver.Receiver):
@@ -106,6 +107,29 @@ class Endpoint(http_receiver.Receiver):
 
     def on_hang_up(self, body, query):
         self.close_connection = True
+
+    def end_unanswered(self, query):
+        self.close_connection = True
+        if "reset" in query:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+
+    def on_once(self, body, query):
+        """One answer for each connection."""
+        if hasattr(self, "has_answered"):
+            return self.end_unanswered(query)
+        self.has_answered = True
+        self.answer(200)
+
+    def on_first(self, body, query):
+        """One answer for each name."""
+        asked[query["name"]] = asked.get(query["name"], 0) + 1
+        if asked[query["name"]] > 1:
+            return self.end_unanswered(query)
+        self.answer(200)
+
+    def on_asked(self, body, query):
+        self.answer(200 if asked.get(query["name"], 0) == int(query["times"]) else 400)
 
 
 http_receiver.serve(Endpoint, *sys.argv[2:])

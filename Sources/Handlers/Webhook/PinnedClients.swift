@@ -18,14 +18,20 @@ final class PinnedClients: Sendable {
         let client: HTTPClient
         /// Why the files of its TLS, as they are now, are not those that it uses; nil where they are.
         var trustProblem: String?
+        /// Whether a request may go out on a connection that was used before.
+        var reusesConnections = false
     }
 
     private struct Entry {
         var loan: Loan
+        /// Connects anew for each request, where one had to be sent again.
+        var unpooled: HTTPClient?
         /// Which reading of the TLS files it was made with.
         var generation: Int
         var users = 0
         var isRetired = false
+
+        var clients: [HTTPClient] { [loan.client] + (unpooled.map { [$0] } ?? []) }
     }
 
     private struct State {
@@ -79,6 +85,20 @@ final class PinnedClients: Sendable {
         }
     }
 
+    /// A client for the same address that has no connections: for requests with `Connection: close`.
+    func unpooled(_ loan: Loan) -> HTTPClient {
+        let trust = trust.current()
+        return state.withLock { state in
+            let index = state.entries.firstIndex { $0.loan.client === loan.client }
+            // What is lent is kept until it is given back.
+            guard let index else { return loan.client }
+            if let client = state.entries[index].unpooled { return client }
+            let client = makeClient(loan.address, trust)
+            state.entries[index].unpooled = client
+            return client
+        }
+    }
+
     /// Takes a client back.
     ///
     /// - Parameters:
@@ -93,9 +113,10 @@ final class PinnedClients: Sendable {
             }
             for index in state.entries.indices where state.entries[index].loan.client === loan.client {
                 state.entries[index].users -= 1
+                state.entries[index].loan.reusesConnections = true
                 if !isReachable { state.entries[index].isRetired = true }
             }
-            let ended = state.entries.filter { $0.isRetired && $0.users == 0 }.map(\.loan.client)
+            let ended = state.entries.filter { $0.isRetired && $0.users == 0 }.flatMap(\.clients)
             state.entries.removeAll { $0.isRetired && $0.users == 0 }
             return ended
         }
@@ -107,7 +128,7 @@ final class PinnedClients: Sendable {
         let clients = state.withLock { state in
             state.isShutDown = true
             defer { state.entries = [] }
-            return state.entries.map(\.loan.client)
+            return state.entries.flatMap(\.clients)
         }
         for client in clients { try? await client.shutdown() }
     }

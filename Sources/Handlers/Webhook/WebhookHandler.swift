@@ -1,7 +1,9 @@
 import AsyncHTTPClient
+import Glibc
 import NIOCore
 import NIOHTTP1
 package import NIOPosix
+import NIOSSL
 import Pipeline
 import Telemetry
 package import UpstreamKit
@@ -109,10 +111,7 @@ package final class WebhookHandler: UpstreamHandler {
         guard let loan = clients.borrow(addresses) else { throw CancellationError() }
         let response: HTTPClientResponse
         do {
-            response = try await loan.client.execute(
-                request,
-                deadline: .now() + TimeAmount(ContinuousClock.now.duration(to: deadline))
-            )
+            response = try await send(request, by: loan, until: deadline)
         } catch {
             await clients.giveBack(loan, isReachable: Task.isCancelled)
             try Task.checkCancellation()
@@ -129,6 +128,39 @@ package final class WebhookHandler: UpstreamHandler {
     }
 
     // MARK: The request
+
+    /// Sends the request; once more, on a new connection, where one that was used before may have ended under it.
+    ///
+    /// A server closes connections that are idle, and a request that meets that end is not answered (RFC 9112 §9.3.1). It may
+    /// have been read all the same: receivers know a repeated message by its `webhook-id`.
+    private func send(
+        _ request: HTTPClientRequest,
+        by loan: PinnedClients.Loan,
+        until deadline: ContinuousClock.Instant
+    ) async throws -> HTTPClientResponse {
+        func execute(_ request: HTTPClientRequest, by client: HTTPClient) async throws -> HTTPClientResponse {
+            let time = TimeAmount(ContinuousClock.now.duration(to: deadline))
+            return try await client.execute(request, deadline: .now() + time)
+        }
+        do {
+            return try await execute(request, by: loan.client)
+        } catch  where loan.reusesConnections && Self.hasClosed(error) {
+            var request = request
+            request.headers.replaceOrAdd(name: "connection", value: "close")
+            return try await execute(request, by: clients.unpooled(loan))
+        }
+    }
+
+    /// Whether a connection ended before the answer.
+    private static func hasClosed(_ error: any Error) -> Bool {
+        switch error {
+        case let error as HTTPClientError: error == .remoteConnectionClosed
+        case let error as NIOSSLError: error == .uncleanShutdown
+        case let error as IOError: [ECONNRESET, EPIPE].contains(error.errnoCode)
+        case let error as ChannelError: error == .ioOnClosedChannel || error == .eof
+        default: false
+        }
+    }
 
     private func makeRequest(_ message: UpstreamMessage, _ context: HandlerContext) throws -> HTTPClientRequest {
         let signer: WebhookSigner
