@@ -303,6 +303,37 @@ struct DeliveriesTests {
         #expect(try await fixture.claim(.make(limit: 1, ordered: true)).count == 1)
     }
 
+    @Test(
+        "a claim takes as many as fit into its bytes, and then the others; one that is larger gets through",
+        arguments: [false, true]
+    )
+    func bytes(isOrdered: Bool) async throws {
+        let fixture = try await DeliveriesFixture([.make("orders", ordering: isOrdered ? .device : .none)])
+        let start = IncomingMessage.now() - 5_000_000
+        // Compressed they are stored in a fraction of it.
+        let sizes = [10_000, 90_000, 50_000, 1_000, 200_000, 50, 70_000]
+        let batch = sizes.enumerated().map { number, size in
+            let data = "\"" + String(repeating: "x", count: size) + "\""
+            var message = IncomingMessage.make(UInt64(number), data: data, receivedAt: start + Int64(number))
+            message.deviceKey = Digest128(high: UInt64(number), low: 5)
+            return message
+        }
+        _ = try await fixture.writer.commit(batch)
+        var request = ClaimRequest.make(ordered: isOrdered)
+        request.bytes = 100_000
+        var claims: [[UInt64]] = []
+        repeat { claims.append(try await fixture.claim(request).map(\.number)) } while claims.last?.isEmpty == false
+        #expect(claims.dropLast() == [[0, 1], [2, 3, 4], [5, 6]])
+        // Where the walk has gone by, as after a lease that ended.
+        try await fixture.pass("1 h")
+        claims = []
+        repeat {
+            let claim = try await fixture.claim(request).map(\.number)
+            if !claim.isEmpty { claims.append(claim) }
+        } while claims.joined().count < sizes.count
+        #expect(claims.joined().sorted() == Array(0...6) && claims.count >= 3, "\(claims)")
+    }
+
     @Test("by device: claims go round the devices")
     func orderedRound() async throws {
         let fixture = try await DeliveriesFixture([.make("orders", ordering: .device)])

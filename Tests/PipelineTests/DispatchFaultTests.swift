@@ -169,7 +169,7 @@ struct DispatchFaultTests {
     @Test("fresh messages are handed over up to so many bytes; beyond them they wait in the table")
     func bytes() {
         var machine = machine()
-        let half = DispatchStateMachine.waitingBytes / 2
+        let half = DispatchSettings().waitingBytes / 2
         #expect(machine.reserve(1, bytes: half) == true)
         #expect(machine.reserve(1, bytes: half) == true)
         #expect(machine.reserve(1, bytes: 1) == false)

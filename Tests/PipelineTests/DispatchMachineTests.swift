@@ -261,24 +261,36 @@ struct DispatchMachineTests {
         #expect(machine.reserve(16) == true)
     }
 
-    @Test("claims are as large as memory allows for messages of the size that came")
-    func claimsBoundedByBytes() throws {
+    @Test("claims take as many bytes as may wait, and wait for half of them")
+    func claimedBytes() throws {
         var machine = machine()
-        func handled(_ number: UInt64, bytes: Int) throws {
+        let most = DispatchSettings().waitingBytes
+        func large(_ number: UInt64, _ bytes: Int) -> Delivery {
             var large = delivery(number)
             large.content = .stored(.sample(category: "c", data: "\"" + String(repeating: "x", count: bytes) + "\""))
-            _ = machine.claimed([large], hasMore: true)
-            let id = try #require(run(&machine))
-            _ = machine.finished(id, .verdict(.done), now: start, random: 1)
+            return large
         }
-        // Before the first, the largest are to be feared.
-        #expect(machine.claimLimit(now: start) == 64)
-        try handled(1, bytes: 250_000)
-        #expect((64...67).contains(machine.claimLimit(now: start)))
-        for number in 2...5 { try handled(UInt64(number), bytes: 400) }
-        #expect(machine.claimLimit(now: start) == 500)
-        try handled(6, bytes: 250_000)
-        #expect((64...67).contains(machine.claimLimit(now: start)))
+        #expect(machine.claimLimit(now: start) == 500 && machine.claimBytes == most)
+        // The last of a claim may go over it, and one that is larger than all gets through.
+        _ = machine.claimed([large(1, 1_000), large(2, 2 * most)], hasMore: true)
+        #expect(machine.claimLimit(now: start) == 0 && machine.claimBytes < 0)
+        let first = try #require(run(&machine))
+        _ = machine.finished(first, .verdict(.done), now: start, random: 1)
+        #expect(machine.claimLimit(now: start) == 0)
+        let second = try #require(run(&machine))
+        #expect(machine.claimLimit(now: start) == 500 && machine.claimBytes == most)
+        _ = machine.finished(second, .verdict(.done), now: start, random: 1)
+        _ = machine.claimed([large(3, most / 4), large(4, most / 4), large(5, most / 4)], hasMore: true)
+        #expect(machine.claimLimit(now: start) == 0)
+        let third = try #require(run(&machine))
+        #expect(machine.finished(third, .verdict(.done), now: start, random: 1).wantsClaim == false)
+        _ = try #require(run(&machine))
+        #expect(machine.claimLimit(now: start) > 0 && machine.claimBytes > most / 2)
+    }
+
+    @Test("many handlers share the memory that four may fill", arguments: [(1, 8), (4, 8), (8, 4), (100, 1)])
+    func shares(handlers: Int, megabytes: Int) {
+        #expect(DispatchSettings().shared(by: handlers).waitingBytes == megabytes << 20)
     }
 
     // MARK: Pausing and stopping

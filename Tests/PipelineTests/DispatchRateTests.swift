@@ -89,7 +89,7 @@ import Vocabulary
         var unlimited = machine(nil)
         let isReserved = unlimited.reserve(1)
         #expect(isReserved)
-        #expect(unlimited.claimLimit(now: start) == 64)
+        #expect(unlimited.claimLimit(now: start) == 500)
     }
 
     @Test("Retries count as first attempts do, and a slot that is free wakes no claim before the rate allows one")

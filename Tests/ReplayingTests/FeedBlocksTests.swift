@@ -49,6 +49,7 @@ struct FeedBlocksTests {
             duration: .seconds(60)
         )
         offer.packed = ["orders"]
+        offer.bytes = 1 << 20
         offer.block = block
         return offer
     }
@@ -95,6 +96,54 @@ struct FeedBlocksTests {
             "UPDATE upstream.delivery_blocks SET lease_until = now(); SELECT upstream.unpack_expired()"
         )
         #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries WHERE replay_id = '\(id)'") == 25)
+    }
+
+    @Test(
+        "a step ends where its messages fill the bytes of the offer, one at least; a reply that is lost changes nothing"
+    )
+    func bytes() async throws {
+        let fixture = try await ReplayFixture()
+        let lease = try await started(fixture)
+        // The replay begins with the last; the second of its messages is gone.
+        try await fixture.script(
+            """
+            UPDATE upstream.messages SET data = to_json(repeat('x', 400000));
+            DELETE FROM upstream.messages WHERE message_id = 'm-29'
+            """
+        )
+        let first = try await step(fixture, lease, from: 0, count: 25)
+        #expect(first.step == HandlerFeed.Step(status: .held, done: 4, skipped: 1))
+        #expect(first.messages?.map(\.message.messageID) == ["m-30", "m-28", "m-27"])
+        #expect(try await fixture.integer(held) == 3)
+        let again = try await step(fixture, lease, from: 0, count: 25, block: 2)
+        #expect(again.step == first.step && again.messages == nil)
+        var (done, block): (Int64, Int64) = (4, 3)
+        while done < 30 {
+            let next = try await step(fixture, lease, from: done, count: 30 - done, block: block)
+            try #require(next.step.status == .held && next.step.done > done)
+            #expect(next.messages?.count == Int(next.step.done - done))
+            (done, block) = (next.step.done, block + 1)
+        }
+        #expect(try await fixture.integer(held) == 29)
+        #expect(try await fixture.replay().skipped == 1)
+    }
+
+    @Test("a file's or an endpoint's replay reads as many messages as fit")
+    func reading() async throws {
+        let fixture = try await ReplayFixture()
+        _ = try await started(fixture)
+        try await fixture.script(
+            """
+            UPDATE upstream.messages SET data = to_json(repeat('x', 1000000));
+            DELETE FROM upstream.messages WHERE message_id = 'm-30'
+            """
+        )
+        let id = try await fixture.replay().id
+        let items = try await fixture.admin.run { connection throws(PostgresError) in
+            try ReplayReader.read(connection, SelectionStatements.Span(replay: id, start: 0, limit: 250))
+        }
+        #expect(items.map(\.position) == Array(0..<6))
+        #expect(items.map(\.isGone) == [true, false, false, false, false, false])
     }
 
     @Test("a runner whose lease another has taken puts nothing into blocks")

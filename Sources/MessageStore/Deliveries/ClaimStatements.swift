@@ -7,6 +7,8 @@ struct ClaimParameters: Sendable {
     var handler: String
     /// The greatest number of deliveries.
     var limit: Int
+    /// As many as fit into about so many bytes of memory, and one more.
+    var bytes = Int.max
     /// The worker, shown to people.
     var owner: String
     /// How long the lease lasts.
@@ -49,7 +51,7 @@ enum ClaimStatements: StatementCatalog {
     /// Rows that another claim has locked are skipped.
     static let ahead: Statement = """
         WITH due AS MATERIALIZED (
-            SELECT ctid AS place FROM upstream.deliveries
+            SELECT \(found) FROM upstream.deliveries
             WHERE handler = \(\.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now()
                 AND \(isFree) AND \(isNoSuspect) AND NOT EXISTS (\(isPaused))
             ORDER BY next_attempt_at, received_at, message_key LIMIT \(\.limit)
@@ -62,7 +64,7 @@ enum ClaimStatements: StatementCatalog {
     /// Read by key, which ``PostgresSettings/findsRowsByIndex``, the `||` and the `+` see to: a piece is bounded in keys.
     static let behind: Statement = """
         WITH due AS MATERIALIZED (
-            SELECT ctid AS place FROM upstream.deliveries
+            SELECT \(found) FROM upstream.deliveries
             WHERE message_key BETWEEN \(\.keys.lowerBound) AND \(\.keys.upperBound) AND handler || '' = \(\.handler)
                 AND (next_attempt_at + interval '0', received_at, message_key) <= \(givenPlace)
                 AND next_attempt_at + interval '0' <= now() AND \(isFree) AND \(isNoSuspect)
@@ -75,7 +77,7 @@ enum ClaimStatements: StatementCatalog {
     /// Leases the first deliveries that two or more workers crashed with.
     static let suspects: Statement = """
         WITH due AS MATERIALIZED (
-            SELECT ctid AS place FROM upstream.deliveries
+            SELECT \(found) FROM upstream.deliveries
             WHERE handler = \(\.handler) AND next_attempt_at <= now() AND \(isFree) AND \(isSuspect)
                 AND (NOT \(\.isWithoutDevice) OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
             ORDER BY next_attempt_at LIMIT \(\.limit)
@@ -96,7 +98,7 @@ enum ClaimStatements: StatementCatalog {
         ), chosen AS MATERIALIZED (
             SELECT message_key FROM newest WHERE \(isFree) AND \(isUntried) LIMIT \(\.limit)
         ), due AS MATERIALIZED (
-            SELECT ctid AS place FROM upstream.deliveries
+            SELECT \(found) FROM upstream.deliveries
             WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = \(\.handler)
                 AND \(isFree) AND \(isUntried)
             FOR UPDATE SKIP LOCKED
@@ -108,7 +110,7 @@ enum ClaimStatements: StatementCatalog {
     /// Read by key, as ``behind``.
     static let untriedPiece: Statement = """
         WITH due AS MATERIALIZED (
-            SELECT ctid AS place FROM upstream.deliveries
+            SELECT \(found) FROM upstream.deliveries
             WHERE message_key BETWEEN \(\.keys.lowerBound) AND \(\.keys.upperBound) AND handler || '' = \(\.handler)
                 AND next_attempt_at + interval '0' <= now() AND \(isFree) AND \(isUntried)
                 AND (NOT \(\.isWithoutDevice) OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
@@ -213,7 +215,7 @@ enum ClaimStatements: StatementCatalog {
                 )
             LIMIT \(\.limit)
         ), due AS MATERIALIZED (
-            SELECT ctid AS place FROM upstream.deliveries
+            SELECT \(found) FROM upstream.deliveries
             WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = \(\.handler)
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
@@ -238,29 +240,39 @@ enum ClaimStatements: StatementCatalog {
 
     private static let rowsPerPage = 50
 
-    /// `OFFSET 0` keeps the look-up of each message a look-up: the planner can't know how few rows `leased` has, and must
+    private static let found: Statement = "ctid AS place, message_key, received_at, next_attempt_at"
+
+    /// Leases as many of what is due as fit; the others were locked, no more.
+    ///
+    /// `OFFSET 0` keeps the look-up of each message a look-up: the planner can't know how few rows `due` has, and must
     /// not read whole days for them.
     private static let leaseAndLoad: Statement = """
         token AS MATERIALIZED (
             SELECT nextval('upstream.lease_tokens') AS value
+        ), loaded AS MATERIALIZED (
+            SELECT
+                place, message_id, sender_id, category, registration_token, message.device_key AS sent_by, data_raw, data, extra,
+                message_type,
+                coalesce(sum(size) OVER (
+                    ORDER BY due.next_attempt_at, due.received_at, due.message_key
+                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                ), 0) AS before
+            FROM due LEFT JOIN LATERAL (
+                SELECT *, \(raw: MessageSize.sql) AS size FROM upstream.message_of(due.message_key, due.received_at) OFFSET 0
+            ) AS message ON true
         ), leased AS (
             UPDATE upstream.deliveries
             SET lease_owner = \(\.owner), lease_token = token.value, lease_until = now() + \(\.lease),
                 crashes = crashes + (lease_owner IS NOT NULL)::int
-            FROM due, token WHERE deliveries.ctid = due.place
-            RETURNING deliveries.*
+            FROM loaded, token WHERE deliveries.ctid = loaded.place AND before < \(\.bytes)
+            RETURNING deliveries.*, loaded.*
         )
         SELECT
-            leased.message_key, leased.lease_token, leased.attempts, leased.crashes, leased.replay_id::text,
-            message.message_id, message.sender_id, message.category, message.registration_token, message.device_key,
-            coalesce(message.data_raw, message.data::text), message.extra, message.message_type, leased.received_at,
-            leased.next_attempt_at, around.*
-        FROM (\(surroundings)) AS around
-        LEFT JOIN leased ON true
-        LEFT JOIN LATERAL (
-            SELECT * FROM upstream.message_of(leased.message_key, leased.received_at) OFFSET 0
-        ) AS message ON true
-        ORDER BY leased.next_attempt_at, leased.received_at, leased.message_key
+            message_key, lease_token, attempts, crashes, replay_id::text, message_id, sender_id, category,
+            registration_token, sent_by, coalesce(data_raw, data::text), extra, message_type, received_at,
+            next_attempt_at, around.*
+        FROM (\(surroundings)) AS around LEFT JOIN leased ON true
+        ORDER BY next_attempt_at, received_at, message_key
         """
 
     static var samples: [StatementSample] {

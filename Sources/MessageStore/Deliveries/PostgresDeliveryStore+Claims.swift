@@ -26,11 +26,11 @@ extension PostgresDeliveryStore {
     ) async throws(StoreError) -> [Delivery] {
         var found: [Delivery] = []
         if request.isOrdered {
-            found = try await claimLocked(ClaimStatements.deviceSuspects, request, request.limit, deadline).deliveries
-            guard found.count < request.limit else { return found }
+            found = try await claimLocked(ClaimStatements.deviceSuspects, request, deadline).deliveries
         }
+        guard let rest = request.rest(after: found) else { return found }
         return try await found
-            + claim(ClaimStatements.suspects, request, request.limit - found.count, deadline) {
+            + claim(ClaimStatements.suspects, rest, deadline) {
                 $0.isWithoutDevice = request.isOrdered
             }.deliveries
     }
@@ -50,14 +50,13 @@ extension PostgresDeliveryStore {
         if let look {
             let part = try await claimBehind(request, look, deadline)
             found = part.deliveries
-            let isExhausted = found.count < request.limit
+            let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.due[name]?.looked(isExhausted: isExhausted, part.surroundings) }
         }
-        guard found.count < request.limit else { return found }
-        let limit = request.limit - found.count
+        guard let rest = request.rest(after: found) else { return found }
         let front = walks.withLock { $0.due[name]?.front } ?? .start
-        let part = try await claim(ClaimStatements.ahead, request, limit, deadline) { $0.place = front }
-        let isFull = part.deliveries.count >= limit
+        let part = try await claim(ClaimStatements.ahead, rest, deadline) { $0.place = front }
+        let isFull = rest.rest(after: part.deliveries) == nil
         walks.withLock {
             $0.due[name, default: ClaimWalk()].claimed(upTo: part.last, isFull: isFull, part.surroundings)
         }
@@ -76,7 +75,7 @@ extension PostgresDeliveryStore {
         _ look: Look,
         _ deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> Claimed {
-        try await claim(ClaimStatements.behind, request, request.limit, deadline) {
+        try await claim(ClaimStatements.behind, request, deadline) {
             $0.place = look.end
             $0.keys = look.keys
             $0.isWithoutDevice = look.isWithoutDevice
@@ -96,19 +95,18 @@ extension PostgresDeliveryStore {
         var found = try await claimPieces(request, deadline)
         var isAllKnown = false
         for _ in 0..<Self.rounds {
-            guard found.count < request.limit else { break }
-            let room = request.limit - found.count
-            var devices = walks.withLock { $0.devices[name]?.take(room) ?? [] }
+            guard let rest = request.rest(after: found) else { break }
+            var devices = walks.withLock { $0.devices[name]?.take(rest.limit) ?? [] }
             if devices.isEmpty {
                 guard !isAllKnown else { break }
                 isAllKnown = try await findDevices(name)
-                devices = walks.withLock { $0.devices[name]?.take(room) ?? [] }
+                devices = walks.withLock { $0.devices[name]?.take(rest.limit) ?? [] }
                 guard !devices.isEmpty else { break }
             }
             let chosen = devices
             let giveBack: @Sendable () -> Void = { self.walks.withLock { $0.devices[name]?.add(chosen) } }
             do throws(StoreError) {
-                let part = try await claimLocked(ClaimStatements.devices, request, room, deadline) {
+                let part = try await claimLocked(ClaimStatements.devices, rest, deadline) {
                     $0.devices = chosen
                 }
                 if part.surroundings.isPaused {
@@ -116,6 +114,8 @@ extension PostgresDeliveryStore {
                     break
                 }
                 found += part.deliveries
+                // Some did not fit; they are looked at again, and the others with them.
+                if found.count < request.limit, request.rest(after: found) == nil { giveBack() }
             } catch {
                 giveBack()
                 throw error
@@ -138,18 +138,14 @@ extension PostgresDeliveryStore {
         }
         var found: [Delivery] = []
         if let range = pieces.devices {
-            let part = try await claimLocked(ClaimStatements.deviceRange, request, request.limit, deadline) {
-                $0.keys = range
-            }
+            let part = try await claimLocked(ClaimStatements.deviceRange, request, deadline) { $0.keys = range }
             found = part.deliveries
-            let isExhausted = found.count < request.limit
+            let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.devices[name]?.due.looked(isExhausted: isExhausted, part.surroundings) }
         }
-        guard let keys = pieces.old, found.count < request.limit else { return found }
-        var rest = request
-        rest.limit -= found.count
+        guard let keys = pieces.old, let rest = request.rest(after: found) else { return found }
         let part = try await claimBehind(rest, Look(keys: keys, end: .end, isWithoutDevice: true), deadline)
-        let isExhausted = part.deliveries.count < rest.limit
+        let isExhausted = rest.rest(after: part.deliveries) != nil
         walks.withLock { $0.devices[name]?.old.looked(isExhausted: isExhausted, part.surroundings) }
         return found + part.deliveries
     }
@@ -178,11 +174,10 @@ extension PostgresDeliveryStore {
     func claim(
         _ statement: ClaimStatements.Statement,
         _ request: ClaimRequest,
-        _ limit: Int,
         _ deadline: ContinuousClock.Instant,
         _ change: @Sendable (inout ClaimParameters) -> Void
     ) async throws(StoreError) -> Claimed {
-        let parameters = Self.parameters(request, limit, change)
+        let parameters = Self.parameters(request, change)
         return try await run(claims) { connection throws(PostgresError) in
             try Claimed(try connection.run(statement, parameters), deadline)
         }
@@ -191,11 +186,10 @@ extension PostgresDeliveryStore {
     func claimLocked(
         _ statement: ClaimStatements.Statement,
         _ request: ClaimRequest,
-        _ limit: Int,
         _ deadline: ContinuousClock.Instant,
         _ change: @Sendable (inout ClaimParameters) -> Void = { _ in }
     ) async throws(StoreError) -> Claimed {
-        let parameters = Self.parameters(request, limit, change)
+        let parameters = Self.parameters(request, change)
         return try await run(claims) { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 try connection.run(ClaimStatements.lockOrdered, parameters)
@@ -206,12 +200,12 @@ extension PostgresDeliveryStore {
 
     private static func parameters(
         _ request: ClaimRequest,
-        _ limit: Int,
         _ change: (inout ClaimParameters) -> Void
     ) -> ClaimParameters {
         var parameters = ClaimParameters(
             handler: request.handler,
-            limit: limit,
+            limit: request.limit,
+            bytes: request.bytes,
             owner: request.owner,
             lease: request.lease
         )

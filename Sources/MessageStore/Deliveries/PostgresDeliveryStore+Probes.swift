@@ -15,7 +15,7 @@ extension PostgresDeliveryStore {
     ) async throws(StoreError) -> [Delivery] {
         let name = request.handler
         var found = request.isOrdered ? [] : try await newestUntried(request, deadline)
-        guard found.count < request.limit else { return found }
+        guard var rest = request.rest(after: found) else { return found }
         let look = walks.withLock { walks in
             // The walk over devices knows how large the table is.
             var walk = walks.untried[name] ?? walks.devices[name]?.due ?? ClaimWalk()
@@ -25,17 +25,16 @@ extension PostgresDeliveryStore {
         }
         guard let keys = look else { return found }
         if request.isOrdered {
-            found = try await claimLocked(ClaimStatements.deviceUntried, request, request.limit, deadline) {
-                $0.keys = keys
-            }.deliveries
+            found = try await claimLocked(ClaimStatements.deviceUntried, request, deadline) { $0.keys = keys }
+                .deliveries
+            guard let left = request.rest(after: found) else { return found }
+            rest = left
         }
-        let limit = request.limit - found.count
-        guard limit > 0 else { return found }
-        let part = try await claim(ClaimStatements.untriedPiece, request, limit, deadline) {
+        let part = try await claim(ClaimStatements.untriedPiece, rest, deadline) {
             $0.keys = keys
             $0.isWithoutDevice = request.isOrdered
         }
-        let isExhausted = part.deliveries.count < limit
+        let isExhausted = rest.rest(after: part.deliveries) != nil
         walks.withLock { $0.untried[name]?.looked(isExhausted: isExhausted, part.surroundings) }
         return found + part.deliveries
     }
@@ -49,7 +48,7 @@ extension PostgresDeliveryStore {
         let front = walks.withLock {
             max($0.due[name, default: ClaimWalk()].front, $0.untried[name, default: ClaimWalk()].front)
         }
-        let part = try await claim(ClaimStatements.untried, request, request.limit, deadline) { $0.place = front }
+        let part = try await claim(ClaimStatements.untried, request, deadline) { $0.place = front }
         walks.withLock {
             $0.untried[name, default: ClaimWalk()].claimed(upTo: nil, isFull: false, part.surroundings)
         }

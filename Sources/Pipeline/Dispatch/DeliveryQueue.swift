@@ -14,6 +14,8 @@ struct DeliveryQueue: Sendable {
     private(set) var freshBytes = 0
     /// How many were claimed.
     private(set) var claimed = 0
+    /// About how many bytes these take.
+    private(set) var claimedBytes = 0
     /// How many may crash the worker.
     private(set) var suspects = 0
 
@@ -87,6 +89,7 @@ struct DeliveryQueue: Sendable {
             freshBytes += step * delivery.content.size
         } else {
             claimed += step
+            claimedBytes += step * delivery.content.size
         }
         if delivery.isSuspect { suspects += step }
     }

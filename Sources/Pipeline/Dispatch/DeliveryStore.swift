@@ -22,7 +22,7 @@ package protocol DeliveryStore: Sendable {
     /// Leases deliveries that are due and loads their messages.
     ///
     /// - Throws: ``StoreError``
-    /// - Returns: At most `limit` deliveries, in the order they became due.
+    /// - Returns: At most `limit` deliveries, in the order they became due: no more than fit into `bytes`, and one.
     func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery]
 
     /// Extends leases to `duration` from now, and returns those that are still ours.
@@ -79,6 +79,8 @@ package struct ClaimRequest: Sendable, Equatable {
     package var handler: String
     /// How many at most.
     package var limit: Int
+    /// How many bytes they may take, about; the one that goes over it is the last.
+    package var bytes = DispatchSettings().waitingBytes
     /// How long the lease holds unless it is extended.
     package var lease: Duration
     /// The claiming worker's name in the table, for operators.
@@ -104,6 +106,14 @@ package struct ClaimRequest: Sendable, Equatable {
         self.owner = owner
         self.isForSuspects = isForSuspects
         self.isOrdered = isOrdered
+    }
+
+    /// What may be claimed beside these; nil where they are as many, or as large, as may be.
+    package func rest(after found: [Delivery]) -> ClaimRequest? {
+        var rest = self
+        rest.limit -= found.count
+        rest.bytes -= found.reduce(0) { $0 + $1.content.size }
+        return rest.limit > 0 && rest.bytes > 0 ? rest : nil
     }
 }
 

@@ -41,7 +41,7 @@ package struct LeaseOffer: Sendable {
     /// The capacity reserved in each.
     var count = 0
     /// The bytes reserved in each.
-    var bytes = 0
+    package var bytes = 0
     /// Until when the lease holds at least.
     var deadline = ContinuousClock.now
 

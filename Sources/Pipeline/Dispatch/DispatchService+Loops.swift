@@ -36,6 +36,7 @@ extension DispatchService {
             owner: settings.owner,
             isOrdered: lane.settings.isOrdered
         )
+        request.bytes = lane.inspect { $0.claimBytes }
         if lane.inspect({ $0.isAboutToProbe(now: clock.now()) }) {
             // A message that failed before may be bad itself, and would say nothing about the handler.
             request.isForUntried = true
@@ -53,7 +54,7 @@ extension DispatchService {
     private func claim(_ request: ClaimRequest, _ lane: DispatchLane) async -> Int? {
         do throws(StoreError) {
             let deliveries = try await store.claim(request)
-            let isFull = deliveries.count == request.limit
+            let isFull = request.rest(after: deliveries) == nil
             let settlements = lane.withMachine(wake: deliveries.count) {
                 // The claim of a suspect says nothing about the others, which were claimed just before.
                 $0.claimed(deliveries, hasMore: request.isForSuspects ? $0.hasMore : isFull)

@@ -58,6 +58,7 @@ package final class DispatchService: Sendable {
         flush: @escaping @Sendable () -> Void = {},
         execute: @escaping DeliveryExecutor
     ) {
+        let settings = settings.shared(by: registrations.count)
         let names = registrations.map(\.name)
         let report = DispatchReport(handlers: names, metrics: metrics, logger: logger)
         let claims = DispatchSignal()

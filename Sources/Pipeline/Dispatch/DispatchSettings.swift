@@ -10,6 +10,10 @@ package struct DispatchSettings: Sendable {
     package var poll = Duration.seconds(1)
     /// The most deliveries in memory for one handler, of each kind: handed over by ingest, and claimed.
     package var capacity = 2_000
+    /// The most bytes of messages in memory for one handler, of each kind: handed over by ingest or a replay, and claimed.
+    ///
+    /// One message may go over it.
+    package var waitingBytes = 8 << 20
     /// How many workers in a row may die while they hold a delivery before it becomes a dead letter; at least 3.
     package var crashLimit = 5
     /// The most settlements in one transaction.
@@ -36,6 +40,13 @@ package struct DispatchSettings: Sendable {
     package var recordsAttempts = false
 
     package init() {}
+
+    /// The same for so many handlers: from the fifth on they share what four may keep, down to 1 MiB each.
+    package func shared(by handlers: Int) -> DispatchSettings {
+        var settings = self
+        settings.waitingBytes = min(waitingBytes, max(1 << 20, 4 * waitingBytes / max(1, handlers)))
+        return settings
+    }
 }
 
 /// What the dispatcher needs to know of one handler.

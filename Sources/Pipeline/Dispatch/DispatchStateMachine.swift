@@ -48,10 +48,6 @@ package struct DispatchStateMachine: Sendable {
     /// How many deliveries of each kind may wait: about two seconds of the handler's throughput.
     private var limit: Int
     var finishedSinceTick = 0
-    /// The expected size of a claimed message, from earlier claims; at first the largest possible.
-    private var expectedBytes = 256 * 1024
-    /// The most bytes of waiting messages of each kind; for claimed ones estimated.
-    package static let waitingBytes = 16 << 20
     /// Whether the last claim was as large as it could be.
     var hasMore = false
     /// Of a handler with a rate: whether a message for it has committed, into the table, since the last claim began.
@@ -93,7 +89,7 @@ package struct DispatchStateMachine: Sendable {
     package mutating func reserve(_ count: Int, bytes: Int = 0) -> Bool {
         guard mode == .active, !settings.isOrdered, settings.rate == nil, breaker.isClosed,
             waiting.fresh + reserved.count + count <= limit,
-            waiting.freshBytes + reserved.bytes + bytes <= Self.waitingBytes
+            waiting.freshBytes + reserved.bytes + bytes <= settings.dispatch.waitingBytes
         else { return false }
         reserved.count += count
         reserved.bytes += bytes
@@ -102,12 +98,14 @@ package struct DispatchStateMachine: Sendable {
 
     /// How many replayed messages may be handed over: half of what fits, so that new ones find room as well; nil where the
     /// handler must take them from the table.
-    package var replayRoom: Int? {
+    package var replayRoom: (count: Int, bytes: Int)? {
         guard mode == .active, settings.isPackable, settings.rate == nil, breaker.isClosed, limit >= 256 else {
             return nil
         }
-        guard waiting.freshBytes + reserved.bytes < Self.waitingBytes / 2 else { return 0 }
-        return max(0, limit / 2 - waiting.fresh - reserved.count)
+        let bytes = settings.dispatch.waitingBytes / 2 - waiting.freshBytes - reserved.bytes
+        // Small steps cost as much as large ones.
+        guard bytes >= settings.dispatch.waitingBytes / 4 else { return (0, 0) }
+        return (max(0, limit / 2 - waiting.fresh - reserved.count), bytes)
     }
 
     /// The batch has committed or failed: frees its reservation and takes its deliveries.
@@ -140,11 +138,13 @@ package struct DispatchStateMachine: Sendable {
         case .probe: return waiting.isEmpty ? 1 : 0
         case .pass:
             // Small claims cost as much as large ones: wait until half of the limit is free.
-            let limit = min(limit, max(1, Self.waitingBytes / expectedBytes))
             let room = limit - waiting.claimed
-            return room * 2 >= limit ? min(room, 500) : 0
+            return room * 2 >= limit && claimBytes * 2 >= settings.dispatch.waitingBytes ? min(room, 500) : 0
         }
     }
+
+    /// How many bytes may be claimed now, about.
+    package var claimBytes: Int { settings.dispatch.waitingBytes - waiting.claimedBytes }
 
     /// Whether the next attempt would be a probe, for which a message that never failed is claimed first.
     package func isAboutToProbe(now: ContinuousClock.Instant) -> Bool { breaker.admission(now: now) == .probe }
@@ -158,11 +158,6 @@ package struct DispatchStateMachine: Sendable {
     ///   paused or stopped meanwhile.
     package mutating func claimed(_ deliveries: [Delivery], hasMore: Bool) -> [Settlement] {
         self.hasMore = hasMore
-        if !deliveries.isEmpty {
-            let bytes = deliveries.reduce(0) { $0 + $1.content.size } / deliveries.count
-            // Grows at once, shrinks gradually.
-            expectedBytes = max(bytes, expectedBytes / 8, 1)
-        }
         guard mode == .active else { return deliveries.map(Settlement.release) }
         var settlements: [Settlement] = []
         for delivery in deliveries {

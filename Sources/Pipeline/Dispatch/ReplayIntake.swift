@@ -9,7 +9,7 @@ package protocol ReplayIntake: Sendable {
     /// - Parameters:
     ///   - count: How many deliveries the step may hold at most.
     ///   - handlers: Whose deliveries it may hold.
-    /// - Returns: Room under a lease, or what to do instead.
+    /// - Returns: Room under a lease, in number and bytes, or what to do instead.
     func offer(toReplay count: Int, to handlers: [String]) -> ReplayRoom
 
     /// The step has committed, with the offer's block of each handler; `deliveries` are what these hold.
@@ -43,17 +43,14 @@ package struct ReplayedMessage: Sendable {
 }
 
 extension DispatchIntake: ReplayIntake {
-    /// About what a stored message takes, in bytes.
-    private static let size = 1_024
-
     func offer(toReplay count: Int, to handlers: [String]) -> ReplayRoom {
         let chosen = lanes.filter { handlers.contains($0.settings.name) }
         let token = processToken
         guard token != 0, chosen.count == handlers.count, settings.lease >= settings.blockAge * 20 else { return .rows }
-        var room = count
+        var (room, bytes) = (count, Int.max)
         for lane in chosen {
             guard let own = lane.inspect({ $0.replayRoom }) else { return .rows }
-            room = min(room, own)
+            (room, bytes) = (min(room, own.count), min(bytes, own.bytes))
         }
         // Small steps cost as much as large ones.
         guard room >= min(count, 100) else { return .full }
@@ -64,9 +61,9 @@ extension DispatchIntake: ReplayIntake {
             token: token,
             duration: settings.lease
         )
-        (offer.count, offer.bytes) = (room, room * Self.size)
+        (offer.count, offer.bytes) = (room, bytes)
         offer.deadline = clock.now() + settings.lease
-        for lane in chosen where lane.withMachine(wake: 0, { $0.reserve(room, bytes: room * Self.size) }) {
+        for lane in chosen where lane.withMachine(wake: 0, { $0.reserve(room, bytes: bytes) }) {
             offer.lanes.append(lane.index)
         }
         guard offer.lanes.count == chosen.count else {

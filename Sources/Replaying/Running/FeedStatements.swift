@@ -1,3 +1,4 @@
+import MessageStore
 import Pipeline
 import Postgres
 import Vocabulary
@@ -38,6 +39,14 @@ enum FeedStatements: StatementCatalog {
             AND done = \(\.position) AND done + \(\.count) <= planned
         RETURNING done, skipped
         """
+
+    /// Gives back the end of a step, which did not fit.
+    static func retreat(_ count: Int64, _ lease: ReplayLease) -> SQL {
+        """
+        UPDATE upstream.replays SET done = done - \(count)
+        WHERE replay_id = \(lease.replay) AND lease_token = \(lease.token)
+        """
+    }
 
     /// Counts messages of the step as skipped.
     static func skip(_ count: Int64, _ lease: ReplayLease) -> SQL {
@@ -120,7 +129,8 @@ enum FeedStatements: StatementCatalog {
         )
         """
 
-    /// Puts the deliveries of the step into a block for each handler, and returns them with their messages.
+    /// Puts the deliveries of the step that fit into a block for each handler, and returns them with their messages, and
+    /// where the step was cut, if it was.
     ///
     /// What is skipped: see ``queue``.
     static let pack: PreparedStatement<PackedStep> = """
@@ -129,10 +139,13 @@ enum FeedStatements: StatementCatalog {
         ), known AS MATERIALIZED (
             SELECT name FROM upstream.handlers WHERE name IN (SELECT handler FROM picked) FOR KEY SHARE
         ), found AS MATERIALIZED (
-            SELECT picked.handler, picked.replay_id, m.*
+            SELECT picked.handler, picked.replay_id, picked.place, m.*,
+                coalesce(sum(m.size) OVER (
+                    ORDER BY picked.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                ), 0) AS before
             FROM picked
             CROSS JOIN LATERAL (
-                SELECT * FROM upstream.messages AS m
+                SELECT *, \(raw: MessageSize.sql) AS size FROM upstream.messages AS m
                 WHERE m.received_at = picked.received_at AND m.message_key = picked.message_key
                 OFFSET 0
             ) AS m
@@ -140,6 +153,8 @@ enum FeedStatements: StatementCatalog {
                 SELECT FROM upstream.deliveries AS d
                 WHERE d.message_key = picked.message_key AND d.handler || '' = picked.handler
             )
+        ), fitting AS (
+            SELECT * FROM found WHERE before < greatest(\(\.offer.bytes), 1)
         ), packed AS (
             INSERT INTO upstream.delivery_blocks (
                 token, number, handler, lease_owner, lease_until, keys, times, replay_id
@@ -147,12 +162,13 @@ enum FeedStatements: StatementCatalog {
             SELECT
                 \(\.offer.token), \(\.offer.block), handler, \(\.offer.owner), now() + \(\.offer.duration),
                 array_agg(message_key), array_agg(received_at), replay_id
-            FROM found GROUP BY handler, replay_id
+            FROM fitting GROUP BY handler, replay_id
         )
         SELECT
             handler, message_key, received_at, message_id, sender_id, category, registration_token, device_key,
-            coalesce(data_raw, data::text), extra, message_type
-        FROM found
+            coalesce(data_raw, data::text), extra, message_type,
+            (SELECT min(place) FROM found WHERE before >= greatest(\(\.offer.bytes), 1))
+        FROM fitting
         """
 
     /// The deliveries of a step.
@@ -162,7 +178,8 @@ enum FeedStatements: StatementCatalog {
         _ end: any KeyPath<Parameters, Int64> & Sendable
     ) -> PreparedStatement<Parameters> {
         """
-        SELECT p.replay_id, p.only_failed, p.handlers[t.handler] AS handler, t.received_at, t.message_key
+        SELECT p.replay_id, p.only_failed, p.handlers[t.handler] AS handler, t.received_at, t.message_key,
+            r.chunk::int8 * \(raw: chunk) + t.number - 1 AS place
         FROM upstream.replays AS p
         JOIN upstream.replay_messages AS r
             ON r.replay_id = p.replay_id
@@ -182,6 +199,7 @@ enum FeedStatements: StatementCatalog {
         return [
             StatementSample("pending", pending),
             StatementSample("advance", advance),
+            StatementSample("retreat", retreat(1, lease)),
             StatementSample("skip", skip(1, lease)),
             StatementSample("queue", queue),
             StatementSample("needsRows", needsRows),

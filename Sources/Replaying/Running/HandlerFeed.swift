@@ -59,7 +59,8 @@ enum HandlerFeed {
         }
     }
 
-    /// As ``step(_:_:from:count:)``, with the deliveries in blocks of a worker that gets their messages.
+    /// As ``step(_:_:from:count:)``, with the deliveries in blocks of a worker that gets their messages: of as many as fit
+    /// into the bytes of the offer, and one at least.
     ///
     /// - Returns: How far the run is now, and what the blocks hold; nil where nothing, or nobody knows what, was put into
     ///   them by this call.
@@ -76,6 +77,7 @@ enum HandlerFeed {
                 return (try missed(connection, step), nil)
             }
             var messages: [ReplayedMessage]?
+            var count = count
             let queued: Int64
             if try connection.run(FeedStatements.needsRows, step).value(Bool.self) {
                 queued = try connection.run(FeedStatements.queue, step).only { row throws(PostgresError) in
@@ -83,10 +85,20 @@ enum HandlerFeed {
                     return try row.next(Int64.self)
                 }
             } else {
+                var cut: Int64?
                 let found = try connection.run(FeedStatements.pack, .init(step: step, offer: offer))
-                    .map(ReplayedMessage.init)
+                    .map { row throws(PostgresError) in
+                        let message = try ReplayedMessage(&row)
+                        cut = try row.next(Int64?.self)
+                        return message
+                    }
                 queued = Int64(found.count)
                 messages = found
+                if let cut {
+                    try connection.run(FeedStatements.retreat(step.end - cut, lease))
+                    moved.done -= step.end - cut
+                    count = cut - position
+                }
             }
             if queued < count {
                 try connection.run(FeedStatements.skip(count - queued, lease))
@@ -102,7 +114,10 @@ enum HandlerFeed {
         _ step: FeedStatements.Step
     ) throws(PostgresError) -> Step {
         let now = try connection.run(LeaseStatements.progress(step.lease)).first(Step.init)
-        guard let now, now.done == step.end else { return Step(status: try step.lease.status(connection)) }
+        // A step may have been cut.
+        guard let now, now.done > step.position, now.done <= step.end else {
+            return Step(status: try step.lease.status(connection))
+        }
         return now
     }
 }
