@@ -18,7 +18,7 @@ def arrival(rows):
     return store.scalars(rows, order=lambda rows: rows)
 
 
-WHOLE = store.STORE_BATCH, store.store_batch
+WHOLE = store.VARIANTS["store_batch"][1:]
 UNCHECKED = store.call("g_bodies", store.SCALARS), arrival
 VARIANTS = {
     "whole": ("", *WHOLE),

@@ -268,11 +268,20 @@ STORE_BATCH = (
 VARIANTS["store_batch of 0011"] = ("", STORE_BATCH, store_batch)
 
 # The variants up to here are prototypes beside the schema of 0011.
-PROTOTYPES = set(VARIANTS)
+BEFORE = {name: "0012" for name in VARIANTS}
 
 # With no handler that takes its deliveries in blocks.
-TODAY_BATCH = STORE_BATCH.replace("%b::text[])", "%b::text[], %b::text[], %b::bigint)")
-VARIANTS["store_batch"] = ("", TODAY_BATCH, lambda rows: [*store_batch(rows), [], 0])
+BATCH_OF_0013 = STORE_BATCH.replace("%b::text[])", "%b::text[], %b::text[], %b::bigint)")
+VARIANTS["store_batch of 0013"] = ("", BATCH_OF_0013, lambda rows: [*store_batch(rows), [], 0])
+BEFORE["store_batch of 0013"] = "0022"
+
+# With no handler here, so no registration, and no ids that are likely to be known.
+TODAY_BATCH = BATCH_OF_0013.replace(
+    "%b::bigint)", "%b::bigint, %b::text[], %b::text[], %b::bool, %b::bool, %b::bool)"
+)
+VARIANTS["store_batch"] = (
+    "", TODAY_BATCH, lambda rows: [*store_batch(rows), [], 0, [rows[0]["sender"]], ["sender"], False, False, False]
+)
 VARIANTS["filled"] = VARIANTS["store_batch"]
 
 # A worker of the field that is idempotent on message_id, and nothing else: Benchmarks/Baseline stores the same way.
@@ -287,7 +296,9 @@ VARIANTS["bare"] = (
 # One that stores every redelivery again.
 VARIANTS["bare without key"] = (VARIANTS["bare"][0].replace(" PRIMARY KEY", ""), BARE, VARIANTS["bare"][2])
 
-DEFAULTS = ["store_messages", "store_batch of 0011", "store_batch", "bare", "bare without key"]
+DEFAULTS = [
+    "store_messages", "store_batch of 0011", "store_batch of 0013", "store_batch", "bare", "bare without key"
+]
 
 # A day's messages, in steps: keys in random order, as digests are; 1,000 devices in turn.
 FILL = """
@@ -332,7 +343,7 @@ def side(cluster, name, options):
     cluster.connect("postgres").execute(f"CREATE DATABASE {database}")
     connection = cluster.connect(database)
     connection.execute("CREATE SCHEMA upstream")
-    for text in migrations(before="0012" if name in PROTOTYPES else None):
+    for text in migrations(before=BEFORE.get(name)):
         connection.execute(text)
     connection.execute("SELECT upstream.ensure_partitions(current_date - 1, current_date + 1)")
     connection.execute(VARIANTS[name][0] or "SELECT")

@@ -10,12 +10,22 @@ package struct AckWorth: Sendable, Equatable {
     package var fsync: Bool
     /// Whether a page torn by a crash is mended.
     package var fullPageWrites: Bool
+    /// The `client_min_messages` that sessions begin with: with `error` PostgreSQL says nothing when the wait for a standby is broken
+    /// off, so what leads to an ack raises it.
+    package var clientMinMessages: String
 
-    package init(synchronousStandbys: String, receivers: Int, fsync: Bool, fullPageWrites: Bool) {
+    package init(
+        synchronousStandbys: String,
+        receivers: Int,
+        fsync: Bool,
+        fullPageWrites: Bool,
+        clientMinMessages: String = "notice"
+    ) {
         self.synchronousStandbys = synchronousStandbys
         self.receivers = receivers
         self.fsync = fsync
         self.fullPageWrites = fullPageWrites
+        self.clientMinMessages = clientMinMessages
     }
 
     /// Asks the database.
@@ -30,7 +40,8 @@ package struct AckWorth: Sendable, Equatable {
                     synchronousStandbys: try row.next(),
                     receivers: try row.next(),
                     fsync: try row.next(),
-                    fullPageWrites: try row.next()
+                    fullPageWrites: try row.next(),
+                    clientMinMessages: try row.next()
                 )
             }
         }
@@ -53,6 +64,8 @@ package struct AckWorth: Sendable, Equatable {
         if !synchronousStandbys.isEmpty {
             return "an ack survives a failover to a standby that commits wait for: "
                 + "synchronous_standby_names = '\(synchronousStandbys)'; not tried: whether they confirm"
+                + "; client_min_messages = \(clientMinMessages)"
+                + (clientMinMessages == "error" ? ", raised to warning for commits" : "")
         }
         guard receivers == 0 else {
             return "an ack survives a crash of this server, not a failover that loses its last transactions: "

@@ -55,7 +55,7 @@ extension BatchEncoder {
         message.fingerprint.append(to: &parameters)
         parameters.append(timestamp: message.receivedAt)
         senders[Int(message.sender)].withUnsafeBytes { parameters.append(bytes: $0, as: .text) }
-        parameters.append(isKeyOfSender(message) ? "sender" : "device")
+        parameters.append(scope(of: message))
         parameters.append(message.messageID, of: message)
         parameters.append(message.registrationToken, of: message)
         message.deviceKey.append(to: &parameters)
@@ -68,8 +68,8 @@ extension BatchEncoder {
         return parameters
     }
 
-    /// Whether a message's key follows from its sender and id, as `upstream.id_scope` tells.
-    private func isKeyOfSender(_ message: borrowing IncomingMessage) -> Bool {
+    /// What a message's key was derived from, as `upstream.id_scope` tells it: its sender and id alone, or the device as well.
+    func scope(of message: borrowing IncomingMessage) -> String {
         var hash = SHA256()
         senders[Int(message.sender)].withUnsafeBytes { hash.update($0) }
         hash.update(0)
@@ -77,7 +77,7 @@ extension BatchEncoder {
         if let id = message.messageID {
             hash.update(UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: bytes[id.range])))
         }
-        return hash.finish128() == message.messageKey
+        return hash.finish128() == message.messageKey ? "sender" : "device"
     }
 }
 

@@ -4,7 +4,7 @@ import UpstreamKit
 import Vocabulary
 
 extension BatchEncoder {
-    /// The parameters of ``StoreStatements/insert``, all but the lease offer, for ``rows`` in the order of their keys.
+    /// The parameters of ``StoreStatements/insert`` up to the lease offer, for ``rows`` in the order of their keys.
     ///
     /// The ledger's rows go in that order, in which two writers never deadlock; the bodies in the order of their arrival, in
     /// which indexes that begin with a time grow at their right edge. A column without any value goes as an empty array,
@@ -16,6 +16,18 @@ extension BatchEncoder {
         times(&parameters)
         BatchEncoder(batch: batch, rows: rows.sorted(), senders: senders).bodies(&parameters)
         return parameters
+    }
+
+    /// The senders of ``rows``, once each, and what their keys are derived from.
+    ///
+    /// A worker derives all keys of a sender in one way, so any row of it tells which.
+    func origins(_ parameters: inout PostgresParameters) {
+        var firsts: [Int] = []
+        for row in rows where !firsts.contains(where: { batch[$0].sender == batch[row].sender }) { firsts.append(row) }
+        parameters.beginArray(of: .text, count: firsts.count)
+        for row in firsts { senders[Int(batch[row].sender)].withUnsafeBytes { parameters.element($0) } }
+        parameters.endArray()
+        firsts.map { scope(of: batch[$0]) }.append(to: &parameters)
     }
 
     private func bodies(_ parameters: inout PostgresParameters) {

@@ -8,7 +8,9 @@ enum HealthStatements: StatementCatalog {
     /// What a commit survives.
     static let durability: SQL = """
         SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
-            current_setting('fsync')::bool, current_setting('full_page_writes')::bool
+            current_setting('fsync')::bool, current_setting('full_page_writes')::bool,
+            -- What a session begins with: ours ask for another.
+            (SELECT reset_val FROM pg_settings WHERE name = 'client_min_messages')
         """
 
     /// How many days after today have a partition, without a gap, and the last complete run of retention: when it began, and

@@ -8,8 +8,10 @@ package import Vocabulary
 package final class MessageStore: MessageWriter {
     let client: PostgresClient
     let senders: [[UInt8]]
+    private let status: CommitStatus?
     private let standbyWait: StandbyWait
     private let alone = AloneInsert()
+    private let known = KnownIDs()
 
     /// A writer that connects when it is first needed.
     ///
@@ -25,6 +27,7 @@ package final class MessageStore: MessageWriter {
         settings.reconnectMaximum = min(settings.reconnectMaximum, 500)
         let standbyWait = StandbyWait(status)
         self.standbyWait = standbyWait
+        self.status = status
         client = PostgresClient(settings) { standbyWait.began() }
         self.senders = senders.map { [UInt8]($0.utf8) }
     }
@@ -47,7 +50,8 @@ package final class MessageStore: MessageWriter {
             offer: offer,
             senders: senders,
             isRetry: isRetry,
-            alone: alone
+            alone: alone,
+            known: known
         )
         return try await run { connection throws(PostgresError) in try commit.run(connection) }
     }
@@ -63,7 +67,9 @@ package final class MessageStore: MessageWriter {
         } catch {
             // A lock of a commit that waits for the standby: so does whoever waits for the lock, again and again.
             if error.failureClass != .lock { standbyWait.ended() }
-            throw StoreError(error)
+            let failure = StoreError(error)
+            status?.failed(failure)
+            throw failure
         }
     }
 }
@@ -105,12 +111,14 @@ struct BatchCommit {
     var isRetry = false
     /// Where a message that is alone may be inserted in a shorter way.
     var alone: AloneInsert?
+    /// Whether a batch is likely to hold known ids.
+    var known: KnownIDs?
 
     func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
         let outcomes = try storeMessages(connection)
         let conflicts = outcomes.contains(.conflict) ? plan.ordered.filter { outcomes[$0] == .conflict } : []
         if !conflicts.isEmpty {
-            _ = try call(connection, StoreStatements.conflicts, encoder(conflicts).messages())
+            try call(connection, StoreStatements.conflicts, encoder(conflicts).messages())
         }
         if !plan.quarantined.isEmpty { try storeQuarantine(connection) }
         return outcomes
@@ -123,9 +131,12 @@ struct BatchCommit {
         // What may be there already is asked for by key: sending it all again is what may have failed.
         var ledger = isRetry ? try readLedger(connection) : [:]
         // Twice: retention may take a ledger row between the insert that found it and the read.
-        for _ in 0..<2 {
+        for pass in 0..<2 {
             let missing = ledger.isEmpty ? plan.firsts : plan.firsts.filter { ledger[batch[$0].messageKey] == nil }
-            let new = missing.isEmpty ? 0 : try insert(missing, connection)
+            // What the ledger lacks after an insert is new, or something drops it: the plain insert says what.
+            let isMixed = pass == 0 && known?.isLikely ?? false
+            let new = missing.isEmpty ? 0 : try insert(missing, isMixed: isMixed, connection)
+            if pass == 0 { known?.inserted(new, of: missing.count) }
             if new == plan.firsts.count { return plan.outcomesAllNew(batch) }
             if new == missing.count {
                 for index in missing {
@@ -143,35 +154,63 @@ struct BatchCommit {
     }
 
     /// Inserts what is new and tells how many that were.
-    private func insert(_ rows: [Int], _ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
+    private func insert(
+        _ rows: [Int],
+        isMixed: Bool,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) -> Int {
         // Or handlers that subscribe while it waits would miss the messages.
         guard connection.isReadCommitted else {
-            return try connection.transaction { connection throws(PostgresError) in try insertBatch(rows, connection) }
+            return try connection.transaction { connection throws(PostgresError) in
+                try insertBatch(rows, isMixed: isMixed, connection)
+            }
         }
         guard rows.count == 1, offer.local.isEmpty, let alone, alone.isWorthIt else {
-            return try insertBatch(rows, connection)
+            return try insertBatch(rows, isMixed: isMixed, connection)
         }
         let isStored = try insertAlone(rows[0], connection)
-        let stored = isStored ? 1 : try insertBatch(rows, connection)
+        let stored = isStored ? 1 : try insertBatch(rows, isMixed: isMixed, connection)
         if stored == 1 { alone.newMessage(isDeclined: !isStored) }
         return stored
     }
 
-    private func insertBatch(_ rows: [Int], _ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
-        var parameters = encoder(rows).newMessages()
-        parameters.append(offer)
+    private func insertBatch(
+        _ rows: [Int],
+        isMixed: Bool,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) -> Int {
         do throws(PostgresError) {
-            return try call(connection, StoreStatements.insert, parameters)
+            return try callInsert(encoder(rows), isMixed: isMixed, connection)
         } catch  where error.failureClass == .missingPartition {
             for day in Set(rows.map { UTCDay(microseconds: batch[$0].receivedAt) }).sorted() {
                 _ = try Partitions.ensure(connection, from: day, to: day)
             }
+            return try callInsert(encoder(rows), isMixed: isMixed, connection)
+        }
+    }
+
+    private func callInsert(
+        _ encoder: BatchEncoder,
+        isMixed: Bool,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) -> Int {
+        do throws(PostgresError) {
+            var parameters = encoder.newMessages()
+            parameters.append(offer)
+            encoder.origins(&parameters)
+            parameters.append(offer.token != 0)
+            parameters.append(isMixed)
+            parameters.append(isRetry)
             return try call(connection, StoreStatements.insert, parameters)
+        } catch  where error.isUnknownFunction && !connection.isInTransaction {
+            var parameters = encoder.newMessages()
+            parameters.append(offer)
+            return try call(connection, StoreStatements.insertBefore, parameters)
         }
     }
 
     /// Calls one of the functions that return what was refused instead of failing.
-    private func call(
+    @discardableResult private func call(
         _ connection: isolated PostgresConnection,
         _ statement: PostgresStatement,
         _ parameters: borrowing PostgresParameters
@@ -211,10 +250,21 @@ struct BatchCommit {
     private func storeQuarantine(_ connection: isolated PostgresConnection) throws(PostgresError) {
         let encoder = encoder(plan.quarantined)
         do throws(PostgresError) {
-            _ = try connection.execute(StoreStatements.quarantine, encoder.quarantine(withIDs: true))
+            try callQuarantine(encoder.quarantine(withIDs: true), connection)
         } catch  where !error.isEnvironment && batch.count == 1 {
             // Nothing but the id can be refused here, and alone in its batch there is nobody else to blame.
-            _ = try connection.execute(StoreStatements.quarantine, encoder.quarantine(withIDs: false))
+            try callQuarantine(encoder.quarantine(withIDs: false), connection)
+        }
+    }
+
+    private func callQuarantine(
+        _ parameters: borrowing PostgresParameters,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) {
+        do throws(PostgresError) {
+            try call(connection, StoreStatements.quarantine, parameters)
+        } catch  where error.isUnknownFunction && !connection.isInTransaction {
+            _ = try connection.execute(StoreStatements.quarantineBefore, parameters)
         }
     }
 }

@@ -14,6 +14,7 @@ package final class CommitStatus: Sendable {
     private let metrics: Metrics?
     private let logger: Logger?
     private let waiting = Mutex(Waiting())
+    private let failure = Mutex<(at: ContinuousClock.Instant, text: String)?>(nil)
 
     /// A status without waiting commits.
     ///
@@ -35,6 +36,16 @@ package final class CommitStatus: Sendable {
             let seconds = (ContinuousClock.now - since).components.seconds
             return "commits have waited \(seconds) s for a standby to confirm them"
         }
+    }
+
+    /// A commit has failed.
+    package func failed(_ error: StoreError) {
+        failure.withLock { $0 = (.now, error.message) }
+    }
+
+    /// Why the last commit failed since then; nil if none did.
+    package func failure(since start: ContinuousClock.Instant) -> String? {
+        failure.withLock { failure in failure.flatMap { $0.at >= start ? $0.text : nil } }
     }
 
     /// A commit was found to wait for a standby.

@@ -38,6 +38,9 @@ package struct StoreError: Error, Sendable {
         case refused
         /// One of our timeouts ended the attempt; whether the batch has been committed may be unknown. Commit smaller parts.
         case timedOut
+        /// The database does not know what this worker's handlers have subscribed to, as after a failover or a restore. Register, and
+        /// commit the same batch again.
+        case unregistered
     }
 
     /// What the failure asks for.

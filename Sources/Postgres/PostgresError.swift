@@ -59,6 +59,9 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         }
     }
 
+    /// Whether the statement calls a function that is not there, as in a schema of another version.
+    package var isUnknownFunction: Bool { sqlState == "42883" }
+
     /// Whether the session should be given up, because another server, or another session, may do better.
     package var endsSession: Bool {
         switch failureClass {

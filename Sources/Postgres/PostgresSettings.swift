@@ -107,6 +107,8 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             ("statement_timeout", "\(statementTimeout)"),
             ("lock_timeout", "\(lockTimeout)"),
             ("idle_in_transaction_session_timeout", "\(idleInTransactionTimeout)"),
+            // That the wait for a standby was broken off is said by a warning alone.
+            ("client_min_messages", "warning"),
         ]
         if isReadCommitted {
             let isolation = command == "SET LOCAL" ? "transaction_isolation" : "default_transaction_isolation"

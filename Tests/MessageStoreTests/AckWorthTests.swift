@@ -13,6 +13,7 @@ struct AckWorthTests {
             ("ANY 1 (a, b)", 2, true, true, "a failover to a standby"), ("a", 1, true, true, "not tried: whether"),
             ("a", 1, false, true, "fsync is off: an ack may not survive"),
             ("", 0, false, false, "fsync and full_page_writes are off"),
+            ("a", 1, true, true, "client_min_messages = notice"),
         ]
     )
     func text(standbys: String, receivers: Int, fsync: Bool, pages: Bool, text: String) {
@@ -27,14 +28,28 @@ struct AckWorthTests {
         #expect(AckWorth(synchronousStandbys: "a", receivers: 0, fsync: true, fullPageWrites: true).isStalled)
     }
 
-    @Test("a server is asked, by a role without any rights") func asked() async throws {
+    @Test("where sessions hear of errors alone, it is said that commits hear of warnings")
+    func silenced() {
+        var worth = AckWorth(synchronousStandbys: "a", receivers: 1, fsync: true, fullPageWrites: true)
+        worth.clientMinMessages = "error"
+        #expect(worth.text.contains("client_min_messages = error, raised to warning for commits"))
+    }
+
+    @Test("a server is asked, by a role without any rights", arguments: ["notice", "error"])
+    func asked(silence: String) async throws {
         let fixture = try await StoreFixture()
-        try await fixture.script("CREATE ROLE nobody LOGIN")
+        try await fixture.script("CREATE ROLE nobody LOGIN; ALTER ROLE nobody SET client_min_messages = \(silence)")
         let url = fixture.url.replacingOccurrences(of: "user=upstream", with: "user=nobody")
         let connection = try await PostgresConnection.open(PostgresSettings(url: url))
         #expect(
             try await AckWorth.ask(connection)
-                == AckWorth(synchronousStandbys: "", receivers: 0, fsync: false, fullPageWrites: true)
+                == AckWorth(
+                    synchronousStandbys: "",
+                    receivers: 0,
+                    fsync: false,
+                    fullPageWrites: true,
+                    clientMinMessages: silence
+                )
         )
         await connection.close()
         try await fixture.script("DROP ROLE nobody")

@@ -173,7 +173,7 @@ struct AloneInsertTests {
     func handlersHere() async throws {
         let fixture = try await fixture()
         try await fixture.script(Self.breakOne)
-        let offer = LeaseOffer(handlers: [], local: ["all"], owner: "w", token: 1, duration: .seconds(60))
+        let offer = LeaseOffer(handlers: [], local: ["all"], owner: "w", token: 0, duration: .seconds(60))
         #expect(try await fixture.store().commit([.make(1)], leasing: offer, isRetry: false) == [.stored])
     }
 

@@ -39,7 +39,7 @@ private struct HistoryStage {
         _ handlers: [HandlerRegistration],
         _ body: (DispatchService) async throws -> Void
     ) async throws {
-        let service = fixture.dispatcher(handlers, over: deliveries) { $0.recordsAttempts = true }
+        let service = fixture.dispatcher(handlers, owner: "host:1", over: deliveries) { $0.recordsAttempts = true }
         try await fixture.run(service) {
             await service.waitUntilSubscribed()
             try await body(service)
@@ -54,7 +54,7 @@ private struct HistoryStage {
         var offer = LeaseOffer(
             handlers: ["orders"],
             local: ["orders"],
-            owner: "a",
+            owner: "host:1",
             token: token,
             duration: .seconds(60)
         )
@@ -281,7 +281,7 @@ private struct HistoryStage {
         let handler = HandlerRegistration.make("orders")
         let stage = try await HistoryStage([handler], isWanted: false)
         try await stage.fixture.store.script("DROP TABLE upstream.attempt_batches CASCADE")
-        let service = stage.fixture.dispatcher([handler], over: stage.deliveries)
+        let service = stage.fixture.dispatcher([handler], owner: "host:1", over: stage.deliveries)
         try await stage.fixture.run(service) {
             await service.waitUntilSubscribed()
             try await stage.fixture.receive(1...5, through: service.intake)

@@ -156,7 +156,7 @@ struct DeliveriesDispatchTests {
             handlers: ["orders"],
             local: ["orders"],
             owner: "dead",
-            token: 7,
+            token: try await fixture.another("dead").register([.make("orders")]),
             duration: .seconds(60)
         )
         _ = try await fixture.writer.commit([.make(1), .make(2)], leasing: offer, isRetry: false)

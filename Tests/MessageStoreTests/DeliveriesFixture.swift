@@ -9,16 +9,18 @@ struct DeliveriesFixture {
     let store: StoreFixture
     let deliveries: PostgresDeliveryStore
     let writer: MessageStore
+    /// The token of what was registered first.
+    let token: Int64
 
     init(_ handlers: [HandlerRegistration] = [.make("orders")]) async throws {
         store = try await StoreFixture()
-        deliveries = PostgresDeliveryStore(store.settings)
+        deliveries = PostgresDeliveryStore(store.settings, worker: "a")
         writer = store.store()
-        _ = try await deliveries.register(handlers)
+        token = try await deliveries.register(handlers)
     }
 
     /// Another worker on the same tables.
-    func another() -> PostgresDeliveryStore { PostgresDeliveryStore(store.settings) }
+    func another(_ name: String = "a") -> PostgresDeliveryStore { PostgresDeliveryStore(store.settings, worker: name) }
 
     /// Stores messages with these numbers; a number is also the order of arrival.
     func receive(_ numbers: ClosedRange<UInt64>, category: String = "com.example.orders") async throws {

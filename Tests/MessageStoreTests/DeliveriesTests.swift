@@ -104,17 +104,21 @@ struct DeliveriesTests {
             handlers: ["orders"],
             local: ["orders", "busy"],
             owner: "a",
-            token: 77,
+            token: fixture.token,
             duration: .seconds(60)
         )
         _ = try await fixture.writer.commit([.make(1)], leasing: offer, isRetry: false)
         #expect(try await fixture.claim().isEmpty)
         #expect(try await fixture.claim(.make("busy")).count == 1)
-        let settlement = Settlement(messageKey: IncomingMessage.make(1).messageKey, token: 77, outcome: .done)
+        let settlement = Settlement(
+            messageKey: IncomingMessage.make(1).messageKey,
+            token: fixture.token,
+            outcome: .done
+        )
         #expect(try await fixture.deliveries.settle([settlement], of: "orders") == 1)
         #expect(try await fixture.count("handler = 'orders'") == 0)
         // A second commit of the same batch, after a lost reply, brings nothing back.
-        offer.token = 78
+        offer.token += 1
         #expect(try await fixture.writer.commit([.make(1)], leasing: offer, isRetry: false).count == 1)
     }
 
@@ -360,7 +364,13 @@ struct DeliveriesTests {
             group.addTask {
                 do { try await listener.listen { wakes.increment() } } catch {}
             }
-            let local = LeaseOffer(handlers: [], local: ["orders"], owner: "a", token: 1, duration: .seconds(60))
+            let local = LeaseOffer(
+                handlers: [],
+                local: ["orders"],
+                owner: "a",
+                token: fixture.token,
+                duration: .seconds(60)
+            )
             let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
             try await waitUntil { try await fixture.store.integer(listening) ?? 0 > 0 }
             for number: UInt64 in 1...5 {

@@ -30,7 +30,7 @@ extension DeliveriesFixture {
         settings.drain = .milliseconds(100)
         change(&settings)
         return DispatchService(
-            store: store ?? another(),
+            store: store ?? another(owner),
             registrations: handlers,
             senderIDs: StoreFixture.senders,
             settings: settings,

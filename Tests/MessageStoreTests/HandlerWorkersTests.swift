@@ -86,7 +86,7 @@ struct HandlerWorkersTests {
     @Test("a worker is leased no message of a category that only others ask for; they are told")
     func noLeaseForOthers() async throws {
         let fixture = try await DeliveriesFixture([newer])
-        let old = fixture.another()
+        let old = fixture.another("old")
         let token = try await old.register([older])
         let offer = offer(token)
         let wakes = Tally()
@@ -117,7 +117,7 @@ struct HandlerWorkersTests {
     @Test("where one asks for all and one for some, a lease goes by what the holder asks for")
     func wildcard() async throws {
         let fixture = try await DeliveriesFixture([.make("orders")])
-        let old = fixture.another()
+        let old = fixture.another("old")
         let token = try await old.register([older])
         let offer = offer(token)
         _ = try await fixture.writer.commit([.make(1), .make(2, category: "x")], leasing: offer, isRetry: false)
@@ -166,11 +166,11 @@ struct HandlerWorkersTests {
         try await pass("3 minutes", fixture, "worker <> 'host:7'")
         let states = HandlerStates(fixture.store.admin)
         var workers = try #require(try await states.list().first).workers
-        #expect(workers.map(\.worker) == ["host:7", "worker"])
+        #expect(workers.map(\.worker) == ["host:7", "a"])
         #expect(workers.map(\.isLive) == [true, false])
         #expect(workers.map { $0.categories.sorted().joined(separator: " ") } == [both, "com.example.orders"])
         await worker.close()
         workers = try #require(try await states.list().first).workers
-        #expect(workers.map(\.worker) == ["worker"])
+        #expect(workers.map(\.worker) == ["a"])
     }
 }

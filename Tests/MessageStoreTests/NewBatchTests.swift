@@ -1,3 +1,4 @@
+import Digests
 import MessageStore
 import Pipeline
 import Postgres
@@ -102,6 +103,49 @@ struct NewBatchTests {
         }
         #expect(try await store.commit(others) == [isFirstKnown ? .duplicate : .stored, .stored])
         #expect(try await fixture.count("messages") == 2)
+    }
+
+    /// What a plain insert did before it met a known id is counted, too.
+    @Test(
+        "after a batch with known ids the next one costs the ledger no insert in vain, and a clean one is inserted plainly again"
+    )
+    func knownAgain() async throws {
+        let fixture = try await StoreFixture()
+        let store = fixture.store()
+        let batches = (0..<4 as Range<UInt64>).map { batch in (1...10).map { IncomingMessage.make(batch * 100 + $0) } }
+        let all: [StoreOutcome] = Array(repeating: .stored, count: 10)
+        let known = IncomingMessage.make(99)
+        // The last in the order of keys, in which the ledger is filled.
+        var first = IncomingMessage.make(98)
+        first.messageKey = Digest128(high: .max, low: .max)
+        let copy = first.copy()
+        #expect(try await store.commit([known, first]) == [.stored, .stored])
+        #expect(try await store.commit(batches[0] + [copy]) == all + [.duplicate])
+        #expect(try await store.commit(batches[1] + [copy]) == all + [.duplicate])
+        #expect(try await store.commit(batches[2]) == all)
+        #expect(try await store.commit(batches[3] + [copy]) == all + [.duplicate])
+        await store.close()
+        // Twice eleven in vain: by the first batch with a known id, and by the one after a clean one.
+        try await fixture.waitUntil(
+            "SELECT n_tup_ins = 2 + 40 + 22 FROM pg_stat_user_tables WHERE relid = 'upstream.message_ids'::regclass"
+        )
+    }
+
+    @Test("what ids are unique for comes from the worker, for each sender")
+    func scopes() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.script("DROP FUNCTION upstream.id_scope(text, text, uuid)")
+        var own = message(1, sender: 0, from: nil)
+        own.messageKey = Digest128(hashing: "\(StoreFixture.senders[0])\0m-1")
+        let batch = [own, message(2, sender: 1, from: nil)]
+        #expect(try await fixture.store().commit(batch) == [.stored, .stored])
+        #expect(try await fixture.store().commit([message(3, sender: 1, from: nil)]) == [.stored])
+        #expect(
+            try await fixture.text(
+                "SELECT string_agg(sender_id || ' ' || id_scope, ', ' ORDER BY sender_id) FROM upstream.senders"
+            )
+                == "1234567890 sender, 987 device"
+        )
     }
 
     @Test("workers of the version before this one store their batches beside ours")

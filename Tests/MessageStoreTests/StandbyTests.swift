@@ -157,6 +157,53 @@ struct StandbyTests {
         }
     }
 
+    /// PostgreSQL says by a warning alone that a wait was broken off.
+    @Test(
+        "a wait that somebody breaks off is no success where sessions hear of errors alone, on any way to an ack",
+        .timeLimit(.minutes(2)),
+        arguments: Silence.allCases
+    )
+    func silenced(_ silence: Silence) async throws {
+        let pair = try await Pair()
+        defer { pair.stop() }
+        let known = IncomingMessage.make(1)
+        let odd = IncomingMessage.make(2, quarantine: .duplicateKey)
+        let conflict = known.copy(fingerprint: 2)
+        #expect(try await pair.store().commit([known, odd, conflict]) == [.stored, .quarantined, .conflict])
+        let database = pair.fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
+        switch silence {
+        case .database, .pooled:
+            try await pair.fixture.script("ALTER DATABASE \(database) SET client_min_messages = error")
+        case .role: try await pair.fixture.script("ALTER ROLE upstream SET client_min_messages = error")
+        case .options: break
+        }
+        let pooler = try Pgbouncer(before: pair.primary, poolSize: 5)
+        defer { pooler.stop() }
+        var settings = pair.fixture.settings
+        if silence == .options {
+            settings = try PostgresSettings(url: pair.fixture.url + "&options=-c%20client_min_messages%3Derror")
+        }
+        if silence == .pooled { settings = try pooler.settings(pair.fixture) }
+        await (try await pooler.connect(settings)).close()
+        let store = MessageStore(settings, senders: StoreFixture.senders)
+        pair.standby.stop()
+        let batches: [[IncomingMessage]] = [
+            [.make(3)], [.make(4), .make(5)], [known.copy()], [known], [conflict.copy()], [odd.copy()],
+        ]
+        for (number, batch) in batches.enumerated() {
+            let commit = Task { try await store.commit(batch, isRetry: number == 3) }
+            try await pair.waiting()
+            try await pair.fixture.script(
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            )
+            let error = await #expect(throws: StoreError.self, "\(number)") { try await commit.value }
+            #expect(error?.kind == .unavailable, "\(number)")
+        }
+    }
+
+    /// What makes sessions hear of errors alone.
+    enum Silence: CaseIterable, Sendable { case database, role, options, pooled }
+
     @Test("an import of what is known waits for the standby as well", .timeLimit(.minutes(2)))
     func load() async throws {
         let pair = try await Pair()

@@ -32,6 +32,8 @@ private final class Journal: AckSink, DeliveryIntake {
     }
 
     func withdrawn(_ offer: LeaseOffer) {}
+
+    func registrationLost(of offer: LeaseOffer) {}
 }
 
 @Suite("Acks before handlers", .timeLimit(.minutes(1)))

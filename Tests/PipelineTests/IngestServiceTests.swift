@@ -11,21 +11,27 @@ import Vocabulary
 private final class OpenIntake: DeliveryIntake {
     private let lease: Duration
     private let book = Mutex((open: 0, handedOver: 0))
+    /// The token of the registration that was lost last; the next offers have another.
+    private let token = Mutex<Int64>(7)
 
     init(lease: Duration) { self.lease = lease }
 
     func offer(for count: Int, bytes: Int) -> LeaseOffer {
         book.withLock { $0.open += 1 }
-        return LeaseOffer(handlers: ["h"], local: ["h"], owner: "me", token: 7, duration: lease)
+        return LeaseOffer(handlers: ["h"], local: ["h"], owner: "me", token: token.withLock(\.self), duration: lease)
+    }
+
+    func registrationLost(of offer: LeaseOffer) {
+        token.withLock { $0 = offer.token + 1 }
     }
 
     func committed(_ offer: LeaseOffer, messages: [IncomingMessage], outcomes: [StoreOutcome]) {
-        guard offer.token == 7 else { return }
+        guard !offer.handlers.isEmpty else { return }
         book.withLock { ($0.open, $0.handedOver) = ($0.open - 1, $0.handedOver + messages.count) }
     }
 
     func withdrawn(_ offer: LeaseOffer) {
-        guard offer.token == 7 else { return }
+        guard !offer.handlers.isEmpty else { return }
         book.withLock { $0.open -= 1 }
     }
 
@@ -87,9 +93,13 @@ struct IngestServiceTests {
         )
     }
 
-    @Test("A late retry offers no lease: an attempt whose reply was lost may have leased the rows long ago")
+    @Test(
+        "A late retry offers no lease, as an attempt whose reply was lost may have leased the rows long ago; it names its registration"
+    )
     func leasesAfterAnOutage() async {
-        for (lease, tokens) in [(Duration.seconds(600), [Int64(7), 7, 7]), (.milliseconds(30), [7, 0, 0])] {
+        for (lease, isLeased) in [
+            (Duration.seconds(600), [true, true, true]), (.milliseconds(30), [true, false, false]),
+        ] {
             let queue = IngestQueue()
             queue.submit(messages(1...3), from: RecordingSink())
             queue.finish()
@@ -104,9 +114,32 @@ struct IngestServiceTests {
                 intake: intake
             )
             await service.run()
-            #expect(writer.tokens == tokens)
-            #expect(intake.account == (0, tokens.last == 7 ? 3 : 0))
+            #expect(writer.offers.map { !$0.handlers.isEmpty } == isLeased)
+            #expect(writer.offers.allSatisfy { $0.token == 7 && $0.local == ["h"] })
+            #expect(intake.account == (0, isLeased[2] ? 3 : 0))
         }
+    }
+
+    @Test(
+        "Where the database does not know the registration, the dispatcher is told, and the batch comes again under the next one"
+    )
+    func registrationLost() async {
+        let sink = RecordingSink()
+        queue.submit(messages(1...3), from: sink)
+        queue.finish()
+        let writer = ScriptedWriter(unregistered: 1)
+        let intake = OpenIntake(lease: .seconds(600))
+        let service = IngestService(
+            queue: queue,
+            writers: [writer],
+            metrics: metrics,
+            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+            clock: .manual,
+            intake: intake
+        )
+        await service.run()
+        #expect(writer.offers.map(\.token) == [7, 8] && writer.retries == [false, true])
+        #expect(intake.account == (0, 3) && sink.calls.count == 1)
     }
 
     @Test("A copy is settled after its transaction has committed, and not a moment earlier")

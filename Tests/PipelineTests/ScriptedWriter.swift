@@ -9,9 +9,10 @@ final class ScriptedWriter: MessageWriter {
     private struct State {
         var tries: [[UInt8]] = []
         var retries: [Bool] = []
-        var tokens: [Int64] = []
+        var offers: [LeaseOffer] = []
         var committed: [(tag: UInt8, quarantine: QuarantineReason?)] = []
         var outages: Int
+        var unregistered: Int
     }
 
     private let state: Mutex<State>
@@ -23,12 +24,13 @@ final class ScriptedWriter: MessageWriter {
 
     init(
         outages: Int = 0,
+        unregistered: Int = 0,
         refused: Set<UInt8> = [],
         largest: Int = .max,
         onTry: @escaping @Sendable () async -> Void = {}
     ) {
         self.largest = largest
-        state = Mutex(State(outages: outages))
+        state = Mutex(State(outages: outages, unregistered: unregistered))
         self.refused = refused
         self.onTry = onTry
     }
@@ -41,10 +43,14 @@ final class ScriptedWriter: MessageWriter {
         await onTry()
         let error = state.withLock { state -> StoreError? in
             state.tries.append(batch.map { $0.bytes[0] })
-            state.tokens.append(offer.token)
+            state.offers.append(offer)
             state.retries.append(isRetry)
             if batch.count > largest {
                 return StoreError(kind: .timedOut, sqlState: "57014", message: "too slow", failureClass: .timeout)
+            }
+            if state.unregistered > 0 {
+                state.unregistered -= 1
+                return StoreError(kind: .unregistered, sqlState: "UW003", message: "who?", failureClass: .other)
             }
             if state.outages > 0 {
                 state.outages -= 1
@@ -67,8 +73,8 @@ final class ScriptedWriter: MessageWriter {
 
     var tries: [[UInt8]] { state.withLock { $0.tries } }
     var retries: [Bool] { state.withLock { $0.retries } }
-    /// The tokens of the leases that each try was offered; 0 for none.
-    var tokens: [Int64] { state.withLock { $0.tokens } }
+    /// What each try was offered.
+    var offers: [LeaseOffer] { state.withLock { $0.offers } }
     var committed: [UInt8] { state.withLock { $0.committed.map(\.tag) } }
     var quarantined: [UInt8] {
         state.withLock { $0.committed.filter { $0.quarantine == .databaseRefused }.map(\.tag) }

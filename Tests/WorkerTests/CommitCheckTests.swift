@@ -30,8 +30,16 @@ struct CommitCheckTests {
         #expect(lines(after: 4) == ready)
         let late = "[-] commits failed: messages have been waiting to be committed for 14 s"
         #expect(lines(after: 14)[0] == late)
+        let error = StoreError(
+            kind: .unavailable,
+            sqlState: "UW002",
+            message: "a trigger drops rows",
+            failureClass: .other
+        )
+        status.failed(error)
+        #expect(lines(after: 14)[0] == late + ": a trigger drops rows")
         _ = try #require(queue.take(writer: 0))
-        #expect(lines(after: 14)[0] == late)
+        #expect(lines(after: 14)[0].hasPrefix(late))
         #expect(queue.take(writer: 0) == nil)
         #expect(lines(after: 14) == ready)
     }

@@ -17,10 +17,14 @@ extension PostgresParameters {
 }
 
 extension StoreError {
+    /// What `upstream.store_batch` fails with where a registration is missing.
+    private static let unregistered = "UW003"
+
     /// What a failure of PostgreSQL means for the pipeline.
     init(_ error: PostgresError) {
         self.init(
-            kind: error.isTimeLimit ? .timedOut : error.isEnvironment ? .unavailable : .refused,
+            kind: error.sqlState == Self.unregistered
+                ? .unregistered : error.isTimeLimit ? .timedOut : error.isEnvironment ? .unavailable : .refused,
             sqlState: error.sqlState,
             message: error.description,
             failureClass: error.failureClass

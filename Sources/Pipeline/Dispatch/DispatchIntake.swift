@@ -18,6 +18,9 @@ package protocol DeliveryIntake: Sendable {
 
     /// The batch has not committed, or its outcome is unknown.
     func withdrawn(_ offer: LeaseOffer)
+
+    /// The database does not know the registration that an offer was made under, which is to be renewed.
+    func registrationLost(of offer: LeaseOffer)
 }
 
 /// The lease under which deliveries are inserted for handlers that have room in this worker.
@@ -48,6 +51,13 @@ package struct LeaseOffer: Sendable {
     /// No lease: all deliveries wait in the table, and other workers are notified.
     package static let none = LeaseOffer(handlers: [], local: [], owner: "", token: 0, duration: .zero)
 
+    /// Nothing is leased, and the registration is looked for all the same.
+    var withoutLease: LeaseOffer {
+        var offer = LeaseOffer(handlers: [], local: local, owner: owner, token: token, duration: duration)
+        offer.deadline = deadline
+        return offer
+    }
+
     package init(handlers: [String], local: [String], owner: String, token: Int64, duration: Duration) {
         self.handlers = handlers
         self.local = local
@@ -68,6 +78,7 @@ final class DispatchIntake: DeliveryIntake {
     private let settler: DispatchSettler
     private let released: @Sendable ([Settlement], Int) -> Void
     private let wakeClaims: @Sendable () -> Void
+    private let lost: @Sendable () -> Void
     private let lastBlock = Atomic<Int64>(0)
     /// The token that registration gave us; nil before.
     private let token = Mutex<Int64?>(nil)
@@ -78,7 +89,8 @@ final class DispatchIntake: DeliveryIntake {
         clock: TimeSource,
         settler: DispatchSettler,
         released: @escaping @Sendable ([Settlement], Int) -> Void,
-        wakeClaims: @escaping @Sendable () -> Void
+        wakeClaims: @escaping @Sendable () -> Void,
+        registrationLost: @escaping @Sendable () -> Void
     ) {
         self.lanes = lanes
         self.settings = settings
@@ -86,6 +98,7 @@ final class DispatchIntake: DeliveryIntake {
         self.settler = settler
         self.released = released
         self.wakeClaims = wakeClaims
+        lost = registrationLost
         names = lanes.map(\.registration.name)
         categories = lanes.map { lane in
             let set = lane.registration.categories
@@ -182,6 +195,11 @@ final class DispatchIntake: DeliveryIntake {
                 settler.abandon(block: offer.block, token: offer.token, lane: index)
             }
         }
+    }
+
+    func registrationLost(of offer: LeaseOffer) {
+        // Another writer may have noticed before.
+        if offer.token == processToken { lost() }
     }
 
     private func takes(_ category: ByteSpan?, of bytes: UnsafeBufferPointer<UInt8>, _ lane: Int) -> Bool {

@@ -179,6 +179,15 @@ package struct DispatchReport: Sendable {
         )
     }
 
+    /// The registration is gone.
+    func registeringAgain() {
+        logger.event(
+            .notice,
+            .handlerReregistered,
+            "the database does not know this worker's handlers, as after a failover or a restore: registering them again"
+        )
+    }
+
     // MARK: The database
 
     /// A call to the database failed.

@@ -4,16 +4,30 @@ import Vocabulary
 
 // The loops that all handlers share: claims, polls, deadlines, heartbeats, figures and notifications.
 extension DispatchService {
-    /// Registers the handlers, retrying until the database is there.
-    func start() async {
+    /// Registers the handlers, retrying until the database is there; and again where it has lost that, after a failover or a restore.
+    func registerLoop() async {
+        guard await register() else { return }
+        subscribed.set()
+        var told: ContinuousClock.Instant?
+        while await registrationLost.wait() {
+            let now = clock.now()
+            if told.map({ now - $0 >= .seconds(60) }) ?? true {
+                report.registeringAgain()
+                told = now
+            }
+            guard await register() else { return }
+        }
+    }
+
+    private func register() async -> Bool {
         let token = await untilDone { () async throws(StoreError) -> Int64 in
             try await self.store.register(self.lanes.map(\.registration))
         }
-        guard let token else { return }
+        guard let token else { return false }
         await refreshPauses()
         dispatchIntake.open(token: token)
-        subscribed.set()
         claims.set()
+        return true
     }
 
     func claimLoop() async {

@@ -25,6 +25,8 @@ package final class DispatchService: Sendable {
     let claims: DispatchSignal
     let shutdown = DispatchSignal()
     let subscribed = DispatchSignal()
+    /// The database doesn't know the registration.
+    let registrationLost: DispatchSignal
     /// What the loop is doing that watches over deadlines, for the watchdog; it looks at every handler's state four times a
     /// second, and never waits for the database.
     package let progress = LoopProgress("dispatcher")
@@ -62,6 +64,7 @@ package final class DispatchService: Sendable {
         let names = registrations.map(\.name)
         let report = DispatchReport(handlers: names, metrics: metrics, logger: logger)
         let claims = DispatchSignal()
+        let registrationLost = DispatchSignal()
         let lanes = registrations.enumerated().map { index, registration in
             DispatchLane(
                 index: index,
@@ -89,6 +92,7 @@ package final class DispatchService: Sendable {
         self.flush = flush
         self.lanes = lanes
         self.claims = claims
+        self.registrationLost = registrationLost
         self.store = store
         self.settings = settings
         self.clock = clock
@@ -103,7 +107,8 @@ package final class DispatchService: Sendable {
                 report.settledUnrun(settlements, lane)
                 settler.submit(settlements, lane: lane)
             },
-            wakeClaims: { claims.set() }
+            wakeClaims: { claims.set() },
+            registrationLost: { registrationLost.set() }
         )
     }
 
@@ -179,7 +184,7 @@ package final class DispatchService: Sendable {
         await withTaskGroup(of: Void.self) { loops in
             loops.addTask { [settler] in await settler.run() }
             await withTaskGroup(of: Void.self) { watchers in
-                watchers.addTask { await self.start() }
+                watchers.addTask { await self.registerLoop() }
                 watchers.addTask { await self.pollLoop() }
                 watchers.addTask { await self.rateLoop() }
                 watchers.addTask { await self.watchLoop() }

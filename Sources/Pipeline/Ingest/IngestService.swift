@@ -131,9 +131,11 @@ package struct IngestService: Sendable {
             } catch {
                 metrics.databaseErrors[error.failureClass].increment()
                 guard !Task.isCancelled else { return }
-                if error.kind == .refused {
-                    logRefusal(error, count: range.count)
-                } else {
+                switch error.kind {
+                case .refused: logRefusal(error, count: range.count)
+                // The dispatcher tells of it, and registers again.
+                case .unregistered: break
+                case .unavailable, .timedOut:
                     if !isDown { logOutage(error, count: range.count) }
                     isDown = true
                 }
@@ -169,6 +171,7 @@ package struct IngestService: Sendable {
             progress.enter(.working)
             BatchTrace.ended(transaction, error)
             intake?.withdrawn(offer)
+            if error.kind == .unregistered { intake?.registrationLost(of: offer) }
             throw error
         }
         progress.enter(.working)
@@ -184,7 +187,7 @@ package struct IngestService: Sendable {
 
     /// The lease to insert deliveries under.
     ///
-    /// None for a late retry: if an earlier attempt has committed and only its reply was lost, the rows carry that attempt's
+    /// Without a lease for a late retry: if an earlier attempt has committed and only its reply was lost, the rows carry that attempt's
     /// lease. It may have expired, and a worker that claims them then would run them at the same time as we do.
     private func offer(for messages: [IncomingMessage], bytes: Int?, after elapsed: Duration?) -> LeaseOffer {
         guard let intake else { return .none }
@@ -195,7 +198,7 @@ package struct IngestService: Sendable {
         offer.packed = []
         guard offer.duration > .zero, elapsed > offer.duration / 3 else { return offer }
         intake.withdrawn(offer)
-        return .none
+        return offer.withoutLease
     }
 
     /// Counts the outcomes before the acks are sent, so that no peer knows of an outcome that the metrics don't show (G8).
@@ -242,7 +245,7 @@ extension CommitPlan {
     ) -> Action {
         switch kind {
         case .refused: return refused()
-        case .unavailable: return unavailable()
+        case .unavailable, .unregistered: return unavailable()
         case .timedOut:
             let sizes = batch.messages.map(\.bytes.count)
             let ceiling = size.timedOut(bytes: sizes[range].reduce(0, +), after: duration)

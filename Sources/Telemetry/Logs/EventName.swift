@@ -67,6 +67,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case handlerFailing = "handler.failing"
     case handlerRecovered = "handler.recovered"
     case handlerUnclaimed = "handler.unclaimed"
+    case handlerReregistered = "handler.reregistered"
     case handlerHanging = "handler.hanging"
     case leaseLost = "delivery.lease_lost"
     case attemptsUnrecorded = "delivery.attempts_unrecorded"

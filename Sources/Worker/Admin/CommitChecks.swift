@@ -23,7 +23,8 @@ package enum CommitChecks {
             guard let oldest = queue.oldest else { return .ready }
             let waiting = now() - oldest
             guard waiting > longestWait else { return .ready }
-            return .notReady("messages have been waiting to be committed for \(waiting.components.seconds) s")
+            let reason = status.failure(since: oldest).map { ": " + $0 } ?? ""
+            return .notReady("messages have been waiting to be committed for \(waiting.components.seconds) s" + reason)
         }
         let standby = ReadinessCheck("standby") { status.reason.map { .notReady($0) } ?? .ready }
         return [commits, standby]

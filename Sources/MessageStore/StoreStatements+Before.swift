@@ -1,0 +1,45 @@
+import Postgres
+
+// What a schema without migration 0022 has: a worker outlives `migrate down`, and goes on with less than it checks otherwise.
+extension StoreStatements {
+    /// As ``insert``, up to the lease offer.
+    static let insertBefore = PostgresStatement(
+        """
+        SELECT * FROM upstream.store_batch(
+            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
+            $24
+        )
+        """
+    )
+
+    /// As ``quarantine``.
+    static let quarantineBefore = PostgresStatement(
+        """
+        WITH durable AS (
+            SELECT set_config(name, value, true) FROM (VALUES
+                ('synchronous_commit', 'on', ARRAY['off', 'local', 'remote_write']),
+                ('client_min_messages', 'warning', ARRAY['error'])
+            ) AS wanted (name, value, weaker)
+            WHERE current_setting(name) = ANY (weaker)
+        ), input AS (
+            SELECT *,
+                count(*) OVER copies AS times_seen,
+                max(received_at) OVER copies AS last_seen_at,
+                row_number() OVER (copies ORDER BY received_at) AS place
+            FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::timestamptz[], $7::bytea[])
+                AS input (sender_id, message_id, reason, detail, stanza, received_at, digest)
+            WINDOW copies AS (PARTITION BY sender_id, digest)
+        )
+        INSERT INTO upstream.quarantine AS known (
+            sender_id, message_id, reason, detail, stanza, digest, times_seen, received_at, last_seen_at
+        )
+        SELECT sender_id, message_id, reason, detail, stanza, digest, times_seen, received_at, last_seen_at
+        FROM input WHERE place = 1 AND (SELECT count(*) FROM durable) >= 0
+        ORDER BY sender_id, digest
+        ON CONFLICT (sender_id, digest) DO UPDATE
+            SET times_seen = known.times_seen + excluded.times_seen,
+                last_seen_at = greatest(known.last_seen_at, excluded.last_seen_at)
+            WHERE known.last_seen_at <> excluded.last_seen_at
+        """
+    )
+}
