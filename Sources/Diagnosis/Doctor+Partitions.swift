@@ -27,6 +27,9 @@ extension Doctor {
         }
     }
 
+    /// How the count of the last hour's messages is bounded: beyond it their pace is that of so many.
+    private static let countedMessages = 100_000
+
     /// The policy in force, and what retention would do by it, or by the usual one where there is none.
     struct Plan: Sendable {
         var policy: RetentionPolicy?
@@ -49,39 +52,70 @@ extension Doctor {
         dedupeWindow: .seconds(35 * 86_400)
     )
 
-    /// How long the disk lasts.
+    /// How much is left of the disk, and how long it lasts: at the pace of the last hour, and at that of the last days.
     func disk(_ known: Plan, _ diagnosis: inout Diagnosis) async throws(PostgresError) {
-        typealias Disk = (ledger: Int64, isLocal: Bool, folder: String?)
-        let disk = try await rows(DoctorStatements.disk) { row throws(PostgresError) -> Disk in
-            (try row.next(), try row.next(), try row.next())
-        }.first
-        guard let disk else { return }
-        let growth = DiskGrowth(known.plan, ledger: disk.ledger)
-        diagnosis.note("growth", "\(Amount.bytes(growth.perDay)) a day, until \(Amount.bytes(growth.atMost)) are held")
-        guard let folder = disk.folder else {
+        let ledger = try await rows(DoctorStatements.ledger) { row throws(PostgresError) in try row.next(Int64.self) }
+        let hour = try await rows(DoctorStatements.lastHour(counted: Self.countedMessages)) {
+            row throws(PostgresError) in
+            (messages: try row.next(Int.self), seconds: try row.next(Double.self))
+        }
+        let growth = DiskGrowth(known.plan, ledger: ledger.first ?? 0, hour: hour.first ?? (0, 0))
+        diagnosis.note(
+            "growth",
+            "\(Amount.bytes(growth.perDay)) a day, until \(Amount.bytes(growth.atMost)) are held; "
+                + "\(Amount.bytes(growth.perHour)) in the last hour"
+        )
+        switch try await DatabaseDisk.look(connection, freeSpace: freeSpace) {
+        case .hidden:
             diagnosis.skip(
                 "free disk space",
                 "this role may not see where the server keeps its data: GRANT pg_read_all_settings to it, or compare the "
                     + "growth above with the server's free space"
             )
-            return
-        }
-        guard disk.isLocal, let free = freeSpace(folder) else {
+        case .elsewhere(let folder):
             diagnosis.skip("free disk space", "the server's folder \(folder) is not on this machine: run doctor there")
-            return
+        case .seen(let space):
+            diagnosis.note("free disk space", Amount.bytes(space.free))
+            judge(space, growth, &diagnosis)
         }
-        diagnosis.note("free disk space", Amount.bytes(free))
-        guard growth.perDay > 0, growth.toCome > free else { return }
-        let days = Double(free) / Double(growth.perDay)
-        guard days <= limits.diskDays.warning else { return }
-        let name: FindingName = days <= limits.diskDays.critical ? .diskNearlyFull : .diskFilling
-        diagnosis.find(
-            name,
-            "the disk is full in \(Said.time(days * 86_400)): \(Amount.bytes(free)) are free, messages take "
-                + "\(Amount.bytes(growth.perDay)) a day and \(Amount.bytes(growth.toCome)) more until retention holds "
-                + "as much as it will",
-            fix: "a larger disk; or a shorter retention.messages and upstream-worker partitions policy --apply"
-        )
+    }
+
+    private func judge(_ space: DatabaseDisk.Space, _ growth: DiskGrowth, _ diagnosis: inout Diagnosis) {
+        let free = "\(Amount.bytes(space.free)) \(space.free == 1 ? "is" : "are") free at \(space.folder)"
+        let fix =
+            "a larger disk; remove what is not PostgreSQL's from it, and see the findings about slots; or a shorter "
+            + "retention.messages and upstream-worker partitions policy --apply"
+        if space.free < limits.diskFloor.critical {
+            let end = "\(space.free == 0 ? "nothing" : "soon nothing more") can be stored or acked"
+            return diagnosis.find(
+                .diskNearlyFull,
+                "the disk is \(space.free == 0 ? "" : "nearly ")full: \(free); \(end)",
+                fix: fix
+            )
+        }
+        let hours = growth.perHour > 0 ? Double(space.free) / Double(growth.perHour) : .infinity
+        if hours * 3_600 <= limits.diskHours.inSeconds {
+            return diagnosis.find(
+                .diskNearlyFull,
+                "the disk is full in \(Said.time(hours * 3_600)) at the pace of the last hour: \(free), and messages took "
+                    + "\(Amount.bytes(growth.perHour)) in it",
+                fix: fix
+            )
+        }
+        let days =
+            growth.perDay > 0 && growth.toCome > space.free ? Double(space.free) / Double(growth.perDay) : .infinity
+        if days <= limits.diskDays.warning {
+            return diagnosis.find(
+                days <= limits.diskDays.critical ? .diskNearlyFull : .diskFilling,
+                "the disk is full in \(Said.time(days * 86_400)): \(free), messages take "
+                    + "\(Amount.bytes(growth.perDay)) a day and \(Amount.bytes(growth.toCome)) more until retention holds as "
+                    + "much as it will",
+                fix: fix
+            )
+        }
+        if space.free < limits.diskFloor.warning {
+            diagnosis.find(.diskFilling, "the disk is filling: \(free)", fix: fix)
+        }
     }
 
     /// The policy, the last run, and the days that are held.
@@ -137,6 +171,8 @@ extension Doctor {
 
 /// How much messages take, from the sizes of the last days.
 struct DiskGrowth: Equatable {
+    /// Bytes that the messages of the last hour took, by their number and the size of others.
+    var perHour: Int64 = 0
     /// Bytes of one day: the mean of up to seven days that are over, with the ledger's share.
     var perDay: Int64 = 0
     /// Bytes that will be added until a day is dropped for each that comes.
@@ -144,8 +180,14 @@ struct DiskGrowth: Equatable {
     /// Bytes when that is so.
     var atMost: Int64 = 0
 
-    init(_ plan: RetentionPlan, ledger: Int64) {
+    init(_ plan: RetentionPlan, ledger: Int64, hour: (messages: Int, seconds: Double)) {
         let today = UTCDay(plan.now)
+        let counted = plan.partitions.filter { $0.rows ?? 0 > 0 }
+        let (rows, bytes) = (counted.reduce(0) { $0 + ($1.rows ?? 0) }, counted.reduce(0) { $0 + $1.bytes })
+        if rows > 0, hour.seconds > 0 {
+            let each = Double(bytes + ledger) / Double(rows)
+            perHour = Int64(min(each * Double(hour.messages) / hour.seconds * 3_600, 9e18))
+        }
         // What an empty day takes says nothing.
         let over = plan.partitions.filter { $0.end <= plan.now && $0.bytes > 1 << 20 }
         let recent = over.filter { $0.day.number >= today.number - 7 }

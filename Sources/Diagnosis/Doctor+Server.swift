@@ -56,8 +56,10 @@ extension Doctor {
                 .connectionsNearlyUsed,
                 "\(server.connections.used) of \(server.connections.most) connections are used: workers and commands may "
                     + "be refused",
-                fix: "raise max_connections, or put PgBouncer between; see who connects: SELECT usename, "
-                    + "application_name, count(*) FROM pg_stat_activity GROUP BY 1, 2"
+                fix:
+                    "ALTER SYSTEM SET max_connections = \(server.connections.most * 2), and restart PostgreSQL; or put "
+                    + "PgBouncer between. Who connects: SELECT usename, application_name, count(*) FROM "
+                    + "pg_stat_activity GROUP BY 1, 2"
             )
         }
         // Autovacuum begins at the setting by itself, so half as much again means that it can't, or can't keep up. The

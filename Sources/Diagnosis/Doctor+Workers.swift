@@ -14,7 +14,9 @@ extension Doctor {
             "workers",
             alive.isEmpty ? "none" : Said.names(alive.map { "\($0.worker) (\($0.version))" })
         )
-        for worker in workers where !worker.isAlive && !worker.isStopping {
+        // After a start of the server, all are silent until their next row.
+        let uptime = try await uptime()
+        for worker in workers where !worker.isAlive && !worker.isStopping && uptime >= limits.settling.inSeconds {
             diagnosis.find(
                 .workerSilent,
                 "worker \(worker.worker) has been silent since \(worker.heartbeatAt.rfc3339) and did not stop in order",
@@ -23,14 +25,16 @@ extension Doctor {
                     + "ten minutes"
             )
         }
-        if alive.isEmpty {
+        if !alive.isEmpty {
+            judge(alive, &diagnosis)
+            certificates(alive.flatMap(\.certificates), &diagnosis)
+        } else if uptime >= limits.settling.inSeconds || !workers.contains(where: { !$0.isStopping }) {
             diagnosis.find(
                 .noWorkers,
                 "no worker is running: nothing is received or handled",
-                fix: "systemctl status upstream-worker; upstream-worker check --connect says what stops it"
+                fix:
+                    "upstream-worker check --connect, as its user, says what stops it; systemctl status upstream-worker"
             )
-        } else {
-            judge(alive, &diagnosis)
         }
         let newest = try await connection.run { connection throws(PostgresError) in
             try connection.run(DoctorStatements.newest).value(Timestamp?.self)
@@ -65,11 +69,15 @@ extension Doctor {
                 fix: "start one with --roles receive, or without --roles"
             )
         }
+        // One that has just started is still connecting: whether it can is judged later.
+        func isSettled(_ worker: WorkerRow) -> Bool { worker.heartbeatAt - worker.startedAt >= limits.settling }
         var bound: [String: Int] = [:]
-        for stream in receivers.filter({ !$0.isStopping }).flatMap(\.streams) {
-            bound[stream.sender, default: 0] += stream.bound
+        var judged: Set<String> = []
+        for worker in receivers where !worker.isStopping {
+            for stream in worker.streams { bound[stream.sender, default: 0] += stream.bound }
+            if isSettled(worker) { judged.formUnion(worker.streams.map(\.sender)) }
         }
-        for sender in bound.filter({ $0.value == 0 }).keys.sorted() {
+        for sender in bound.filter({ $0.value == 0 && judged.contains($0.key) }).keys.sorted() {
             diagnosis.find(
                 .senderUnbound,
                 "sender \(sender) has no bound stream in any worker: its messages stay with the server",
@@ -77,15 +85,80 @@ extension Doctor {
                     "upstream-worker check --connect; stream.error and the reasons of upstream_reconnects_total say why"
             )
         }
-        for worker in alive where worker.inFlight > 0 && worker.rates.seconds > 0 {
+        for worker in alive where worker.inFlight > 0 && worker.rates.seconds > 0 && isSettled(worker) {
             guard worker.rates.stored == 0, worker.rates.duplicates == 0, worker.rates.acked == 0 else { continue }
             diagnosis.find(
                 .commitsStalled,
                 "worker \(worker.worker) has \(Said.count(worker.inFlight, "message")) in flight and has committed none "
                     + "for \(Said.time(worker.rates.seconds))",
-                fix: "its /readyz?verbose says what commits wait for: a lock, a standby, a full disk"
+                fix: "mend what the critical findings name (rights, a lock, a standby, the disk); without one, its "
+                    + "/readyz?verbose says what commits wait for"
             )
         }
+        for worker in alive {
+            for handler in worker.handlers where (handler.failedInRow ?? 0) >= limits.failures && !handler.isPaused {
+                // That the handler is down says its breaker.
+                guard handler.circuit == "closed" else { continue }
+                diagnosis.find(
+                    .handlerNeverDone,
+                    "handler \(handler.handler) has failed its last \(Amount.count(handler.failedInRow ?? 0)) attempts in "
+                        + "worker \(worker.worker), whatever the message, and is not down: it only answers so",
+                    fix:
+                        "upstream-worker deliveries list --handler \(handler.handler) shows what it answers; until it is "
+                        + "mended: upstream-worker handlers pause \(handler.handler)"
+                )
+            }
+        }
+    }
+
+    /// The certificates that workers have seen, each with the earliest of its ends: a server may have several machines.
+    private func certificates(_ seen: [WorkerReport.Certificate], _ diagnosis: inout Diagnosis) {
+        guard !seen.isEmpty else { return }
+        let now = Int(clock().microseconds / 1_000_000)
+        let ends = Dictionary(grouping: seen) { [$0.certificate, $0.name] }.compactMap {
+            $1.min { $0.endsAt < $1.endsAt }
+        }
+        .sorted { ($0.endsAt, $0.certificate, $0.name) < ($1.endsAt, $1.certificate, $1.name) }
+        func title(_ certificate: WorkerReport.Certificate) -> String {
+            certificate.name.isEmpty ? certificate.certificate : "\(certificate.certificate) of \(certificate.name)"
+        }
+        diagnosis.note(
+            "certificates",
+            Said.names(ends.map { "\(title($0)) \(Amount.ending($0.endsAt - now))" })
+        )
+        for certificate in ends where certificate.endsAt - now < Int(limits.certificate.inSeconds) {
+            let name = certificate.name
+            let (what, fix) =
+                switch certificate.certificate {
+                case "server":
+                    (
+                        "server of sender \(name)",
+                        "whoever runs that server renews it; the next connection shows the new one"
+                    )
+                case "client":
+                    (
+                        "worker for sender \(name)",
+                        "renew the sender's tls.client_certificate_file, then restart its workers"
+                    )
+                case "webhook": ("endpoint of handler \(name)", "whoever runs the endpoint renews it")
+                case "webhook_client":
+                    (
+                        "worker for handler \(name)",
+                        "renew the handler's webhook.certificate_file: it is read again by itself"
+                    )
+                default: ("console", "renew console.tls.certificate_file, then restart the console")
+                }
+            diagnosis.find(
+                .certificateEnding,
+                "the certificate of the \(what) \(Amount.ending(certificate.endsAt - now))",
+                fix: fix
+            )
+        }
+    }
+
+    /// How long the server has been up, in seconds.
+    private func uptime() async throws(PostgresError) -> Double {
+        try await rows(DoctorStatements.uptime) { row throws(PostgresError) in try row.next(Double.self) }.first ?? 0
     }
 
     /// Handlers, what waits for them, and what died.
@@ -98,7 +171,11 @@ extension Doctor {
             },
             uniquingKeysWith: { $1 }
         )
-        for state in states { judge(state, breakers[state.name], paused: pauses[state.name], &diagnosis) }
+        // Workers tell of their handlers every minute, and of none while the server is down.
+        let isSettled = try await uptime() >= limits.settling.inSeconds
+        for state in states where isSettled || state.isClaimed {
+            judge(state, breakers[state.name], paused: pauses[state.name], &diagnosis)
+        }
         let hour = Duration.seconds(3_600)
         let died =
             try await rows(DoctorStatements.died(within: hour, counted: Self.counted)) {

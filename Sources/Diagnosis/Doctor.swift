@@ -1,4 +1,3 @@
-import Glibc
 import MessageStore
 package import Postgres
 package import Vocabulary
@@ -35,6 +34,16 @@ package struct Doctor: Sendable {
         package var surge = 100
         /// The share of the connections that is used.
         package var connections = 0.9
+        /// Sessions that wait for a lock for as long.
+        package var lockWait = Duration.seconds(2)
+        /// A transaction that keeps writers out of one of our tables for as long.
+        package var lockHeld = Duration.seconds(5)
+        /// How long a worker, or the server, may take after its start until what it needs is there.
+        package var settling = Duration.seconds(60)
+        /// A certificate that ends within so long.
+        package var certificate = Duration.seconds(14 * 86_400)
+        /// Attempts in a row that a handler failed in one worker.
+        package var failures = 20
         /// The share of a sequence that is used.
         package var sequence = 0.5
         /// Clocks that differ by so much.
@@ -45,6 +54,10 @@ package struct Doctor: Sendable {
         package var daysAhead = 2
         /// The disk is full within so many days: a warning, and critical.
         package var diskDays = (warning: 14.0, critical: 3.0)
+        /// The disk is full within so much at the pace of the last hour: critical.
+        package var diskHours = Duration.seconds(24 * 3_600)
+        /// Less space than this is free: a warning, and critical.
+        package var diskFloor: (warning: Int64, critical: Int64) = (4 << 30, 1 << 30)
 
         package init() {}
     }
@@ -68,21 +81,12 @@ package struct Doctor: Sendable {
         _ connection: PostgresConnection,
         limits: Limits = Limits(),
         clock: @escaping @Sendable () -> Timestamp = { .now },
-        freeSpace: @escaping @Sendable (String) -> Int64? = Doctor.freeSpace
+        freeSpace: @escaping @Sendable (String) -> Int64? = DatabaseDisk.freeSpace
     ) {
         self.connection = connection
         self.limits = limits
         self.clock = clock
         self.freeSpace = freeSpace
-    }
-
-    /// The bytes that a process without privileges may still write where a folder is; nil where the folder can't be reached.
-    package static func freeSpace(of folder: String) -> Int64? {
-        var answer = statvfs()
-        guard statvfs(folder, &answer) == 0 else { return nil }
-        return Int64(
-            clamping: UInt64(answer.f_bavail).multipliedReportingOverflow(by: UInt64(answer.f_frsize)).partialValue
-        )
     }
 
     /// Looks at everything.
@@ -92,8 +96,9 @@ package struct Doctor: Sendable {
     package func examine() async throws(PostgresError) -> Diagnosis {
         var diagnosis = Diagnosis()
         // What follows is about the rows of a schema that may not be there.
-        let hasSchema = try await look("schema", &diagnosis, schema) ?? true
+        let state = try await look("schema", &diagnosis, schema) ?? nil
         let seesAll = try await look("server", &diagnosis, server) ?? false
+        try await look("locks", &diagnosis, locks)
         try await look("sessions", &diagnosis) { diagnosis throws(PostgresError) in
             try await sessions(&diagnosis, seesAll: seesAll)
         }
@@ -101,10 +106,15 @@ package struct Doctor: Sendable {
         try await look("standbys", &diagnosis) { diagnosis throws(PostgresError) in
             try await standbys(&diagnosis, seesAll: seesAll)
         }
-        guard hasSchema else {
+        guard state != .missing else {
             diagnosis.skip("everything else", "there is no upstream schema")
             diagnosis.sort()
             return diagnosis
+        }
+        if state == .current {
+            try await look("rights", &diagnosis, rights)
+            try await look("connection limits", &diagnosis, connectionLimits)
+            try await look("indexes and triggers", &diagnosis, drift)
         }
         try await look("tables", &diagnosis, tables)
         try await look("partitions", &diagnosis, partitions)
@@ -153,22 +163,22 @@ package struct Doctor: Sendable {
         try await connection.run { connection throws(PostgresError) in try connection.run(sql).map(decode) }
     }
 
-    /// Compares the schema with this program's; gives whether there is one.
-    private func schema(_ diagnosis: inout Diagnosis) async throws(PostgresError) -> Bool {
+    /// Compares the schema with this program's.
+    private func schema(_ diagnosis: inout Diagnosis) async throws(PostgresError) -> SchemaState? {
         let state: SchemaState
         do throws(MigrationError) {
             state = try await Migrator().state(connection)
         } catch {
             guard case .database(let cause, _) = error else {
                 diagnosis.find(.schemaDiffers, "\(error)", fix: "upstream-worker migrate status")
-                return true
+                return nil
             }
             throw cause
         }
         if let problem = state.problem {
             diagnosis.find(.schemaDiffers, problem, fix: "upstream-worker migrate status")
         }
-        return state != .missing
+        return state
     }
 }
 

@@ -125,11 +125,78 @@ enum DoctorStatements: StatementCatalog {
         SELECT pg_stat_get_live_tuples('upstream.attempt_batches_rest'::regclass) > 0
         """
 
-    /// The ledger's size, and where the server keeps its data, if the session may know and the server is on this machine.
-    static let disk: SQL = """
+    /// The ledger's size.
+    static let ledger: SQL = "SELECT pg_total_relation_size('upstream.message_ids')::int8"
+
+    /// The messages of the last hour, newest first and counted up to a limit, and the seconds over which they came.
+    static func lastHour(counted limit: Int) -> SQL {
+        """
+        SELECT count(*),
+            CASE WHEN count(*) < \(limit) THEN 3600 ELSE extract(epoch FROM now() - min(received_at)) END::float8
+        FROM (
+            SELECT received_at FROM upstream.messages
+            WHERE received_at > now() - interval '1 hour' AND received_at <= now()
+            ORDER BY received_at DESC LIMIT \(limit)
+        ) AS newest
+        """
+    }
+
+    /// The roles that workers work as, by their rows; and the session's own, where it may be a worker's.
+    static let workerRoles: SQL = """
+        SELECT r.rolname::text FROM pg_roles AS r
+        WHERE r.rolname IN (SELECT role FROM upstream.workers)
+            OR r.rolname = current_user AND to_regrole('upstream_worker') IS NOT NULL
+                AND pg_has_role(r.oid, to_regrole('upstream_worker'), 'MEMBER')
+        ORDER BY 1
+        """
+
+    /// The limits of workers' roles and of the database, and how many sessions there are.
+    static let connectionLimits: SQL = """
+        SELECT 'role', r.rolname::text, r.rolconnlimit::int8,
+            (SELECT count(*) FROM pg_stat_activity AS a WHERE a.usesysid = r.oid)
+        FROM pg_roles AS r
+        WHERE r.rolconnlimit >= 0 AND NOT r.rolsuper
+            AND (r.rolname = current_user OR r.rolname IN (SELECT role FROM upstream.workers))
+        UNION ALL
+        SELECT 'database', d.datname, d.datconnlimit, s.numbackends
+        FROM pg_database AS d JOIN pg_stat_database AS s ON s.datid = d.oid
+        WHERE d.datname = current_database() AND d.datconnlimit >= 0
+        ORDER BY 1, 2
+        """
+
+    /// Sessions that keep writers out of a table of ours, or that ours wait for, unless they wait themselves.
+    ///
+    /// Locks, who waits for whom, and since when, any role may see; of another role's transaction few may.
+    static let locks: SQL = """
+        WITH strong AS (
+            SELECT l.pid, string_agg(DISTINCT 'upstream.' || c.relname, ', ' ORDER BY 'upstream.' || c.relname) AS tables
+            FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
+            JOIN pg_database AS d ON d.oid = l.database AND d.datname = current_database()
+            WHERE l.granted AND c.relnamespace = to_regnamespace('upstream') AND c.relkind IN ('r', 'p')
+                AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+            GROUP BY l.pid
+        ), waits AS (
+            SELECT
+                blocker AS pid, count(*) AS sessions, max(extract(epoch FROM clock_timestamp() - w.waitstart)) AS longest
+            FROM pg_locks AS w JOIN pg_stat_activity AS a USING (pid) LEFT JOIN pg_class AS c ON c.oid = w.relation
+            CROSS JOIN LATERAL unnest(pg_blocking_pids(w.pid)) AS blocker
+            WHERE NOT w.granted AND w.locktype <> 'virtualxid' AND a.datname = current_database()
+                AND (a.application_name LIKE 'upstream%' OR c.relnamespace = to_regnamespace('upstream'))
+            GROUP BY blocker
+        )
         SELECT
-            pg_total_relation_size('upstream.message_ids')::int8, inet_server_addr() IS NULL,
-            (SELECT setting FROM pg_settings WHERE name = 'data_directory')
+            a.pid::int8, coalesce(a.usename::text, '?'), coalesce(a.application_name, ''), s.tables,
+            coalesce(w.sessions, 0), coalesce(w.longest, 0)::float8,
+            extract(epoch FROM clock_timestamp() - a.xact_start)::float8
+        FROM pg_stat_activity AS a LEFT JOIN strong AS s USING (pid) LEFT JOIN waits AS w USING (pid)
+        WHERE (s.pid IS NOT NULL OR w.pid IS NOT NULL) AND a.pid <> pg_backend_pid()
+            AND NOT EXISTS (SELECT FROM pg_locks AS own WHERE own.pid = a.pid AND NOT own.granted)
+        ORDER BY coalesce(w.sessions, 0) DESC, a.pid LIMIT 20
+        """
+
+    /// How long the server has been up.
+    static let uptime: SQL = """
+        SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8
         """
 
     /// New rows of a table with `received_at` in the last hour, and in the 24 hours before it, each counted up to a limit.
@@ -163,7 +230,10 @@ enum DoctorStatements: StatementCatalog {
             StatementSample("deadRows", deadRows(beyond: 1)), StatementSample("newest", newest),
             StatementSample("paused", paused), StatementSample("died", died(within: .seconds(1), counted: 1)),
             StatementSample("holders", holders(before: Timestamp(microseconds: 0), counted: 1)),
-            StatementSample("hasUndatedAttempts", hasUndatedAttempts), StatementSample("disk", disk),
+            StatementSample("hasUndatedAttempts", hasUndatedAttempts), StatementSample("ledger", ledger),
+            StatementSample("lastHour", lastHour(counted: 1)), StatementSample("workerRoles", workerRoles),
+            StatementSample("connectionLimits", connectionLimits), StatementSample("locks", locks),
+            StatementSample("uptime", uptime),
             StatementSample("arrivals", arrivals(.quarantine, counted: 1)),
             StatementSample("arrivals, conflicts", arrivals(.conflicts, counted: 1)),
         ]

@@ -43,9 +43,13 @@ package enum FindingName: String, Sendable, CaseIterable {
     case synchronousCommitWeak = "synchronous-commit-weak"
     case autovacuumOff = "autovacuum-off"
     case connectionsNearlyUsed = "connections-nearly-used"
+    case rightsMissing = "rights-missing"
+    case lockHeld = "lock-held"
     case transactionIDsOld = "transaction-ids-old"
     case sequenceNearlyUsed = "sequence-nearly-used"
     case indexInvalid = "index-invalid"
+    case indexMissing = "index-missing"
+    case triggerMissing = "trigger-missing"
 
     // What keeps vacuum from removing dead rows.
     case transactionOld = "transaction-old"
@@ -58,6 +62,7 @@ package enum FindingName: String, Sendable, CaseIterable {
     // Partitions and retention.
     case noPartitionToday = "no-partition-today"
     case noPartitionsAhead = "no-partitions-ahead"
+    case defaultPartition = "default-partition"
     case noPolicy = "no-retention-policy"
     case retentionLate = "retention-late"
     case retentionHeld = "retention-held"
@@ -78,6 +83,7 @@ package enum FindingName: String, Sendable, CaseIterable {
     case workerVersions = "worker-versions-differ"
     case senderUnbound = "sender-unbound"
     case commitsStalled = "commits-stalled"
+    case certificateEnding = "certificate-ending"
     case clockDiffers = "clock-differs"
     case messagesFromFuture = "messages-from-future"
 
@@ -85,6 +91,7 @@ package enum FindingName: String, Sendable, CaseIterable {
     case handlerUnclaimed = "handler-unclaimed"
     case handlerPaused = "handler-paused"
     case handlerFailing = "handler-failing"
+    case handlerNeverDone = "handler-never-done"
     case deliveriesOld = "deliveries-old"
     case deadLettersGrowing = "dead-letters-growing"
     case deadLetters = "dead-letters"
@@ -100,7 +107,8 @@ package enum FindingName: String, Sendable, CaseIterable {
     package var severity: Finding.Severity {
         switch self {
         case .databaseReadOnly, .schemaDiffers, .fsyncOff, .fullPageWritesOff, .noPartitionToday, .noPartitionsAhead,
-            .diskNearlyFull, .standbyMissing, .commitsWaiting, .noWorkers, .noReceiver, .senderUnbound:
+            .diskNearlyFull, .rightsMissing, .lockHeld, .standbyMissing, .commitsWaiting, .noWorkers, .noReceiver,
+            .senderUnbound:
             .critical
         case .synchronousCommitWeak, .noStandby, .deadLetters: .note
         default: .warning

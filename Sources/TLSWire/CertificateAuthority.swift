@@ -46,7 +46,7 @@ package struct CertificateRequest: Sendable {
     package var isClient: Bool
     /// The subject's name; the first of the names by default.
     package var commonName: String?
-    /// When it is valid, in seconds from now: by default from an hour ago to a day ahead.
+    /// When it is valid, in seconds from now: by default from an hour ago to 90 days ahead.
     package var validity: ClosedRange<Int>
 
     package init(
@@ -55,7 +55,7 @@ package struct CertificateRequest: Sendable {
         otherNames: [OtherName] = [],
         isClient: Bool = false,
         commonName: String? = nil,
-        validity: ClosedRange<Int> = -3600...86_400
+        validity: ClosedRange<Int> = -3600...7_776_000
     ) {
         self.commonName = commonName
         self.dnsNames = dnsNames

@@ -96,6 +96,12 @@ final class TLSConnection {
         return .established(version: String(cString: SSL_get_version(self.ssl)), cipher: cipher ?? "unknown")
     }
 
+    /// When the certificate that the peer has shown ends, in seconds from now; nil where it has shown none.
+    var peerCertificateEnd: Int? {
+        // Stays the connection's.
+        SSL_get0_peer_certificate(self.ssl).flatMap(CertificateEnd.remaining)
+    }
+
     /// Takes the handshake as far as it goes without more from the peer.
     func handshake() -> HandshakeStep {
         ERR_clear_error()

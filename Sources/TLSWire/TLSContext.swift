@@ -76,13 +76,7 @@ package final class TLSContext: @unchecked Sendable {
     /// When the certificate that this side shows ends, in seconds from now; negative where it has, nil where it shows none.
     package var certificateEnd: Int? {
         // Both stay their owners'.
-        guard let certificate = SSL_CTX_get0_certificate(self.handle), let end = X509_get0_notAfter(certificate) else {
-            return nil
-        }
-        var days: Int32 = 0
-        var seconds: Int32 = 0
-        guard ASN1_TIME_diff(&days, &seconds, nil, end) == 1 else { return nil }
-        return Int(days) * 86_400 + Int(seconds)
+        SSL_CTX_get0_certificate(self.handle).flatMap(CertificateEnd.remaining)
     }
 
     /// A context for a listener.

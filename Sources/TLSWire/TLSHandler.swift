@@ -55,6 +55,11 @@ package final class TLSHandler: ChannelDuplexHandler {
         self.machine.state == .established ? self.connection.channelBindings : []
     }
 
+    /// When the certificate that the peer has shown ends, in seconds from now; nil before the handshake is done, and on a server.
+    package var peerCertificateEnd: Int? {
+        self.machine.state == .established ? self.connection.peerCertificateEnd : nil
+    }
+
     package func handlerAdded(context: ChannelHandlerContext) {
         self.channelContext = context
         if context.channel.isActive {

@@ -127,7 +127,8 @@ final class MessageReceiver: StreamDelegate {
         switch notice {
         case .connecting: count(as: .connecting)
         case .reached(let server): log(server)
-        case .encrypted(let version, let cipher):
+        case .encrypted(let version, let cipher, let end):
+            if let end { metrics.certificates.note(.server, of: settings.senderID, remaining: end) }
             let fields: LogFields = [.version: .string(version), .cipher: .string(cipher)]
             logger.event(.debug, .connecting, "TLS is established", fields)
         case .signedIn(let signIn):

@@ -60,8 +60,8 @@ package enum StreamNotice: Sendable {
     case connecting
     /// TCP is connected.
     case reached(ReachedServer)
-    /// TLS is established.
-    case encrypted(version: String, cipher: String)
+    /// TLS is established; the server's certificate ends in so many seconds.
+    case encrypted(version: String, cipher: String, certificateEnd: Int?)
     /// The server has taken our word for who we are, in this way.
     case signedIn(SignIn)
     /// A stanza was skipped, for this reason.

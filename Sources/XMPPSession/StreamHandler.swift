@@ -105,7 +105,9 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
 
     package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case .established(let version, let cipher)? = event as? TLSEvent {
-            delegate.noticed(.encrypted(version: version, cipher: cipher))
+            let tls = try? context.pipeline.syncOperations.handler(type: TLSHandler.self)
+            let end = tls?.peerCertificateEnd
+            delegate.noticed(.encrypted(version: version, cipher: cipher, certificateEnd: end))
             transportReady(encrypted: true, bindings: bindings(context))
         }
         context.fireUserInboundEventTriggered(event)

@@ -9,6 +9,8 @@ package struct ProbeReport: Sendable {
     package var end: SessionEnd
     /// The version of TLS, as OpenSSL names it; nil where it was not established.
     package var tlsVersion: String?
+    /// When the server's certificate ends, in seconds from now; nil where TLS was not established.
+    package var certificateEnd: Int?
     /// How the server was signed in to, and what it offered; nil where that failed.
     package var signIn: SignIn?
     /// The stream; nil where it was not bound.
@@ -21,6 +23,7 @@ package final class StreamProbe: StreamDelegate {
 
     private let promise: EventLoopPromise<ProbeReport>
     private var tlsVersion: String?
+    private var certificateEnd: Int?
     private var signIn: SignIn?
     private var stream: BoundStream?
 
@@ -43,14 +46,22 @@ package final class StreamProbe: StreamDelegate {
 
     package func noticed(_ notice: StreamNotice) {
         switch notice {
-        case .encrypted(let version, _): tlsVersion = version
+        case .encrypted(let version, _, let end): (tlsVersion, certificateEnd) = (version, end)
         case .signedIn(let signIn): self.signIn = signIn
         default: break
         }
     }
 
     package func ended(_ end: SessionEnd) {
-        promise.succeed(ProbeReport(end: end, tlsVersion: tlsVersion, signIn: signIn, stream: stream))
+        promise.succeed(
+            ProbeReport(
+                end: end,
+                tlsVersion: tlsVersion,
+                certificateEnd: certificateEnd,
+                signIn: signIn,
+                stream: stream
+            )
+        )
     }
 }
 

@@ -21,6 +21,15 @@ struct DoctorFixture {
         try await database.script(HealthySystem.rows)
     }
 
+    /// The usual limits, but that a server which has just started is judged at once, as the tests' own have, and that a
+    /// machine whose disk is small is not.
+    static var limits: Doctor.Limits {
+        var limits = Doctor.Limits()
+        limits.settling = .zero
+        limits.diskFloor = (0, 0)
+        return limits
+    }
+
     /// Makes messages whose data has 300 bytes, received evenly over an hour from a time on.
     static func messages(_ count: Int, from time: String) -> String {
         """
@@ -37,7 +46,7 @@ struct DoctorFixture {
 
     /// What a new session of the owner finds.
     func examine(
-        _ limits: Doctor.Limits = Doctor.Limits(),
+        _ limits: Doctor.Limits = limits,
         as role: String? = nil,
         ahead: Duration = .zero,
         free: Int64? = nil
@@ -56,7 +65,7 @@ struct DoctorFixture {
     }
 
     /// The names of what is found, without what every test cluster has: fsync is off, and there is no standby.
-    func names(_ limits: Doctor.Limits = Doctor.Limits()) async throws -> [String] {
+    func names(_ limits: Doctor.Limits = limits) async throws -> [String] {
         try await examine(limits).findings.map(\.name.rawValue).filter { !["fsync-off", "no-standby"].contains($0) }
     }
 }

@@ -52,7 +52,7 @@ struct DoctorServerTests {
     @Test("a prepared transaction, an abandoned slot, and transaction ids that grow old behind it")
     func oldRows() async throws {
         let fixture = try await fixture()
-        var limits = Doctor.Limits()
+        var limits = DoctorFixture.limits
         limits.prepared = .zero
         let other = try await PostgresConnection.open(fixture.database.settings)
         try await other.run { connection throws(PostgresError) in
@@ -137,7 +137,7 @@ struct DoctorServerTests {
         )
         try await fixture.database.script("INSERT INTO upstream.handlers (name) VALUES ('a')")
         try await fixture.database.script("INSERT INTO upstream.handlers (name) VALUES ('b')")
-        var limits = Doctor.Limits()
+        var limits = DoctorFixture.limits
         limits.snapshotAge = 0
         let held = try await fixture.examine(limits)
         #expect(held.finding("standby-holds-rows")?.fix.contains("hot_standby_feedback") == true, "\(held.findings)")
@@ -148,7 +148,7 @@ struct DoctorServerTests {
         }
         // No switch at the end: a standby that has got everything is not behind.
         try await fixture.database.script(DoctorFixture.messages(500, from: "now()"))
-        limits = Doctor.Limits()
+        limits = DoctorFixture.limits
         limits.walBytes = 100_000
         let late = try await fixture.examine(limits)
         #expect(late.finding("standby-lag")?.text.contains("behind") == true, "\(late.findings)")

@@ -26,7 +26,7 @@ struct DoctorTests {
     private static let today = "date_trunc('day', now(), 'UTC')"
 
     /// Drops the partition of so many days from today.
-    private static func drop(_ days: Int) -> String {
+    static func drop(_ days: Int) -> String {
         """
         DO $$ BEGIN EXECUTE (
             SELECT format('DROP TABLE upstream.%I', relname) FROM upstream.partitions()
@@ -90,6 +90,17 @@ struct DoctorTests {
             "handler-failing",
             "\(handler) \(HealthySystem.worker("host:2", handlers: open))",
             "handler orders is failing: its circuit breaker is open, next probe in"
+        ),
+        Case(
+            "certificate-ending",
+            """
+            UPDATE upstream.workers SET certificates = jsonb_build_array(
+                jsonb_build_object('certificate', 'webhook', 'name', 'orders', 'ends_at',
+                    extract(epoch FROM now() + interval '3 days 1 minute')::int8),
+                jsonb_build_object('certificate', 'console', 'name', '', 'ends_at',
+                    extract(epoch FROM now() + interval '15 days')::int8))
+            """,
+            "the certificate of the endpoint of handler orders ends in 3 d"
         ),
         Case("deliveries-old", "\(handler) \(delivery("1 hour"))", "the oldest delivery to handler orders has waited"),
         Case("dead-letters-growing", deadLetters(150), "150 deliveries gave up within the last hour"),
@@ -217,7 +228,7 @@ struct DoctorTests {
         try await fixture.database.waitUntil(
             "SELECT n_dead_tup = 500 FROM pg_stat_all_tables WHERE relid = 'upstream.quarantine'::regclass"
         )
-        var limits = Doctor.Limits()
+        var limits = DoctorFixture.limits
         limits.deadRows = 499
         let finding = try await fixture.examine(limits).finding("dead-rows")
         #expect(finding?.text == "upstream.quarantine has 500 dead rows beside 0 living ones")
@@ -229,14 +240,14 @@ struct DoctorTests {
     func sessions() async throws {
         let fixture = try await DoctorFixture()
         let name = try #require(try await fixture.database.text("SELECT current_database()::text"))
-        var limits = Doctor.Limits()
+        var limits = DoctorFixture.limits
         limits.connections = 0
         #expect(try await fixture.names(limits) == ["connections-nearly-used"])
         let other = try await PostgresConnection.open(fixture.database.settings)
         try await other.run { connection throws(PostgresError) in
             try connection.script("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM upstream.handlers")
         }
-        limits = Doctor.Limits()
+        limits = DoctorFixture.limits
         #expect(try await fixture.names(limits) == [])
         limits.transaction = .zero
         #expect(try await fixture.names(limits) == ["transaction-old"])
@@ -274,7 +285,7 @@ struct DoctorTests {
         try await connection.run { connection throws(PostgresError) in
             try connection.script("SET statement_timeout = 300")
         }
-        let diagnosis = try await Doctor(connection).examine()
+        let diagnosis = try await Doctor(connection, limits: DoctorFixture.limits).examine()
         let unseen = diagnosis.findings.filter { $0.name.rawValue == "not-looked-at" }
         #expect(
             Set(unseen.map(\.text)) == [

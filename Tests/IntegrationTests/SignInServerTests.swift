@@ -132,7 +132,12 @@ extension Integration {
                     )
                 }
                 let address = "\(SignInStage.user)@\(Self.domain)"
-                let request = CertificateRequest(otherNames: [.xmppAddress(address)], isClient: true, commonName: "w")
+                let request = CertificateRequest(
+                    otherNames: [.xmppAddress(address)],
+                    isClient: true,
+                    commonName: "w",
+                    validity: -3_600...86_400
+                )
                 var issued = try stage.authority.issue(request)
                 let worker = try LocalWorker(yaml: yaml(issued))
                 try await waitUntil("the stream is bound") {

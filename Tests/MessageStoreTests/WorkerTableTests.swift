@@ -26,9 +26,11 @@ struct WorkerTableTests {
                 running: 1,
                 waiting: 2,
                 attempts: 3,
-                failed: 0.5
+                failed: 0.5,
+                failedInRow: 4
             )
         ]
+        report.certificates = [.init(certificate: "server", name: "1234567890", endsAt: 1_900_000_000)]
         return report
     }
 
@@ -57,6 +59,8 @@ struct WorkerTableTests {
         #expect(row.worker == "host:1" && row.version == "1.2.3" && row.roles == ["receive", "dispatch"])
         #expect(row.isAlive && row.isStopping && row.inFlight == 7)
         #expect(row.streams == report.streams && row.rates == report.rates && row.handlers == report.handlers)
+        #expect(row.certificates == report.certificates)
+        #expect(try await fixture.integer("SELECT count(*) FROM upstream.workers WHERE role = 'w'") == 1)
         #expect(row.startedAt < row.heartbeatAt)
         let updates = "FROM pg_stat_user_tables WHERE schemaname = 'upstream' AND relname = 'workers'"
         try await fixture.waitUntil("SELECT n_tup_upd = 20 \(updates)")

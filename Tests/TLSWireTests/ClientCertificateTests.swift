@@ -73,5 +73,10 @@ import Testing
         let past = try #require(try end(-7_200 ... -3_600))
         #expect((-3_700 ... -3_600).contains(past))
         #expect(try TLSContext.client(trusting()).certificateEnd == nil)
+        // The same of a file's first certificate, without its key.
+        let request = CertificateRequest(commonName: "x", validity: -7_200 ... -3_600)
+        let expired = try CertificateEnd.remaining(.bytes(try authority.get().issue(request).chainPEM))
+        #expect((-3_700 ... -3_600).contains(expired))
+        #expect(throws: TLSError.self) { try CertificateEnd.remaining(.bytes(Array("no certificate".utf8))) }
     }
 }

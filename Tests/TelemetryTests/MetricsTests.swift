@@ -20,7 +20,12 @@ struct MetricsTests {
 
     @Test("every metric has a family of its kind, with its labels and a help text")
     func families() throws {
-        let exposition = try scraped(made())
+        let metrics = made()
+        // Without one that was seen there is no series, and no family.
+        #expect(try scraped(metrics).families[MetricName.certificateEnd.rawValue] == nil)
+        metrics.certificates.note(.server, of: "two", remaining: 100, now: Timestamp(microseconds: 5_000_000))
+        let exposition = try scraped(metrics)
+        #expect(exposition.families[MetricName.certificateEnd.rawValue]?.samples.map(\.value) == [105])
         #expect(Set(exposition.families.keys) == Set(MetricName.allCases.map(\.rawValue)))
         for name in MetricName.allCases {
             let family = try #require(exposition.families[name.rawValue])

@@ -5,7 +5,9 @@ package struct WebhookEndpoint: Sendable, Hashable {
     /// Whether it is plain http.
     let isPlain: Bool
     /// The host in lower case: a name, or an address without brackets.
-    let host: String
+    package let host: String
+    /// The port of an https endpoint; nil of any other.
+    package let tlsPort: Int?
     /// The address, where the host is one.
     let address: NetworkAddress?
     /// The URL to request.
@@ -51,6 +53,7 @@ package struct WebhookEndpoint: Sendable, Hashable {
         guard port.isEmpty || port.hasPrefix(":") && UInt16(port.dropFirst()).map({ $0 > 0 }) == true else {
             return nil
         }
+        tlsPort = isPlain ? nil : Int(port.dropFirst()) ?? 443
         let bracketed = host.contains(":") ? "[\(host)]" : host
         url = "\(isPlain ? "http" : "https")://\(bracketed)\(port)\(target)"
     }

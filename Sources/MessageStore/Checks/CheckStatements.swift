@@ -18,10 +18,10 @@ enum CheckStatements: StatementCatalog {
             current_database()::text
         """
 
-    /// Those of some rights that our role lacks, as `INSERT ON upstream.messages`.
+    /// Those of some rights that a role lacks, as `INSERT ON upstream.messages`; nil for the session's own.
     ///
     /// Tables are looked up in the catalog: without the right to the schema their names can't be resolved.
-    static func missing(_ rights: [WorkerRight]) -> SQL {
+    static func missing(_ rights: [WorkerRight], of role: String?) -> SQL {
         """
         SELECT wanted.privilege || ' ON ' || CASE
                 WHEN wanted.object = 'upstream' THEN 'SCHEMA upstream'
@@ -30,18 +30,19 @@ enum CheckStatements: StatementCatalog {
             END
         FROM unnest(\(rights.map(\.object)), \(rights.map(\.privilege))) WITH ORDINALITY
             AS wanted (object, privilege, place)
+        CROSS JOIN (SELECT coalesce(\(role)::name, current_user) AS name) AS grantee
         WHERE NOT CASE
-            WHEN wanted.object = 'upstream' THEN has_schema_privilege('upstream', wanted.privilege)
+            WHEN wanted.object = 'upstream' THEN has_schema_privilege(grantee.name, 'upstream', wanted.privilege)
             WHEN wanted.privilege = 'EXECUTE' THEN coalesce((
-                SELECT bool_and(has_function_privilege(f.oid, 'EXECUTE')) FROM pg_proc AS f
+                SELECT bool_and(has_function_privilege(grantee.name, f.oid, 'EXECUTE')) FROM pg_proc AS f
                 WHERE f.pronamespace = 'upstream'::regnamespace AND f.proname = wanted.object
             ), false)
             WHEN wanted.privilege = 'USAGE' THEN coalesce((
-                SELECT has_sequence_privilege(s.oid, 'USAGE') FROM pg_class AS s
+                SELECT has_sequence_privilege(grantee.name, s.oid, 'USAGE') FROM pg_class AS s
                 WHERE s.relnamespace = 'upstream'::regnamespace AND s.relname = wanted.object AND s.relkind = 'S'
             ), false)
             ELSE coalesce((
-                SELECT has_table_privilege(t.oid, wanted.privilege) FROM pg_class AS t
+                SELECT has_table_privilege(grantee.name, t.oid, wanted.privilege) FROM pg_class AS t
                 WHERE t.relnamespace = 'upstream'::regnamespace AND t.relname = wanted.object
             ), false)
         END
@@ -49,7 +50,38 @@ enum CheckStatements: StatementCatalog {
         """
     }
 
+    /// The indexes and triggers of the schema, the tables that have partitions, and default partitions: kind, table, name.
+    ///
+    /// Those of a partition come and go with it.
+    static let objects: SQL = """
+        SELECT 'index', r.relname::text, c.relname::text
+        FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS r ON r.oid = i.indrelid
+        WHERE r.relnamespace = 'upstream'::regnamespace AND NOT r.relispartition
+        UNION ALL
+        SELECT CASE t.tgenabled WHEN 'D' THEN 'disabled trigger' ELSE 'trigger' END, r.relname, t.tgname
+        FROM pg_trigger AS t JOIN pg_class AS r ON r.oid = t.tgrelid
+        WHERE r.relnamespace = 'upstream'::regnamespace AND NOT r.relispartition AND NOT t.tgisinternal
+        UNION ALL
+        SELECT 'partitioned', r.relname, '' FROM pg_class AS r
+        WHERE r.relnamespace = 'upstream'::regnamespace AND r.relkind = 'p'
+        UNION ALL
+        SELECT 'default', r.relname, d.relname
+        FROM pg_partitioned_table AS p JOIN pg_class AS r ON r.oid = p.partrelid
+        JOIN pg_class AS d ON d.oid = p.partdefid
+        WHERE r.relnamespace = 'upstream'::regnamespace
+        """
+
+    /// Whether the server is on this machine, where it keeps its data if the session may know, and its tablespaces.
+    static let disk: SQL = """
+        SELECT
+            inet_server_addr() IS NULL, (SELECT setting FROM pg_settings WHERE name = 'data_directory'),
+            ARRAY(SELECT pg_tablespace_location(oid) FROM pg_tablespace WHERE pg_tablespace_location(oid) <> '')
+        """
+
     static var samples: [StatementSample] {
-        [StatementSample("facts", facts), StatementSample("missing", missing(WorkerRight.all))]
+        [
+            StatementSample("facts", facts), StatementSample("missing", missing(WorkerRight.all, of: nil)),
+            StatementSample("objects", objects), StatementSample("disk", disk),
+        ]
     }
 }

@@ -10,14 +10,21 @@ package struct WorkerRight: Sendable, Hashable {
     /// Each of them; a test compares them with what `deploy/roles.sql` grants.
     package static let all: [WorkerRight] = rights
 
-    /// Those that the connection's role lacks, as `INSERT ON upstream.messages`.
+    /// Those that a role lacks, as `INSERT ON upstream.messages`.
     ///
     /// The schema has to be this binary's.
     ///
+    /// - Parameters:
+    ///   - connection: Any session.
+    ///   - role: The role; nil for the session's own.
     /// - Throws: ``PostgresError``
-    package static func missing(on connection: PostgresConnection) async throws(PostgresError) -> [String] {
+    /// - Returns: A right each, in the order of ``all``.
+    package static func missing(
+        on connection: PostgresConnection,
+        of role: String? = nil
+    ) async throws(PostgresError) -> [String] {
         try await connection.run { connection throws(PostgresError) in
-            try connection.run(CheckStatements.missing(all)).map { row throws(PostgresError) in
+            try connection.run(CheckStatements.missing(all, of: role)).map { row throws(PostgresError) in
                 try row.next(String.self)
             }
         }

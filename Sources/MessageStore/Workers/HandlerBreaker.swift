@@ -21,7 +21,7 @@ package struct HandlerBreaker: Sendable, Equatable {
             do throws(PostgresError) {
                 let now: Timestamp = try connection.run(WaitingStatements.now).value()
                 return of(try WorkerTable.list(connection), now: now)
-            } catch  where ["42P01", "42501"].contains(error.sqlState ?? "") {
+            } catch  where ["42P01", "42703", "42501"].contains(error.sqlState ?? "") {
                 return [:]
             }
         }

@@ -68,6 +68,8 @@ package struct WorkerReport: Sendable, Equatable {
         package var attempts: Double
         /// Those of them that did not succeed, per second.
         package var failed: Double
+        /// Those since the last one that succeeded, or since the start; nil in a row of a version that did not tell.
+        package var failedInRow: Int?
 
         package init(
             handler: String,
@@ -77,7 +79,8 @@ package struct WorkerReport: Sendable, Equatable {
             running: Int,
             waiting: Int,
             attempts: Double,
-            failed: Double
+            failed: Double,
+            failedInRow: Int? = nil
         ) {
             self.handler = handler
             self.circuit = circuit
@@ -87,12 +90,35 @@ package struct WorkerReport: Sendable, Equatable {
             self.waiting = waiting
             self.attempts = attempts
             self.failed = failed
+            self.failedInRow = failedInRow
         }
 
         private enum CodingKeys: String, CodingKey {
             case handler, circuit, running, waiting, attempts, failed
             case nextProbe = "next_probe"
             case isPaused = "paused"
+            case failedInRow = "failed_in_row"
+        }
+    }
+
+    /// A certificate that a worker has seen, or shows.
+    package struct Certificate: Sendable, Equatable, Decodable {
+        /// Whose it is: `server` and `client` of a sender, `webhook` and `webhook_client` of a handler, `console`.
+        package var certificate: String
+        /// The sender's id or the handler's name; empty for the console's.
+        package var name: String
+        /// When it ends, in seconds since 1970.
+        package var endsAt: Int
+
+        package init(certificate: String, name: String, endsAt: Int) {
+            self.certificate = certificate
+            self.name = name
+            self.endsAt = endsAt
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case certificate, name
+            case endsAt = "ends_at"
         }
     }
 
@@ -116,6 +142,8 @@ package struct WorkerReport: Sendable, Equatable {
     package var rates = Rates()
     /// Its handlers.
     package var handlers: [Handler] = []
+    /// The certificates that it has seen.
+    package var certificates: [Certificate] = []
 
     /// A report of a process that has done nothing yet.
     package init(instance: Digest128, worker: String, version: String, roles: [String]) {
@@ -149,6 +177,14 @@ package struct WorkerReport: Sendable, Equatable {
         return JSONColumn(utf8: json.finish())
     }
 
+    var certificatesJSON: JSONColumn {
+        JSONColumn.array(of: certificates) { json, certificate in
+            json.member("certificate", certificate.certificate)
+            json.member("name", certificate.name)
+            json.member("ends_at", certificate.endsAt)
+        }
+    }
+
     var handlersJSON: JSONColumn {
         JSONColumn.array(of: handlers) { json, handler in
             json.member("handler", handler.handler)
@@ -160,6 +196,7 @@ package struct WorkerReport: Sendable, Equatable {
             json.member("waiting", handler.waiting)
             json.member("attempts", number: handler.attempts)
             json.member("failed", number: handler.failed)
+            if let count = handler.failedInRow { json.member("failed_in_row", count) }
         }
     }
 }

@@ -11,15 +11,18 @@ enum WorkerStatements: StatementCatalog {
             SELECT set_config('synchronous_commit', 'off', true)
         )
         INSERT INTO upstream.workers (
-            instance, worker, version, roles, started_at, heartbeat_at, stopping, in_flight, streams, rates, handlers
+            instance, worker, version, roles, started_at, heartbeat_at, stopping, in_flight, streams, rates, handlers,
+            certificates
         )
         SELECT
             \(\.instance), \(\.worker), \(\.version), \(\.roles), now() - \(\.uptime), now(), \(\.isStopping),
-            \(\.inFlight), \(\.streamsJSON)::jsonb, \(\.ratesJSON)::jsonb, \(\.handlersJSON)::jsonb
+            \(\.inFlight), \(\.streamsJSON)::jsonb, \(\.ratesJSON)::jsonb, \(\.handlersJSON)::jsonb,
+            \(\.certificatesJSON)::jsonb
         FROM quick
         ON CONFLICT (instance) DO UPDATE SET
             heartbeat_at = excluded.heartbeat_at, stopping = excluded.stopping, in_flight = excluded.in_flight,
-            streams = excluded.streams, rates = excluded.rates, handlers = excluded.handlers
+            streams = excluded.streams, rates = excluded.rates, handlers = excluded.handlers,
+            certificates = excluded.certificates
         """
 
     /// Deletes what is left of processes that died: silent for ten minutes, or followed by this one.
@@ -44,7 +47,7 @@ enum WorkerStatements: StatementCatalog {
     static let list: SQL = """
         SELECT
             worker, version, roles, started_at, heartbeat_at, \(raw: isAlive), stopping, in_flight, streams::json,
-            rates::json, handlers::json
+            rates::json, handlers::json, certificates::json
         FROM upstream.workers ORDER BY worker, started_at
         """
 

@@ -26,6 +26,8 @@ package struct WorkerRow: Sendable, Equatable {
     package var rates: WorkerReport.Rates
     /// Its handlers.
     package var handlers: [WorkerReport.Handler]
+    /// The certificates that it has seen.
+    package var certificates: [WorkerReport.Certificate]
 }
 
 /// The table `upstream.workers`: what runs now.
@@ -51,7 +53,8 @@ package enum WorkerTable {
                 inFlight: try row.next(),
                 streams: try decoded(row.next(), []),
                 rates: try decoded(row.next(), WorkerReport.Rates()),
-                handlers: try decoded(row.next(), [])
+                handlers: try decoded(row.next(), []),
+                certificates: try decoded(row.next(), [])
             )
         }
     }

@@ -60,6 +60,8 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case binding
     /// The SASL mechanisms to choose from.
     case offered
+    /// Whose certificate it is.
+    case certificate
     /// What encrypts a connection.
     case cipher
     /// A schema's, a program's or a protocol's version.

@@ -24,6 +24,8 @@ package enum MetricName: String, CaseIterable, Sendable {
     case partitionsAhead = "upstream_partitions_ahead"
     case retentionLastRun = "upstream_retention_last_run_timestamp_seconds"
     case retentionHeld = "upstream_retention_held_partitions"
+    case diskFree = "upstream_database_disk_free_bytes"
+    case certificateEnd = "upstream_certificate_end_timestamp_seconds"
     case spans = "upstream_trace_spans_total"
     case buildInfo = "upstream_build_info"
 
@@ -49,8 +51,9 @@ package enum MetricName: String, CaseIterable, Sendable {
         switch self {
         case .stanzas, .messages, .acks, .databaseErrors, .reconnects, .deliveries, .spans, .processCPU: .counter
         case .connections, .inFlight, .commitsWaiting, .deadLetters, .oldestDelivery, .deliveriesWaiting, .circuit,
-            .paused, .replaysRunning, .partitionsAhead, .retentionLastRun, .retentionHeld, .buildInfo,
-            .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory, .processStart, .processThreads:
+            .paused, .replaysRunning, .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree,
+            .certificateEnd, .buildInfo, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory,
+            .processStart, .processThreads:
             .gauge
         case .ackLatency, .commitDuration, .batchMessages, .deliveryDuration: .histogram
         }
@@ -68,9 +71,11 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .deliveries: ["handler", "outcome"]
         case .deliveryDuration, .deadLetters, .oldestDelivery, .deliveriesWaiting, .paused: ["handler"]
         case .circuit: ["handler", "state"]
+        case .certificateEnd: ["certificate", "name"]
         case .buildInfo: ["version"]
         case .inFlight, .ackLatency, .commitDuration, .commitsWaiting, .batchMessages, .replaysRunning,
-            .partitionsAhead, .retentionLastRun, .retentionHeld, .processCPU, .processOpenFiles, .processMostFiles,
+            .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .processCPU, .processOpenFiles,
+            .processMostFiles,
             .processVirtualMemory, .processMemory, .processStart, .processThreads:
             []
         }
@@ -101,6 +106,10 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .partitionsAhead: "Days after today that have a partition of messages, without a gap."
         case .retentionLastRun: "When the last complete run of retention began, over all workers; 0 if never."
         case .retentionHeld: "Expired partitions that the last complete run of retention had to keep, over all workers."
+        case .diskFree:
+            "What the database's disk has left, where the server is on this machine and the role may see its folder."
+        case .certificateEnd:
+            "When a certificate ends that was seen: a sender's server's, a webhook's, the console's, or one of ours."
         case .processCPU: "CPU time that the process has used, user and system."
         case .processOpenFiles: "File descriptors that are open."
         case .processMostFiles: "The most file descriptors that may be open."

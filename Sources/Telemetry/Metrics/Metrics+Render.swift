@@ -1,3 +1,5 @@
+import Vocabulary
+
 extension Metrics {
     /// The content type of what ``render()`` gives.
     package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
@@ -20,9 +22,12 @@ extension Metrics {
         return writer.bytes
     }
 
-    /// Whether a family has no series at all: those of handlers, where none is configured.
+    /// Whether a family has no series at all: those of handlers, where none is configured; and what was not seen.
     private func isAbsent(_ name: MetricName) -> Bool {
-        handlers.isEmpty && name.labels.contains("handler")
+        switch name {
+        case .certificateEnd: certificates.all.isEmpty
+        default: handlers.isEmpty && name.labels.contains("handler")
+        }
     }
 
     private func render(
@@ -48,6 +53,12 @@ extension Metrics {
         case .partitionsAhead: writer.sample(name, [], ExpositionWriter.number(partitionsAhead.value))
         case .retentionLastRun: writer.sample(name, [], ExpositionWriter.number(retentionLastRun.value))
         case .retentionHeld: writer.sample(name, [], ExpositionWriter.number(retentionHeld.value))
+        case .diskFree: writer.sample(name, [], ExpositionWriter.number(diskFree.value))
+        case .certificateEnd:
+            for certificate in certificates.all {
+                let seconds = Double(certificate.end.microseconds / 1_000_000)
+                writer.sample(name, [certificate.kind.text, certificate.name], ExpositionWriter.number(seconds))
+            }
         case .deliveries, .deliveryDuration, .deadLetters, .oldestDelivery, .deliveriesWaiting, .circuit, .paused:
             for (index, label) in handlers.enumerated() {
                 render(name, handler(index), label, into: &writer)

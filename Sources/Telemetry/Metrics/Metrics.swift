@@ -32,6 +32,10 @@ package final class Metrics: Sendable {
     package let retentionLastRun = NumberGauge(.nan)
     /// Expired partitions that this run had to keep, as deliveries needed them; NaN until it is known.
     package let retentionHeld = NumberGauge(.nan)
+    /// Bytes that the database's disk has left; NaN where that can't be seen from here.
+    package let diskFree = NumberGauge(.nan)
+    /// The certificates that were seen.
+    package let certificates = SeenCertificates()
     /// Replays that this worker runs.
     package let replaysRunning = Gauge()
     /// Copies in a committed batch.

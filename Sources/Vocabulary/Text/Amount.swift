@@ -37,6 +37,11 @@ package enum Amount {
         return (tenths < 0 ? minus : "") + (text.hasSuffix(".0") ? String(text.dropLast(2)) : text)
     }
 
+    /// When something ends, by the seconds until then: `ends in 12 d`, `ended 3 d ago`.
+    package static func ending(_ seconds: Int) -> String {
+        seconds < 0 ? "ended \(time(Double(-seconds))) ago" : "ends in \(time(Double(seconds)))"
+    }
+
     /// A length of time in its largest units: `4 s`, `3 min`, `5.2 h`, `12 d`.
     package static func time(_ seconds: Double) -> String {
         switch seconds {

@@ -16,11 +16,10 @@ package enum DatabaseAdvice {
         case .authentication: refusal(error)
         case .readOnly: "name the primary in database.url, or all hosts: a worker connects to the writable one"
         case .permission: rights(role: role ?? "upstream-worker", database: database)
-        case .resources:
-            "the server has run out of connections, disk or memory: see its log (SQLSTATE 53300: raise max_connections)"
+        case .resources: shortage(error)
         case .schema where error.sqlState == nil: "create the database with ENCODING 'UTF8'"
         case .schema: "see upstream-worker migrate status"
-        case .lock: "another session holds a lock: try again, and see pg_stat_activity if it stays so"
+        case .lock: "another session holds a lock: upstream-worker doctor names it while it does"
         default: "see the server's log"
         }
     }
@@ -33,8 +32,24 @@ package enum DatabaseAdvice {
 
     /// What is added to the error of a command that could not sign in; nil for other errors.
     package static func hint(_ error: PostgresError) -> String? {
-        guard error.failureClass == .authentication || error.failureClass == .connection else { return nil }
+        guard [.authentication, .connection, .resources].contains(error.failureClass) else { return nil }
         return "fix: " + fix(error)
+    }
+
+    /// Class 53: what is short, and of connections whose limit it is, where the server speaks English.
+    private static func shortage(_ error: PostgresError) -> String {
+        switch error.sqlState {
+        case "53100": "make room on the server's disk: upstream-worker doctor, run there, says how much is left"
+        case "53200": "the server is out of memory: see its log, and lower shared_buffers, work_mem or max_connections"
+        case "53300" where error.message.contains("for role"):
+            "raise the role's limit: ALTER ROLE … CONNECTION LIMIT -1; or lower database.writers and the handlers' "
+                + "concurrency"
+        case "53300" where error.message.contains("for database"):
+            "raise the database's limit: ALTER DATABASE … CONNECTION LIMIT -1; or lower database.writers and the "
+                + "handlers' concurrency"
+        case "53300": "raise max_connections of the server and restart it, or put PgBouncer between"
+        default: "the server has run out of connections, disk or memory: see its log"
+        }
     }
 
     /// Class 28 and 3D: the texts tell more than the SQLSTATE, where the server speaks English.

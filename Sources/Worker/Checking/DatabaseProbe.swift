@@ -38,6 +38,7 @@ extension ProbeSequence {
                 Probe("clock") { await session.clock() },
                 Probe("connections") { await session.connections() },
                 Probe("what an ack is worth") { await session.ackWorth() },
+                Probe("disk") { await session.disk() },
                 Probe("schema", isNeeded: true) { await session.schema() },
                 Probe("rights", isNeeded: true) { await session.rights() },
                 Probe("writes") { await session.writes() },
@@ -116,6 +117,21 @@ actor DatabaseSession {
                 return .warned(cause: worth.text, fix: "set fsync and full_page_writes to on, and reload the server")
             }
             return .passed(detail: worth.text)
+        }
+    }
+
+    func disk() async -> Probe.Result {
+        await asking { connection throws(PostgresError) in
+            switch try await DatabaseDisk.look(connection) {
+            case .hidden:
+                return .passed(detail: "not seen: the role may not see the server's folder (pg_read_all_settings)")
+            case .elsewhere(let folder):
+                return .passed(detail: "not seen: the server's folder \(folder) is not on this machine")
+            case .seen(let space):
+                let text = "\(Amount.bytes(space.free)) free at \(space.folder)"
+                guard space.free < 4 << 30 else { return .passed(detail: text) }
+                return .warned(cause: "only \(text)", fix: "a larger disk, or a shorter retention.messages")
+            }
         }
     }
 

@@ -13,7 +13,21 @@ extension ProbeSequence {
         case .sql(let name):
             return ProbeSequence(subject, [Probe("function \(name)") { await function(name, session) }])
         case .webhook(let webhook):
-            return ProbeSequence(subject, [Probe("webhook") { await host(of: webhook) }])
+            var steps = [Probe("webhook", isNeeded: true) { await host(of: webhook) }]
+            if WebhookEndpoint(webhook.url)?.tlsPort != nil {
+                steps.append(Probe("certificate") { await CertificateProbe.check(webhook) })
+            }
+            if let file = webhook.certificateFile {
+                steps.append(
+                    Probe("client certificate") {
+                        CertificateProbe.check(
+                            file: file,
+                            fix: "renew webhook.certificate_file: it is read again by itself"
+                        )
+                    }
+                )
+            }
+            return ProbeSequence(subject, steps)
         case .exec(let exec):
             return ProbeSequence(subject, [Probe("program") { program(exec.command.first ?? "") }])
         case .plugin, .log:

@@ -52,12 +52,14 @@ package struct ProbeSequence: Sendable {
         self.steps = steps
     }
 
-    /// Everything that `run` will need, in the order in which it needs it: the database, the handlers, the senders.
+    /// Everything that `run` will need, in the order in which it needs it: the database, the handlers, the senders; and what the
+    /// console serves with.
     package static func all(_ configuration: WorkerConfiguration) -> [ProbeSequence] {
         let session = DatabaseSession(configuration)
         return [.database(session)]
             + configuration.handlers.map { .handler($0, session) }
             + configuration.senders.indices.map { .sender(configuration, index: $0) }
+            + (configuration.consoleCertificateFile.map { [.console(certificateFile: $0)] } ?? [])
     }
 
     /// Runs the steps; where one fails that the others need, they are skipped.

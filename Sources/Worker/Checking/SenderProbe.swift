@@ -2,6 +2,7 @@ import NIOCore
 import NIOPosix
 import TLSWire
 import Telemetry
+import Vocabulary
 import XMLWire
 import XMPP
 import XMPPSession
@@ -40,7 +41,19 @@ extension ProbeSequence {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let report = await StreamProbe.run(settings, on: group.next())
         try? await group.shutdownGracefully()
-        return result(of: report, at: sender)
+        let found = result(of: report, at: sender)
+        let ends = [
+            ("the server's certificate", report.certificateEnd, "whoever runs the server has to renew it"),
+            (
+                "the client certificate", settings.certificateEnd,
+                "renew tls.client_certificate_file of this sender, then restart its workers"
+            ),
+        ]
+        for (what, end, fix) in ends {
+            guard case .passed(let detail) = found, let end, end < CertificateWatch.warning else { continue }
+            return .warned(cause: "\(what) \(Amount.ending(end)); \(detail)", fix: fix)
+        }
+        return found
     }
 
     /// What a standard server without stream management means.
@@ -113,7 +126,10 @@ extension ProbeReport {
     /// How the connection was secured and signed in, and what the server offered: lines behind the verdict.
     var findings: String {
         var lines: [String] = []
-        if let tlsVersion { lines.append("TLS: \(tlsVersion)") }
+        if let tlsVersion {
+            let end = certificateEnd.map { ", the server's certificate \(Amount.ending($0))" } ?? ""
+            lines.append("TLS: \(tlsVersion)\(end)")
+        }
         if let signIn {
             let bound = signIn.choice.binding.map { ", bound to the TLS connection by \($0.rawValue)" } ?? ""
             lines.append("signed in: \(signIn.choice.name)\(bound)")

@@ -216,6 +216,12 @@ struct ConfigurationScope {
         return []
     }
 
+    /// The text of a key, from the top, that another part reads and judges; nil where it has none.
+    func text(ofAnother key: String) -> String? {
+        guard case .scalar(let text)? = reading.tree.nodes[key]?.content else { return nil }
+        return text
+    }
+
     // MARK: Problems
 
     /// Reports an error about a key's value.

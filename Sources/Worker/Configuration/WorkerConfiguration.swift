@@ -49,6 +49,8 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var admin: ListenAddress
     /// The console; nil where a command doesn't read that part.
     package var console: ConsoleConfiguration?
+    /// What the console serves with, for those who watch until when it holds; nil for plain HTTP.
+    package var consoleCertificateFile: String?
     /// Where the service records of senders' domains are asked for.
     package var nameServers: NameServers
     /// Where spans are exported to; nil where tracing is off.
@@ -92,6 +94,7 @@ package struct WorkerConfiguration: Sendable, Equatable {
             .value("listen", .listen, default: "127.0.0.1:9464", "Health and metrics; port 0 takes a free port.")
         console = parts.contains(.console) ? ConsoleConfiguration(scope.section("console")) : nil
         if console == nil { _ = scope.skipped("console") }
+        consoleCertificateFile = scope.text(ofAnother: "console.tls.certificate_file")
         nameServers =
             scope.section("dns")
             .optional(

@@ -232,8 +232,15 @@ package final class DatabaseMonitor: Sendable {
     private func measure() async {
         guard let metrics else { return }
         guard let found = try? await client.withConnection({ try await StoreUpkeep.look($0) }) else {
-            for gauge in [metrics.partitionsAhead, metrics.retentionLastRun, metrics.retentionHeld] { gauge.set(.nan) }
+            let gauges = [metrics.partitionsAhead, metrics.retentionLastRun, metrics.retentionHeld, metrics.diskFree]
+            for gauge in gauges { gauge.set(.nan) }
             return
+        }
+        let disk = try? await client.withConnection { try await DatabaseDisk.look($0) }
+        if case .seen(let space)? = disk {
+            metrics.diskFree.set(Double(space.free))
+        } else {
+            metrics.diskFree.set(.nan)
         }
         metrics.partitionsAhead.set(Double(found.daysAhead))
         metrics.retentionLastRun.set(Double(found.lastRetention?.microseconds ?? 0) / 1_000_000)

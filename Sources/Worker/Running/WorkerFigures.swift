@@ -11,6 +11,8 @@ struct WorkerFigures {
     private let start: ContinuousClock.Instant
     private var report: WorkerReport
     private var before: Counts
+    /// By handler, the failures that its last success came after.
+    private var failuresBefore: [UInt64]
 
     /// The counters at one moment.
     private struct Counts {
@@ -61,6 +63,7 @@ struct WorkerFigures {
         self.activity = activity
         start = now
         before = Counts(metrics, now)
+        failuresBefore = before.handlers.map(\.failed)
     }
 
     /// The row of this moment; the next one's rates begin here.
@@ -97,6 +100,9 @@ struct WorkerFigures {
         // Above the highest bound nothing is known but that.
         report.rates.ackP50 = acks.bound(below: 0.5, in: bounds).map { min($0, bounds.last ?? 0) }
         report.rates.ackP99 = acks.bound(below: 0.99, in: bounds).map { min($0, bounds.last ?? 0) }
+        for (index, handler) in counts.handlers.enumerated() where handler.done != before.handlers[index].done {
+            failuresBefore[index] = handler.failed
+        }
         report.handlers = activity().map { handler in
             let index = metrics.handlers.firstIndex(of: handler.handler)
             let (done, wasDone) = (index.map { counts.handlers[$0].done }, index.map { before.handlers[$0].done })
@@ -112,7 +118,15 @@ struct WorkerFigures {
                 running: handler.running,
                 waiting: handler.waiting,
                 attempts: rate(done ?? 0, wasDone ?? 0) + failures,
-                failed: failures
+                failed: failures,
+                failedInRow: index.map { Int(clamping: counts.handlers[$0].failed &- failuresBefore[$0]) }
+            )
+        }
+        report.certificates = metrics.certificates.all.map {
+            WorkerReport.Certificate(
+                certificate: $0.kind.text,
+                name: $0.name,
+                endsAt: Int($0.end.microseconds / 1_000_000)
             )
         }
         before = counts

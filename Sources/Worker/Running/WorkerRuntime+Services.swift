@@ -50,6 +50,8 @@ extension WorkerRuntime.Shared {
         var list: [any Service] = tracing.map { [$0] } ?? []
         if let admin { list.append(admin) }
         list += databaseServices()
+        let dispatches = parts.roles.contains(.dispatch)
+        list.append(CertificateWatch(configuration, dispatches: dispatches, metrics: metrics, logger: logger))
         list.append(heartbeat(parts.roles, parts.readiness, dispatch))
         if let dispatch { list.append(bounded(dispatch, .milliseconds(500)) { dispatch.isIdle }) }
         if parts.roles.contains(.dispatch) { list.append(replayService(dispatch)) }

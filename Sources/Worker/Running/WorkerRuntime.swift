@@ -69,7 +69,6 @@ package final class WorkerRuntime: Sendable {
             batchLimit: configuration.database.batchLimit
         )
         let senders = roles.contains(.receive) ? try Self.senders(configuration) : []
-        Self.warn(of: senders, logger)
         let log = GatheredLog(logger)
         let registrations =
             roles.contains(.dispatch)
@@ -81,6 +80,10 @@ package final class WorkerRuntime: Sendable {
             ) : []
         let settings = try Self.database(configuration)
         metrics = Self.metrics(configuration, handlers, version: version)
+        for sender in senders {
+            guard let end = sender.certificateEnd else { continue }
+            metrics.certificates.note(.client, of: sender.senderID, remaining: end)
+        }
         let tracing = try Self.tracing(configuration, metrics, logger)
         self.tracing = tracing
         let monitor = DatabaseMonitor(settings, metrics: metrics, logger: logger)
@@ -249,19 +252,6 @@ package final class WorkerRuntime: Sendable {
         }
         guard problems.isEmpty else { throw .unusable(problems) }
         return settings
-    }
-
-    /// Warns of client certificates that end soon: two weeks are left to renew them.
-    private static func warn(of senders: [SenderSettings], _ logger: Logger) {
-        for sender in senders {
-            guard let seconds = sender.certificateEnd, seconds < 14 * 86_400 else { continue }
-            logger.event(
-                .warning,
-                .certificateExpiring,
-                "the client certificate of a sender has expired or will soon: renew it and restart the worker",
-                [.sender: .string(sender.senderID), .remainingSeconds: .seconds(.seconds(seconds))]
-            )
-        }
     }
 
     private static func database(_ configuration: WorkerConfiguration) throws(WorkerError) -> PostgresSettings {

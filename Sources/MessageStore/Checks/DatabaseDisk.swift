@@ -1,0 +1,58 @@
+import Glibc
+package import Postgres
+
+/// The disk that a database is on, as far as it can be seen from this machine.
+package enum DatabaseDisk: Sendable, Equatable {
+    /// The space that a folder of the server has left.
+    package struct Space: Sendable, Equatable {
+        /// The folder: the server's own, or a tablespace's.
+        package var folder: String
+        /// How many bytes are free there.
+        package var free: Int64
+
+        package init(folder: String, free: Int64) {
+            self.folder = folder
+            self.free = free
+        }
+    }
+
+    /// Seen: the folder with the least space.
+    case seen(Space)
+    /// The role may not see where the server keeps its data.
+    case hidden
+    /// The folder is not on this machine.
+    case elsewhere(folder: String)
+
+    /// Asks where the data is, and looks there.
+    ///
+    /// - Parameters:
+    ///   - connection: Any session.
+    ///   - freeSpace: The bytes that are free where a folder is; nil where that can't be told.
+    /// - Throws: ``PostgresError``
+    /// - Returns: What is left, or why that can't be seen.
+    package static func look(
+        _ connection: PostgresConnection,
+        freeSpace: @Sendable (String) -> Int64? = freeSpace
+    ) async throws(PostgresError) -> DatabaseDisk {
+        let place = try await connection.run { connection throws(PostgresError) in
+            try connection.run(CheckStatements.disk).only { row throws(PostgresError) in
+                (
+                    isLocal: try row.next(Bool.self), data: try row.next(String?.self),
+                    spaces: try row.next([String].self)
+                )
+            }
+        }
+        guard let data = place.data else { return .hidden }
+        guard place.isLocal, let free = freeSpace(data) else { return .elsewhere(folder: data) }
+        let spaces = place.spaces.compactMap { folder in freeSpace(folder).map { Space(folder: folder, free: $0) } }
+        return .seen(spaces.reduce(Space(folder: data, free: free)) { $1.free < $0.free ? $1 : $0 })
+    }
+
+    /// The bytes that a process without privileges may still write where a folder is; nil where the folder can't be reached.
+    package static func freeSpace(of folder: String) -> Int64? {
+        var answer = statvfs()
+        guard statvfs(folder, &answer) == 0 else { return nil }
+        let (bytes, isTooMany) = UInt64(answer.f_bavail).multipliedReportingOverflow(by: UInt64(answer.f_frsize))
+        return isTooMany ? .max : Int64(clamping: bytes)
+    }
+}

@@ -1,0 +1,98 @@
+import Logging
+import ServiceLifecycle
+import TLSWire
+import Telemetry
+import Vocabulary
+
+/// Notes until when the certificates hold that no stream shows, and warns of each that ends soon.
+///
+/// A sender's server shows its own with each connection (``MessageReceiver``). Files are read every hour, since another program
+/// renews them; the servers of webhooks are asked as often, with a connection that carries no request.
+struct CertificateWatch: Service {
+    /// From when on a certificate ends soon, in seconds: two weeks are left to renew it.
+    static let warning = 14 * 86_400
+    /// How often files and endpoints are looked at, and how often it is said that one ends soon.
+    private static let (interval, silence) = (Duration.seconds(3_600), Duration.seconds(86_400))
+    /// How long after the start the first look comes: streams and handlers go first.
+    private static let first = Duration.seconds(60)
+
+    private let configuration: WorkerConfiguration
+    private let dispatches: Bool
+    private let metrics: Metrics
+    private let logger: Logger
+    private let first: Duration
+
+    /// A watch.
+    ///
+    /// - Parameters:
+    ///   - configuration: Whose handlers and console are looked at.
+    ///   - dispatches: Whether this process runs handlers.
+    ///   - metrics: Takes what is seen.
+    ///   - logger: The process's logger.
+    ///   - first: How long after the start the first look comes.
+    init(
+        _ configuration: WorkerConfiguration,
+        dispatches: Bool,
+        metrics: Metrics,
+        logger: Logger,
+        first: Duration = first
+    ) {
+        self.configuration = configuration
+        self.dispatches = dispatches
+        self.metrics = metrics
+        self.logger = logger
+        self.first = first
+    }
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            var told: [SeenCertificates.Certificate: ContinuousClock.Instant] = [:]
+            var wait = first
+            // What is known from the start is told at once.
+            warn(&told)
+            while (try? await Task.sleep(for: wait)) != nil {
+                await look()
+                warn(&told)
+                wait = Self.interval
+            }
+        }
+    }
+
+    private func look() async {
+        // The console may be another user's: what this one can't read is its own to watch.
+        if let file = configuration.consoleCertificateFile { note(file, .console, "") }
+        guard dispatches else { return }
+        for handler in configuration.handlers {
+            guard case .webhook(let webhook) = handler.kind else { continue }
+            if let file = webhook.certificateFile { note(file, .webhookClient, handler.name) }
+            if let end = try? await CertificateProbe.remaining(webhook) {
+                metrics.certificates.note(.webhook, of: handler.name, remaining: end)
+            }
+        }
+    }
+
+    private func note(_ file: String, _ kind: CertificateKind, _ name: String) {
+        guard let end = try? CertificateEnd.remaining(.file(file)) else { return }
+        metrics.certificates.note(kind, of: name, remaining: end)
+    }
+
+    private func warn(_ told: inout [SeenCertificates.Certificate: ContinuousClock.Instant]) {
+        let now = Timestamp.now
+        told = told.filter { $1.duration(to: .now) < Self.silence }
+        for certificate in metrics.certificates.all {
+            let left = certificate.end - now
+            guard left < .seconds(Self.warning), told[certificate] == nil else { continue }
+            told[certificate] = .now
+            let isSender = [.server, .client].contains(certificate.kind)
+            logger.event(
+                .warning,
+                .certificateExpiring,
+                "a certificate has expired or will soon: renew it",
+                [
+                    isSender ? .sender : .handler: .string(certificate.name), .remainingSeconds: .seconds(left),
+                    .certificate: .string(certificate.kind.text),
+                ]
+            )
+        }
+    }
+}
