@@ -89,6 +89,9 @@ package actor PostgresClient {
         if let connection { await drop(connection) }
     }
 
+    /// Whether the last attempt to connect has failed.
+    package var cannotConnect: Bool { failures > 0 }
+
     private func drop(_ failed: PostgresConnection) async {
         if connection === failed { connection = nil }
         await failed.close()

@@ -16,6 +16,9 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     package var lockTimeout = 10_000
     /// How long a transaction may stand idle before the server ends the session, in milliseconds.
     package var idleInTransactionTimeout = 60_000
+    /// That limit where nothing but our own statements stands between begin and commit: far less than any lease lasts, as a
+    /// worker that is frozen there holds its locks until the server ends the session.
+    package static let shortIdleInTransaction = 5_000
     /// How long the server may take to answer a cancel request before the connection is given up, in milliseconds.
     package var cancelGrace = 5_000
     /// Whether every statement finds its rows by an index, row by row.

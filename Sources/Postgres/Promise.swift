@@ -17,19 +17,23 @@ final class Promise<Value: Sendable>: Sendable {
     /// Delivers the value; nil ends the wait without one.
     ///
     /// Only the first call counts.
-    func fulfil(_ value: Value?) {
-        let waiter = state.withLock { state -> CheckedContinuation<Value?, Never>? in
+    ///
+    /// - Returns: Whether this was it.
+    @discardableResult
+    func fulfil(_ value: Value?) -> Bool {
+        let (isFirst, waiter) = state.withLock { state -> (Bool, CheckedContinuation<Value?, Never>?) in
             switch state {
             case .empty:
                 state = .done(value)
-                return nil
+                return (true, nil)
             case .awaited(let waiter):
                 state = .done(nil)
-                return waiter
-            case .done: return nil
+                return (true, waiter)
+            case .done: return (false, nil)
             }
         }
         waiter?.resume(returning: value)
+        return isFirst
     }
 
     /// Waits for the value; nil when the task is cancelled, or the time is up.

@@ -20,6 +20,11 @@ package final class FunctionCaller: Sendable {
     ///   - settings: The database.
     ///   - recording: Whether the history of attempts is written; nil for none.
     package init(_ settings: PostgresSettings, recording: AttemptRecording? = nil) {
+        var settings = settings
+        settings.idleInTransactionTimeout = min(
+            settings.idleInTransactionTimeout,
+            PostgresSettings.shortIdleInTransaction
+        )
         self.settings = settings
         self.recording = recording ?? AttemptRecording(worker: "", isWanted: false)
     }

@@ -126,8 +126,10 @@ enum ClaimStatements: StatementCatalog {
 
     /// Serializes claims of an ordered handler; the claim is a separate statement, so that it sees what the claim before it
     /// did.
+    ///
+    /// Tells whether the lock is ours now; it never waits.
     static let lockOrdered: Statement =
-        "SELECT pg_advisory_xact_lock(hashtextextended('upstream.claim ' || \(\.handler), 0))"
+        "SELECT pg_try_advisory_xact_lock(hashtextextended('upstream.claim ' || \(\.handler), 0))"
 
     /// The devices of the first that are due and free behind a place, with their places.
     static let due: Statement = """

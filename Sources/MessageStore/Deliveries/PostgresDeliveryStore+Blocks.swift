@@ -9,7 +9,7 @@ extension PostgresDeliveryStore {
         var held = 0
         for token in Set(blocks.map(\.token)).sorted() {
             let own = blocks.filter { $0.token == token }
-            held += try await settle { connection throws(PostgresError) in
+            held += try await run { connection throws(PostgresError) in
                 try settle(own, BlockRows(handler: handler, token: token, worker: recording.worker), connection)
             }
         }
@@ -69,12 +69,14 @@ extension PostgresDeliveryStore {
     func unpackExpired() async throws(StoreError) {
         let now = ContinuousClock.now
         let isDue = walks.withLock { walks in
+            if walks.isUnpacking { return false }
             if let last = walks.unpacked, now - last < .milliseconds(500) { return false }
-            walks.unpacked = now
+            (walks.unpacked, walks.isUnpacking) = (now, true)
             return true
         }
         guard isDue else { return }
-        _ = try await run(claims) { connection throws(PostgresError) in
+        defer { walks.withLock { $0.isUnpacking = false } }
+        _ = try await run { connection throws(PostgresError) in
             try connection.run(DeliveryStatements.unpackExpired, ())
         }
     }

@@ -26,7 +26,7 @@ extension PostgresDeliveryStore {
     ) async throws(StoreError) -> [Delivery] {
         var found: [Delivery] = []
         if request.isOrdered {
-            found = try await claimLocked(ClaimStatements.deviceSuspects, request, deadline).deliveries
+            found = try await claimLocked(ClaimStatements.deviceSuspects, request, deadline)?.deliveries ?? []
         }
         guard let rest = request.rest(after: found) else { return found }
         return try await found
@@ -92,7 +92,7 @@ extension PostgresDeliveryStore {
         _ deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> [Delivery] {
         let name = request.handler
-        var found = try await claimPieces(request, deadline)
+        guard var found = try await claimPieces(request, deadline) else { return [] }
         var isAllKnown = false
         for _ in 0..<Self.rounds {
             guard let rest = request.rest(after: found) else { break }
@@ -109,7 +109,7 @@ extension PostgresDeliveryStore {
                 let part = try await claimLocked(ClaimStatements.devices, rest, deadline) {
                     $0.devices = chosen
                 }
-                if part.surroundings.isPaused {
+                guard let part, !part.surroundings.isPaused else {
                     giveBack()
                     break
                 }
@@ -126,10 +126,12 @@ extension PostgresDeliveryStore {
 
     /// Claims from a piece of the whole table: devices that no walk has come to, and deliveries without a device, stored
     /// before the handler was ordered.
+    ///
+    /// - Returns: nil while another session claims for the handler.
     private func claimPieces(
         _ request: ClaimRequest,
         _ deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [Delivery] {
+    ) async throws(StoreError) -> [Delivery]? {
         let name = request.handler
         let pieces = walks.withLock { walks in
             var walk = walks.devices[name] ?? DeviceWalk()
@@ -138,7 +140,8 @@ extension PostgresDeliveryStore {
         }
         var found: [Delivery] = []
         if let range = pieces.devices {
-            let part = try await claimLocked(ClaimStatements.deviceRange, request, deadline) { $0.keys = range }
+            let claimed = try await claimLocked(ClaimStatements.deviceRange, request, deadline) { $0.keys = range }
+            guard let part = claimed else { return nil }
             found = part.deliveries
             let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.devices[name]?.due.looked(isExhausted: isExhausted, part.surroundings) }
@@ -156,7 +159,7 @@ extension PostgresDeliveryStore {
     private func findDevices(_ handler: String) async throws(StoreError) -> Bool {
         let limit = 1_000
         let front = walks.withLock { $0.devices[handler]?.due.front } ?? .start
-        let found = try await run(claims) { connection throws(PostgresError) in
+        let found = try await run { connection throws(PostgresError) in
             let parameters = ClaimParameters(handler: handler, limit: limit, owner: "", lease: .zero, place: front)
             return try DueDevices(try connection.run(ClaimStatements.due, parameters))
         }
@@ -178,23 +181,35 @@ extension PostgresDeliveryStore {
         _ change: @Sendable (inout ClaimParameters) -> Void
     ) async throws(StoreError) -> Claimed {
         let parameters = Self.parameters(request, change)
-        return try await run(claims) { connection throws(PostgresError) in
+        return try await run { connection throws(PostgresError) in
             try Claimed(try connection.run(statement, parameters), deadline)
         }
     }
 
+    /// Claims while no other session does for the same handler.
+    ///
+    /// The lock is tried, not waited for: its holder may be frozen, and the database does not know.
+    ///
+    /// - Returns: nil where another session had the lock at each try; the next claim tries again.
     func claimLocked(
         _ statement: ClaimStatements.Statement,
         _ request: ClaimRequest,
         _ deadline: ContinuousClock.Instant,
         _ change: @Sendable (inout ClaimParameters) -> Void = { _ in }
-    ) async throws(StoreError) -> Claimed {
+    ) async throws(StoreError) -> Claimed? {
         let parameters = Self.parameters(request, change)
-        return try await run(claims) { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) in
-                try connection.run(ClaimStatements.lockOrdered, parameters)
-                return try Claimed(try connection.run(statement, parameters), deadline)
+        var delay = Duration.milliseconds(5)
+        while true {
+            let claimed = try await run { connection throws(PostgresError) in
+                try connection.transaction { connection throws(PostgresError) in
+                    let isOurs = try connection.run(ClaimStatements.lockOrdered, parameters).value(Bool.self)
+                    return isOurs ? try Claimed(try connection.run(statement, parameters), deadline) : nil
+                }
             }
+            if let claimed { return claimed }
+            // A claim takes milliseconds. Without a session meanwhile, so that it holds up nobody.
+            guard delay < .milliseconds(300), (try? await Task.sleep(for: delay)) != nil else { return nil }
+            delay *= 2
         }
     }
 
@@ -222,4 +237,6 @@ struct ClaimWalks: Sendable {
     var untried: [String: ClaimWalk] = [:]
     /// When the blocks of dead workers were last looked for.
     var unpacked: ContinuousClock.Instant?
+    /// Whether a claim is looking for them: where that takes long, the others go on.
+    var isUnpacking = false
 }

@@ -25,8 +25,9 @@ extension PostgresDeliveryStore {
         }
         guard let keys = look else { return found }
         if request.isOrdered {
-            found = try await claimLocked(ClaimStatements.deviceUntried, request, deadline) { $0.keys = keys }
-                .deliveries
+            let part = try await claimLocked(ClaimStatements.deviceUntried, request, deadline) { $0.keys = keys }
+            guard let part else { return [] }
+            found = part.deliveries
             guard let left = request.rest(after: found) else { return found }
             rest = left
         }

@@ -8,7 +8,7 @@ extension PostgresDeliveryStore {
     package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {
         let parts = SettlementParts(batch, of: handler, recording)
         let isByDevice = walks.withLock { $0.devices[handler] != nil }
-        let (held, freed) = try await settle { connection throws(PostgresError) in
+        let (held, freed) = try await run { connection throws(PostgresError) in
             var held = 0
             var freed: [Digest128] = []
             for part in parts.all {

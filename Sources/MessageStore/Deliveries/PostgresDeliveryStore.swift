@@ -6,13 +6,11 @@ import Vocabulary
 
 /// The dispatcher's tables in PostgreSQL.
 ///
-/// Three connections, each opened when it is first needed, so that claims, settlements and the listener do not wait for each
-/// other.
+/// No call waits for another one's locks: each has a session to itself, and the listener one of its own.
 package final class PostgresDeliveryStore: DeliveryStore {
-    let claims: PostgresClient
+    let sessions: PostgresPool
     let walks = Mutex(ClaimWalks())
     private let settings: PostgresSettings
-    private let settlements: PostgresClient
     /// Whether settlements write the history of attempts.
     let recording: AttemptRecording
     /// Host and process id, for people who look at the table.
@@ -33,25 +31,33 @@ package final class PostgresDeliveryStore: DeliveryStore {
     ) {
         var settings = settings
         settings.findsRowsByIndex = true
+        settings.idleInTransactionTimeout = min(
+            settings.idleInTransactionTimeout,
+            PostgresSettings.shortIdleInTransaction
+        )
         self.settings = settings
         self.worker = worker
         self.recording = recording ?? AttemptRecording(worker: worker, isWanted: false)
-        claims = PostgresClient(settings)
-        settlements = PostgresClient(settings)
+        sessions = PostgresPool(settings, limit: Self.mostSessions(handlers: .max))
     }
+
+    /// The most sessions for so many handlers, the listener's not counted: a claim, a settlement and a heartbeat of each
+    /// side by side, and one call for all.
+    ///
+    /// Bounded, however many handlers there are: fewer wait for locks at the same time.
+    package static func mostSessions(handlers: Int) -> Int { 1 + 3 * min(handlers, 6) }
 
     /// Ends the registration and the sessions; later calls open others.
     package func close() async {
         await withdraw()
-        await claims.close()
-        await settlements.close()
+        await sessions.close()
     }
 
     // MARK: Handlers
 
     package func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64 {
         let previous = registered.withLock { $0?.token } ?? 0
-        let token = try await run(claims) { connection throws(PostgresError) in
+        let token = try await run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 let token = try connection.run(DeliveryStatements.nextToken).value(Int64.self)
                 let registered = Registered(token: token, handlers: handlers)
@@ -101,7 +107,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         else { return }
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
-                _ = try? await self.run(self.settlements) { connection throws(PostgresError) in
+                _ = try? await self.run { connection throws(PostgresError) in
                     try connection.run(DeliveryStatements.withdraw(own.token))
                 }
             }
@@ -112,20 +118,20 @@ package final class PostgresDeliveryStore: DeliveryStore {
     }
 
     package func paused(_ handlers: [String]) async throws(StoreError) -> Set<String> {
-        try await run(settlements) { connection throws(PostgresError) in
+        try await run { connection throws(PostgresError) in
             let result = try connection.run(DeliveryStatements.paused(handlers))
             return Set(try result.map { row throws(PostgresError) in try row.next(String.self) })
         }
     }
 
     package func pause(_ handler: String, reason: String) async throws(StoreError) {
-        _ = try await run(settlements) { connection throws(PostgresError) in
+        _ = try await run { connection throws(PostgresError) in
             try connection.run(DeliveryStatements.pause(handler, reason: reason))
         }
     }
 
     package func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] {
-        try await run(settlements) { connection throws(PostgresError) in
+        try await run { connection throws(PostgresError) in
             try connection.run(DeliveryStatements.seen, handlers)
             try keepHandlers(connection)
             let parameters = BacklogParameters(handlers: handlers, limit: Backlog.depthLimit)
@@ -145,7 +151,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
     }
 
     package func unclaimed() async throws(StoreError) -> [String] {
-        try await run(settlements) { connection throws(PostgresError) in
+        try await run { connection throws(PostgresError) in
             try connection.run(DeliveryStatements.unclaimed, ()).map { row throws(PostgresError) in try row.next() }
         }
     }
@@ -161,7 +167,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         rows.keys = leases.map(\.messageKey)
         rows.tokens = leases.map(\.token)
         let parameters = rows
-        return try await run(settlements) { connection throws(PostgresError) in
+        return try await run { connection throws(PostgresError) in
             let result = try connection.withParameters { connection throws(PostgresError) in
                 try connection.run(DeliveryStatements.extend, parameters)
             }
@@ -194,18 +200,11 @@ package final class PostgresDeliveryStore: DeliveryStore {
 
     // MARK: Inside
 
-    func settle<T: Sendable>(
-        _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
-    ) async throws(StoreError) -> T {
-        try await run(settlements, body)
-    }
-
     func run<T: Sendable>(
-        _ client: PostgresClient,
         _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
     ) async throws(StoreError) -> T {
         do throws(PostgresError) {
-            return try await client.run(body)
+            return try await sessions.run(body)
         } catch {
             throw StoreError(error)
         }

@@ -77,7 +77,6 @@ final class DispatchIntake: DeliveryIntake {
     let clock: TimeSource
     private let settler: DispatchSettler
     private let released: @Sendable ([Settlement], Int) -> Void
-    private let wakeClaims: @Sendable () -> Void
     private let lost: @Sendable () -> Void
     private let lastBlock = Atomic<Int64>(0)
     /// The token that registration gave us; nil before.
@@ -89,7 +88,6 @@ final class DispatchIntake: DeliveryIntake {
         clock: TimeSource,
         settler: DispatchSettler,
         released: @escaping @Sendable ([Settlement], Int) -> Void,
-        wakeClaims: @escaping @Sendable () -> Void,
         registrationLost: @escaping @Sendable () -> Void
     ) {
         self.lanes = lanes
@@ -97,7 +95,6 @@ final class DispatchIntake: DeliveryIntake {
         self.clock = clock
         self.settler = settler
         self.released = released
-        self.wakeClaims = wakeClaims
         lost = registrationLost
         names = lanes.map(\.registration.name)
         categories = lanes.map { lane in
@@ -156,7 +153,6 @@ final class DispatchIntake: DeliveryIntake {
     }
 
     func committed(_ offer: LeaseOffer, messages: [IncomingMessage], outcomes: [StoreOutcome]) {
-        var isWorkLeft = false
         for lane in lanes {
             let isOffered = offer.lanes.contains(lane.index)
             let isPacked = isOffered && offer.packed.contains(names[lane.index])
@@ -169,7 +165,7 @@ final class DispatchIntake: DeliveryIntake {
                 guard takes(batch[index].category, of: batch[index].bytes.unsafeBytes, lane.index) else { continue }
                 guard isOffered else {
                     if lane.settings.rate == nil {
-                        isWorkLeft = true
+                        lane.claims.set()
                     } else {
                         // Claimed once its rate allows that; all of its messages come here.
                         lane.withMachine(wake: 0) { $0.hasArrived = true }
@@ -184,7 +180,6 @@ final class DispatchIntake: DeliveryIntake {
             guard isOffered else { continue }
             handOver(deliveries, offer, lane.index)
         }
-        if isWorkLeft { wakeClaims() }
     }
 
     func withdrawn(_ offer: LeaseOffer) {

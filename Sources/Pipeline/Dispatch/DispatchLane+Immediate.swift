@@ -9,7 +9,7 @@ extension DispatchLane {
     /// Runs attempts until nothing more is to run, or until cancelled.
     func attemptsAtOnce(_ handler: any ImmediateHandler, _ settler: DispatchSettler) async -> SlotEnd {
         while true {
-            await settler.waitForRoom()
+            await settler.waitForRoom(index)
             let start = clock.now()
             let (attempts, isStopping, generation) = begin(at: start)
             if attempts.isEmpty {
@@ -71,7 +71,7 @@ extension DispatchLane {
             let attempt = attempts[index]
             conclude(action, ends[index], attempt.delivery, attempt: attempt.number, from: start, to: end, settler)
         }
-        if wantsClaim { claims.set(for: index) }
+        if wantsClaim { claims.set() }
     }
 }
 

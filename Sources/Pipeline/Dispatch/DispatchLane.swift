@@ -49,7 +49,8 @@ final class DispatchLane: Sendable {
     /// Set where the handler is given its messages with few calls.
     private let immediate: (any ImmediateHandler)?
     let state: Mutex<State>
-    let claims: DispatchSignal
+    /// Wakes the loop that claims for this handler.
+    let claims = DispatchSignal()
 
     init(
         index: Int,
@@ -58,7 +59,6 @@ final class DispatchLane: Sendable {
         senderIDs: [String],
         clock: TimeSource,
         report: DispatchReport,
-        claims: DispatchSignal,
         tracing: PipelineTracing?,
         execute: @escaping DeliveryExecutor
     ) {
@@ -70,7 +70,6 @@ final class DispatchLane: Sendable {
         self.senderIDs = senderIDs
         self.clock = clock
         self.report = report
-        self.claims = claims
         self.tracing = tracing
         self.execute = execute
         state = Mutex(State(machine: DispatchStateMachine(self.settings)))
@@ -132,7 +131,7 @@ final class DispatchLane: Sendable {
     /// Runs attempts until the slot needs another task.
     private func attempts(_ slot: Int, _ settler: DispatchSettler) async -> SlotEnd {
         while true {
-            await settler.waitForRoom()
+            await settler.waitForRoom(index)
             let start = clock.now()
             let (action, generation) = state.withLock { state in
                 // What is about to be cancelled must not be the next attempt.
@@ -200,11 +199,7 @@ final class DispatchLane: Sendable {
         // If the handler settled the row itself, no settler wakes the claims for the device's next message. Deliveries
         // that may crash the worker are claimed one at a time: the next one may be claimed now.
         let isNextOfDevice = settings.isOrdered && action.settlement == nil
-        if isNextOfDevice || delivery.isSuspect {
-            claims.set()
-        } else if action.wantsClaim {
-            claims.set(for: index)
-        }
+        if isNextOfDevice || delivery.isSuspect || action.wantsClaim { claims.set() }
     }
 
     /// What the table is to be told of an attempt, with what the history of attempts is to keep of it.

@@ -2,7 +2,8 @@ import Telemetry
 import UpstreamKit
 import Vocabulary
 
-// The loops that all handlers share: claims, polls, deadlines, heartbeats, figures and notifications.
+// The loops of each handler (claims and heartbeats) and those that all share: polls, pauses, deadlines, figures and
+// notifications.
 extension DispatchService {
     /// Registers the handlers, retrying until the database is there; and again where it has lost that, after a failover or a restore.
     func registerLoop() async {
@@ -26,15 +27,18 @@ extension DispatchService {
         guard let token else { return false }
         await refreshPauses()
         dispatchIntake.open(token: token)
-        claims.set()
+        wakeClaims()
         return true
     }
 
-    func claimLoop() async {
-        while await claims.wait() {
-            let meant = claims.takeMeant()
+    private func wakeClaims() {
+        for lane in lanes { lane.claims.set() }
+    }
+
+    func claimLoop(_ lane: DispatchLane) async {
+        while await lane.claims.wait() {
             guard dispatchIntake.isOpen else { continue }
-            for lane in lanes where meant?.contains(lane.index) ?? true { await claim(lane) }
+            await claim(lane)
         }
     }
 
@@ -85,10 +89,17 @@ extension DispatchService {
     func pollLoop() async {
         while (try? await clock.sleep(settings.poll)) != nil {
             guard dispatchIntake.isOpen else { continue }
-            await refreshPauses()
             // Also wakes slots that wait for a breaker to half-open.
             for lane in lanes { lane.withMachine { $0.tick() } }
-            claims.set()
+            wakeClaims()
+        }
+    }
+
+    /// Apart from the polls, which must not wait for the database.
+    func pauseLoop() async {
+        while (try? await clock.sleep(settings.poll)) != nil {
+            guard dispatchIntake.isOpen else { continue }
+            await refreshPauses()
         }
     }
 
@@ -98,7 +109,7 @@ extension DispatchService {
         while (try? await clock.sleep(AttemptBudget.step)) != nil {
             let now = clock.now()
             for lane in lanes where lane.settings.rate != nil && lane.inspect({ $0.wantsClaim(now: now) }) {
-                claims.set(for: lane.index)
+                lane.claims.set()
             }
         }
     }
@@ -148,23 +159,21 @@ extension DispatchService {
         }
     }
 
-    func heartbeatLoop() async {
-        var hanging = lanes.map { _ in 0 }
+    func heartbeatLoop(_ lane: DispatchLane) async {
+        var hanging = 0
         while (try? await clock.sleep(settings.heartbeat)) != nil {
-            for lane in lanes {
-                let now = clock.now()
-                let count = lane.inspect { $0.hanging(now: now) }
-                if count > hanging[lane.index] { report.hanging(count, lane.index) }
-                hanging[lane.index] = count
-                let leases = lane.inspect { $0.leasesToExtend(now: now) }
-                guard !leases.isEmpty else { continue }
-                do throws(StoreError) {
-                    let held = try await store.extend(leases, of: lane.settings.name, by: settings.lease)
-                    let end = now + settings.lease
-                    lane.cancel(lane.withMachine(wake: 0) { $0.extended(leases, held: held, until: end) })
-                } catch {
-                    report.storeFailed(error, isFirst: false)
-                }
+            let now = clock.now()
+            let count = lane.inspect { $0.hanging(now: now) }
+            if count > hanging { report.hanging(count, lane.index) }
+            hanging = count
+            let leases = lane.inspect { $0.leasesToExtend(now: now) }
+            guard !leases.isEmpty else { continue }
+            do throws(StoreError) {
+                let held = try await store.extend(leases, of: lane.settings.name, by: settings.lease)
+                let end = now + settings.lease
+                lane.cancel(lane.withMachine(wake: 0) { $0.extended(leases, held: held, until: end) })
+            } catch {
+                report.storeFailed(error, isFirst: false)
             }
         }
     }
@@ -186,7 +195,7 @@ extension DispatchService {
         var attempt = 0
         while !Task.isCancelled {
             do throws(StoreError) {
-                try await store.listen { self.claims.set() }
+                try await store.listen { self.wakeClaims() }
                 if !isTold { report.notificationsUnavailable() }
                 isTold = true
                 // The connection may lead to another server or pooler by then.

@@ -21,10 +21,12 @@ extension DispatchService {
                 }
             }
             // A cancelled claim may leave rows leased without our knowing, so claims end as slots do.
-            slots += 1
-            group.addTask {
-                await self.claimLoop()
-                return .slotEnded
+            for lane in lanes {
+                slots += 1
+                group.addTask {
+                    await self.claimLoop(lane)
+                    return .slotEnded
+                }
             }
             group.addTask {
                 _ = await self.shutdown.wait()
@@ -34,8 +36,8 @@ extension DispatchService {
                 switch event {
                 case .slotEnded: slots -= 1
                 case .shutdownBegan:
-                    claims.finish()
                     for lane in lanes {
+                        lane.claims.finish()
                         let released = lane.withMachine { $0.stop() }
                         report.settledUnrun(released, lane.index)
                         settler.submit(released, lane: lane.index, isUrgent: true)

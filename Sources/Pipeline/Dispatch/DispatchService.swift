@@ -6,8 +6,9 @@ package import Vocabulary
 
 /// Delivers stored messages to their handlers: at least once each, outside the ack path (G6).
 ///
-/// Each handler has a lane: slots that run attempts, and a state machine that decides. Lanes share the loops here for claims,
-/// settlements, heartbeats, deadlines and metrics. A handler that is slow, hangs or fails occupies only its own slots.
+/// Each handler has a lane: slots that run attempts, a state machine that decides, and loops of its own for what waits for the
+/// database: claims, settlements, heartbeats. A handler that is slow, hangs or fails, or whose rows are locked, occupies only
+/// its own. What never waits (deadlines, metrics) is shared.
 package final class DispatchService: Sendable {
     /// The port for ingest.
     package var intake: any DeliveryIntake { dispatchIntake }
@@ -22,7 +23,6 @@ package final class DispatchService: Sendable {
     let report: DispatchReport
     let settler: DispatchSettler
     let dispatchIntake: DispatchIntake
-    let claims: DispatchSignal
     let shutdown = DispatchSignal()
     let subscribed = DispatchSignal()
     /// The database doesn't know the registration.
@@ -63,7 +63,6 @@ package final class DispatchService: Sendable {
         let settings = settings.shared(by: registrations.count)
         let names = registrations.map(\.name)
         let report = DispatchReport(handlers: names, metrics: metrics, logger: logger)
-        let claims = DispatchSignal()
         let registrationLost = DispatchSignal()
         let lanes = registrations.enumerated().map { index, registration in
             DispatchLane(
@@ -73,7 +72,6 @@ package final class DispatchService: Sendable {
                 senderIDs: senderIDs,
                 clock: clock,
                 report: report,
-                claims: claims,
                 tracing: tracing,
                 execute: execute
             )
@@ -87,11 +85,10 @@ package final class DispatchService: Sendable {
             willSettle: flush
         ) { lane in
             // The next message of a device can be claimed once the one before is settled.
-            if lanes[lane].settings.isOrdered { claims.set() }
+            if lanes[lane].settings.isOrdered { lanes[lane].claims.set() }
         }
         self.flush = flush
         self.lanes = lanes
-        self.claims = claims
         self.registrationLost = registrationLost
         self.store = store
         self.settings = settings
@@ -107,7 +104,6 @@ package final class DispatchService: Sendable {
                 report.settledUnrun(settlements, lane)
                 settler.submit(settlements, lane: lane)
             },
-            wakeClaims: { claims.set() },
             registrationLost: { registrationLost.set() }
         )
     }
@@ -188,7 +184,8 @@ package final class DispatchService: Sendable {
                 watchers.addTask { await self.pollLoop() }
                 watchers.addTask { await self.rateLoop() }
                 watchers.addTask { await self.watchLoop() }
-                watchers.addTask { await self.heartbeatLoop() }
+                watchers.addTask { await self.pauseLoop() }
+                for lane in self.lanes { watchers.addTask { await self.heartbeatLoop(lane) } }
                 watchers.addTask { await self.statisticsLoop() }
                 watchers.addTask { await self.listenLoop() }
                 await self.runSlots()

@@ -15,8 +15,9 @@ struct SessionBudget {
         }
         // Watching the database, retention, the heartbeat, and two for replays, of which the feed of one to handlers reads.
         let services = 5
-        // Claims, settlements, notifications.
-        let dispatch = configuration.handlers.isEmpty ? 0 : 3
+        // Claims, settlements and heartbeats, and notifications.
+        let handlers = configuration.handlers.count
+        let dispatch = handlers == 0 ? 0 : PostgresDeliveryStore.mostSessions(handlers: handlers) + 1
         let writers = configuration.database.writers
         needed = writers + services + dispatch + functions
         var parts = ["\(writers) for database.writers"]

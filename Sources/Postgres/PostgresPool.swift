@@ -1,0 +1,108 @@
+import Synchronization
+
+/// Sessions for calls that must not hold each other up: one that waits for a lock keeps its session to itself.
+///
+/// There are as few as the calls need. Those that were used last are used first, another one is opened for a call that has
+/// waited ``patience`` for one, and what is left unused is closed.
+package final class PostgresPool: Sendable {
+    /// How long a call waits for a session before another one is opened.
+    private static let patience = 100
+    /// How long an unused session stands.
+    private static let keeps = Duration.seconds(60)
+    /// How long after a failure to connect no further session is opened: those that stand have to do.
+    private static let pause = Duration.seconds(5)
+
+    private struct State {
+        /// Those that no call has, the one used last at the end, with the time since when.
+        var free: [(client: PostgresClient, since: ContinuousClock.Instant)] = []
+        /// How many there are, those in use included.
+        var count = 0
+        var waiting: [Promise<PostgresClient>] = []
+        var growsFrom = ContinuousClock.now
+    }
+
+    private let settings: PostgresSettings
+    private let limit: Int
+    private let state = Mutex(State())
+
+    /// A pool without sessions.
+    ///
+    /// - Parameters:
+    ///   - settings: What to connect to.
+    ///   - limit: The most sessions, at least one.
+    package init(_ settings: PostgresSettings, limit: Int) {
+        self.settings = settings
+        self.limit = max(1, limit)
+    }
+
+    /// Runs statements on a session that nobody else has meanwhile; see ``PostgresClient/run(_:)``.
+    ///
+    /// - Throws: ``PostgresError``
+    package func run<T: Sendable>(
+        _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
+    ) async throws(PostgresError) -> T {
+        let client = try await take()
+        do throws(PostgresError) {
+            let value = try await client.run(body)
+            await giveBack(client, cannotConnect: false)
+            return value
+        } catch {
+            await giveBack(client, cannotConnect: client.cannotConnect)
+            throw error
+        }
+    }
+
+    /// Ends the sessions that are not in use; later calls open others.
+    package func close() async {
+        let free = state.withLock { state in
+            defer { state.free = [] }
+            state.count -= state.free.count
+            return state.free.map(\.client)
+        }
+        for client in free { await client.close() }
+    }
+
+    private func take() async throws(PostgresError) -> PostgresClient {
+        var hasWaited = false
+        while true {
+            let promise = Promise<PostgresClient>()
+            let client = state.withLock { state -> PostgresClient? in
+                if let client = state.free.popLast()?.client { return client }
+                let grows = hasWaited && state.count < limit && .now >= state.growsFrom
+                guard state.count == 0 || grows else {
+                    state.waiting.append(promise)
+                    return nil
+                }
+                state.count += 1
+                return PostgresClient(settings)
+            }
+            if let client { return client }
+            if let client = await promise.value(milliseconds: Self.patience) { return client }
+            state.withLock { $0.waiting.removeAll { $0 === promise } }
+            guard !Task.isCancelled else { throw PostgresError.cancelled("while waiting for a session") }
+            hasWaited = true
+        }
+    }
+
+    private func giveBack(_ client: PostgresClient, cannotConnect: Bool) async {
+        let now = ContinuousClock.now
+        let leaving = state.withLock { state -> PostgresClient? in
+            if cannotConnect {
+                state.growsFrom = now + Self.pause
+                // The others may stand; the last one goes on trying, with its back-off.
+                if state.count > 1 {
+                    state.count -= 1
+                    return client
+                }
+            }
+            while !state.waiting.isEmpty {
+                if state.waiting.removeFirst().fulfil(client) { return nil }
+            }
+            state.free.append((client, now))
+            guard state.free.count > 1, state.free[0].since + Self.keeps < now else { return nil }
+            state.count -= 1
+            return state.free.removeFirst().client
+        }
+        await leaving?.close()
+    }
+}

@@ -1,0 +1,130 @@
+import Dispatch
+import IntegrationSupport
+import Pipeline
+import Postgres
+import Synchronization
+import Testing
+import UpstreamKit
+import Vocabulary
+
+@testable import MessageStore
+
+/// What stops one handler, in a worker or in the database, and the others beside it.
+@Suite("isolation between handlers", .timeLimit(.minutes(2)))
+struct DispatchIsolationTests {
+    /// The longest that a message waited for its handler.
+    private final class Longest: Sendable {
+        private let state = Mutex((count: 0, wait: Duration.zero))
+        var count: Int { state.withLock(\.count) }
+        var wait: Duration { state.withLock(\.wait) }
+
+        func add(_ message: UpstreamMessage) {
+            let wait = Duration.microseconds(IncomingMessage.now() - message.receivedAtMicroseconds)
+            state.withLock { state in
+                state.count += 1
+                state.wait = max(state.wait, wait)
+            }
+        }
+    }
+
+    @Test("A worker frozen in an ordered handler's claim stops no other handler, and this one no longer than a lease")
+    func frozen() async throws {
+        let (ordered, other) = (Seen(), Longest())
+        let handlers: [HandlerRegistration] = [
+            .make("ordered", ordering: .device) { message, _ in
+                ordered.add(message)
+                return .done
+            },
+            .make("other") { message, _ in
+                other.add(message)
+                return .done
+            },
+        ]
+        let fixture = try await DeliveriesFixture(handlers)
+        let frozen = fixture.another()
+        let thaw = DispatchSemaphore(value: 0)
+        let lease = Duration.seconds(8)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            defer { thaw.signal() }
+            group.addTask {
+                let parameters = ClaimParameters(handler: "ordered", limit: 1, owner: "frozen", lease: lease)
+                let error = await #expect(throws: StoreError.self) {
+                    try await frozen.run { connection throws(PostgresError) in
+                        try connection.transaction { connection throws(PostgresError) in
+                            try connection.run(ClaimStatements.lockOrdered, parameters)
+                            thaw.wait()
+                            try connection.run(ClaimStatements.lockOrdered, parameters)
+                        }
+                    }
+                }
+                #expect(error?.sqlState == "25P03", "\(error?.message ?? "")")
+            }
+            try await fixture.store.waitUntil("SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory')")
+            let start = ContinuousClock.now
+            let service = fixture.dispatcher(handlers) { $0.lease = lease }
+            try await fixture.run(service) {
+                for number: UInt64 in 1...20 {
+                    try await fixture.receive(number...number)
+                    try await waitUntil { other.count == Int(number) }
+                }
+                #expect(other.wait < .seconds(2))
+                try await waitUntil { ordered.all.count == 20 }
+                #expect(.now - start < lease + .seconds(2))
+            }
+        }
+        #expect(other.count == 20)
+    }
+
+    @Test("Locked rows of one handler keep no other from settling, nor from keeping its leases")
+    func lockedRows() async throws {
+        let (reached, opened) = (Seen(), Seen())
+        let seen = Seen()
+        let slow = Gate()
+        let handlers: [HandlerRegistration] = [
+            .make("locked") { message, _ in
+                reached.add(message)
+                try await waitUntil { !opened.all.isEmpty }
+                return .done
+            },
+            .make("other") { message, _ in
+                seen.add(message)
+                if message.messageKey.digest.low == 5 { await slow.wait() }
+                return .done
+            },
+        ]
+        let fixture = try await DeliveriesFixture(handlers)
+        try await fixture.receive(1...4)
+        let blocker = try await PostgresConnection.open(fixture.store.settings)
+        let service = fixture.dispatcher(handlers) { $0.lease = .seconds(3) }
+        try await fixture.run(service) {
+            try await waitUntil { reached.all.count == 4 && seen.all.count == 4 }
+            try await fixture.store.waitUntil("SELECT count(*) = 4 FROM upstream.deliveries")
+            try await blocker.run { connection throws(PostgresError) in
+                try connection.script("BEGIN; SELECT FROM upstream.deliveries WHERE handler = 'locked' FOR UPDATE")
+            }
+            opened.add(.sample(category: "c", data: nil))
+            try await fixture.store.waitUntil("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+            let start = ContinuousClock.now
+            try await fixture.receive(5...300)
+            // All but the one that is held.
+            try await waitUntil { try await fixture.count("handler = 'other'") == 1 }
+            #expect(.now - start < .seconds(2))
+            // The lease of that one is extended, time and again.
+            let end = try await fixture.store.integer(
+                "SELECT extract(epoch FROM lease_until)::int8 + 4 FROM upstream.deliveries WHERE handler = 'other'"
+            )
+            try await fixture.store.waitUntil(
+                """
+                SELECT extract(epoch FROM lease_until) > \(try #require(end))
+                FROM upstream.deliveries WHERE handler = 'other'
+                """
+            )
+            #expect(try await fixture.count("handler = 'locked'") ?? 0 >= 4)
+            slow.open()
+            await blocker.close()
+            try await waitUntil { try await fixture.count() == 0 }
+        }
+        // Each once: no lease was lost.
+        #expect(seen.all.sorted() == Array(1...300))
+    }
+}
