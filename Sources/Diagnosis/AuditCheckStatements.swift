@@ -8,7 +8,7 @@ enum AuditCheckStatements: StatementCatalog {
     /// The lock comes before the snapshot, so that no day is dropped between the two; it stands in nobody's way but retention's,
     /// which tries again.
     static let begin: SQL = """
-        SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL work_mem = '64MB'; SET LOCAL jit = off; \
+        SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL work_mem = '64MB'; \
         SET LOCAL max_parallel_workers_per_gather = 0; \
         SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO, YMD'; LOCK TABLE upstream.messages IN ACCESS SHARE MODE
         """

@@ -112,6 +112,9 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             ("idle_in_transaction_session_timeout", "\(idleInTransactionTimeout)"),
             // That the wait for a standby was broken off is said by a warning alone.
             ("client_min_messages", "warning"),
+            // Compiling a plan takes longer than running it: a limit that is a parameter makes it seem expensive on a large
+            // table. And no cancel ends it: thousands of conditions compile for many minutes, and hold back vacuum as long.
+            ("jit", "off"),
         ]
         if isReadCommitted {
             let isolation = command == "SET LOCAL" ? "transaction_isolation" : "default_transaction_isolation"
@@ -119,8 +122,6 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         }
         if findsRowsByIndex {
             values += ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }
-            // A plan whose limit is a parameter seems expensive on a large table; compiling it takes longer than running it.
-            values.append(("jit", "off"))
         }
         return values.map { "\(command) \($0) = \($1)" }.joined(separator: "; ")
     }

@@ -22,6 +22,18 @@ import Testing
         await pool.close()
     }
 
+    /// No cancel ends it: a plan of thousands of conditions compiled for 20 minutes.
+    @Test("no session compiles plans, whether it reads or writes", arguments: [true, false])
+    func compiling(isReadOnly: Bool) async throws {
+        let database = try await QueryFixture()
+        let pool = ReadPool(database.settings, size: 1, isReadOnly: isReadOnly)
+        let value = try await pool.run { connection throws(PostgresError) in
+            try connection.run("SHOW jit").value(String.self)
+        }
+        #expect(value == "off")
+        await pool.close()
+    }
+
     @Test("who finds every session in use waits, and beyond 64 is told to come again")
     func busy() async throws {
         let database = try await QueryFixture()

@@ -35,6 +35,31 @@ struct ReplayPlanTests {
         }
     }
 
+    @Test("the lists of a plan are bounded one by one and together, as those of a query are")
+    func lists() async throws {
+        try await ConsoleHarness.run([Seed(id: "m-1")]) { console in
+            try await console.database.script("INSERT INTO upstream.handlers (name) VALUES ('orders')")
+            func texts(_ count: Int, _ text: String = "data.a=1") -> String {
+                "[" + Array(repeating: "\"\(text)\"", count: count).joined(separator: ",") + "]"
+            }
+            func plan(_ filter: String, handlers: String = #"["orders"]"#) async throws -> ConsoleReply {
+                try await console.act("replays/plan", #"{"handlers":\#(handlers),"filter":\#(filter)}"#)
+            }
+            for reply in [
+                try await plan(#"{"where":\#(texts(101))}"#), try await plan(#"{"category":\#(texts(101, "a"))}"#),
+                try await plan("{}", handlers: texts(101, "orders")),
+                try await plan(#"{"category":\#(texts(51, "a")),"where":\#(texts(51))}"#),
+                try await plan(#"{"where":["data.a=\#(String(repeating: "x", count: 4_096))"]}"#),
+            ] {
+                #expect(reply.status == 400, "\(reply.text)")
+                #expect(reply.text.contains("at most 100") || reply.text.contains("4096 bytes"), "\(reply.text)")
+            }
+            #expect(try await console.count("replays") == 0)
+            let most = try await plan(#"{"where":\#(texts(100))}"#)
+            #expect(most.status == 201, "\(most.text)")
+        }
+    }
+
     @Test("where 100 plans wait that nobody started, none is added until one of them is cancelled")
     func mostPlanned() async throws {
         try await ConsoleHarness.run([Seed(id: "m-1")]) { console in

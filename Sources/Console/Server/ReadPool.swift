@@ -111,7 +111,6 @@ package actor ReadPool {
     ) throws(PostgresError) {
         guard isReadOnly, lane.prepared.connection.withLock({ $0 !== connection }) else { return }
         try connection.becomeReadOnly()
-        try connection.planForShortStatements()
         lane.prepared.connection.withLock { $0 = connection }
     }
 

@@ -10,14 +10,4 @@ extension PostgresConnection {
         guard !isPooled else { return }
         try run(MessageStatements.readOnly)
     }
-
-    /// Keeps the server from compiling the plans of the session's statements, which takes longer than running short ones.
-    ///
-    /// Does nothing behind a pooler.
-    ///
-    /// - Throws: ``PostgresError``
-    package func planForShortStatements() throws(PostgresError) {
-        guard !isPooled else { return }
-        try run(MessageStatements.withoutCompiling)
-    }
 }

@@ -167,9 +167,6 @@ enum MessageStatements: StatementCatalog {
     /// Makes the further transactions of the session read-only.
     static let readOnly: SQL = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
 
-    /// For a session whose statements take milliseconds: compiling a plan takes longer than that.
-    static let withoutCompiling: SQL = "SET SESSION jit = off"
-
     static var samples: [StatementSample] {
         let key = MessageKey(Digest128(high: 0, low: 0))
         let cursor = MessageCursor(receivedAt: Timestamp(microseconds: 0), messageKey: key)
@@ -198,7 +195,6 @@ enum MessageStatements: StatementCatalog {
             StatementSample("oldestDay", oldestDay),
             StatementSample("selected", selected(filter, from: cursor.receivedAt)),
             StatementSample("readOnly", readOnly),
-            StatementSample("withoutCompiling", withoutCompiling),
         ]
     }
 }

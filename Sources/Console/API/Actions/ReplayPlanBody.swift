@@ -64,6 +64,16 @@ struct ReplayPlanBody: ActionBody {
             case clauses = "where"
         }
 
+        /// What is written in it, by name.
+        fileprivate var texts: [String: [String]] {
+            let single = [
+                "sender": sender, "device": device, "message_id": messageID, "message_key": messageKey, "since": since,
+                "until": until,
+            ]
+            return single.mapValues { $0.map { [$0] } ?? [] }
+                .merging(["category": category ?? [], "where": clauses ?? []]) { first, _ in first }
+        }
+
         /// The store's form.
         ///
         /// - Parameters:
@@ -131,6 +141,9 @@ struct ReplayPlanBody: ActionBody {
         if let concurrency, !(1...100_000).contains(concurrency) {
             throw .badRequest("'concurrency' is 1 to 100000")
         }
+        try FilterBounds.check(
+            (filter?.texts ?? [:]).merging(["handlers": handlers ?? []]) { first, _ in first }
+        )
         var request = ReplayRequest(
             name: name,
             filter: try (filter ?? Filter())

@@ -133,7 +133,7 @@ extension OpenAPIDocument {
         """#,
         "ReplayPlan": #"""
         {"type":"object","properties":{"name":{"type":"string","maxLength":100},"reason":{"type":"string"},
-        "handlers":{"type":"array","items":{"type":"string"}},"scope":{"enum":["not_handled","only_failed","all"]},
+        "handlers":{"type":"array","items":{"type":"string"},"maxItems":100},"scope":{"enum":["not_handled","only_failed","all"]},
         "include_replayed":{"type":"boolean"},"rate":{"type":"number"},"speed":{"type":"number"},"concurrency":{"type":"integer"},
         "filter":{"type":"object"}},"additionalProperties":false}
         """#,

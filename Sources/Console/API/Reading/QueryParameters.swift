@@ -18,11 +18,6 @@ struct QueryParameters: Sendable {
         var all: [String] { single + repeatable }
     }
 
-    /// The longest value, in bytes of UTF-8; a message id takes 4,096.
-    private static let valueLimit = 4_096
-    /// The most values of a parameter that may be repeated.
-    private static let repeatLimit = 100
-
     private var values: [String: [String]] = [:]
 
     /// Reads a request's query.
@@ -37,19 +32,14 @@ struct QueryParameters: Sendable {
             let name = try Self.decoded(pair[..<equals], "a parameter's name")
             guard names.all.contains(name) else { throw Self.unknown(name, names) }
             let text = equals == pair.endIndex ? "" : try Self.decoded(pair[pair.index(after: equals)...], "'\(name)'")
-            guard text.utf8.count <= Self.valueLimit else {
-                throw .badRequest("'\(name)' is longer than \(Self.valueLimit) bytes")
-            }
             values[name, default: []].append(text)
         }
         for (name, given) in values.sorted(by: { $0.key < $1.key }) where given.count > 1 {
             guard names.repeatable.contains(name) else {
                 throw .badRequest("'\(name)' is given \(given.count) times; give it once")
             }
-            guard given.count <= Self.repeatLimit else {
-                throw .badRequest("'\(name)' is given \(given.count) times; at most \(Self.repeatLimit) are taken")
-            }
         }
+        try FilterBounds.check(values)
     }
 
     /// A value; nil where it is not given.
