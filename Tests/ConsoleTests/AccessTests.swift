@@ -1,5 +1,8 @@
 import ConsoleSupport
+import HTTPTypes
+import Hummingbird
 import Logging
+import NIOCore
 import Synchronization
 import Testing
 
@@ -67,5 +70,50 @@ import Testing
         let error = #expect(throws: ConsoleError.self) { try ConsoleAccess(rules, logger: quiet) }
         let text = error?.description ?? ""
         #expect(text.contains("'holder 0' and 'holder 1' hold the same token") && !text.contains("FAKE"))
+    }
+
+    @Test(
+        "a host is a name or an address with a port behind it, or nothing else",
+        arguments: [
+            ("localhost", true), ("localhost:9465", true), ("LOCALHOST:1", true), ("127.0.0.1:9465", true),
+            ("[::1]", true), ("[::1]:9465", true), ("console.example:443", true), ("[::1]evil.example", false),
+            ("[::1]:9465evil.example", false), ("[::1]:", false), ("localhost:evil.example", false),
+            ("localhost:94 evil", false), ("localhost:", false), ("127.0.0.1:1:2", false), ("[localhost]", false),
+            ("evil.example", false), ("[::1", false), ("", false), ("127.0.0.1:999999", false),
+        ]
+    )
+    func hosts(_ host: String, _ isOurs: Bool) {
+        #expect(AllowedHosts(["console.example"], isOnLoopback: true).contains(host) == isOurs)
+        let anyName = AllowedHosts([], isOnLoopback: false)
+        #expect(anyName.contains(host) == (isOurs || host == "evil.example"))
+    }
+
+    private static func request(_ headers: HTTPFields) -> Request {
+        let head = HTTPRequest(method: .get, scheme: nil, authority: nil, path: "/", headerFields: headers)
+        return Request(head: head, body: RequestBody(buffer: ByteBuffer()))
+    }
+
+    @Test(
+        "the client that a proxy names is read with a port and without",
+        arguments: [
+            ("203.0.113.9", "203.0.113.9"), ("198.51.100.7, 203.0.113.9:4711", "203.0.113.9"),
+            ("[2001:db8:1:2::9]:4711", "32.1.13.184.0.1.0.2"), ("[2001:db8:1:2::9]", "32.1.13.184.0.1.0.2"),
+            ("2001:db8:1:2::9", "32.1.13.184.0.1.0.2"), ("203.0.113.9 ", "203.0.113.9"),
+            ("203.0.113.9:evil", "local"), ("unknown", "local"),
+        ]
+    )
+    func forwarded(_ header: String, _ key: String) {
+        #expect(ClientAddress(nil).behindProxy(Self.request([.forwardedFor: header])).key == key)
+    }
+
+    @Test("a proxy's user has a role by the bytes of the name: one that only looks the same has none")
+    func userNames() throws {
+        let users = ["Zo\u{EB}": Principal(name: "", role: .operator_)]
+        let proxy = TrustedProxy(networks: [], header: .named("X-User"), users: users)
+        func user(_ name: String) throws -> Principal? {
+            try proxy.user(of: Self.request([.named("X-User"): name]))
+        }
+        #expect(try user("Zo\u{EB}")?.role == .operator_)
+        #expect(throws: Problem.self) { try user("Zoe\u{308}") }
     }
 }

@@ -1,5 +1,6 @@
 import AsyncHTTPClient
 import ConsoleSupport
+import Foundation
 import IntegrationSupport
 import NIOCore
 import NIOHTTP1
@@ -59,5 +60,32 @@ import Worker
             keyFile: SecretFile(path: try folder.write(other.keyPEM, as: "key.pem"))
         )
         #expect(throws: ConsoleError.self) { try ConsoleServer.check(files) }
+    }
+
+    @Test("with an RSA key, too, only what has forward secrecy is spoken")
+    func forwardSecrecy() async throws {
+        let folder = try TemporaryFolder()
+        let (chain, key) = (try folder.write([], as: "chain.pem"), try folder.write([], as: "key.pem"))
+        let maker = Process()
+        maker.executableURL = URL(filePath: "/usr/bin/openssl")
+        maker.arguments =
+            ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+            + ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", chain]
+        maker.standardError = FileHandle.nullDevice
+        try maker.run()
+        maker.waitUntilExit()
+        let certificate = ConsoleTLSConfiguration(certificateFile: chain, keyFile: SecretFile(path: key))
+        let roots = try NIOSSLCertificate.fromPEMFile(chain)
+        try await ConsoleHarness.run(certificate: certificate) { console in
+            for (ciphers, isSpoken) in [("AES128-GCM-SHA256:AES256-SHA", false), ("ECDHE+AESGCM", true)] {
+                var tls = TLSConfiguration.makeClientConfiguration()
+                (tls.trustRoots, tls.maximumTLSVersion, tls.cipherSuites) = (.certificates(roots), .tlsv12, ciphers)
+                let client = HTTPClient(configuration: .init(tlsConfiguration: tls))
+                let request = HTTPClientRequest(url: "https://127.0.0.1:\(console.port)/livez")
+                let reply = try? await client.execute(request, timeout: .seconds(20))
+                try await client.shutdown()
+                #expect((reply?.status == .ok) == isSpoken, "\(ciphers)")
+            }
+        }
     }
 }

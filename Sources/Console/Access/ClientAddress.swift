@@ -7,6 +7,34 @@ enum NetworkAddressText {
     static func isAddress(_ text: String) -> Bool { NetworkAddress(text) != nil }
 }
 
+/// A host and perhaps a port, as `Host` (RFC 9110 section 7.2) and proxies write them: an IPv6 address stands in brackets.
+struct HostAndPort {
+    /// The host; an address without brackets.
+    let host: Substring
+    /// Whether it stood in brackets.
+    let isBracketed: Bool
+
+    /// Whether it could be the name of a host: letters, digits, `-`, `.` and `_`.
+    var isName: Bool { host.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-._".contains($0)) } }
+
+    /// Reads a text; nil where anything but a port stands behind the host.
+    init?(_ text: Substring) {
+        let rest: Substring
+        isBracketed = text.hasPrefix("[")
+        if isBracketed {
+            guard let end = text.firstIndex(of: "]") else { return nil }
+            host = text[text.index(after: text.startIndex)..<end]
+            rest = text[text.index(after: end)...]
+        } else {
+            host = text.prefix { $0 != ":" }
+            rest = text[host.endIndex...]
+        }
+        let port = rest.dropFirst().utf8
+        let isPort = rest.first == ":" && (1...5).contains(port.count) && port.allSatisfy { (0x30...0x39).contains($0) }
+        guard !host.isEmpty, rest.isEmpty || isPort else { return nil }
+    }
+}
+
 /// Who is at the other end of a connection.
 struct ClientAddress: Sendable {
     /// The address; nil where there is none, as of a socket in a file system.
@@ -26,7 +54,16 @@ struct ClientAddress: Sendable {
     func behindProxy(_ request: Request) -> ClientAddress {
         let list = request.headers[values: .forwardedFor].joined(separator: ",")
         let last = list.split(separator: ",").last.map { $0.trimmingPrefix { $0 == " " } }
-        return last.flatMap { NetworkAddress(String($0)) }.map { ClientAddress($0.mappedIPv4 ?? $0) } ?? self
+        return last.flatMap(Self.address).map { ClientAddress($0.mappedIPv4 ?? $0) } ?? self
+    }
+
+    /// An address as proxies write it: some with the client's port, and then IPv6 in brackets (RFC 7239 section 6).
+    private static func address(_ text: Substring) -> NetworkAddress? {
+        var text = text[...]
+        while text.last == " " || text.last == "\t" { text.removeLast() }
+        if let address = NetworkAddress(String(text)) { return address }
+        guard let host = HostAndPort(text)?.host else { return nil }
+        return NetworkAddress(String(host))
     }
 
     /// What limits count by: the address, or an IPv6 network of 64 bits, which one client has for itself.

@@ -66,14 +66,10 @@ package struct AllowedHosts: Sendable {
 
     /// Whether `Host` (RFC 9110 section 7.2), with or without a port, is one of them.
     func contains(_ authority: String) -> Bool {
-        guard !isAny else { return true }
-        var host = authority[...]
-        if host.hasPrefix("[") {
-            guard let end = host.firstIndex(of: "]") else { return false }
-            return NetworkAddressText.isAddress(String(host[host.index(after: host.startIndex)..<end]))
-        }
-        if let colon = host.lastIndex(of: ":") { host = host[..<colon] }
-        let name = host.lowercased()
-        return names.contains(name) || NetworkAddressText.isAddress(name)
+        guard let host = HostAndPort(authority[...]) else { return false }
+        let name = host.host.lowercased()
+        guard !NetworkAddressText.isAddress(name) else { return true }
+        guard !host.isBracketed else { return false }
+        return isAny ? host.isName : names.contains(name)
     }
 }

@@ -11,12 +11,14 @@ package struct TrustedProxy: Sendable {
     /// What its users may do; `*` for those without an entry.
     ///
     /// None: it signs nobody in, and the header is the client's own.
-    package var users: [String: Principal]
+    ///
+    /// By their bytes: two names that look alike, and that Swift takes for one, are two people.
+    private let users: [[UInt8]: Principal]
 
-    package init(networks: [Network], header: HTTPField.Name, users: [String: Principal]) {
+    package init(networks: [Network], header: HTTPField.Name, users: some Sequence<(key: String, value: Principal)>) {
         self.networks = networks
         self.header = header
-        self.users = users
+        self.users = Dictionary(users.map { (Array($0.key.utf8), $0.value) }) { first, _ in first }
     }
 
     /// Whether a connection comes from the proxy.
@@ -42,7 +44,7 @@ package struct TrustedProxy: Sendable {
         guard !name.isEmpty, name.utf8.count <= 256, isText else {
             throw .badRequest("the header \(header) holds no name of a user")
         }
-        guard var principal = users[name] ?? users["*"] else {
+        guard var principal = users[Array(name.utf8)] ?? users[Array("*".utf8)] else {
             throw Problem(
                 .forbidden,
                 "forbidden",

@@ -126,13 +126,9 @@ package struct ConsoleRuntime: Sendable {
         }
         rules.proxy = console.proxy.map { proxy in
             let users = proxy.users.map { user in
-                (user.name, Principal(name: user.name, role: ConsoleRole(user.role), reveals: user.reveals))
+                (key: user.name, value: Principal(name: user.name, role: ConsoleRole(user.role), reveals: user.reveals))
             }
-            return TrustedProxy(
-                networks: proxy.networks,
-                header: .named(proxy.header),
-                users: Dictionary(users) { first, _ in first }
-            )
+            return TrustedProxy(networks: proxy.networks, header: .named(proxy.header), users: users)
         }
         // Without either it listens on loopback only: the configuration is refused otherwise.
         if console.tokens.isEmpty, console.proxy == nil { rules.anybody = anybody }

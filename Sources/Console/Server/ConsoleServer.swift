@@ -155,6 +155,8 @@ package struct ConsoleServer: Service {
                 privateKey: .privateKey(key)
             )
             configuration.minimumTLSVersion = .tlsv12
+            // Of TLS 1.2 only what has forward secrecy: with a key exchange by RSA, whoever gets the key reads what was recorded.
+            configuration.cipherSuites = "ECDHE+AESGCM:ECDHE+CHACHA20"
             configuration.applicationProtocols = ["http/1.1"]
             // Finds out now whether the key belongs to the certificate.
             _ = try NIOSSLContext(configuration: configuration)
