@@ -85,6 +85,7 @@ package struct ConsoleHarness: Sendable {
         let quiet = Logger(label: "console") { _ in SwiftLogNoOpLogHandler() }
         let services = ConsoleServices(
             reader: ReadPool(sessions, size: 4),
+            probe: ReadPool(sessions, size: 1),
             writer: ReadPool(sessions, size: 2, isReadOnly: false),
             planner: ReadPool(sessions, size: 1, isReadOnly: false),
             settings: settings,
@@ -102,6 +103,7 @@ package struct ConsoleHarness: Sendable {
             try await body(ConsoleHarness(port: port, database: database, access: access))
         }
         await services.reader.close()
+        await services.probe.close()
         await services.writer.close()
         await services.planner.close()
     }

@@ -1,4 +1,6 @@
+import AsyncHTTPClient
 import ConsoleSupport
+import NIOHTTP1
 import QuerySupport
 import Testing
 
@@ -31,21 +33,35 @@ struct FrozenSetBoundTests {
         }
     }
 
-    @Test("fifty streams of jobs run at once; one more is refused, and a place is free again after its stream")
+    @Test("fifty streams of jobs run at once, twelve of one who asks; a place is free again after its stream")
     func streams() async throws {
         try await ConsoleHarness.run { console in
             try await console.kill(10)
             let id = try await console.act("dead/retry", #"{"all":true}"#).object["id"] as? String ?? ""
             try await withThrowingTaskGroup(of: ConsoleReply.self) { group in
-                for _ in 0...StreamPlaces.limit { group.addTask { try await console.get("/api/v1/jobs/\(id)/stream") } }
+                for _ in 0...12 { group.addTask { try await console.get("/api/v1/jobs/\(id)/stream") } }
                 // The others go on until the set is given up.
                 let refused = try await group.next()
                 #expect(refused?.status == 503 && refused?.header("Retry-After") == "10", "\(refused?.text ?? "")")
+                let other = try await console.open("/api/v1/jobs/\(id)/stream", as: .auditor)
+                #expect(other.status == .ok)
                 #expect(try await console.act("jobs/\(id)/cancel").status == 200)
                 let rest = try await group.reduce(into: []) { $0.append($1.status) }
-                #expect(rest == Array(repeating: 200, count: StreamPlaces.limit))
+                #expect(rest == Array(repeating: 200, count: 12))
             }
             #expect(try await console.get("/api/v1/jobs/\(id)/stream").status == 200)
         }
+    }
+
+    @Test("places are bounded in all, and for each who asks")
+    func places() throws {
+        let places = StreamPlaces(5, "streams", instead: "wait")
+        func take(_ reader: String) -> StreamPlaces.Place? {
+            ReadPool.$reader.withValue(reader) { try? places.take() }
+        }
+        var held = ["a", "b", "c", "d", "e"].map(take)
+        #expect(held.allSatisfy { $0 != nil } && take("f") == nil)
+        held.removeLast()
+        #expect(take("a") == nil && take("f") != nil)
     }
 }

@@ -1,6 +1,7 @@
 import ConsoleSupport
 import Foundation
 import NIOCore
+import QuerySupport
 import Synchronization
 import Testing
 
@@ -118,12 +119,104 @@ import Testing
     @Test("requests that come at once are answered in their order")
     func pipelining() async throws {
         try await ConsoleHarness.run { console in
-            let paths = ["/livez", "/api/v1/nothing", "/sign-in"]
+            let paths = ["/icon.svg", "/api/v1/nothing", "/sign-in"]
             let bytes = paths.map { "GET \($0) HTTP/1.1\r\nHost: localhost\r\n\r\n" }.joined()
             let last = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
             let answer = try #require(try RawConnection.exchange(console.port, bytes + last))
             let statuses = answer.components(separatedBy: "HTTP/1.1 ").dropFirst().map { $0.prefix(3) }
-            #expect(statuses == ["200", "404", "200", "200"])
+            #expect(statuses == ["404", "404", "200", "200"])
+        }
+    }
+
+    @Test(
+        "a request behind one that reads for long is answered as well",
+        arguments: ["/api/v1/messages", "/api/v1/dead", "/api/v1/conflicts", "/api/v1/messages/export", "/messages"]
+    )
+    func pipelinedReading(_ path: String) async throws {
+        try await ConsoleHarness.run([Seed(id: "m1")]) { console in
+            let token = try #require(ConsoleHarness.Caller.viewer.token)
+            let head = "HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \(token)\r\n"
+            let last = "GET /api/v1/whoami \(head)Connection: close\r\n\r\n"
+            let answer = try #require(
+                try RawConnection.exchange(console.port, "GET \(path) \(head)\r\n" + last)
+            )
+            #expect(answer.components(separatedBy: "HTTP/1.1 200").count == 3, "\(answer)")
+            #expect(answer.contains("\"name\":\"viewer\""))
+        }
+    }
+
+    @Test("behind an answer with 'Connection: close' the connection is closed, whatever else was asked")
+    func closing() async throws {
+        var limits = ConsoleLimits()
+        limits.idle = .seconds(120)
+        try await ConsoleHarness.run(limits: limits) { console in
+            let bytes = Self.head + "\r\n" + Self.head + "\r\n"
+            let answer = try #require(try RawConnection.exchange(console.port, bytes))
+            #expect(answer.components(separatedBy: "HTTP/1.1 200").count == 2, "\(answer)")
+            #expect(answer.lowercased().contains("connection: close"))
+            let close = "GET /sign-in HTTP/1.1\r\nHost: localhost\r\nConnection: Close\r\n\r\n"
+            #expect(try RawConnection.exchange(console.port, close) != nil)
+        }
+    }
+
+    @Test("an address that holds hundreds of connections without a token locks nobody out")
+    func crowd() async throws {
+        var limits = ConsoleLimits()
+        (limits.idle, limits.strangerIdle) = (.seconds(120), .seconds(120))
+        try await ConsoleHarness.run(limits: limits) { console in
+            let asked = [
+                Self.head + "\r\n", "GET /sign-in HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "GET /livez HTTP/1.1\r\nHo",
+            ]
+            let held = try (0..<640).map { number in
+                let connection = try RawConnection(console.port)
+                connection.write(asked[number % asked.count])
+                return connection
+            }
+            for _ in 0..<3 { #expect(try await console.get("/api/v1/whoami", as: .operator_).status == 200) }
+            #expect(held.count == 640)
+        }
+    }
+
+    @Test("a stranger's connection is closed after some seconds without a request, and nobody's who has signed in")
+    func strangerIdle() async throws {
+        var limits = ConsoleLimits()
+        (limits.idle, limits.strangerIdle) = (.seconds(60), .milliseconds(200))
+        try await ConsoleHarness.run(limits: limits) { console in
+            let token = try #require(ConsoleHarness.Caller.viewer.token)
+            let known = try RawConnection(console.port)
+            let request = "GET /api/v1/whoami HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \(token)\r\n\r\n"
+            known.write(request)
+            #expect(known.answer()?.contains(" 200 ") == true)
+            let stranger = try RawConnection(console.port)
+            stranger.write("GET /sign-in HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            #expect(stranger.readToEnd()?.contains(" 200 ") == true)
+            #expect(try RawConnection(console.port).readToEnd() == "")
+            known.write(request)
+            #expect(known.answer()?.contains(" 200 ") == true)
+        }
+    }
+
+    @Test("answers that nobody reads are dropped beyond a bound of all of them, and whoever reads gets theirs")
+    func unreadOfAll() async throws {
+        var limits = ConsoleLimits()
+        limits.table.unread = 8 << 20
+        let big = "\"" + String(repeating: "a", count: 250_000) + "\""
+        let seeds = (1...10).map { Seed(id: "big\($0)", data: big, at: Int64($0)) }
+        try await ConsoleHarness.run(seeds, limits: limits) { console in
+            let token = try #require(ConsoleHarness.Caller.viewer.token)
+            let request = "GET /api/v1/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \(token)\r\n\r\n"
+            let held = try (0..<30).map { _ in
+                let connection = try RawConnection(console.port)
+                // The second answer is made, and waits behind the first.
+                connection.write(request + request)
+                return connection
+            }
+            // A beginning of an answer, or the end of the connection.
+            for connection in held { _ = connection.wait() }
+            let reply = try await console.get("/api/v1/messages", as: .operator_)
+            #expect(reply.status == 200 && reply.body.count > 2 << 20)
+            let whole = held.count { ($0.answer()?.utf8.count ?? 0) > 2 << 20 }
+            #expect(whole <= 5, "\(whole) answers of 2 MiB were kept")
         }
     }
 

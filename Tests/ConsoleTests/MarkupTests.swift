@@ -59,8 +59,8 @@ struct MarkupTests {
     @Test("JSON of any depth, and what is none, is laid out without a trap")
     func json() {
         let deep = [UInt8](String(repeating: "[", count: 200_000).utf8)
-        #expect(JSONMarkup.html(deep, limit: 100_000).bytes.count > 100_000)
-        let script = JSONMarkup.html([UInt8](#"{"<script>":"</pre><script>","n":1e9,"e":{},"t":"\"x"}"#.utf8))
+        #expect(JSONMarkup.html(deep, limit: 100_000).rest?.bytes.count == 98_000)
+        let script = JSONMarkup.html([UInt8](#"{"<script>":"</pre><script>","n":1e9,"e":{},"t":"\"x"}"#.utf8)).html
         #expect(!text(script).contains("<script>"))
         #expect(text(script).contains("&lt;/pre&gt;&lt;script&gt;"))
         #expect(text(script).contains("<span class=\"j-name\"><bdi>&quot;n&quot;</bdi></span>: "))
@@ -68,6 +68,27 @@ struct MarkupTests {
             _ = JSONMarkup.html([UInt8](broken.utf8))
             _ = JSONMarkup.lines([UInt8](broken.utf8))
         }
+    }
+
+    @Test(
+        "a value becomes at most four times as much HTML, of 2,000 names and values at most; the rest is there, folded",
+        arguments: [
+            String(repeating: "[", count: 50_000) + String(repeating: "]", count: 50_000),
+            "[" + Array(repeating: "1", count: 60_000).joined(separator: ",") + "]",
+            "[" + Array(repeating: #"{"\u0001":"\u{202E}&\u{1}"}"#, count: 5_000).joined(separator: ",") + "]",
+            "\"" + String(repeating: "\u{7}", count: 100_000) + "\"",
+            "\"" + String(repeating: "&", count: 100_000) + "\"",
+            String(repeating: "{\"a\":", count: 20_000),
+        ]
+    )
+    func size(_ text: String) {
+        let json = [UInt8](text.utf8)
+        let shown = JSONMarkup.html(json)
+        let rest = shown.rest?.bytes ?? []
+        #expect(shown.html.bytes.count + rest.count <= 4 * json.count)
+        #expect(String(decoding: shown.html.bytes, as: UTF8.self).components(separatedBy: "<bdi>").count <= 2_001)
+        #expect(shown.rest != nil && (!rest.isEmpty || !shown.isWhole))
+        #expect(JSONMarkup.lines(json, limit: 1_200).count <= 1_202)
     }
 
     @Test("lines that are in both stand beside each other")

@@ -37,6 +37,12 @@ final class RawConnection: @unchecked Sendable {
         return true
     }
 
+    /// Waits until something can be read, or the connection has ended.
+    func wait() -> Bool {
+        var event = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&event, 1, 20_000) > 0
+    }
+
     /// The next bytes; empty at the end, nil where nothing comes for 20 s.
     func read() -> String? {
         var event = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)

@@ -9,6 +9,8 @@ package struct ConsoleContext: RequestContext {
     package var principal: Principal?
     /// The other end of the connection.
     package let peer: SocketAddress?
+    /// The connection that the request came on.
+    let channel: any Channel
     /// Whether the client's own connection is TLS.
     var isSecure = false
     /// What limits count by.
@@ -16,7 +18,8 @@ package struct ConsoleContext: RequestContext {
 
     package init(source: ApplicationRequestContextSource) {
         coreContext = .init(source: source)
-        peer = source.channel.remoteAddress
+        channel = source.channel
+        peer = channel.remoteAddress
     }
 
     /// The most bytes that the library reads of a body.

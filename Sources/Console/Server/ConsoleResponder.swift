@@ -9,6 +9,7 @@ import Telemetry
 struct ConsoleResponder: HTTPResponder {
     let routes: RouterResponder<ConsoleContext>
     let access: ConsoleAccess
+    let connections: ClientConnections
     let logger: Logger
 
     func respond(to request: Request, context: ConsoleContext) async throws -> Response {
@@ -34,7 +35,10 @@ struct ConsoleResponder: HTTPResponder {
         }
         SecurityHeaders.add(to: &response, isSecure: context.isSecure)
         log(request, response, context, since: start)
-        guard isHead else { return response }
+        guard isHead else {
+            connections[context.channel]?.made(response.body.contentLength ?? 0)
+            return response
+        }
         let length = response.headers[.contentLength].flatMap { Int($0) }
         return Response(
             status: response.status,
@@ -52,13 +56,38 @@ struct ConsoleResponder: HTTPResponder {
         (context.principal, context.isSecure, context.clientKey) = (sender.principal, sender.isSecure, sender.key)
         try access.count(sender)
         try RequestChecks.forgery(request, sender)
-        guard !RecordingRouter.methods.contains(request.method) else {
-            return try await routes.respond(to: request, context: context)
+        let client = connections[context.channel]
+        if let principal = sender.principal { try client?.belongs(to: principal) }
+        guard RecordingRouter.methods.contains(request.method) else {
+            // A method that the router does not know is answered as one that no route takes.
+            var head = request.head
+            head.method = .trace
+            return try await routes.respond(to: Request(head: head, body: request.body), context: context)
         }
-        // A method that the router does not know is answered as one that no route takes.
-        var head = request.head
-        head.method = .trace
-        return try await routes.respond(to: Request(head: head, body: request.body), context: context)
+        return try await ReadPool.$reader.withValue(sender.principal?.name ?? "address " + sender.key) { [context] in
+            try await respond(request, context, client)
+        }
+    }
+
+    /// Reading ends with the client that asks, whether it goes before the answer or while that is sent; a change is made whole.
+    private func respond(
+        _ request: Request,
+        _ context: ConsoleContext,
+        _ client: ClientConnection?
+    ) async throws -> Response {
+        guard request.method == .get, let client else { return try await routes.respond(to: request, context: context) }
+        var response = try await client.run { try await routes.respond(to: request, context: context) }
+        let body = response.body
+        // What is sent while it is made: streams and exports.
+        guard body.contentLength == nil else { return response }
+        let reader = ReadPool.reader
+        response.body = ResponseBody { writer in
+            nonisolated(unsafe) let out = CountedWriter(writer, client)
+            try await ReadPool.$reader.withValue(reader) {
+                try await client.run { try await body.write(out) }
+            }
+        }
+        return response
     }
 
     /// A person is shown where to sign in, and comes back to where they wanted to go.

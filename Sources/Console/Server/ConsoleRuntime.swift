@@ -53,7 +53,7 @@ package struct ConsoleRuntime: Sendable {
             certificate: console.tls,
             onListening: onListening
         )
-        let schema = SchemaCheck(pool: services.reader, logger: logger)
+        let schema = SchemaCheck(pool: services.probe, logger: logger)
         group = ServiceGroup(
             configuration: .init(
                 services: [.init(service: LastingService(schema))]
@@ -69,6 +69,7 @@ package struct ConsoleRuntime: Sendable {
     package func run() async throws {
         let result = await Result { try await group.run() }
         await services.reader.close()
+        await services.probe.close()
         await services.writer.close()
         await services.planner.close()
         try result.get()
@@ -110,6 +111,7 @@ package struct ConsoleRuntime: Sendable {
         settings.showsPayloads = console.payloads == .shown
         return ConsoleServices(
             reader: ReadPool(reading, size: console.database.sessions),
+            probe: ReadPool(reading, size: 1),
             writer: ReadPool(writing, size: 2, isReadOnly: false),
             planner: ReadPool(writing, size: 1, isReadOnly: false),
             settings: settings,

@@ -21,6 +21,8 @@ package struct ConsoleServer: Service {
     private let tls: TLSConfiguration?
     private let onListening: @Sendable (Int) async -> Void
     private let bell = JobBell()
+    /// What is open, of whom, and how much of it is unread.
+    let connections: ClientConnections
 
     /// A console for an address; nil where the address is `off`.
     ///
@@ -49,6 +51,9 @@ package struct ConsoleServer: Service {
         self.limits = limits
         tls = try certificate.map { certificate throws(ConsoleError) in try Self.tls(certificate) }
         self.onListening = onListening
+        connections = ClientConnections(limits.table) { peer in
+            access.settings.proxy?.sends(from: ClientAddress(peer).address) ?? false
+        }
     }
 
     /// The API's routes, by name; each group of them is a file of `API/`.
@@ -83,17 +88,21 @@ package struct ConsoleServer: Service {
     /// - Throws: ``ConsoleError`` where the port is taken.
     package func run() async throws {
         let quiet = logger.forLibrary
-        let (limits, tls) = (limits, tls)
+        let (limits, tls, connections) = (limits, tls, connections)
         let application = Application(
             responder: responder(),
             server: HTTPServerBuilder { responder in
-                let channel = ConsoleChannel(limits, responder: responder)
+                let channel = ConsoleChannel(limits, connections, responder: responder)
                 return try tls.map { try TLSChannel(channel, tlsConfiguration: $0) } ?? channel
             },
             configuration: ApplicationConfiguration(
                 address: .hostname(host, port: port),
                 serverName: nil,
-                availableConnectionsDelegate: MaximumAvailableConnections(limits.connections, logger: quiet)
+                availableConnectionsDelegate: MaximumAvailableConnections(
+                    // More than the table lets in: it sends somebody away for whoever comes last.
+                    limits.table.connections + 64,
+                    logger: quiet
+                )
             ),
             services: [JobRunner(services: services, bell: bell)],
             onServerRunning: { [host, access, logger, onListening] channel in
@@ -130,7 +139,7 @@ package struct ConsoleServer: Service {
     }
 
     private func responder() -> ConsoleResponder {
-        ConsoleResponder(routes: router().finish(), access: access, logger: logger)
+        ConsoleResponder(routes: router().finish(), access: access, connections: connections, logger: logger)
     }
 
     /// Everything that is served.

@@ -4,6 +4,8 @@ package import Logging
 package struct ConsoleServices: Sendable {
     /// Read-only sessions with a statement timeout.
     package let reader: ReadPool
+    /// One session that reads, for `/readyz` alone: it tells of the database, and not of those who use the others.
+    package let probe: ReadPool
     /// Sessions that may write; for actions.
     package let writer: ReadPool
     /// One session that may write, for what can take long: plans of replays, and sets that are frozen.
@@ -19,18 +21,21 @@ package struct ConsoleServices: Sendable {
     ///
     /// - Parameters:
     ///   - reader: Read-only sessions with a statement timeout.
+    ///   - probe: A session for `/readyz`; nil where ``reader`` has to do.
     ///   - writer: Sessions that may write.
     ///   - planner: A session for what can take long; nil where ``writer`` has to do.
     ///   - settings: What was configured.
     ///   - logger: Where failures are told.
     package init(
         reader: ReadPool,
+        probe: ReadPool? = nil,
         writer: ReadPool,
         planner: ReadPool? = nil,
         settings: ConsoleSettings,
         logger: Logger
     ) {
         self.reader = reader
+        self.probe = probe ?? reader
         self.writer = writer
         self.planner = planner ?? writer
         self.settings = settings

@@ -10,7 +10,7 @@ struct HealthRoutes: ConsoleRoutes {
     init(services: ConsoleServices) {
         readiness = Readiness {
             // A role that only reads, on a standby, does for the console.
-            switch try? await services.reader.withConnection({ try await StoreHealth.check($0) }) {
+            switch try? await services.probe.withConnection(.look, { try await StoreHealth.check($0) }) {
             case .ready, .readOnly: nil
             case .schema: "the schema is not this program's"
             case nil: "the database does not answer"
@@ -35,7 +35,8 @@ struct HealthRoutes: ConsoleRoutes {
     private static func text(_ text: String, _ status: HTTPResponse.Status) -> Response {
         Response(
             status: status,
-            headers: [.contentType: "text/plain; charset=utf-8"],
+            // Anybody may ask: nobody keeps a connection by it.
+            headers: [.contentType: "text/plain; charset=utf-8", .connection: "close"],
             body: .init(byteBuffer: ByteBuffer(string: text))
         )
     }

@@ -5,8 +5,12 @@ import Vocabulary
 
 /// The console's sessions of the database: few, each lent for one statement or transaction at a time.
 ///
-/// An answer is read whole, or page by page, before it is sent: a slow client holds no session.
+/// An answer is read whole, or page by page, before it is sent: a slow client holds no session. Nobody gets all of them, and
+/// searches don't either: see ``ReadShares``.
 package actor ReadPool {
+    /// Who reads in this task, by name; empty for the console itself, which has no bound.
+    @TaskLocal package static var reader = ""
+
     /// How many may wait for a session; more are refused at once.
     private static let queueLimit = 64
     /// How long one waits for a session.
@@ -31,7 +35,9 @@ package actor ReadPool {
     private let lanes: [Lane]
     private let isReadOnly: Bool
     private var free: [Int]
-    private var waiting: [(number: UInt64, continuation: CheckedContinuation<Int?, Never>)] = []
+    private var shares: ReadShares
+    private var waiting: [(number: UInt64, claim: ReadShares.Claim, continuation: CheckedContinuation<Int?, Never>)] =
+        []
     private var lastNumber: UInt64 = 0
     private var failure: (error: PostgresError, until: ContinuousClock.Instant)?
 
@@ -46,19 +52,24 @@ package actor ReadPool {
         settings.reconnectMaximum = 1_000
         lanes = (0..<max(1, size)).map { [settings] _ in Lane(client: PostgresClient(settings)) }
         free = Array(lanes.indices)
+        shares = ReadShares(sessions: lanes.count)
         self.isReadOnly = isReadOnly
     }
 
     /// Runs statements on a free session.
     ///
-    /// - Parameter body: Runs on the session's thread.
+    /// - Parameters:
+    ///   - use: What for.
+    ///   - body: Runs on the session's thread.
     /// - Throws: ``PostgresError``: also where no session became free, or the database was away a moment ago.
     /// - Returns: What `body` returns.
     package func run<T: Sendable>(
+        _ use: ReadShares.Use = .look,
         _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
     ) async throws(PostgresError) -> T {
-        let index = try await take()
-        defer { giveBack(index) }
+        let claim = claim(use)
+        let index = try await take(claim)
+        defer { giveBack(index, claim) }
         let (lane, isReadOnly) = (lanes[index], isReadOnly)
         do throws(PostgresError) {
             let result = try await lane.client.run { connection throws(PostgresError) in
@@ -75,14 +86,18 @@ package actor ReadPool {
 
     /// Lends a session for one query or transaction; the answer must not be sent meanwhile.
     ///
-    /// - Parameter body: Uses it.
+    /// - Parameters:
+    ///   - use: What for.
+    ///   - body: Uses it; makes the answer too where that is large, so that few are made at once.
     /// - Throws: As ``run(_:)``, and what `body` throws.
     /// - Returns: What `body` returns.
     package func withConnection<T: Sendable>(
+        _ use: ReadShares.Use = .look,
         _ body: @Sendable (PostgresConnection) async throws -> T
     ) async throws -> T {
-        let index = try await take()
-        defer { giveBack(index) }
+        let claim = claim(use)
+        let index = try await take(claim)
+        defer { giveBack(index, claim) }
         let (lane, isReadOnly) = (lanes[index], isReadOnly)
         do {
             let result = try await lane.client.withConnection { connection in
@@ -116,10 +131,18 @@ package actor ReadPool {
 
     // MARK: Lending
 
-    private func take() async throws(PostgresError) -> Int {
+    /// Sessions that write are few, and lent for a moment: nobody has a share of them.
+    private func claim(_ use: ReadShares.Use) -> ReadShares.Claim {
+        ReadShares.Claim(reader: isReadOnly ? Self.reader : "", use: use)
+    }
+
+    private func take(_ claim: ReadShares.Claim) async throws(PostgresError) -> Int {
         try checkFailure()
-        if let index = free.popLast() { return index }
-        guard waiting.count < Self.queueLimit else { throw Self.busy }
+        if shares.allows(claim), let index = free.popLast() {
+            shares.take(claim)
+            return index
+        }
+        guard waiting.count < Self.queueLimit, shares.mayWait(claim, waiting.map(\.claim)) else { throw Self.busy }
         lastNumber += 1
         let number = lastNumber
         let index = await withTaskGroup(of: Void.self) { group in
@@ -129,13 +152,13 @@ package actor ReadPool {
                 await self.expire(number)
             }
             defer { group.cancelAll() }
-            return await withCheckedContinuation { waiting.append((number, $0)) }
+            return await withCheckedContinuation { waiting.append((number, claim, $0)) }
         }
         guard let index else { throw Self.busy }
         do throws(PostgresError) {
             try checkFailure()
         } catch {
-            giveBack(index)
+            giveBack(index, claim)
             throw error
         }
         return index
@@ -146,8 +169,14 @@ package actor ReadPool {
         waiting.remove(at: place).continuation.resume(returning: nil)
     }
 
-    private func giveBack(_ index: Int) {
-        if waiting.isEmpty { free.append(index) } else { waiting.removeFirst().continuation.resume(returning: index) }
+    private func giveBack(_ index: Int, _ claim: ReadShares.Claim) {
+        shares.giveBack(claim)
+        free.append(index)
+        while !free.isEmpty, let place = shares.next(waiting.map(\.claim)), let index = free.popLast() {
+            let next = waiting.remove(at: place)
+            shares.take(next.claim)
+            next.continuation.resume(returning: index)
+        }
     }
 
     private func note(_ error: PostgresError) {

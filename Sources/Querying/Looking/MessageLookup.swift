@@ -81,7 +81,7 @@ package struct MessageLookup: Sendable {
     static let hitLimit = 100
     /// A list ends with the row that takes it past this many bytes, as they are read: one of messages, and one of the
     /// conflicts of all of them together.
-    static let byteLimit = 4 << 20
+    static let byteLimit = 2 << 20
 
     private let connection: PostgresConnection
 
@@ -126,7 +126,7 @@ package struct MessageLookup: Sendable {
     /// - Returns: The message.
     package func detail(
         _ key: MessageKey,
-        conflictBytes: Int = 4 << 20
+        conflictBytes: Int = 2 << 20
     ) async throws(PostgresError) -> MessageDetail? {
         var filter = MessageFilter()
         filter.messageKey = key
@@ -169,7 +169,7 @@ package struct MessageLookup: Sendable {
         _ key: MessageKey,
         _ page: MessagePage,
         _ row: Int?,
-        conflictBytes: Int = 4 << 20
+        conflictBytes: Int = 2 << 20
     ) async throws(PostgresError) -> MessageDetail {
         var filter = MessageFilter()
         filter.messageKey = key

@@ -86,8 +86,13 @@ struct MessageExportTests {
         }
     }
 
-    @Test("the statement of a client that has gone is cancelled")
-    func gone() async throws {
+    @Test(
+        "the statement of a client that has gone is cancelled",
+        arguments: [
+            "/api/v1/messages", "/messages", "/api/v1/messages/export", "/api/v1/messages/stream?where=data.a%3D1",
+        ]
+    )
+    func gone(_ path: String) async throws {
         try await ConsoleHarness.run([Seed(id: "m1")]) { console in
             try await console.database.script(
                 """
@@ -107,7 +112,7 @@ struct MessageExportTests {
                     """
                 )
             }
-            let request = Task { try await console.get("/api/v1/messages") }
+            let request = Task { try await console.get(path) }
             while try await active() != "1" { await Task.yield() }
             request.cancel()
             let limit = ContinuousClock.now + .seconds(10)

@@ -4,14 +4,14 @@ import MessageStore
 import NIOCore
 import Postgres
 import ServiceLifecycle
-import Synchronization
 import Vocabulary
 
 /// `GET jobs/{id}`, its progress as Server-Sent Events, and `POST jobs/{id}/cancel`.
 struct JobRoutes: ConsoleRoutes {
     let services: ConsoleServices
 
-    private let places = StreamPlaces()
+    /// Each asks the database twice a second.
+    private let places = StreamPlaces(50, "streams of jobs", instead: "ask for jobs/{id} now and then")
 
     init(services: ConsoleServices) { self.services = services }
 
@@ -94,44 +94,5 @@ struct JobRoutes: ConsoleRoutes {
         buffer.writeBytes(json)
         buffer.writeString("\n\n")
         return buffer
-    }
-}
-
-/// The job streams that there are: each asks the database twice a second.
-final class StreamPlaces: Sendable {
-    /// The most streams at once.
-    static let limit = 50
-
-    private let taken = Mutex(0)
-
-    /// One stream's place, which is given up when the value goes: also where the answer is never sent.
-    final class Place: Sendable {
-        private let places: StreamPlaces
-
-        fileprivate init(_ places: StreamPlaces) { self.places = places }
-
-        deinit { places.taken.withLock { $0 -= 1 } }
-    }
-
-    /// Takes a place.
-    ///
-    /// - Throws: A ``Problem`` with status 503 where there is none.
-    /// - Returns: The place.
-    func take() throws(Problem) -> Place {
-        let isFree = taken.withLock { taken in
-            guard taken < Self.limit else { return false }
-            taken += 1
-            return true
-        }
-        guard isFree else {
-            throw Problem(
-                .serviceUnavailable,
-                "too-many-streams",
-                "Too many streams",
-                "at most \(Self.limit) streams of jobs run at once: end one, or ask for jobs/{id} now and then",
-                headers: [.retryAfter: "10"]
-            )
-        }
-        return Place(self)
     }
 }

@@ -29,13 +29,11 @@ struct DeliveryRoutes: ConsoleRoutes {
         let asked = try DeadParameters(parameters)
         let limit = try parameters.integer("limit", in: 1...200, or: 50)
         let cursor = try parameters.cursor(DeadLetterCursor.init)
-        let letters = try await ClientBound.run(request) {
-            try await services.reader.withConnection { connection in
-                try await DeadLetters(connection).list(asked.judged(connection), after: cursor, limit: limit)
-            }
+        let letters = try await services.reader.withConnection(.search) { connection in
+            try await DeadLetters(connection).list(asked.judged(connection), after: cursor, limit: limit)
         }
         let next = letters.count < limit ? nil : letters.last?.cursor
-        return JSONAnswer.list(letters, next: next?.description, headers: ClientBound.headers) { $1.write(to: &$0) }
+        return JSONAnswer.list(letters, next: next?.description) { $1.write(to: &$0) }
     }
 
     private func groups(_ request: Request, _ context: ConsoleContext) async throws -> Response {
@@ -63,7 +61,7 @@ struct DeliveryRoutes: ConsoleRoutes {
         query.handler = parameters.text("handler")
         query.limit = try parameters.integer("limit", in: 1...200, or: 50)
         query.cursor = try parameters.cursor(WaitingCursor.init)
-        let rows = try await services.reader.withConnection { [query] in try await query.rows($0) }
+        let rows = try await services.reader.withConnection(.search) { [query] in try await query.rows($0) }
         let next = rows.count < query.limit ? nil : rows.last?.cursor
         return JSONAnswer.list(rows, next: next?.description) { $1.write(to: &$0) }
     }

@@ -13,7 +13,7 @@ final class MessageFeed: Sendable {
     /// After so many failures in a row the streams end: who connects again is told what is wrong.
     private static let failureLimit = 10
     /// The bytes of events that are kept for streams that are a little behind.
-    private static let ringBytes = 4 << 20
+    private static let ringBytes = 2 << 20
     /// The bytes of one batch, beyond which another begins.
     private static let batchBytes = 256 << 10
 
@@ -193,7 +193,9 @@ final class MessageFeed: Sendable {
             }
         }
         do {
-            try await read()
+            // What everybody follows is the console's own, not the share of the stream whose turn it is.
+            let reader = filter.clauses.isEmpty ? "" : ReadPool.reader
+            try await ReadPool.$reader.withValue(reader) { try await read() }
         } catch let error as PostgresError {
             // A poll that ends with its stream says nothing of the database.
             if !Task.isCancelled { state.withLock { fail(&$0) } }
@@ -216,7 +218,7 @@ final class MessageFeed: Sendable {
 
     private func read() async throws {
         let (filter, showsPayloads, follower) = (filter, showsPayloads, follower)
-        try await reader.withConnection { connection in
+        try await reader.withConnection(filter.clauses.isEmpty ? .look : .search) { connection in
             // The first poll as well belongs to the start: a stream of a query that always fails does not begin.
             var tail: MessageTail
             if let known = follower.tail {

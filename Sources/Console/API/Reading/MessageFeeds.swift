@@ -5,18 +5,20 @@ import Synchronization
 /// The feeds that there are: one for all streams without `where`, and one for each filter with it, which only the database
 /// can judge.
 final class MessageFeeds: Sendable {
-    /// The most streams at once.
-    static let streamLimit = 100
     /// The most different filters with `where` at once: each is a query of its own, every second.
     static let queryLimit = 8
+    /// The most of these that one who asks has begun.
+    static let queryShare = 4
 
     private let reader: ReadPool
     private let showsPayloads: Bool
     private let state = Mutex(State())
 
+    private let places = StreamPlaces(100, "streams of messages", instead: "ask for 'messages' now and then")
+
     private struct State {
-        var feeds: [MessageFeed] = []
-        var streams = 0
+        /// Each with whose stream began it.
+        var feeds: [(feed: MessageFeed, reader: String)] = []
     }
 
     init(_ services: ConsoleServices) {
@@ -34,40 +36,34 @@ final class MessageFeeds: Sendable {
             wanted = filter
             (wanted.since, wanted.until) = (nil, nil)
         }
+        let place = try places.take()
         guard let feed = feed(for: wanted) else {
             throw Problem(
                 .serviceUnavailable,
                 "too-many-streams",
                 "Too many streams",
-                "at most \(Self.streamLimit) streams run at once, and \(Self.queryLimit) different filters with 'where': "
-                    + "end one, or follow without 'where'",
+                "at most \(Self.queryLimit) different filters with 'where' are followed at once, \(Self.queryShare) of them "
+                    + "yours: end one, or follow without 'where'",
                 headers: [.retryAfter: "10"]
             )
         }
-        return (feed, feed.subscribe { self.release() })
+        return (feed, feed.subscribe { withExtendedLifetime(place) {} })
     }
 
-    /// The feed that reads what a filter selects, with a stream more; nil where there are too many.
+    /// The feed that reads what a filter selects; nil where there are too many.
     private func feed(for wanted: MessageFilter) -> MessageFeed? {
-        let (reader, showsPayloads) = (reader, showsPayloads)
+        let (reader, showsPayloads, who) = (reader, showsPayloads, ReadPool.reader)
         return state.withLock { state in
-            guard state.streams < Self.streamLimit else { return nil }
-            var feed = state.feeds.first { $0.filter == wanted }
-            if feed == nil {
-                state.feeds.removeAll(where: \.isIdle)
-                guard
-                    wanted.clauses.isEmpty || state.feeds.count(where: { !$0.filter.clauses.isEmpty }) < Self.queryLimit
-                else { return nil }
-                let made = MessageFeed(wanted, reader: reader, showsPayloads: showsPayloads)
-                state.feeds.append(made)
-                feed = made
+            if let known = state.feeds.first(where: { $0.feed.filter == wanted }) { return known.feed }
+            state.feeds.removeAll(where: \.feed.isIdle)
+            if !wanted.clauses.isEmpty {
+                let queries = state.feeds.filter { !$0.feed.filter.clauses.isEmpty }
+                let isMine = who.isEmpty || queries.count { $0.reader == who } < Self.queryShare
+                guard queries.count < Self.queryLimit, isMine else { return nil }
             }
-            state.streams += 1
-            return feed
+            let made = MessageFeed(wanted, reader: reader, showsPayloads: showsPayloads)
+            state.feeds.append((made, who))
+            return made
         }
-    }
-
-    private func release() {
-        state.withLock { $0.streams -= 1 }
     }
 }

@@ -1,4 +1,5 @@
 import HTTPTypes
+import Postgres
 import Querying
 import Vocabulary
 
@@ -57,19 +58,16 @@ struct MessageListing: Sendable {
     ///
     /// - Parameters:
     ///   - request: Which.
-    ///   - reader: The sessions.
+    ///   - connection: The database.
     /// - Throws: `PostgresError`, and a ``Problem`` where the filter's times contradict each other.
     /// - Returns: The page.
-    static func read(_ request: MessageRequest, _ reader: ReadPool) async throws -> MessageListing {
-        try await reader.withConnection { connection in
-            let filter = try await request.filter.judged(connection)
-            var pager = MessagePager(filter, request.order, limit: request.limit, after: request.cursor)
-            pager.byteLimit = 4 << 20
-            pager.countsVerbatim = true
-            let estimate = request.wantsEstimate ? try await ScanEstimate.rows(filter, connection) : nil
-            let page = try await pager.next(connection)
-            return MessageListing(page: page, next: page.isFull ? page.end : nil, estimate: estimate, filter: filter)
-        }
+    static func read(_ request: MessageRequest, _ connection: PostgresConnection) async throws -> MessageListing {
+        let filter = try await request.filter.judged(connection)
+        var pager = MessagePager(filter, request.order, limit: request.limit, after: request.cursor)
+        (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
+        let estimate = request.wantsEstimate ? try await ScanEstimate.rows(filter, connection) : nil
+        let page = try await pager.next(connection)
+        return MessageListing(page: page, next: page.isFull ? page.end : nil, estimate: estimate, filter: filter)
     }
 
     /// The page as the API gives it.

@@ -5,8 +5,7 @@ import Postgres
 import Querying
 
 extension MessageRoutes {
-    /// Rows and bytes of a page: what an export holds in memory, twice.
-    private static let (exportRows, exportBytes) = (2_000, 1 << 20)
+    private static let exportRows = 2_000
 
     /// `GET messages/export`: any number of messages as NDJSON, the oldest first.
     ///
@@ -22,23 +21,22 @@ extension MessageRoutes {
         let parameters = try QueryParameters(request, names)
         let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads, principal)
         let cursor = try parameters.cursor(MessageCursor.init)
-        let services = services
+        let (services, place) = (services, try exports.take())
         // The first page before the head: an export that can't begin is an ordinary error.
-        let first = try await services.reader.withConnection { connection in
+        let first = try await services.reader.withConnection(.search) { connection in
             var filter = try await chosen.judged(connection)
             // Otherwise it would follow new messages for ever.
             if filter.until == nil { filter.until = try await MessageTail.now(connection) }
             var pager = MessagePager(filter, .oldestFirst, limit: Self.exportRows, after: cursor)
-            (pager.byteLimit, pager.countsVerbatim) = (Self.exportBytes, true)
+            (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.part, true)
             let page = try await pager.next(connection)
             return (pager: pager, page: page)
         }
-        let body = ResponseBody { writer in
+        let body = ResponseBody { [place] writer in
+            defer { withExtendedLifetime(place) {} }
             let out = StreamOutput(writer)
             do {
-                try await ClientBound.run(request) {
-                    try await Self.write(first.pager, first.page, services, out)
-                }
+                try await Self.write(first.pager, first.page, services, out)
             } catch is CancellationError {
                 throw CancellationError()
             } catch {
@@ -52,8 +50,7 @@ extension MessageRoutes {
             }
             try await out.finish()
         }
-        var headers = ClientBound.headers
-        headers[.contentType] = "application/x-ndjson"
+        var headers: HTTPFields = [.contentType: "application/x-ndjson"]
         headers[.contentDisposition] = "attachment; filename=\"messages.ndjson\""
         return Response(status: .ok, headers: headers, body: body)
     }
@@ -72,7 +69,7 @@ extension MessageRoutes {
             try await out.write(ByteBuffer(bytes: lines.take()))
             if isLast { return }
             let next = pager
-            (pager, page) = try await services.reader.withConnection { connection in
+            (pager, page) = try await services.reader.withConnection(.search) { connection in
                 var pager = next
                 let page = try await pager.next(connection)
                 return (pager, page)

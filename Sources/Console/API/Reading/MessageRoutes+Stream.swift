@@ -41,19 +41,13 @@ extension MessageRoutes {
         )
         let body = ResponseBody { writer in
             let out = StreamOutput(writer)
-            try await request.body.consumeWithInboundCloseHandler { _ in
-                try await withGracefulShutdownHandler {
-                    try await stream.run(out)
-                } onGracefulShutdown: {
-                    stream.place.end()
-                }
-            } onInboundClosed: {
+            try await withGracefulShutdownHandler {
+                try await stream.run(out)
+            } onGracefulShutdown: {
                 stream.place.end()
             }
             try await out.finish()
         }
-        var headers = ClientBound.headers
-        headers[.contentType] = "text/event-stream"
-        return Response(status: .ok, headers: headers, body: body)
+        return Response(status: .ok, headers: [.contentType: "text/event-stream"], body: body)
     }
 }

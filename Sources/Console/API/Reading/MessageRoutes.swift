@@ -9,6 +9,7 @@ import UpstreamKit
 struct MessageRoutes: ConsoleRoutes {
     let services: ConsoleServices
     let feeds: MessageFeeds
+    let exports = StreamPlaces(32, "exports", instead: "wait until one has ended")
 
     init(_ services: ConsoleServices) {
         self.services = services
@@ -32,14 +33,13 @@ struct MessageRoutes: ConsoleRoutes {
         )
         asked.wantsEstimate = Self.prefersEstimate(request.headers)
         if asked.revealsTokens { try context.require(.reveal) }
-        let listing = try await ClientBound.run(request) { [asked] in
-            try await MessageListing.read(asked, services.reader)
+        let (count, hasEstimate, json) = try await services.reader.withConnection(.search) { [asked] connection in
+            let listing = try await MessageListing.read(asked, connection)
+            let json = listing.json(tokens: asked.revealsTokens, payloads: services.settings.showsPayloads)
+            return (listing.page.count, listing.estimate != nil, json)
         }
-        if asked.revealsTokens { try await Revealing.record(listing.page.count, "messages", services, principal) }
-        var headers = ClientBound.headers
-        if listing.estimate != nil { headers[Self.preferenceApplied] = "count=estimated" }
-        let json = listing.json(tokens: asked.revealsTokens, payloads: services.settings.showsPayloads)
-        return JSONAnswer.of(json, headers: headers)
+        if asked.revealsTokens { try await Revealing.record(count, "messages", services, principal) }
+        return JSONAnswer.of(json, headers: hasEstimate ? [Self.preferenceApplied: "count=estimated"] : [:])
     }
 
     private func detail(_ request: Request, _ context: ConsoleContext) async throws -> Response {
@@ -71,17 +71,6 @@ struct MessageRoutes: ConsoleRoutes {
             let text = preference.filter { $0 != " " && $0 != "\"" && $0 != "\t" }
             return text.lowercased() == "count=estimated"
         }
-    }
-}
-
-/// Work that ends with the client's connection: a statement of a client that has gone is cancelled.
-enum ClientBound {
-    /// The connection is watched by reading from it, so it takes no other request after this one.
-    static let headers: HTTPFields = [.connection: "close"]
-
-    /// Runs an operation, which is cancelled when the client goes.
-    static func run<T: Sendable>(_ request: Request, _ operation: () async throws -> T) async throws -> T {
-        try await request.body.consumeWithCancellationOnInboundClose { _ in try await operation() }
     }
 }
 

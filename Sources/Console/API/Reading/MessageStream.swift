@@ -69,7 +69,7 @@ struct MessageStream: Sendable {
         let (start, end) = feed.present
         if limit > 0 {
             var pager = MessagePager(filter, .newestFirst, limit: limit)
-            (pager.byteLimit, pager.countsVerbatim) = (4 << 20, true)
+            (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.beginning, true)
             let page = try await read(pager).page
             try await write(page, (0..<page.count).reversed(), &sent, out)
         }
@@ -95,7 +95,7 @@ struct MessageStream: Sendable {
             next = feed.end
             let now = try await services.reader.withConnection { try await MessageTail.moment($0) }
             var pager = MessagePager(filter, .oldestFirst, limit: 1_000)
-            (pager.byteLimit, pager.countsVerbatim, pager.since) = (1 << 20, true, since)
+            (pager.byteLimit, pager.countsVerbatim, pager.since) = (AnswerBounds.part, true, since)
             var (pages, isFull) = (0, true)
             while isFull, !place.hasEnded {
                 let (read, page) = try await read(pager)
@@ -114,7 +114,7 @@ struct MessageStream: Sendable {
 
     /// A page, read under a session that is given back before anything is sent.
     private func read(_ pager: MessagePager) async throws -> (pager: MessagePager, page: MessagePage) {
-        try await services.reader.withConnection { connection in
+        try await services.reader.withConnection(.search) { connection in
             var pager = pager
             let page = try await pager.next(connection)
             return (pager, page)

@@ -20,13 +20,11 @@ struct OddRoutes: ConsoleRoutes {
     private func quarantine(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         try context.require(.read)
         let asked = try QuarantineRequest(QueryParameters(request, .init(single: QuarantineRequest.names)))
-        let rows = try await ClientBound.run(request) {
-            try await services.reader.withConnection { connection in
-                try await asked.judged(connection).rows(connection)
-            }
+        let rows = try await services.reader.withConnection(.search) { connection in
+            try await asked.judged(connection).rows(connection)
         }
         let next = rows.count < asked.limit ? nil : rows.last.map { String($0.id) }
-        return JSONAnswer.list(rows, next: next, headers: ClientBound.headers) { json, row in
+        return JSONAnswer.list(rows, next: next) { json, row in
             json.json(row.json(verbatim: false, isForTerminal: false))
         }
     }
@@ -63,16 +61,14 @@ struct OddRoutes: ConsoleRoutes {
         let filter = try FilterParameters(parameters, showsPayloads: payloads, principal)
         let limit = try parameters.integer("limit", in: 1...1_000, or: 50)
         let cursor = try parameters.cursor(ConflictCursor.init)
-        let found = try await ClientBound.run(request) {
-            try await services.reader.withConnection { connection in
-                let judged = try await filter.judged(connection)
-                var query = ConflictQuery(filter: judged, after: cursor, limit: limit)
-                query.byteLimit = 4 << 20
-                return try await query.page(connection)
-            }
+        let found = try await services.reader.withConnection(.search) { connection in
+            let judged = try await filter.judged(connection)
+            var query = ConflictQuery(filter: judged, after: cursor, limit: limit)
+            query.byteLimit = AnswerBounds.page
+            return try await query.page(connection)
         }
         let next = found.isFull ? found.rows.last?.cursor.description : nil
-        return JSONAnswer.list(found.rows, next: next, headers: ClientBound.headers) { json, row in
+        return JSONAnswer.list(found.rows, next: next) { json, row in
             json.json(row.json(tokens: false, payloads: payloads, isForTerminal: false))
         }
     }
@@ -167,7 +163,7 @@ struct ConflictDetail: Sendable {
         var filter = MessageFilter()
         filter.messageKey = key
         var query = ConflictQuery(filter: filter, limit: 100)
-        query.byteLimit = 4 << 20
+        query.byteLimit = AnswerBounds.page
         let found = try await query.page(connection)
         let detail = found.rows.isEmpty ? nil : try await MessageLookup(connection).detail(key, conflictBytes: 0)
         return ConflictDetail(detail: detail, conflicts: found.rows, hasMoreConflicts: found.isFull)

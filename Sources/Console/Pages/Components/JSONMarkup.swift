@@ -7,64 +7,131 @@ import Vocabulary
 struct JSONMarkup {
     /// Further levels are not indented any more.
     private static let deepest = 40
+    /// Names, values and brackets that are laid out; what comes behind them is folded.
+    private static let mostNodes = 2_000
 
     private let json: [UInt8]
     private let isPlain: Bool
+    /// The most bytes that come out: markup must not make much of what a device sent.
+    private let budget: Int
     private var index = 0
     private var depth = 0
+    private var nodes = 0
+    private var lineCount = 1
+    private var isOver = false
     private var out: [UInt8] = []
 
     private init(_ json: [UInt8], isPlain: Bool = false) {
         self.json = json
         self.isPlain = isPlain
-        out.reserveCapacity(json.count * 2)
+        budget = max(json.count * 4, 16 << 10)
     }
 
-    /// JSON as HTML for a `pre`.
+    /// A value as HTML.
+    struct Shown {
+        /// For a `pre`: its beginning, laid out.
+        var html: HTML
+        /// For another `pre`: what follows, as it came; nil where nothing does.
+        var rest: HTML?
+        /// Whether the two are all of it.
+        var isWhole: Bool
+    }
+
+    /// JSON as HTML, at most four times as long as it is, or 16 KiB.
     ///
     /// - Parameters:
     ///   - json: The text as the device wrote it.
     ///   - limit: The most bytes of it that are shown.
     /// - Returns: The markup; what is beyond the limit is left out.
-    static func html(_ json: [UInt8], limit: Int = 128 << 10) -> HTML {
+    static func html(_ json: [UInt8], limit: Int = 128 << 10) -> Shown {
         var markup = JSONMarkup(json.count > limit ? Array(json[..<limit]) : json)
         markup.run()
-        return HTML.escaped { $0 = markup.out }
+        let html = HTML.escaped { $0 = markup.out }
+        guard markup.isOver else { return Shown(html: html, rest: nil, isWhole: json.count <= limit) }
+        let isWhole = markup.writeRest()
+        return Shown(
+            html: html,
+            rest: HTML.escaped { $0 = markup.out },
+            isWhole: isWhole && json.count <= limit
+        )
     }
 
     /// The same lines as plain text, to be compared with others.
-    static func lines(_ json: [UInt8]) -> [String] {
+    ///
+    /// - Parameters:
+    ///   - json: The text as the device wrote it.
+    ///   - limit: About how many lines are wanted.
+    /// - Returns: The lines.
+    static func lines(_ json: [UInt8], limit: Int = .max) -> [String] {
         var markup = JSONMarkup(json, isPlain: true)
-        markup.run()
+        while markup.lineCount <= limit, markup.step() {}
         return markup.out.split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) }
     }
 
     private mutating func run() {
-        while index < json.count {
-            let byte = json[index]
-            switch byte {
-            case 0x20, 0x09, 0x0A, 0x0D: index += 1
-            case UInt8(ascii: "{"), UInt8(ascii: "["): open(byte)
-            case UInt8(ascii: "}"), UInt8(ascii: "]"):
-                depth = max(0, depth - 1)
-                index += 1
-                newLine()
-                out.append(byte)
-            case UInt8(ascii: ","):
-                index += 1
-                out.append(byte)
-                newLine()
-            case UInt8(ascii: ":"):
-                index += 1
-                out += ": ".utf8
-            case UInt8(ascii: "\""): string()
-            default: word()
-            }
+        while nodes < Self.mostNodes {
+            let (start, count, before) = (index, out.count, depth)
+            guard step() else { return }
+            guard out.count > budget else { continue }
+            // Not this piece any more: a tag is never cut.
+            (index, depth) = (start, before)
+            out.removeSubrange(count...)
+            break
         }
+        isOver = index < json.count
+    }
+
+    /// Replaces what was written by what was not laid out, as far as the budget goes.
+    ///
+    /// - Returns: Whether that was all of it.
+    private mutating func writeRest() -> Bool {
+        var left = budget - out.count
+        out = []
+        var scalars = String(decoding: json[index...], as: UTF8.self).unicodeScalars[...]
+        while !scalars.isEmpty {
+            let piece = scalars.prefix(256)
+            let count = out.count
+            PageText.append(marking: String(piece), lines: true, to: &out)
+            left -= out.count - count
+            guard left >= 0 else {
+                out.removeSubrange(count...)
+                return false
+            }
+            scalars = scalars.dropFirst(256)
+        }
+        return true
+    }
+
+    /// Writes the next piece.
+    ///
+    /// - Returns: Whether there was one.
+    private mutating func step() -> Bool {
+        guard index < json.count else { return false }
+        let byte = json[index]
+        switch byte {
+        case 0x20, 0x09, 0x0A, 0x0D: index += 1
+        case UInt8(ascii: "{"), UInt8(ascii: "["): open(byte)
+        case UInt8(ascii: "}"), UInt8(ascii: "]"):
+            depth = max(0, depth - 1)
+            index += 1
+            newLine()
+            out.append(byte)
+        case UInt8(ascii: ","):
+            index += 1
+            out.append(byte)
+            newLine()
+        case UInt8(ascii: ":"):
+            index += 1
+            out += ": ".utf8
+        case UInt8(ascii: "\""): string()
+        default: word()
+        }
+        return true
     }
 
     private mutating func open(_ byte: UInt8) {
         out.append(byte)
+        nodes += 1
         index += 1
         skipSpaces()
         if index < json.count, json[index] == byte + 2 {
@@ -78,6 +145,7 @@ struct JSONMarkup {
 
     private mutating func newLine() {
         out.append(UInt8(ascii: "\n"))
+        lineCount += 1
         out += repeatElement(UInt8(ascii: " "), count: min(depth, Self.deepest) * 2)
     }
 
@@ -107,6 +175,7 @@ struct JSONMarkup {
 
     /// Each value is isolated: right-to-left letters in it leave the commas and braces around it where they are.
     private mutating func append(_ range: Range<Int>, _ opening: StaticString) {
+        nodes += 1
         guard !isPlain else {
             // A line end is no part of a JSON string; in what is none it would begin another line.
             return out.append(contentsOf: json[range].lazy.map { $0 == 0x0A ? 0x20 : $0 })

@@ -21,7 +21,7 @@ struct DeadPage: ConsoleRoutes {
         filter.group = request.query["group"]
         filter.category = request.query["category"]
         let cursor = request.query["cursor"].flatMap { DeadLetterCursor($0) }
-        let (groups, letters, now) = try await services.reader.withConnection { [filter] connection in
+        let (groups, letters, now) = try await services.reader.withConnection(.search) { [filter] connection in
             let table = DeadLetters(connection)
             return (
                 try await table.summary(handler: filter.handler),

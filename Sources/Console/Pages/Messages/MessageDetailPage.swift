@@ -185,13 +185,16 @@ struct MessageDetailPage: ConsoleRoutes {
         }
 
         private static func code(_ name: String, _ data: [UInt8]) -> HTML {
-            let limit = 128 << 10
-            let rest: HTML =
-                data.count > limit
-                ? "<p class=\"muted body\">The first \(Figures.bytes(Int64(limit))) are shown; the JSON has all of it.</p>"
-                : ""
+            let shown = JSONMarkup.html(data)
+            let rest: HTML? = shown.rest.map { rest in
+                """
+                <details class="fold"><summary>The rest, as it came</summary>
+                <pre class="code" tabindex="0" role="region" aria-label="\(name), the rest">\(rest)</pre></details>
+                """
+            }
+            let note: HTML = "<p class=\"muted body\">This is the beginning; the JSON has all of it.</p>"
             return """
-                <pre class="code" tabindex="0" role="region" aria-label="\(name)">\(JSONMarkup.html(data, limit: limit))</pre>\(rest)
+                <pre class="code" tabindex="0" role="region" aria-label="\(name)">\(shown.html)</pre>\(rest)\(HTML.when(!shown.isWhole, note))
                 """
         }
 

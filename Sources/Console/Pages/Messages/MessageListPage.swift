@@ -20,7 +20,7 @@ struct MessageListPage: ConsoleRoutes {
         let text = request.query["cursor"]
         let cursor = text.flatMap { MessageCursor($0) }
         if text != nil, cursor == nil { throw Problem.badRequest("cursor is no position: begin at /messages") }
-        let (query, rows, isFull, now) = try await services.reader.withConnection { connection in
+        let (query, rows, isFull, now) = try await services.reader.withConnection(.search) { connection in
             let now = try await MessageTail.now(connection)
             let query = MessageQuery(
                 request.query,
@@ -30,7 +30,7 @@ struct MessageListPage: ConsoleRoutes {
             )
             guard query.mistakes.isEmpty else { return (query, [StoredMessage](), false, now) }
             var pager = MessagePager(query.filter, .newestFirst, limit: Self.pageSize, after: cursor)
-            (pager.byteLimit, pager.countsVerbatim) = (4 << 20, true)
+            (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
             let page = try await pager.next(connection)
             return (query, try page.messages, page.isFull, now)
         }

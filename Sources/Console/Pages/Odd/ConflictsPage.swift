@@ -21,8 +21,8 @@ struct ConflictsPage: ConsoleRoutes {
         filter.messageID = request.query["message_id"]
         let cursor = request.query["cursor"].flatMap { ConflictCursor($0) }
         var query = ConflictQuery(filter: filter, after: cursor, limit: Self.pageSize)
-        query.byteLimit = 4 << 20
-        let (found, now) = try await services.reader.withConnection { [query] connection in
+        query.byteLimit = AnswerBounds.page
+        let (found, now) = try await services.reader.withConnection(.search) { [query] connection in
             (try await query.page(connection), try await MessageTail.now(connection))
         }
         let rows = found.rows
@@ -190,17 +190,27 @@ struct ConflictsPage: ConsoleRoutes {
                 "category: \(message.message.category)", "device_key: \(message.message.deviceKey)",
                 "message_type: \(message.message.messageType ?? "none")", "data:",
             ]
-            lines += message.message.data.map { JSONMarkup.lines(TokenMask.mask($0)) } ?? ["none"]
+            let data = message.message.data.map { TokenMask.mask($0) }
+            lines += data.map { JSONMarkup.lines($0, limit: TextDiff.limit) } ?? ["none"]
             return lines
         }
 
+        /// How much of a line is shown, in characters, and of all lines, in bytes of HTML.
+        private static let (widest, longest) = (4_000, 512 << 10)
+
         private static func side(_ name: String, _ lines: [TextDiff.Line], _ change: StaticString) -> HTML {
             let style = HTML(stringLiteral: change)
-            let rows = HTML(lines) { line in
+            var rows = HTML()
+            for line in lines {
                 switch line {
-                case .same(let text): "<span class=\"row\">\(stranger: text)</span>"
-                case .different(let text): "<span class=\"row \(style)\">\(stranger: text)</span>"
-                case .absent: "<span class=\"row\"></span>"
+                case .same(let text): rows += "<span class=\"row\">\(stranger: text.shortened(Self.widest))</span>"
+                case .different(let text):
+                    rows += "<span class=\"row \(style)\">\(stranger: text.shortened(Self.widest))</span>"
+                case .absent: rows += "<span class=\"row\"></span>"
+                }
+                guard rows.bytes.count < Self.longest else {
+                    rows += "<span class=\"row\">…</span>"
+                    break
                 }
             }
             return "<pre tabindex=\"0\" role=\"region\" aria-label=\"\(name)\">\(rows)</pre>"

@@ -20,7 +20,7 @@ struct QuarantinePage: ConsoleRoutes {
         query.senderID = request.query["sender"]
         query.cursor = request.query["cursor"].flatMap { Int64($0) }
         query.limit = Self.pageSize
-        let (rows, now) = try await services.reader.withConnection { [query] connection in
+        let (rows, now) = try await services.reader.withConnection(.search) { [query] connection in
             (try await query.rows(connection), try await MessageTail.now(connection))
         }
         let base = PageAddress("/quarantine").query("reason", query.reason).query("sender", query.senderID)

@@ -20,7 +20,7 @@ struct DeliveriesPage: ConsoleRoutes {
         query.handler = request.query["handler"]
         query.cursor = request.query["cursor"].flatMap { WaitingCursor($0) }
         query.limit = Self.pageSize
-        let (rows, handlers, now) = try await services.reader.withConnection { [query] connection in
+        let (rows, handlers, now) = try await services.reader.withConnection(.search) { [query] connection in
             (
                 try await query.rows(connection), try await HandlerStates(connection).list(counted: 10_000),
                 try await MessageTail.now(connection)

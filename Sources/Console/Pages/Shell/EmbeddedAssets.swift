@@ -461,6 +461,7 @@ progress::-moz-progress-bar { background: var(--accent); }
 .facts dt { color: var(--muted); font-size: 12.5px; }
 .facts dd { min-width: 0; }
 .code { margin: 0; padding: 12px 16px; max-height: 560px; overflow: auto; background: var(--raised); border-top: 1px solid var(--line); border-radius: 0 0 var(--radius) var(--radius); line-height: 1.55; white-space: pre-wrap; tab-size: 4; }
+.fold > summary { padding: 8px 16px; cursor: pointer; color: var(--muted); }
 .code.wide { white-space: pre; overflow-wrap: normal; }
 .body > .code { border: 1px solid var(--line); border-radius: 6px; }
 .j-name { color: var(--accent); }

@@ -9,9 +9,14 @@ struct ConsoleChannel: ServerChildChannel {
 
     private let base: HTTP1Channel
     private let limits: ConsoleLimits
+    private let connections: ClientConnections
 
-    init(_ limits: ConsoleLimits, responder: @escaping HTTPChannelHandler.Responder) {
-        self.limits = limits
+    init(
+        _ limits: ConsoleLimits,
+        _ connections: ClientConnections,
+        responder: @escaping HTTPChannelHandler.Responder
+    ) {
+        (self.limits, self.connections) = (limits, connections)
         base = HTTP1Channel(
             responder: responder,
             configuration: .init(
@@ -27,10 +32,12 @@ struct ConsoleChannel: ServerChildChannel {
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
         base.setup(channel: channel, logger: logger)
-            .flatMapThrowing { [limits] value in
+            .flatMapThrowing { [limits, connections] value in
+                // Fixed: by itself the kernel gives a connection that is not read up to 4 MiB.
+                try channel.syncOptions?.setOption(.socketOption(.so_sndbuf), value: .init(limits.kernelBuffer))
                 let pipeline = channel.pipeline.syncOperations
                 let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)
-                try pipeline.addHandler(RequestGuard(limits), position: .after(decoder))
+                try pipeline.addHandler(RequestGuard(limits, connections.open(channel)), position: .after(decoder))
                 return value
             }
     }

@@ -7,7 +7,8 @@ import NIOHTTP1
 ///
 /// The library closes a connection that is idle, or whose request's head does not come whole, after ``ConsoleLimits/idle``.
 /// Here: a body must be small and come soon, an answer must be taken, bytes that are no HTTP get an answer that says so, HTTP/1.0
-/// is closed after one answer, and a shutdown does not wait for an answer without an end.
+/// and `Connection: close` of either side end with the answer, a stranger's connection is idle for a few seconds only, and a
+/// shutdown does not wait for an answer without an end. It also tells what the connection as a whole is counted by.
 final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias InboundOut = HTTPServerRequestPart
@@ -15,16 +16,26 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundOut = HTTPServerResponsePart
 
     private let limits: ConsoleLimits
+    private let client: ClientConnection
     /// Requests whose answer is not finished.
-    private var unanswered = 0
+    private var unanswered = 0 {
+        didSet { client.count(requests: unanswered) }
+    }
+    /// Whether the request that was read last is to be the last.
+    private var isLastRequest = false
+    /// Whether the answer that is being written is the last.
+    private var isLastAnswer = false
     private var bodyBytes = 0
     /// Set once the connection only waits to be closed: what still comes is dropped.
     private var isRefused = false
     private var bodyTimer: Scheduled<Void>?
     private var writeTimer: Scheduled<Void>?
     private var closeTimer: Scheduled<Void>?
+    private var idleTimer: Scheduled<Void>?
 
-    init(_ limits: ConsoleLimits) { self.limits = limits }
+    init(_ limits: ConsoleLimits, _ client: ClientConnection) { (self.limits, self.client) = (limits, client) }
+
+    func handlerAdded(context: ChannelHandlerContext) { awaitRequest(context) }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard !isRefused else { return }
@@ -34,10 +45,13 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
             if let length = head.headers.first(name: "Content-Length").flatMap({ Int($0) }), length > limits.body {
                 return refuse(context, .payloadTooLarge, Self.tooLarge(limits))
             }
-            // Such a client knows no end of an answer but that of the connection.
-            if head.version.major < 1 || (head.version.major == 1 && head.version.minor == 0) {
+            // A client of HTTP/1.0 knows no end of an answer but that of the connection.
+            let isOld = head.version.major < 1 || (head.version.major == 1 && head.version.minor == 0)
+            if isOld || Self.closes(head.headers) {
                 head.headers.replaceOrAdd(name: "Connection", value: "close")
+                isLastRequest = true
             }
+            idleTimer?.cancel()
             unanswered += 1
             bodyTimer?.cancel()
             bodyTimer = after(limits.bodyTime, context) { $0.close(promise: nil) }
@@ -53,13 +67,41 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
         case .end:
             bodyTimer?.cancel()
             bodyTimer = nil
+            if isLastRequest { isRefused = true }
             context.fireChannelRead(data)
         }
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        if case .end = unwrapOutboundIn(data) { unanswered -= 1 }
-        context.write(data, promise: promise)
+        switch unwrapOutboundIn(data) {
+        case .head(let head):
+            if Self.closes(head.headers) { isLastAnswer = true }
+            context.write(data, promise: promise)
+        case .body(let body):
+            let (promise, count) = (promise ?? context.eventLoop.makePromise(), body.readableBytes)
+            promise.futureResult.whenComplete { [client] _ in client.took(count) }
+            context.write(data, promise: promise)
+        case .end:
+            unanswered -= 1
+            context.write(data, promise: promise)
+            guard isLastAnswer || (isLastRequest && unanswered == 0) else { return awaitRequest(context) }
+            context.flush()
+            end(context)
+        }
+    }
+
+    /// Whether `Connection` (RFC 9110 section 7.6.1) has the option `close`.
+    private static func closes(_ headers: HTTPHeaders) -> Bool {
+        headers[canonicalForm: "Connection"].contains { $0.lowercased() == "close" }
+    }
+
+    /// A stranger may keep a connection without a request for a few seconds; the library's limit is for everybody.
+    private func awaitRequest(_ context: ChannelHandlerContext) {
+        guard unanswered == 0 else { return }
+        idleTimer?.cancel()
+        idleTimer = after(limits.strangerIdle, context) { [client] channel in
+            if client.isStranger { channel.close(promise: nil) }
+        }
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
@@ -93,23 +135,23 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if event is ChannelShouldQuiesceEvent, closeTimer == nil {
+        switch event {
+        case is ChannelShouldQuiesceEvent where closeTimer == nil:
             closeTimer = after(limits.drainTime, context) { $0.close(promise: nil) }
+        case ChannelEvent.inputClosed: client.hasGone()
+        default: break
         }
         context.fireUserInboundEventTriggered(event)
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        cancelTimers()
+        forget()
         context.fireChannelInactive()
     }
 
-    func handlerRemoved(context: ChannelHandlerContext) { cancelTimers() }
+    func handlerRemoved(context: ChannelHandlerContext) { forget() }
 
     /// Answers in place of the application, and closes.
-    ///
-    /// First only our side, while what the client still sends is dropped for a moment: a connection that is closed with unread
-    /// bytes is reset, and the answer may be lost with it.
     private func refuse(_ context: ChannelHandlerContext, _ status: HTTPResponseStatus, _ problem: Problem) {
         isRefused = true
         guard unanswered == 0 else { return context.close(promise: nil) }
@@ -122,6 +164,15 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
         context.write(wrapOutboundOut(.head(head)), promise: nil)
         context.write(wrapOutboundOut(.body(.byteBuffer(body))), promise: nil)
         context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+        end(context)
+    }
+
+    /// Closes behind the answer: what else the client sent is not answered any more.
+    ///
+    /// First only our side, while what the client still sends is dropped for a moment: a connection that is closed with unread
+    /// bytes is reset, and the answer may be lost with it.
+    private func end(_ context: ChannelHandlerContext) {
+        isRefused = true
         context.close(mode: .output, promise: nil)
         closeTimer?.cancel()
         closeTimer = after(.seconds(1), context) { $0.close(promise: nil) }
@@ -136,8 +187,9 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
         return context.eventLoop.scheduleTask(in: time) { act(channel) }
     }
 
-    private func cancelTimers() {
-        for timer in [bodyTimer, writeTimer, closeTimer] { timer?.cancel() }
+    private func forget() {
+        for timer in [bodyTimer, writeTimer, closeTimer, idleTimer] { timer?.cancel() }
+        client.hasGone()
     }
 
     private static func tooLarge(_ limits: ConsoleLimits) -> Problem {
@@ -164,8 +216,12 @@ package struct ConsoleLimits: Sendable {
     package var writeTime = TimeAmount.seconds(30)
     /// How long an answer may go on after a shutdown began.
     package var drainTime = TimeAmount.seconds(2)
-    /// How many connections there are at once; others wait in the kernel's queue.
-    package var connections = 512
+    /// How long a connection may wait for a request before it is known who sends them, and between two of a stranger's.
+    package var strangerIdle = TimeAmount.seconds(5)
+    /// What the kernel keeps of an answer that is not taken, for each connection: it counts as the console's memory, twice.
+    package var kernelBuffer = 128 << 10
+    /// How many connections there may be, and how much of their answers may be unread.
+    var table = ConnectionTable.Limits()
 
     package init() {}
 }

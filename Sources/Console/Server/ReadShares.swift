@@ -1,0 +1,61 @@
+/// How the sessions that read are shared, so that neither one reader nor slow searches keep everybody else waiting.
+///
+/// One session is never a search's, and one never the same reader's as all others; half of them at most search for one reader.
+package struct ReadShares: Sendable {
+    /// What a session is wanted for.
+    package enum Use: Sendable {
+        /// Something whose rows are found by an index.
+        case look
+        /// A filter that may have to read any number of rows.
+        case search
+    }
+
+    /// A wish for a session.
+    struct Claim: Sendable, Hashable {
+        /// Whose; empty for the console's own.
+        var reader: String
+        var use: Use
+    }
+
+    private let (most, mostSearches, mostSearchesOfOne): (Int, Int, Int)
+    private let mostWaiting = 32
+    private var held: [Claim: Int] = [:]
+
+    init(sessions: Int) {
+        (most, mostSearches) = (max(1, sessions - 1), max(1, sessions - 1))
+        mostSearchesOfOne = max(1, sessions / 2)
+    }
+
+    /// Whether a claim is within its reader's share.
+    func allows(_ claim: Claim) -> Bool {
+        guard !claim.reader.isEmpty else { return true }
+        guard held(by: claim.reader) < most else { return false }
+        guard claim.use == .search else { return true }
+        let searches = held.lazy.filter { $0.key.use == .search }.map(\.value).reduce(0, +)
+        return searches < mostSearches && held[claim, default: 0] < mostSearchesOfOne
+    }
+
+    /// Whether a claim may wait behind those that do: no reader's fill the queue.
+    func mayWait(_ claim: Claim, _ waiting: [Claim]) -> Bool {
+        claim.reader.isEmpty || waiting.count { $0.reader == claim.reader } < mostWaiting
+    }
+
+    /// Which of those that wait is next: of the reader that holds fewest sessions, the first.
+    ///
+    /// - Returns: Its place; nil where none is within its share.
+    func next(_ waiting: [Claim]) -> Int? {
+        waiting.indices.filter { allows(waiting[$0]) }
+            .min { held(by: waiting[$0].reader) < held(by: waiting[$1].reader) }
+    }
+
+    mutating func take(_ claim: Claim) { held[claim, default: 0] += 1 }
+
+    mutating func giveBack(_ claim: Claim) {
+        let left = held[claim, default: 0] - 1
+        held[claim] = left > 0 ? left : nil
+    }
+
+    private func held(by reader: String) -> Int {
+        held.lazy.filter { $0.key.reader == reader }.map(\.value).reduce(0, +)
+    }
+}
