@@ -149,6 +149,16 @@ struct LogOutputTests {
         }
     }
 
+    /// The same on a thread of its own: those of the tasks may all wait for the output.
+    private func reading(_ reader: Int32) -> AsyncStream<[UInt8]> {
+        let (stream, continuation) = AsyncStream.makeStream(of: [UInt8].self)
+        Thread.detachNewThread {
+            continuation.yield(drain(reader))
+            continuation.finish()
+        }
+        return stream
+    }
+
     private func lines(_ bytes: [UInt8]) -> [[UInt8]] { bytes.split(separator: 0x0A).map(Array.init) }
 
     @Test("lines of many threads stay whole and in each thread's order, gathered or not, and none is lost")
@@ -157,7 +167,7 @@ struct LogOutputTests {
         let output = DescriptorLogOutput(writer)
         let gathered = GatheredLog(logger(output))
         let plain = logger(output)
-        let read = Task.detached { drain(reader) }
+        let read = reading(reader)
         let (threads, count) = (6, 2000)
         await withTaskGroup(of: Void.self) { group in
             for thread in 0..<threads {
@@ -176,8 +186,9 @@ struct LogOutputTests {
             }
         }
         gathered.flush()
+        output.flush(within: .seconds(60))
         close(writer)
-        let all = lines(await read.value)
+        let all = lines(await read.first { _ in true } ?? [])
         close(reader)
         #expect(all.count == threads * count)
         var next = [Int](repeating: 0, count: threads)
@@ -201,28 +212,42 @@ struct LogOutputTests {
         }
     }
 
-    @Test("a full pipe that doesn't block drops lines after a second, and later lines are whole")
-    func full() async throws {
-        let (reader, writer) = try pipe(isBlocking: false)
-        let log = GatheredLog(logger(DescriptorLogOutput(writer)))
-        func write(_ count: Int, _ name: String) {
-            for _ in 0..<count { log.logger.event(.info, .messageHandled, "message", [.handler: .string(name)]) }
-            log.flush()
+    @Test(
+        "a reader that stalls stops nobody; what is dropped is counted and told, and all other lines come in order",
+        arguments: [true, false]
+    )
+    func stalled(isBlocking: Bool) async throws {
+        let (reader, writer) = try pipe(isBlocking: isBlocking)
+        defer { close(reader) }
+        let output = DescriptorLogOutput(writer)
+        let (plain, gathered) = (logger(output), GatheredLog(logger(output)))
+        let count = 30_000
+        let start = ContinuousClock.now
+        // Three times what the buffer and the pipe hold; nobody reads.
+        for number in 0..<count {
+            plain.event(.info, .messageHandled, "message", [.count: .int(number)])
+            if number % 1_000 == 0 {
+                gathered.logger.event(.info, .deliveryFailed, "gathered")
+                gathered.flush()
+            }
         }
-        // More than fits into a pipe: it ends in the middle of a line.
-        write(600, "early")
-        write(10, "dropped")
-        var before = [UInt8](repeating: 0, count: 1 << 20)
-        let count = Glibc.read(reader, &before, before.count)
-        try #require(count > 0 && before[count - 1] != 0x0A)
-        write(10, "late")
+        output.flush(within: .milliseconds(10))
+        // A flush waits once, not for each of its thirty calls.
+        #expect(ContinuousClock.now - start < .seconds(5))
+        let dropped = output.dropped
+        #expect(dropped > count / 3)
+        let read = reading(reader)
+        output.flush(within: .seconds(60))
+        plain.event(.info, .messageHandled, "message", [.count: .int(count)])
+        output.flush(within: .seconds(60))
         close(writer)
-        let after = lines(drain(reader))
-        close(reader)
-        #expect(after.count == 10)
-        for line in after {
-            let object = try #require(try JSONSerialization.jsonObject(with: Data(line)) as? [String: Any])
-            #expect(object["handler"] as? String == "late")
+        let objects = try lines(await read.first { _ in true } ?? []).map {
+            try #require(try JSONSerialization.jsonObject(with: Data($0)) as? [String: Any])
         }
+        let numbers = objects.filter { $0["event"] as? String == "handler.message" }.compactMap { $0["count"] as? Int }
+        #expect(numbers == Array(0..<numbers.count - 1) + [count])
+        let notices = objects.filter { $0["event"] as? String == "log.lines_dropped" }
+        #expect(notices.compactMap { $0["count"] as? Int } == [dropped] && output.dropped == dropped)
+        #expect(objects.count + dropped == count + 1 + 30 + notices.count)
     }
 }

@@ -70,6 +70,7 @@ enum Shutdown {
 
     /// Exits without the handlers that `exit` runs: they could wait for locks that other threads hold.
     static func endAtOnce(_ status: Int32) -> Never {
+        DescriptorLogOutput.flushStandardError()
         _exit(status)
     }
 

@@ -1,78 +1,208 @@
 import Glibc
+import Logging
 import Synchronization
+import Vocabulary
 
 /// A file descriptor, such as the process's standard error: stdout is for data alone.
 ///
-/// A line that comes while another is being written is written with the next ones, in one go, by the thread that is at it:
-/// those that log at the same time neither wait for each other nor pay a system call each.
-package final class DescriptorLogOutput: LogOutput {
+/// A thread of its own writes, so that a reader that stalls stops nobody: what comes while it writes waits in a buffer, and is
+/// written in one go. Where the buffer is full, lines are dropped and counted, and a line says so as soon as there is room.
+package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
     /// The process's standard error: every logger shares its lock.
-    package static let standardError = DescriptorLogOutput(STDERR_FILENO)
+    package static let standardError = {
+        atexit { DescriptorLogOutput.flushStandardError() }
+        return DescriptorLogOutput(STDERR_FILENO)
+    }()
 
-    private struct State {
-        /// Lines that came while others were written.
-        var waiting = LogBuffer()
-        /// Memory for the next thread that writes.
-        var spare = LogBuffer()
-        /// Whether a thread writes, and will write what waits.
-        var isWriting = false
-    }
+    /// Before the process ends: gives a reader that stalls half a second.
+    package static func flushStandardError() { standardError.flush(within: .milliseconds(500)) }
 
-    /// The most bytes that wait; then callers wait for the output, as slow as it is.
-    private static let mostWaiting = 64 * 1024
+    /// The most bytes that wait.
+    static let mostWaiting = 1 << 20
+    /// How long ``write(_:)`` waits for lines to be where they go; not at all while the reader stalls.
+    private static let patience = Duration.milliseconds(250)
 
     private let descriptor: Int32
-    private let state = Mutex(State())
-    /// Held while lines are written; whether the last one lacks its end.
-    private let isCut = Mutex(false)
+    /// How many lines were dropped.
+    private let total = Atomic<Int>(0)
+    /// Guards all that follows.
+    private let lock: UnsafeMutablePointer<pthread_mutex_t>
+    /// Signalled when there is something to write.
+    private let filled: UnsafeMutablePointer<pthread_cond_t>
+    /// Signalled when something was written, or refused.
+    private let emptied: UnsafeMutablePointer<pthread_cond_t>
+    private var waiting = LogBuffer()
+    /// How many bytes were taken, and how many of them are written or refused.
+    private var bytes = (taken: 0, done: 0)
+    /// How many lines were dropped since that was told.
+    private var untold = 0
+    private var format = LogFormat.json
+    private var hasThread = false
+    /// Whether the thread sleeps and nobody has woken it yet.
+    private var isIdle = false
+    /// Whether somebody has waited in vain since the last write ended.
+    private var isStalled = false
 
-    /// An output over a descriptor, which stays the caller's.
-    package init(_ descriptor: Int32) { self.descriptor = descriptor }
-
-    package func append(_ body: (inout LogBuffer) -> Void) {
-        enum Turn { case mine, others, full }
-        var lines = LogBuffer()
-        let turn = state.withLock { state in
-            guard state.isWriting else {
-                state.isWriting = true
-                swap(&lines, &state.spare)
-                return Turn.mine
-            }
-            guard state.waiting.count < Self.mostWaiting else { return .full }
-            body(&state.waiting)
-            return .others
-        }
-        guard turn != .others else { return }
-        body(&lines)
-        write(lines.bytes)
-        guard turn == .mine else { return }
-        while true {
-            lines.removeAll()
-            let isDone = state.withLock { state in
-                if state.waiting.isEmpty {
-                    state.isWriting = false
-                    swap(&lines, &state.spare)
-                    return true
-                }
-                swap(&lines, &state.waiting)
-                return false
-            }
-            if isDone { return }
-            write(lines.bytes)
-        }
+    /// An output over a descriptor, which stays the caller's; for the process's life.
+    package init(_ descriptor: Int32) {
+        self.descriptor = descriptor
+        lock = .allocate(capacity: 1)
+        filled = .allocate(capacity: 1)
+        emptied = .allocate(capacity: 1)
+        pthread_mutex_init(lock, nil)
+        pthread_cond_init(filled, nil)
+        var attributes = pthread_condattr_t()
+        pthread_condattr_init(&attributes)
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+        pthread_cond_init(emptied, &attributes)
+        pthread_condattr_destroy(&attributes)
     }
+
+    deinit {
+        // No thread has begun: it would have kept this alive.
+        pthread_cond_destroy(emptied)
+        pthread_cond_destroy(filled)
+        pthread_mutex_destroy(lock)
+        emptied.deallocate()
+        filled.deallocate()
+        lock.deallocate()
+    }
+
+    /// How many lines were dropped.
+    package var dropped: Int { total.load(ordering: .relaxed) }
+
+    package func show(in format: LogFormat) { locked { self.format = format } }
+
+    package func append(_ body: (inout LogBuffer) -> Void) { _ = take(body) }
 
     package func write(_ lines: [UInt8]) {
-        isCut.withLock { isCut in
-            // What is left of a line whose rest was dropped stays a line of its own.
-            if isCut, put([0x0A]) == 1 { isCut = false }
-            guard !isCut else { return }
-            let written = put(lines)
-            isCut = written > 0 && lines[written - 1] != 0x0A
+        wait(for: take { $0.append(line: lines) }, within: Self.patience, orSkip: true)
+    }
+
+    /// Waits until all lines so far are where they go, or the time is over: before the process ends.
+    package func flush(within time: Duration) { wait(for: locked { bytes.taken }, within: time, orSkip: false) }
+
+    // MARK: Inside
+
+    private func locked<T>(_ body: () -> T) -> T {
+        pthread_mutex_lock(lock)
+        defer { pthread_mutex_unlock(lock) }
+        return body()
+    }
+
+    /// Takes lines, or drops them; returns up to which byte there are some.
+    private func take(_ body: (inout LogBuffer) -> Void) -> Int {
+        locked {
+            guard waiting.count < Self.mostWaiting, hasThread || startThread() else {
+                var lines = LogBuffer()
+                body(&lines)
+                drop(lines.bytes[...])
+                return bytes.taken
+            }
+            let count = waiting.count
+            body(&waiting)
+            bytes.taken += waiting.count - count
+            if isIdle {
+                isIdle = false
+                pthread_cond_signal(filled)
+            }
+            return bytes.taken
         }
     }
 
-    /// Writes; returns how many bytes, less than all where the descriptor takes no more.
+    /// Counts lines that nobody will see; under the lock.
+    private func drop(_ lines: ArraySlice<UInt8>) {
+        let count = lines.count { $0 == 0x0A }
+        untold += count
+        total.wrappingAdd(count, ordering: .relaxed)
+    }
+
+    private func wait(for end: Int, within time: Duration, orSkip: Bool) {
+        var limit = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &limit)
+        let nanoseconds = limit.tv_nsec + Int(time / .nanoseconds(1))
+        (limit.tv_sec, limit.tv_nsec) = (limit.tv_sec + nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
+        locked {
+            while bytes.done < end, !(orSkip && isStalled) {
+                guard pthread_cond_timedwait(emptied, lock, &limit) != 0 else { continue }
+                isStalled = bytes.done < end
+                return
+            }
+        }
+    }
+
+    /// Under the lock; returns whether there is one.
+    private func startThread() -> Bool {
+        // Kept by the thread for ever.
+        let this = Unmanaged.passRetained(self)
+        var thread = pthread_t()
+        let code = pthread_create(
+            &thread,
+            nil,
+            { argument in
+                guard let argument else { return nil }
+                Unmanaged<DescriptorLogOutput>.fromOpaque(argument).takeUnretainedValue().work()
+            },
+            this.toOpaque()
+        )
+        guard code == 0 else {
+            this.release()
+            return false
+        }
+        pthread_detach(thread)
+        hasThread = true
+        return true
+    }
+
+    private func work() -> Never {
+        var lines = LogBuffer()
+        // Whether the last line that was written lacks its end.
+        var isCut = false
+        while true {
+            let end = locked {
+                while waiting.isEmpty {
+                    isIdle = true
+                    pthread_cond_wait(filled, lock)
+                }
+                isIdle = false
+                swap(&lines, &waiting)
+                if untold > 0 {
+                    lines.append(line: notice(untold))
+                    untold = 0
+                }
+                return bytes.taken
+            }
+            // What is left of a line whose rest was refused stays a line of its own.
+            if isCut, put([0x0A]) == 1 { isCut = false }
+            let written = isCut ? 0 : put(lines.bytes)
+            if written > 0 { isCut = lines.bytes[written - 1] != 0x0A }
+            locked {
+                drop(lines.bytes[written...])
+                bytes.done = end
+                isStalled = false
+                pthread_cond_broadcast(emptied)
+            }
+            lines.removeAll()
+        }
+    }
+
+    private func notice(_ count: Int) -> [UInt8] {
+        let line = LogLine(
+            time: .now,
+            level: .warning,
+            message: "log lines were dropped, as nobody read them in time",
+            fields: [
+                LogField.event.rawValue: .string(EventName.logLinesDropped.rawValue),
+                LogField.count.rawValue: LogValue.int(count).metadata,
+            ]
+        )
+        return switch format {
+        case .json: line.json
+        case .text(let colours): line.text(colours: colours)
+        }
+    }
+
+    /// Writes, for as long as it takes; returns how many bytes, less than all where the descriptor refuses the others.
     private func put(_ lines: [UInt8]) -> Int {
         lines.withUnsafeBytes { bytes in
             var rest = bytes[...]
@@ -85,9 +215,9 @@ package final class DescriptorLogOutput: LogOutput {
                 if written > 0 {
                     rest = rest.dropFirst(written)
                 } else if errno == EAGAIN {
-                    // A non-blocking pipe: give its reader a second, then drop the lines rather than block the caller.
+                    // A non-blocking pipe that is full.
                     var poll = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-                    guard Glibc.poll(&poll, 1, 1000) > 0 else { break }
+                    _ = Glibc.poll(&poll, 1, -1)
                 } else if errno != EINTR {
                     break
                 }

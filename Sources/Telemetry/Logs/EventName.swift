@@ -14,6 +14,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case loopStuck = "worker.loop_stuck"
     case loopMoving = "worker.loop_moving"
     case managerUnreachable = "worker.manager_unreachable"
+    case logLinesDropped = "log.lines_dropped"
     case configurationReloaded = "configuration.reloaded"
     case configurationReloadFailed = "configuration.reload_failed"
     case configurationNeedsRestart = "configuration.needs_restart"

@@ -51,6 +51,7 @@ package struct LineLogHandler: LogHandler {
         self.threshold = threshold
         self.format = format
         self.output = output
+        output.show(in: format)
     }
 
     package subscript(metadataKey key: String) -> Logger.Metadata.Value? {

@@ -2,16 +2,21 @@ import Synchronization
 
 /// Where finished log lines go.
 package protocol LogOutput: Sendable {
-    /// Writes whole lines, each with its newline; when it returns, they are where they go.
+    /// Writes whole lines, each with its newline; when it returns, they are where they go, unless their reader stalls.
     ///
     /// Lines written at the same time don't mix.
     func write(_ lines: [UInt8])
 
     /// Writes the lines that the body appends, now or soon; it is called once, and must not log.
     func append(_ body: (inout LogBuffer) -> Void)
+
+    /// How lines look that the output makes itself.
+    func show(in format: LogFormat)
 }
 
 extension LogOutput {
+    package func show(in format: LogFormat) {}
+
     /// Writes at once.
     package func append(_ body: (inout LogBuffer) -> Void) {
         var lines = LogBuffer()

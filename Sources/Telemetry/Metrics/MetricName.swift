@@ -27,6 +27,7 @@ package enum MetricName: String, CaseIterable, Sendable {
     case diskFree = "upstream_database_disk_free_bytes"
     case certificateEnd = "upstream_certificate_end_timestamp_seconds"
     case spans = "upstream_trace_spans_total"
+    case logLinesDropped = "upstream_log_lines_dropped_total"
     case buildInfo = "upstream_build_info"
 
     // The names that Prometheus' client libraries give to what they know of a process
@@ -49,7 +50,9 @@ package enum MetricName: String, CaseIterable, Sendable {
     /// How Prometheus treats the values.
     package var kind: Kind {
         switch self {
-        case .stanzas, .messages, .acks, .databaseErrors, .reconnects, .deliveries, .spans, .processCPU: .counter
+        case .stanzas, .messages, .acks, .databaseErrors, .reconnects, .deliveries, .spans, .logLinesDropped,
+            .processCPU:
+            .counter
         case .connections, .inFlight, .commitsWaiting, .deadLetters, .oldestDelivery, .deliveriesWaiting, .circuit,
             .paused, .replaysRunning, .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree,
             .certificateEnd, .buildInfo, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory,
@@ -74,7 +77,8 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .certificateEnd: ["certificate", "name"]
         case .buildInfo: ["version"]
         case .inFlight, .ackLatency, .commitDuration, .commitsWaiting, .batchMessages, .replaysRunning,
-            .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .processCPU, .processOpenFiles,
+            .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .logLinesDropped, .processCPU,
+            .processOpenFiles,
             .processMostFiles,
             .processVirtualMemory, .processMemory, .processStart, .processThreads:
             []
@@ -118,6 +122,7 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .processStart: "When the process started, since 1970 UTC."
         case .processThreads: "Threads of the process."
         case .spans: "Spans recorded by tracing, by what became of them."
+        case .logLinesDropped: "Log lines dropped because nobody read the log in time."
         case .buildInfo: "Always 1; the version is in the label."
         }
     }

@@ -64,6 +64,7 @@ extension Metrics {
                 render(name, handler(index), label, into: &writer)
             }
         case .spans: writer.closed(name, [], spans)
+        case .logLinesDropped: writer.sample(name, [], String(DescriptorLogOutput.standardError.dropped))
         case .buildInfo: writer.sample(name, [version], "1")
         // Of the process; see above.
         case .processCPU, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory, .processStart,
