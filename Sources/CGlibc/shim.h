@@ -137,13 +137,16 @@ static inline size_t upstream_release_code(void) {
 struct upstream_file {
     uint64_t device, inode, links;
     int64_t size;
+    /* Nanoseconds since 1970-01-01 UTC. */
+    int64_t modified;
     uint32_t mode, owner;
 };
 
 static inline int upstream_file_from(int result, const struct stat *status, struct upstream_file *file) {
     if (result == 0) {
         *file = (struct upstream_file){
-            status->st_dev, status->st_ino, status->st_nlink, status->st_size, status->st_mode, status->st_uid};
+            status->st_dev, status->st_ino, status->st_nlink, status->st_size,
+            (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec, status->st_mode, status->st_uid};
     }
     return result;
 }

@@ -62,7 +62,7 @@ extension Doctor {
                 .rightsMissing,
                 "the workers' role \(role) lacks \(Said.names(missing)): what needs that fails (SQLSTATE 42501), and no "
                     + "message that needs it is acked",
-                fix: "as the schema's owner run deploy/roles.sql again, and GRANT upstream_worker TO \"\(role)\""
+                fix: "as the schema's owner run \(RolesScript.path) again, and GRANT upstream_worker TO \"\(role)\""
             )
         }
     }

@@ -146,7 +146,7 @@ package struct Doctor: Sendable {
         } catch  where !error.endsSession && error.failureClass != .cancelled {
             let words: (reason: String, fix: String) =
                 switch error.failureClass {
-                case .permission: ("this role may not: \(error.message)", "run deploy/roles.sql again")
+                case .permission: ("this role may not: \(error.message)", "run \(RolesScript.path) again")
                 case .timeout: ("it took too long", "allow more with --timeout, and see what the database is busy with")
                 default: ("\(error)", "run doctor again; if it stays so, see what the database's log says")
                 }

@@ -206,7 +206,7 @@ final class MessageReceiver: StreamDelegate {
         host = server.target.host
         var fields: LogFields = [
             .host: .string(server.target.host), .port: .int(server.target.port),
-            .state: .string(server.target.isDirect ? "direct" : "starttls"),
+            .state: .string(server.target.transport),
         ]
         if let address = server.address?.ipAddress { fields[.address] = .string(address) }
         if case .service(let name) = server.target.origin { fields[.service] = .string(name) }

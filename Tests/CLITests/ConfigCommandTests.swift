@@ -32,7 +32,9 @@ struct ConfigCommandTests {
         let text = try String(contentsOfFile: path, encoding: .utf8)
         #expect(text.hasPrefix("# yaml-language-server: $schema=") && !text.contains("FAKE-key"))
         let check = try await piped.run(["check", "--config", path])
-        #expect(check.status == 0 && check.output.contains("1 senders"), "\(check.errors)")
+        let document = try await piped.run(["check", "--json", "--config", path])
+        #expect(document.output.contains(#""handlers":0,"path":""#) && document.output.contains(#""sound":true"#))
+        #expect(check.status == 0 && check.output.contains("ok (1 sender, 0 handlers)"), "\(check.errors)")
 
         try Data("mine\n".utf8).write(to: URL(filePath: path))
         let again = try await piped.run(flags)

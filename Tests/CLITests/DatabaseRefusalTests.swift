@@ -4,6 +4,8 @@ import IntegrationSupport
 import LocalDatabase
 import Postgres
 import Testing
+import Vocabulary
+import Worker
 
 /// A server that refuses in each of its ways, and what commands and `check --connect` make of it.
 @Suite("a database that refuses", .serialized)
@@ -107,6 +109,13 @@ struct DatabaseRefusalTests {
         }
     }
 
+    @Test("what a role may not do says as which role it can be done")
+    func lackingRight() {
+        let error = PostgresError(.permission, "permission denied for table audit", sqlState: "42501")
+        let hint = DatabaseAdvice.hint(error) ?? ""
+        #expect(hint.hasPrefix("fix: ") && hint.contains("sudo -u upstream-console") && hint.contains("roles.sql"))
+    }
+
     @Test("a role that does not exist, of the name of who asks, is one to be made")
     func missingRole() async throws {
         let folder = try TemporaryFolder()
@@ -168,7 +177,7 @@ struct DatabaseRefusalTests {
         let run = try await FakeTerminal(columns: nil).run(["check", "--connect", "--config", path])
         for step in [
             "database: connect: connected to ", "database: server: PostgreSQL ", "database: clock: the same",
-            "database: connections: up to 22 sessions are needed (2 for database.writers, 12 for handlers",
+            "database: connections: up to 39 sessions are needed (2 for database.writers, 12 for handlers",
             "database: schema: ", "database: rights: ", "database: writes: ",
             "database: partitions: ", "handler open: function app.open: ", "handler there: program: '/bin/true'",
         ] {

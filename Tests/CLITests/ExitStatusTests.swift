@@ -1,5 +1,9 @@
 import Foundation
 import Testing
+import Worker
+
+@testable import CLI
+@testable import Querying
 
 /// The built program: exit codes, and what goes to stdout and to stderr.
 struct ExitStatusTests {
@@ -42,6 +46,12 @@ struct ExitStatusTests {
         try Data(yaml.utf8).write(to: URL(fileURLWithPath: path))
         defer { try? FileManager.default.removeItem(atPath: path) }
         return try body(path)
+    }
+
+    @Test("a reader that has had enough, as head, is no failure")
+    func readerGone() {
+        #expect(ExitStatus(ExportError(.readerGone, "gone")) == .ok)
+        #expect(ExitStatus(ExportError(.output, "full")) == .temporaryFailure)
     }
 
     @Test("help and version are data, and examples come before options")

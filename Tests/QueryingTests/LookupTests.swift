@@ -52,6 +52,29 @@ struct LookupTests {
         #expect(try await lookup.find("00000000-0000-0000-0000-000000000000").isEmpty)
     }
 
+    @Test("what is neither key nor id may be the beginning of a key, of 8 digits or more")
+    func findByPrefix() async throws {
+        let fixture = try await fixture()
+        let lookup = MessageLookup(fixture.reader)
+        let key = try #require(try await lookup.find(Self.uuidLike).first).messageKey.description
+        for length in [8, 9, 10, 35] {
+            let found = try await lookup.find(String(key.prefix(length)))
+            #expect(found.map(\.messageKey.description) == [key], "\(length)")
+        }
+        for wrong in [String(key.prefix(7)), "0" + key.prefix(9), key.prefix(8) + "x", key.prefix(9) + "-"] {
+            #expect(try await lookup.find(String(wrong)).isEmpty, "\(wrong)")
+        }
+        try await fixture.script(
+            """
+            UPDATE upstream.message_ids
+                SET message_key = overlay(message_key::text PLACING '\(key.prefix(8))' FROM 1)::uuid;
+            UPDATE upstream.messages
+                SET message_key = overlay(message_key::text PLACING '\(key.prefix(8))' FROM 1)::uuid
+            """
+        )
+        #expect(try await lookup.find(String(key.prefix(8))).count == 4)
+    }
+
     @Test("what one device stored under one id is read up to a bound, and what was left out is told")
     func bound() async throws {
         let big = { (number: Int) in "\"\(number)" + String(repeating: "x", count: 900_000) + "\"" }

@@ -23,6 +23,17 @@ extension ConfigurationTests {
         """
     }
 
+    @Test("a part of a category's name, which would match nothing, is refused with what would be right")
+    func categoryPrefix() throws {
+        let handler = #"{name: a, categories: ["com.example.*"], log: {}}"#
+        let yaml = #"{database: {url: "postgresql:///upstream"}, handlers: [\#(handler)]}"#
+        let error = #expect(throws: ConfigurationError.self) {
+            try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "worker.yaml", needsSenders: false)
+        }
+        let text = try #require(error?.problems.first?.message)
+        #expect(text.contains("exact name") && text.contains("com.example.*"), "\(text)")
+    }
+
     @Test("a command that needs the database alone reads no secret, certificate or library of the others' parts")
     func databaseAlone() throws {
         let loader = ConfigurationLoader(environment: [:])

@@ -4,7 +4,8 @@ import Logging
 import Synchronization
 import Telemetry
 import Testing
-import Worker
+
+@testable import Worker
 
 /// What SIGHUP does: what takes effect at once, what waits for a restart, and what a mistake leaves as it is.
 @Suite("reading the configuration again")
@@ -57,6 +58,33 @@ struct ReloaderTests {
                 throw WorkerError.unusable(["handlers.0: impossible"])
             }
         }
+    }
+
+    @Test("a credential whose file is newer than what systemd gave the unit is named at a reload")
+    func credentials() throws {
+        let (unit, etc) = (try TemporaryFolder(), try TemporaryFolder())
+        let config = etc.url.appending(path: "config.yaml").path
+        for name in ["same", "changed"] {
+            for folder in [etc, unit] { _ = try folder.write("FAKE".utf8, as: name) }
+        }
+        _ = try unit.write("FAKE".utf8, as: "elsewhere")
+        try FileManager.default.setAttributes(
+            [.modificationDate: Date(timeIntervalSinceNow: 60)],
+            ofItemAtPath: etc.url.appending(path: "changed").path
+        )
+        let files = ConfigurationFiles(credentials: unit.url.path)
+        #expect(files.changedCredentials(beside: config) == ["changed"])
+        #expect(ConfigurationFiles(credentials: nil).changedCredentials(beside: config).isEmpty)
+        let secret = try etc.write("FAKE-key".utf8, as: "key")
+        let yaml = Self.yaml.replacing("SECRET", with: secret)
+        let loader = ConfigurationLoader(environment: ["CREDENTIALS_DIRECTORY": unit.url.path])
+        let reloader = Reloader(
+            running: try loader.read(yaml: yaml, path: config),
+            threshold: threshold,
+            logger: Logger.lines(label: "test", level: .trace, format: .json, output: logs)
+        ) { try loader.read(yaml: yaml, path: config) }
+        reloader.reload()
+        #expect(try line("configuration.credentials_changed")?["keys"] as? String == "changed")
     }
 
     @Test("nothing changed: nothing is named, however it is written")

@@ -15,6 +15,7 @@ struct CheckCommand: ProgramCommand {
               upstream-worker check --config worker.yaml
               upstream-worker check --config worker.yaml --connect
               sudo -u upstream-worker upstream-worker check --connect   # as its role
+              upstream-worker check --connect --json | jq '.steps[].result'
 
             --connect signs in to the database and stores a message, which is rolled back; looks for each handler's \
             function, program or host, and calls none; and opens and closes a stream of each sender. Each line that \
@@ -25,6 +26,23 @@ struct CheckCommand: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @Flag(help: "Also try what run does: the database, the handlers, and every sender. Changes nothing.")
     var connect = false
+    @OptionGroup var format: ObjectFormatOptions
+
+    /// What `--json` prints.
+    private struct Document: Encodable {
+        struct Step: Encodable {
+            var subject: String
+            var step: String
+            var result: String
+            var detail: String?
+            var fix: String?
+        }
+        var path: String
+        var sound: Bool
+        var senders: Int
+        var handlers: Int
+        var steps: [Step]
+    }
 
     func run(in context: CommandContext) async throws {
         let console = context.console
@@ -38,25 +56,56 @@ struct CheckCommand: ProgramCommand {
             if case .handler(let handler) = registration.body { await handler.shutdown() }
         }
         let (senders, handlers) = (configuration.senders.count, configuration.handlers.count + own.count)
-        console.data(TerminalText.escape("\(result.path): ok (\(senders) senders, \(handlers) handlers)"))
-        guard connect else { return }
+        let format = format
+        if !format.json {
+            let counts = "\(Amount.counted(senders, "sender")), \(Amount.counted(handlers, "handler"))"
+            console.data(TerminalText.escape("\(result.path): ok (\(counts))"))
+        }
         var worst: ExitStatus?
-        for sequence in ProbeSequence.all(configuration) {
+        var steps: [Document.Step] = []
+        for sequence in connect ? ProbeSequence.all(configuration) : [] {
             await sequence.run { outcome in
-                for line in Self.lines(sequence.subject, outcome) { console.data(TerminalText.escape(line)) }
+                if format.json {
+                    steps.append(Self.step(sequence.subject, outcome))
+                } else {
+                    for line in Self.lines(sequence.subject, outcome) { console.data(TerminalText.escape(line)) }
+                }
                 if case .failed(_, _, let status) = outcome.result { worst = worst ?? status }
             }
+        }
+        if format.json {
+            try console.json(
+                Document(path: result.path, sound: worst == nil, senders: senders, handlers: handlers, steps: steps)
+            )
         }
         if let worst { throw CommandFailure(worst) }
     }
 
+    private static func step(_ subject: String, _ outcome: ProbeSequence.Outcome) -> Document.Step {
+        let (result, detail, fix): (String, String?, String?) =
+            switch outcome.result {
+            case .passed(let detail): ("ok", detail, nil)
+            case .warned(let cause, let fix): ("warning", cause, fix)
+            case .failed(let cause, let fix, _): ("failed", cause, fix)
+            case .skipped: ("skipped", nil, nil)
+            }
+        return Document.Step(subject: subject, step: outcome.step, result: result, detail: detail, fix: fix)
+    }
+
     private static func lines(_ subject: String, _ outcome: ProbeSequence.Outcome) -> [String] {
-        switch outcome.result {
-        case .passed(let detail): ["ok      \(subject): \(outcome.step): \(detail)"]
-        case .warned(let cause, let fix):
-            ["warning \(subject): \(outcome.step): \(cause)", "        fix: \(fix)"]
-        case .failed(let cause, let fix, _): ["FAILED  \(subject): \(outcome.step): \(cause)", "        fix: \(fix)"]
-        case .skipped: ["-       \(subject): \(outcome.step): not tried"]
-        }
+        let step = step(subject, outcome)
+        let mark =
+            switch step.result {
+            case "ok": "ok      "
+            case "warning": "warning "
+            case "failed": "FAILED  "
+            default: "-       "
+            }
+        // What a server or a library says may have several lines.
+        func indented(_ text: String) -> [String] { text.split(whereSeparator: \.isNewline).map { String($0) } }
+        let head = indented("\(mark)\(subject): \(step.step): \(step.detail ?? "not tried")")
+        let fix = step.fix.map { indented("        fix: \($0)") } ?? []
+        return head.prefix(1) + head.dropFirst().map { "        " + $0 } + fix.prefix(1)
+            + fix.dropFirst().map { "             " + $0 }
     }
 }

@@ -4,9 +4,17 @@ import Vocabulary
 
 /// A message as a row of a table.
 enum MessageRow {
-    static func columns(tokens: Bool) -> [TextTable.Column] {
+    /// The columns of a table.
+    ///
+    /// - Parameters:
+    ///   - tokens: Whether registration tokens are shown.
+    ///   - keyLength: How much of a key tells it from the others of the table, in characters; on a narrow terminal the rest is
+    ///     left out. `messages show` takes it.
+    /// - Returns: The columns, in the order of ``cells(_:tokens:)``.
+    static func columns(tokens: Bool, keyLength: Int = .max) -> [TextTable.Column] {
         [
-            TextTable.Column("RECEIVED", name: "received_at"), TextTable.Column("KEY", name: "message_key"),
+            TextTable.Column("RECEIVED", name: "received_at"),
+            TextTable.Column("KEY", name: "message_key", minimum: keyLength, cut: .prefix),
             TextTable.Column("CATEGORY", minimum: 10, cut: .middle),
             TextTable.Column("ID", name: "message_id", minimum: 8, dropOrder: 1, cut: .middle),
             TextTable.Column("DEVICE", name: "device_key", dropOrder: 4),
@@ -16,6 +24,14 @@ enum MessageRow {
                 .extra("SENDER", name: "sender_id"), .extra("TYPE", name: "message_type"),
                 .extra("FROM", name: "stanza_from", cut: .middle), .extra("FINGERPRINT", name: "fingerprint"),
             ]
+    }
+
+    /// How much of each of these keys tells it from the others, in characters: 8 at least.
+    static func distinctLength(_ keys: [String]) -> Int {
+        let sorted = Set(keys).sorted()
+        return zip(sorted, sorted.dropFirst()).reduce(8) { length, pair in
+            max(length, zip(pair.0, pair.1).prefix { $0 == $1 }.count + 1)
+        }
     }
 
     static func cells(_ stored: StoredMessage, tokens: Bool) -> [String] {

@@ -103,7 +103,9 @@ extension ExitStatus {
             switch error.kind {
             case .refused: .usage
             case .mismatch: .badData
-            case .output, .readerGone: .temporaryFailure
+            case .output: .temporaryFailure
+            // It has had all that it wanted: `… | head`.
+            case .readerGone: .ok
             }
     }
 }

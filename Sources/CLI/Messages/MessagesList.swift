@@ -114,7 +114,8 @@ struct MessagesList: ProgramCommand {
                 rows.append(Held(cells: [], json: lines.take()))
             }
         }
-        let columns = MessageRow.columns(tokens: tokens.reveal)
+        let keyLength = MessageRow.distinctLength(rows.compactMap { isTable ? $0.cells[1] : nil })
+        let columns = MessageRow.columns(tokens: tokens.reveal, keyLength: keyLength)
         try console.show(
             rows,
             output,

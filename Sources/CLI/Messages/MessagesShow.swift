@@ -12,12 +12,13 @@ struct MessagesShow: ProgramCommand {
         discussion: """
             Examples:
               upstream-worker messages show 7d1c0a52-0000-4000-8000-000000000001
+              upstream-worker messages show 7d1c0a52          # the beginning of a key
               upstream-worker messages show order-4711 --json
             """
     )
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "Its message_key, or its message_id.")
+    @Argument(help: "Its message_key or the beginning of that (8 digits or more), or its message_id.")
     var message: String
     @OptionGroup var format: TextFormatOptions
     @OptionGroup var tokens: RevealOptions
@@ -30,7 +31,7 @@ struct MessagesShow: ProgramCommand {
         guard !found.isEmpty else {
             throw CommandFailure(
                 .negative,
-                "no message has this key or id: `messages list` finds messages by other values"
+                "no message has this key or id, or a key that begins so: `messages list` finds messages by other values"
             )
         }
         let console = context.console
@@ -43,7 +44,11 @@ struct MessagesShow: ProgramCommand {
             if index > 0 { console.data("") }
             MessageText(detail, tokens: tokens.reveal, console).show()
         }
-        if found.isCut { console.message("there are more with this id: `messages list` has them all") }
-        if found.count > 1 { console.message("\(found.count) messages have this id, from several senders or devices") }
+        if found.isCut { console.message("there may be more: `messages list` has them all") }
+        if found.count > 1 {
+            console.message(
+                "\(found.count) messages have this id, from several senders or devices, or a key that begins so"
+            )
+        }
     }
 }

@@ -11,6 +11,8 @@ package struct TextTable: Sendable {
             case end
             /// The middle: ids and categories differ at their ends.
             case middle
+            /// The end, without a mark: what is left can be used as it is.
+            case prefix
         }
 
         /// The header.
@@ -103,6 +105,7 @@ package struct TextTable: Sendable {
         switch cut {
         case .end: TerminalText.cut(text, to: width)
         case .middle: TerminalText.cutMiddle(text, to: width)
+        case .prefix: String(text.prefix(width))
         }
     }
 

@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import MessageStore
 import NIOCore
 package import Postgres
 import Querying
@@ -121,7 +122,7 @@ extension Problem {
                 .forbidden,
                 "database-permission",
                 "The console's database role lacks a right",
-                "grant it, as deploy/roles.sql does for upstream_console: \(error.message)"
+                "grant it, as \(RolesScript.path) does for upstream_console: \(error.message)"
             )
         case .schema:
             self.init(

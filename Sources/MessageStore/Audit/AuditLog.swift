@@ -80,7 +80,7 @@ package enum AuditLog {
         case "42883", "3F000":
             error.message = "the schema has no audit trail, nothing was done: run `upstream-worker migrate up`"
         case "42501":
-            error.message += ": nothing was done; run deploy/roles.sql again"
+            error.message += ": nothing was done; run \(RolesScript.path) again"
         default: break
         }
         return error

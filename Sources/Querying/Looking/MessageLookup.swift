@@ -79,6 +79,8 @@ package struct FoundMessages: RandomAccessCollection, Sendable {
 package struct MessageLookup: Sendable {
     /// The most messages for one id, and the most conflicts of one message.
     static let hitLimit = 100
+    /// The most messages for the beginning of a key.
+    static let prefixLimit = 10
     /// A list ends with the row that takes it past this many bytes, as they are read: one of messages, and one of the
     /// conflicts of all of them together.
     static let byteLimit = 2 << 20
@@ -92,7 +94,8 @@ package struct MessageLookup: Sendable {
 
     /// Everything about the messages that a reference may mean.
     ///
-    /// A UUID is taken for a `message_key` first, then for a `message_id`: apps use UUIDs as ids.
+    /// A UUID is taken for a `message_key` first, then for a `message_id`: apps use UUIDs as ids. What is neither may be the
+    /// beginning of a key, of 8 digits or more.
     ///
     /// - Throws: ``PostgresError``
     /// - Returns: One message for a key; for an id one per sender (or device) that used it.
@@ -114,7 +117,21 @@ package struct MessageLookup: Sendable {
                 found.append(try await detail(key, page, row, conflictBytes: Self.byteLimit - read))
             }
         }
+        if found.isEmpty, let range = Digest128.range(ofPrefix: reference) { return try await find(range) }
         return FoundMessages(found, isCut: stored.isFull || kept.isFull)
+    }
+
+    private func find(_ range: ClosedRange<Digest128>) async throws(PostgresError) -> FoundMessages {
+        let keys = try await connection.run { connection throws(PostgresError) in
+            try connection.run(MessageStatements.keys(in: range)).map { row throws(PostgresError) in
+                MessageKey(try row.next() as Digest128)
+            }
+        }
+        var found: [MessageDetail] = []
+        for key in keys {
+            if let detail = try await detail(key) { found.append(detail) }
+        }
+        return FoundMessages(found, isCut: keys.count == Self.prefixLimit)
     }
 
     /// Everything about the message of a key, or of the release key of a conflict; nil if there is none.

@@ -124,6 +124,15 @@ enum MessageStatements: StatementCatalog {
         "SELECT fingerprint, received_at FROM upstream.message_ids WHERE message_key = \(key.digest)"
     }
 
+    /// The first keys of the ledger in a range.
+    static func keys(in range: ClosedRange<Digest128>) -> SQL {
+        """
+        SELECT message_key FROM upstream.message_ids
+        WHERE message_key BETWEEN \(range.lowerBound) AND \(range.upperBound)
+        ORDER BY message_key LIMIT \(MessageLookup.prefixLimit)
+        """
+    }
+
     /// The pending deliveries of a message.
     static func deliveries(_ key: MessageKey) -> SQL {
         """
@@ -189,6 +198,7 @@ enum MessageStatements: StatementCatalog {
             StatementSample("kept", kept(where: "m.message_key = \(key.digest)")),
             StatementSample("released", released(key)),
             StatementSample("ledger", ledger(key)),
+            StatementSample("keys", keys(in: key.digest...key.digest)),
             StatementSample("deliveries", deliveries(key)),
             StatementSample("deadLetters", deadLetters(key)),
             StatementSample("now", now),

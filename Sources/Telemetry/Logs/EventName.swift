@@ -18,6 +18,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case configurationReloaded = "configuration.reloaded"
     case configurationReloadFailed = "configuration.reload_failed"
     case configurationNeedsRestart = "configuration.needs_restart"
+    case credentialsChanged = "configuration.credentials_changed"
 
     // Connections.
     case connecting = "stream.connecting"

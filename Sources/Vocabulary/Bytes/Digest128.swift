@@ -35,6 +35,18 @@ package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertibl
         self.init(high: halves.high, low: halves.low)
     }
 
+    /// All digests whose UUID text form begins so; nil where it is no such beginning, or has fewer than 8 digits.
+    package static func range(ofPrefix text: String) -> ClosedRange<Digest128>? {
+        let prefix = Array(text.utf8)
+        guard (8..<length).contains(prefix.count) else { return nil }
+        func completed(with digit: Unicode.Scalar) -> Digest128? {
+            let rest = (prefix.count..<length).map { isDash($0) ? UInt8(ascii: "-") : UInt8(ascii: digit) }
+            return Digest128(uuid: prefix + rest)
+        }
+        guard let lowest = completed(with: "0"), let highest = completed(with: "f") else { return nil }
+        return lowest...highest
+    }
+
     private static func isDash(_ position: Int) -> Bool {
         position == 8 || position == 13 || position == 18 || position == 23
     }

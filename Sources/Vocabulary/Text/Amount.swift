@@ -2,6 +2,11 @@
 ///
 /// The sign of what is negative is `-` on a terminal, and may be another where a page is set.
 package enum Amount {
+    /// A number of things, with the noun in its form for that number: `1 sender`, `2,000 deliveries`.
+    package static func counted(_ number: some BinaryInteger, _ noun: String, plural: String? = nil) -> String {
+        number == 1 ? "1 \(noun)" : "\(count(number)) \(plural ?? noun + "s")"
+    }
+
     /// A whole number with its digits in groups of three: `1,234,567`.
     package static func count(_ number: some BinaryInteger, minus: String = "-") -> String {
         let digits = String(number.magnitude)

@@ -1,3 +1,4 @@
+import MessageStore
 package import Postgres
 import Vocabulary
 
@@ -26,14 +27,20 @@ package enum DatabaseAdvice {
 
     /// How a role gets what `run` needs.
     package static func rights(role: String, database: String?) -> String {
-        "run as a superuser or as the schema's owner: psql -d \(database ?? "upstream") -f deploy/roles.sql, and "
+        "run as a superuser or as the schema's owner: psql -d \(database ?? "upstream") -f \(RolesScript.path), and "
             + "GRANT upstream_worker TO \"\(role)\"; or name another role in database.url"
     }
 
-    /// What is added to the error of a command that could not sign in; nil for other errors.
+    /// What is added to the error of a command that could not sign in, or may not do what it does; nil for other errors.
     package static func hint(_ error: PostgresError) -> String? {
-        guard [.authentication, .connection, .resources].contains(error.failureClass) else { return nil }
-        return "fix: " + fix(error)
+        switch error.failureClass {
+        case .authentication, .connection, .resources: "fix: " + fix(error)
+        case .permission:
+            "fix: run it as a role that may: upstream_console or upstream_reader read everything (sudo -u upstream-console …), "
+                + "upstream_worker stores and settles (sudo -u upstream-worker …), the schema's owner does the rest; "
+                + "if that is such a role, run \(RolesScript.path) again, in this database"
+        default: nil
+        }
     }
 
     /// Class 53: what is short, and of connections whose limit it is, where the server speaks English.
@@ -71,7 +78,7 @@ package enum DatabaseAdvice {
         }
         if message.contains("does not exist") {
             return
-                "create the role (psql -f deploy/roles.sql makes \"upstream-worker\"), or name another in database.url "
+                "create the role (psql -f \(RolesScript.path) makes \"upstream-worker\"), or name another in database.url "
                 + "with user=; without one it is the name of the system user who runs this"
         }
         if message.contains("Peer authentication") || message.contains("Ident authentication") {

@@ -26,6 +26,32 @@ package struct ConfigurationFiles: Sendable {
         return credentials + "/" + name
     }
 
+    /// The credentials whose files have changed since systemd read them, which it does when the unit starts.
+    ///
+    /// Looks at the files of their names beside the configuration, where the unit loads them from; their time is enough, which
+    /// root's files tell as well.
+    ///
+    /// - Parameter configuration: The path of the configuration file.
+    /// - Returns: Their names, sorted.
+    func changedCredentials(beside configuration: String) -> [String] {
+        guard let credentials, let slash = configuration.lastIndex(of: "/"), let folder = opendir(credentials) else {
+            return []
+        }
+        defer { closedir(folder) }
+        var names: [String] = []
+        while let entry = readdir(folder) {
+            let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            var (loaded, file) = (upstream_file(), upstream_file())
+            guard !name.hasPrefix("."), upstream_stat(credentials + "/" + name, &loaded) == 0,
+                upstream_stat(configuration[...slash] + name, &file) == 0
+            else { continue }
+            if file.modified > loaded.modified { names.append(name) }
+        }
+        return names.sorted()
+    }
+
     /// Why a file can't be used, or nil.
     static func problem(with path: String) -> String? {
         do throws(FileError) {

@@ -26,6 +26,8 @@ package struct ConfigurationLoader: Sendable {
         package var warnings: [ConfigurationProblem]
         /// The file it came from.
         package var path: String
+        /// Where systemd put this unit's credentials, or nil.
+        var credentials: String?
         /// Each key that was given a value, from whichever source; secrets stand in files, not here.
         var given: [String: String] = [:]
     }
@@ -115,6 +117,7 @@ package struct ConfigurationLoader: Sendable {
             configuration: configuration,
             warnings: ConfigurationProblem.sorted(reading.warnings),
             path: path,
+            credentials: files.credentials,
             given: reading.tree.given
         )
     }

@@ -51,7 +51,10 @@ package struct HandlerConfiguration: Sendable, Equatable {
             HandlerRegistration.nameRule,
             HandlerRegistration.isValid(name:)
         )
-        let category = ConfigurationType.text("category", "at most 255 bytes") { $0.utf8.count <= 255 }
+        let category = ConfigurationType.text(
+            "category",
+            "an exact name of at most 255 bytes, or \"*\" alone for all; a part of a name (\"com.example.*\") matches nothing"
+        ) { $0.utf8.count <= 255 && ($0 == "*" || !$0.hasSuffix("*")) }
         self.name = scope.required("name", name, "The handler's name: in the database, in metrics and in logs.")
         let list = scope.list("categories", of: category, "required", "Exact category names, or `\"*\"` for all.")
         categories = list ?? []

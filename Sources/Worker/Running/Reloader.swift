@@ -58,9 +58,18 @@ package final class Reloader: Sendable {
         logger.event(
             .notice,
             .configurationReloaded,
-            "the configuration was read again; files of secrets are read whenever they are needed",
+            "the configuration was read again; files of secrets are read whenever they are needed, systemd's credentials at the start",
             [.keys: .string(change.adopted.joined(separator: " "))]
         )
+        let stale = ConfigurationFiles(credentials: new.credentials).changedCredentials(beside: new.path)
+        if !stale.isEmpty {
+            logger.event(
+                .warning,
+                .credentialsChanged,
+                "these credentials have changed on disk since systemd read them: restart the unit",
+                [.keys: .string(stale.joined(separator: " "))]
+            )
+        }
         guard !change.awaiting.isEmpty else { return }
         logger.event(
             .warning,

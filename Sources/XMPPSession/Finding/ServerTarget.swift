@@ -25,6 +25,15 @@ package struct ServerTarget: Sendable {
     package var isDirect: Bool {
         if case .direct = security { true } else { false }
     }
+
+    /// How TLS begins, in the words of `tls.mode`; `none` where there is none.
+    var transport: String {
+        switch security {
+        case .direct: "direct"
+        case .startTLS: "starttls"
+        case .clear: "none"
+        }
+    }
 }
 
 /// The server that a connection has reached, for the log and for `check`.
@@ -38,7 +47,11 @@ package struct ReachedServer: Sendable {
     package var summary: String {
         var text = "\(target.host) port \(target.port)"
         if let ip = address?.ipAddress, ip != target.host { text += " (\(ip))" }
-        text += target.isDirect ? ", TLS from the first byte" : ", STARTTLS"
+        switch target.security {
+        case .direct: text += ", TLS from the first byte"
+        case .startTLS: text += ", STARTTLS"
+        case .clear: text += ", without TLS"
+        }
         switch target.origin {
         case .configured: return text
         case .service(let name): return text + ", found by the records of \(name)"
