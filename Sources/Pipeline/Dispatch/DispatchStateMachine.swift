@@ -143,8 +143,11 @@ package struct DispatchStateMachine: Sendable {
         }
     }
 
-    /// How many bytes may be claimed now, about.
-    package var claimBytes: Int { settings.dispatch.waitingBytes - waiting.claimedBytes }
+    /// How many bytes may be claimed now, about: half of what may wait at most, as a claim takes twice as much while it is read.
+    package var claimBytes: Int {
+        let most = settings.dispatch.waitingBytes
+        return min(most / 2, most - waiting.claimedBytes)
+    }
 
     /// Whether the next attempt would be a probe, for which a message that never failed is claimed first.
     package func isAboutToProbe(now: ContinuousClock.Instant) -> Bool { breaker.admission(now: now) == .probe }
