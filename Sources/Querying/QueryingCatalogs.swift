@@ -6,6 +6,7 @@ package enum QueryingCatalogs {
     package static var all: [any StatementCatalog.Type] {
         [
             AttemptHistoryStatements.self, ConflictStatements.self, MessageStatements.self, QuarantineStatements.self,
+            TokenStatements.self,
         ]
     }
 }

@@ -66,7 +66,9 @@ struct OddCommandTests {
     }
 
     /// A stanza that is no message, with a token, a byte that is no text, and what a terminal would act on.
-    private static let stanza = Array(#"<message>{"from":"token-SECRET-q","category":1}"#.utf8) + [0xFF, 0x1B, 0x5B]
+    private static let stanza =
+        Array(#"<message><gcm>{"from":"token-SECRET-q","category":1}</gcm><x a=""#.utf8) + [0xFF, 0x1B, 0x5B]
+        + Array(#""/></message>"#.utf8)
 
     private func quarantine() async throws -> CommandStage {
         let stage = try await CommandStage()

@@ -26,6 +26,9 @@ struct TokenMaskTests {
             (#"{"device_registration_id":null}"#, #"{"device_registration_id":null}"#),
             (#"{"device_registration_id2":"kept","x":"\n"}"#, #"{"device_registration_id2":"kept","x":"\n"}"#),
             (#"["device_registration_id","kept"]"#, #"["device_registration_id","kept"]"#),
+            (#"{"s":"{\"device_registration_id\":\"SECRET\"}","b":"kept"}"#, #"{"s":"(masked)","b":"kept"}"#),
+            (#"["{\"\\u0064evice_registration_id\":\"SECRET\"}"]"#, #"["(masked)"]"#),
+            (#"{"s":"[\"{\\\"device_registration_id\\\":\\\"SECRET\\\"}\"]"}"#, #"{"s":"(masked)"}"#),
             ("", ""), (#""device_registration_id""#, #""device_registration_id""#),
             (#"{"device_registration_id":"#, #"{"device_registration_id":"#), (#""\"#, #""\"#),
         ]

@@ -27,7 +27,7 @@ struct MessageText {
         if let other = detail.conflictsWith {
             facts.add("released", "a conflict with \(other)")
         } else {
-            facts.add("fingerprint", detail.ledger.map { $0.fingerprint.description } ?? "no longer in the ledger")
+            facts.add("fingerprint", detail.ledger?.fingerprint?.description ?? "no longer in the ledger")
         }
         console.facts(facts)
         if let stored { Self.showBody(stored, tokens: tokens, console) }

@@ -16,6 +16,8 @@ package struct ConsoleServices: Sendable {
     package let settings: ConsoleSettings
     /// Where failures are told.
     package let logger: Logger
+    /// Names for fingerprints that are not shown.
+    let aliases: Aliases
 
     /// What routes are given.
     ///
@@ -40,6 +42,7 @@ package struct ConsoleServices: Sendable {
         self.planner = planner ?? writer
         self.settings = settings
         self.logger = logger
+        aliases = Aliases(isHiding: !settings.showsPayloads)
     }
 }
 

@@ -43,6 +43,16 @@ extension Problem {
         )
     }
 
+    /// A filter names a group that is made from a handler's words.
+    static var groupHidden: Problem {
+        Problem(
+            .forbidden,
+            "payloads-hidden",
+            "Payloads are hidden",
+            "this group is made from what a handler said, which console.payloads hides: filter by the handler"
+        )
+    }
+
     /// `where` was given to a console that hides payloads.
     static var payloadsHidden: Problem {
         Problem(

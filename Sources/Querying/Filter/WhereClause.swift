@@ -79,9 +79,39 @@ package struct WhereClause: Sendable, Equatable {
     /// Whether it looks at a registration token that a receipt holds, or into it.
     package var isOnToken: Bool { path.contains(TokenMask.member) }
 
+    /// The clause with an ellipsis for what a value is compared with.
+    package var textWithoutOperand: String {
+        let steps = path.map { name in
+            let isPlain =
+                !name.isEmpty && name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "_-".contains($0)) }
+            return isPlain ? name : "\"" + name.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+        }
+        let place = (["data"] + steps).joined(separator: ".")
+        return switch test {
+        case .exists: place + " exists"
+        case .compares(let comparison, _): place + comparison.rawValue + "…"
+        }
+    }
+
     /// A clause without a text, for statement samples.
     init(path: [String], test: Test) {
         (text, self.path, self.test) = ("", path, test)
+    }
+
+    /// The clause with its operand left out of the text, to be shown only.
+    var withoutOperand: WhereClause { WhereClause(textWithoutOperand, self) }
+
+    private init(_ text: String, _ clause: WhereClause) {
+        (self.text, path, test) = (text, clause.path, clause.test)
+    }
+
+    /// Whether its operand may be a registration token, or a part of one.
+    var mayNameToken: Bool {
+        switch test {
+        case .exists: false
+        case .compares(.matches, _): true
+        case .compares(_, let operand): isOnToken || TokenText.mayHold(Array(operand.text.utf8))
+        }
     }
 
     package static func == (lhs: WhereClause, rhs: WhereClause) -> Bool {
@@ -97,8 +127,8 @@ extension WhereClause {
     ///
     /// - Parameters:
     ///   - alias: The row's alias in the statement.
-    ///   - seesTokens: Without it a regular expression matches no value whose text has ``TokenMask/member`` in it:
-    ///     by its answers it would tell the token letter by letter. Clauses on the member itself are refused before.
+    ///   - seesTokens: Without it neither a regular expression nor an order matches a value whose text has
+    ///     ``TokenMask/member`` in it: by the answers one would find the token letter by letter. Clauses on the member itself are refused before.
     /// - Returns: A part of a statement.
     func condition(alias: String, seesTokens: Bool = true) -> SQL {
         let data: SQL = "\(raw: alias).data::jsonb"
@@ -107,21 +137,34 @@ extension WhereClause {
         case .compares(let comparison, let operand):
             switch comparison {
             case .matches:
-                let matches: SQL = "(\(data) #>> \(path)) ~ \(operand.text)"
-                // jsonb's text has the member's name without escapes.
-                return seesTokens
-                    ? matches : "(strpos(\(data) #>> \(path), \(TokenMask.member)) = 0 AND \(matches))"
+                return guarded("(\(data) #>> \(path)) ~ \(operand.text)", data, seesTokens)
             case .equal: return equality(data, operand)
             case .notEqual: return "(\(equality(data, operand))) IS NOT TRUE"
             case .less, .lessOrEqual, .greater, .greaterOrEqual:
                 // A jsonpath compares numbers with numbers and strings with strings, and evaluates the path once.
-                return """
+                let compares: SQL = """
                     jsonb_path_exists(\(data) #> \(path), 'strict $ ? (@ \(raw: comparison.rawValue) $x)', \
                     jsonb_build_object('x', \(Self.jsonb(operand))))
                     """
+                if case .number = operand { return compares }
+                return guarded(compares, data, seesTokens)
             }
         }
     }
+
+    /// A condition that by many answers would tell a text letter by letter, where that text may hold a token.
+    ///
+    /// jsonb's text has the member's name without escapes; the text of JSON in a string may have it with them.
+    private func guarded(_ condition: SQL, _ data: SQL, _ seesTokens: Bool) -> SQL {
+        guard !seesTokens else { return condition }
+        return """
+            (strpos(\(data) #>> \(path), \(TokenMask.member)) = 0 AND strpos(\(data) #>> \(path), \(Self.escape)) = 0 \
+            AND \(condition))
+            """
+    }
+
+    /// How an escape of a letter begins (RFC 8259, section 7).
+    private static let escape = #"\u00"#
 
     private func equality(_ data: SQL, _ operand: Operand) -> SQL {
         var choices = [Self.jsonb(operand)]

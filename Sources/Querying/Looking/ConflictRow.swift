@@ -8,6 +8,8 @@ package struct ConflictRow: Sendable {
     package var copy: StoredMessage
     /// The copy's fingerprint.
     package var fingerprint: Digest128
+    /// What addresses it: the fingerprint, or where payloads are hidden a name that stands for it.
+    package var name: Digest128
     /// How many copies of this content were received.
     package var timesSeen: Int64
     /// When the latest was received.
@@ -26,6 +28,8 @@ package struct ConflictRow: Sendable {
 
     /// Its place in the order of conflicts.
     package var cursor: ConflictCursor { ConflictCursor(message: copy.cursor, fingerprint: fingerprint) }
+    /// The same under its name.
+    package var namedCursor: ConflictCursor { ConflictCursor(message: copy.cursor, fingerprint: name) }
 
     /// The rows of ``ConflictStatements/page(_:)``.
     static func rows(of result: PostgresResult) throws(PostgresError) -> [ConflictRow] {
@@ -33,9 +37,11 @@ package struct ConflictRow: Sendable {
         var number = -1
         return try result.map { row throws(PostgresError) in
             number += 1
+            let (copy, fingerprint) = (try StoredMessage(&row), try row.next(Digest128.self))
             return ConflictRow(
-                copy: try StoredMessage(&row),
-                fingerprint: try row.next(),
+                copy: copy,
+                fingerprint: fingerprint,
+                name: fingerprint,
                 timesSeen: try row.next(),
                 lastSeenAt: try row.next(),
                 releasedAt: try row.next(),
@@ -48,7 +54,8 @@ package struct ConflictRow: Sendable {
         }
     }
 
-    /// The copy's JSON object with `times_seen`, `last_seen_at` and its release added.
+    /// The copy's JSON object with `times_seen`, `last_seen_at` and its release added; without payloads its `fingerprint` is
+    /// ``name``, and there is no `release_key`, which is made of the fingerprint.
     ///
     /// - Parameters:
     ///   - tokens: Whether the registration token is written.
@@ -61,7 +68,7 @@ package struct ConflictRow: Sendable {
         var object = lines.take()
         object.removeLast()
         object += #","times_seen":\#(timesSeen),"last_seen_at":"\#(lastSeenAt.rfc3339)""#.utf8
-        object += #","release_key":"\#(releaseKey)""#.utf8
+        object += payloads ? #","release_key":"\#(releaseKey)""#.utf8 : #","fingerprint":"\#(name)""#.utf8
         if let releasedAt { object += #","released_at":"\#(releasedAt.rfc3339)""#.utf8 }
         if var role = releasedBy {
             object += #","released_by":""#.utf8

@@ -27,7 +27,7 @@ extension MessageDetail {
         let known = try encoder.encode(
             Known(
                 ledger: ledger.map {
-                    Known.Ledger(fingerprint: $0.fingerprint.description, receivedAt: $0.receivedAt.rfc3339)
+                    Known.Ledger(fingerprint: $0.fingerprint?.description, receivedAt: $0.receivedAt.rfc3339)
                 },
                 deliveries: deliveries.map(Known.Delivery.init),
                 deadLetters: deadLetters.map(Known.Delivery.init),
@@ -69,7 +69,7 @@ extension MessageDetail {
 
     private struct Known: Encodable {
         struct Ledger: Encodable {
-            var fingerprint: String
+            var fingerprint: String?
             var receivedAt: String
         }
 

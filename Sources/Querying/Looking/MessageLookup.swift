@@ -31,8 +31,8 @@ package struct MessageDetail: Sendable {
 
     /// A row of `message_ids`.
     package struct LedgerRow: Sendable {
-        /// The fingerprint of the accepted copy.
-        package var fingerprint: Digest128
+        /// The fingerprint of the accepted copy; nil where it is not shown.
+        package var fingerprint: Digest128?
         /// When the accepted copy was received.
         package var receivedAt: Timestamp
     }

@@ -8,7 +8,8 @@ import Vocabulary
 /// has line ends, which JSON allows between tokens, they become spaces, and `data_verbatim` or `extra_verbatim` holds the
 /// exact text as a string. `data_raw` holds, as a string, what jsonb would refuse. A member is left out where the
 /// message has no such value; `"data":null` is JSON's null that the device sent. `registration_token` is there only
-/// when it was asked for; without it ``TokenMask`` masks the token that a receipt holds in its data, too. `fingerprint` is what the ledger holds for the message.
+/// when it was asked for; without it ``TokenMask`` masks the token that a receipt holds in its data, too. `fingerprint` is what the ledger holds for the message; without payloads it
+/// is left out as well.
 package struct MessageLines {
     /// How messages are written.
     package enum Format: Sendable {
@@ -103,12 +104,13 @@ package struct MessageLines {
             embed(",\"data\":", verbatim: ",\"data_verbatim\":\"", fields, .data)
             member(",\"data_raw\":\"", fields, .dataRaw)
             embed(",\"extra\":", verbatim: ",\"extra_verbatim\":\"", fields, .extra)
+            buffer.append(",\"fingerprint\":\"")
+            buffer.append(uuid: fields.fingerprint)
+            buffer.append("\"}")
         } else {
-            buffer.append(",\"payload\":\"hidden\"")
+            // Nor their hash: it would tell whether a guess is right.
+            buffer.append(",\"payload\":\"hidden\"}")
         }
-        buffer.append(",\"fingerprint\":\"")
-        buffer.append(uuid: fields.fingerprint)
-        buffer.append("\"}")
     }
 
     private mutating func member(_ start: StaticString, _ fields: RowFields, _ column: MessagePage.Column) {

@@ -1,67 +1,156 @@
-/// Masks what looks like a registration token in a stanza that could not be read as a message.
+/// Masks registration tokens in a stanza that could not be taken as a message.
 ///
-/// The string after a member `from`, in JSON or in JSON that XML has escaped. By the best effort only: such a stanza is
-/// malformed by definition, so nobody can tell for certain where its token stands.
+/// Where such a stanza has its token is read as the worker's own parsers read it: the text of each element, with references
+/// and CDATA sections resolved, is a JSON text, whose members that hold tokens are masked. What is no JSON text can hold a
+/// token anywhere, and is hidden whole; so is a stanza whose XML can't be read.
 package enum StanzaMask {
-    /// The stanza with `(masked)` for each such string.
+    /// What stands for a text that nobody can find a token in.
+    static let hiddenText = "(hidden: not JSON)"
+    /// What stands for a stanza that can't be read.
+    static let hiddenStanza = "(hidden: not an XML element)"
+
+    /// The stanza without its tokens.
+    ///
+    /// - Parameter stanza: As received.
+    /// - Returns: The stanza with `"(masked)"` for each value that may be a token; everything else byte for byte.
     package static func mask(_ stanza: [UInt8]) -> [UInt8] {
-        var masked: [UInt8] = []
-        masked.reserveCapacity(stanza.count)
-        var index = 0
-        while index < stanza.count {
-            guard let value = tokenStart(stanza, at: index) else {
-                masked.append(stanza[index])
-                index += 1
-                continue
-            }
-            masked += stanza[index..<value]
-            masked += "(masked)".utf8
-            index = stringEnd(stanza, from: value)
-        }
-        return masked
+        guard !stanza.isEmpty else { return [] }
+        var reader = StanzaReader(stanza)
+        return reader.masked() ?? Array(hiddenStanza.utf8)
+    }
+}
+
+/// Walks over a stanza's markup and masks the text between.
+private struct StanzaReader {
+    private let bytes: [UInt8]
+    private var place = 0
+    private var output: [UInt8] = []
+    /// Where the element's text begins that is being read.
+    private var textStart = 0
+    /// That text with references and CDATA sections resolved.
+    private var text: [UInt8] = []
+    /// Where in the stanza each of its bytes comes from.
+    private var origins: [Int32] = []
+
+    init(_ bytes: [UInt8]) {
+        self.bytes = bytes
+        output.reserveCapacity(bytes.count)
     }
 
-    private static let quotes: [[UInt8]] = ["\"", "&quot;", "&#34;", "&#x22;", "&#X22;"].map { Array($0.utf8) }
-
-    private static func quote(_ bytes: [UInt8], at index: Int) -> Int? {
-        quotes.first { bytes[index...].starts(with: $0) }?.count
-    }
-
-    /// Where the string of a member `from` begins whose name's quote stands at `index`.
-    private static func tokenStart(_ bytes: [UInt8], at index: Int) -> Int? {
-        guard bytes[index] == UInt8(ascii: "\"") || bytes[index] == UInt8(ascii: "&"),
-            let first = quote(bytes, at: index)
-        else { return nil }
-        var place = index + first
-        guard bytes[place...].starts(with: "from".utf8) else { return nil }
-        place += 4
-        guard place < bytes.count, let second = quote(bytes, at: place) else { return nil }
-        place = skipSpaces(bytes, from: place + second)
-        guard place < bytes.count, bytes[place] == UInt8(ascii: ":") else { return nil }
-        place = skipSpaces(bytes, from: place + 1)
-        guard place < bytes.count, let third = quote(bytes, at: place) else { return nil }
-        return place + third
-    }
-
-    private static func skipSpaces(_ bytes: [UInt8], from start: Int) -> Int {
-        var place = start
-        while place < bytes.count, [0x20, 0x09, 0x0A, 0x0D].contains(bytes[place]) { place += 1 }
-        return place
-    }
-
-    /// Where a string ends: at its closing quote, or with the stanza.
-    private static func stringEnd(_ bytes: [UInt8], from start: Int) -> Int {
-        var place = start
+    /// The stanza without tokens; nil where its markup can't be read.
+    mutating func masked() -> [UInt8]? {
         while place < bytes.count {
-            if bytes[place] == UInt8(ascii: "\\") {
-                place += 1
-                place += place < bytes.count ? quote(bytes, at: place) ?? 1 : 0
-            } else if quote(bytes, at: place) != nil {
-                return place
-            } else {
-                place += 1
+            switch bytes[place] {
+            case UInt8(ascii: "<"):
+                if isAt("<![CDATA[") {
+                    guard takeSection() else { return nil }
+                } else {
+                    let end = closeText()
+                    guard let next = tagEnd() else { return nil }
+                    output += bytes[end..<next]
+                    place = next
+                    textStart = next
+                }
+            case UInt8(ascii: "&"): guard takeReference() else { return nil }
+            default: take(bytes[place])
             }
         }
-        return bytes.count
+        // Behind the last tag is nothing but white space.
+        guard textStart > 0, text.allSatisfy(isSpace) else { return nil }
+        _ = closeText()
+        return output
+    }
+
+    private func isAt(_ start: StaticString) -> Bool {
+        start.withUTF8Buffer { bytes[place...].starts(with: $0) }
+    }
+
+    private func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D }
+
+    private mutating func take(_ byte: UInt8) {
+        text.append(byte)
+        origins.append(Int32(clamping: place))
+        place += 1
+    }
+
+    /// Takes a CDATA section; false where it has no end.
+    private mutating func takeSection() -> Bool {
+        place += 9
+        while place < bytes.count {
+            if isAt("]]>") {
+                place += 3
+                return true
+            }
+            take(bytes[place])
+        }
+        return false
+    }
+
+    /// Takes a reference to a character (XML 1.0, section 4.1); false for what is none, or an entity that only a DTD defines.
+    private mutating func takeReference() -> Bool {
+        guard let end = bytes[place...].prefix(32).firstIndex(of: UInt8(ascii: ";")) else { return false }
+        let name = bytes[(place + 1)..<end]
+        guard let scalar = Self.scalar(of: name) else { return false }
+        for byte in String(Character(scalar)).utf8 {
+            text.append(byte)
+            origins.append(Int32(clamping: place))
+        }
+        place = end + 1
+        return true
+    }
+
+    private static func scalar(of name: ArraySlice<UInt8>) -> Unicode.Scalar? {
+        switch String(decoding: name, as: UTF8.self) {
+        case "quot": return "\""
+        case "amp": return "&"
+        case "apos": return "'"
+        case "lt": return "<"
+        case "gt": return ">"
+        case let text:
+            guard text.hasPrefix("#") else { return nil }
+            let isHex = text.dropFirst().first == "x"
+            let digits = text.dropFirst(isHex ? 2 : 1)
+            guard !digits.isEmpty, digits.allSatisfy(\.isHexDigit) else { return nil }
+            return UInt32(digits, radix: isHex ? 16 : 10).flatMap(Unicode.Scalar.init)
+        }
+    }
+
+    /// Where the tag that begins here ends; nil for what is no tag: a comment, an instruction, a declaration.
+    private func tagEnd() -> Int? {
+        guard place + 1 < bytes.count, bytes[place + 1] != UInt8(ascii: "!"), bytes[place + 1] != UInt8(ascii: "?")
+        else {
+            return nil
+        }
+        var quote: UInt8?
+        for index in place..<bytes.count {
+            switch bytes[index] {
+            case UInt8(ascii: "\""), UInt8(ascii: "'"):
+                if quote == nil { quote = bytes[index] } else if quote == bytes[index] { quote = nil }
+            case UInt8(ascii: ">") where quote == nil: return index + 1
+            default: break
+            }
+        }
+        return nil
+    }
+
+    /// Writes the text that was read, masked.
+    ///
+    /// - Returns: Where it ended.
+    private mutating func closeText() -> Int {
+        defer { (text, origins) = ([], []) }
+        if text.allSatisfy(isSpace) {
+            output += bytes[textStart..<place]
+        } else if let masked = JSONMask.ranges(in: text) {
+            var copied = textStart
+            for range in masked {
+                output += bytes[copied..<Int(origins[range.lowerBound])]
+                output += "\"(masked)\"".utf8
+                copied = range.upperBound < origins.count ? Int(origins[range.upperBound]) : place
+            }
+            output += bytes[copied..<place]
+        } else {
+            output += StanzaMask.hiddenText.utf8
+        }
+        return place
     }
 }

@@ -4,7 +4,8 @@ import Glibc
 ///
 /// The `from` of a receipt is the service itself; the device's token stands in the member `device_registration_id`
 /// ([XMPP server reference](https://firebase.google.com/docs/cloud-messaging/xmpp-server-ref), "Message receipt"). It is
-/// masked at any depth, whatever the type of message, and however the member's name is escaped.
+/// masked at any depth, whatever the type of message, and however the member's name is escaped. A string that is a text with
+/// that member in its turn is masked whole.
 package enum TokenMask {
     /// The member whose value is a token.
     package static let member = "device_registration_id"
@@ -31,14 +32,19 @@ package enum TokenMask {
             }
             let start = place + 1
             place = stringEnd(json, from: start)
-            guard place < json.count, isMember(json[start..<place]), let value = valueStart(json, after: place + 1)
-            else {
+            var secret: Range<Int>?
+            if place < json.count, isMember(json[start..<place]) {
+                secret = valueStart(json, after: place + 1).map { $0..<valueEnd(json, from: $0) }
+            } else if holdsMember(json[start..<place]) {
+                secret = (start - 1)..<min(place + 1, json.count)
+            }
+            guard let secret else {
                 place += 1
                 continue
             }
-            masked += json[copied..<value]
+            masked += json[copied..<secret.lowerBound]
             masked += "\"(masked)\"".utf8
-            place = valueEnd(json, from: value)
+            place = secret.upperBound
             copied = place
         }
         guard copied > 0 else { return nil }
@@ -76,6 +82,12 @@ package enum TokenMask {
             rest = rest.dropFirst(4)
         }
         return rest.isEmpty
+    }
+
+    /// Whether a string's content, still escaped, is a text that holds the member in its turn: JSON in a string of JSON.
+    private static func holdsMember(_ text: Slice<UnsafeRawBufferPointer>) -> Bool {
+        guard text.count > name.count + 4, mayHold(UnsafeRawBufferPointer(rebasing: text)) else { return false }
+        return JSONUnescape.content(text).map { TokenText.holdsMember($0) } ?? true
     }
 
     /// Where the value behind a member's name begins, if it is to be masked.

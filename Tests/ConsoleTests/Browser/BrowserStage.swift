@@ -138,7 +138,8 @@ struct BrowserStage {
         INSERT INTO upstream.quarantine (sender_id, message_id, reason, detail, stanza, digest, times_seen, received_at,
             last_seen_at)
         VALUES ('1234567890', NULL, 'payload_not_json', 'byte 17 \(script)',
-            convert_to('<message><gcm>{"from":"FAKE-token","x":\(script)\(turned)</gcm></message>', 'UTF8') || '\\x00ff1b',
+            convert_to('<message><gcm><![CDATA[{"from":"FAKE-token","x":"\(script)\(turned)"}]]></gcm><x a="', 'UTF8')
+                || '\\x00ff1b' || convert_to('"/></message>', 'UTF8'),
             '\\x01', 12, now() - interval '2 hours', now());
         INSERT INTO upstream.conflicts (message_key, sender_id, message_id, registration_token, device_key, category, data,
             received_at, fingerprint, times_seen, last_seen_at)

@@ -71,7 +71,7 @@ struct MessageDetailTests {
             try await console.database.script(
                 """
                 INSERT INTO upstream.quarantine (sender_id, reason, detail, stanza, digest, times_seen, received_at, last_seen_at)
-                VALUES ('1', 'payload_not_json', '', convert_to('{"from":"token-SECRET",\u{1B}[2J', 'UTF8'),
+                VALUES ('1', 'payload_not_json', '', convert_to('<gcm a="\u{1B}[2J">{"from":"token-SECRET"}</gcm>', 'UTF8'),
                     sha256('x'), 1, now(), now())
                 """
             )

@@ -129,6 +129,23 @@ struct MessageListTests {
         }
     }
 
+    @Test("a list with tokens records its filter, without what clauses compare with, and every key that it showed")
+    func revealed() async throws {
+        let seeds = (0..<60).map { Seed(id: "n\($0)", data: #"{"a":"PAYLOAD"}"#, at: Int64($0)) }
+        try await ConsoleHarness.run(seeds) { console in
+            let path = "/api/v1/messages?reveal=token&limit=55&category=com.example.orders&where=data.a%3DPAYLOAD"
+            let shown = try await console.get(path, as: .revealer).items.compactMap { $0["message_key"] as? String }
+            let trail = "SELECT string_agg(subject, '' ORDER BY id) FROM upstream.audit WHERE action = 'tokens.reveal'"
+            let text = try #require(try await console.database.text(trail))
+            #expect(shown.count == 55 && shown.allSatisfy(text.contains))
+            #expect(
+                text.hasPrefix("messages, category com.example.orders, where data.a=…: ") && !text.contains("PAYLOAD")
+            )
+            let counts = "SELECT string_agg(coalesce(count::text, '-'), ' ' ORDER BY id) FROM upstream.audit"
+            #expect(try await console.database.text(counts) == "55 - -")
+        }
+    }
+
     @Test("with hidden payloads neither an answer nor a filter tells what devices sent")
     func hidden() async throws {
         try await ConsoleHarness.run(Self.seeds) { settings in

@@ -41,7 +41,7 @@ struct AuditRoutes: ConsoleRoutes {
         return ActionAnswer { json in
             json.name("items")
             json.beginArray()
-            for entry in entries { entry.write(to: &json) }
+            for entry in entries { entry.shown(to: services.settings.sight).write(to: &json) }
             json.endArray()
             json.member("next", hasMore ? entries.last.map { String($0.id) } : nil)
         }.response(isReplayed: false)

@@ -15,7 +15,8 @@ struct ConflictActions: ConsoleRoutes {
 
     @Sendable private func release(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
-        let (key, fingerprint) = (try context.uuid("key"), try context.uuid("fingerprint"))
+        let (key, name) = (try context.uuid("key"), try context.uuid("fingerprint"))
+        let fingerprint = services.aliases.fingerprint(of: name)
         let author = try request.author(try request.decode(ReasonBody.self).reason)
         return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
             let outcome = try ConflictRelease.release(connection, MessageKey(key), fingerprint: fingerprint, by: author)
@@ -30,8 +31,8 @@ struct ConflictActions: ConsoleRoutes {
                         "nothing was done: no handler is subscribed to its category"
                     )
                 )
-            case .released(let handlers): return .success(Self.answer(key, fingerprint, handlers, nil))
-            case .releasedBefore(let time): return .success(Self.answer(key, fingerprint, [], time))
+            case .released(let handlers): return .success(Self.answer(key, name, handlers, nil))
+            case .releasedBefore(let time): return .success(Self.answer(key, name, [], time))
             }
         }
     }

@@ -44,10 +44,15 @@ struct DeadActions: ConsoleRoutes {
         }
         guard let job = Digest128(uuid: id.utf8) else { throw Problem.badRequest("'id' is a UUID") }
         let author = try request.author(body.reason)
+        let sight = services.settings.sight
         let response = try await IdempotentActions(services: services).perform(request) {
             connection throws(PostgresError) in
             try Jobs.start(connection, job, fate, by: author).map { job in
-                ActionAnswer(.accepted, location: Self.location(job), body: job.json + [UInt8(ascii: "\n")])
+                ActionAnswer(
+                    .accepted,
+                    location: Self.location(job),
+                    body: job.shown(to: sight).json + [UInt8(ascii: "\n")]
+                )
             }
         }
         bell.ring()
@@ -58,7 +63,9 @@ struct DeadActions: ConsoleRoutes {
         guard body.reason == nil else {
             throw Problem.badRequest("'reason' goes with the 'id' of the set, when it is acted on")
         }
+        let sight = services.settings.sight
         let filter = try (body.filter ?? DeadFilterBody()).filter(now: .now)
+        guard sight.mayName(group: filter.group) else { throw Problem.groupHidden }
         guard body.all == true || !filter.description.isEmpty else {
             throw Problem.badRequest("give a filter, or \"all\": true to select every dead letter")
         }
@@ -77,7 +84,8 @@ struct DeadActions: ConsoleRoutes {
                         $0.endArray()
                     }
                 }
-                return ActionAnswer(.created, location: Self.location(job), body: job.json + [UInt8(ascii: "\n")])
+                let body = job.shown(to: sight).json + [UInt8(ascii: "\n")]
+                return ActionAnswer(.created, location: Self.location(job), body: body)
             }
         }
     }

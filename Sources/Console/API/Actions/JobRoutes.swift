@@ -36,13 +36,14 @@ struct JobRoutes: ConsoleRoutes {
             try connection.run(JobStatements.find(id)).first(Job.read)
         }
         guard let job else { throw Problem.notFound("there is no job with this id: ended ones are kept for 7 days") }
-        return job
+        return job.shown(to: services.settings.sight)
     }
 
     @Sendable private func cancel(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
         let id = try context.uuid("id")
         let author = try request.author(try request.decode(ReasonBody.self).reason)
+        let sight = services.settings.sight
         return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
             guard let job = try Jobs.cancel(connection, id, by: author) else {
                 return .failure(.notFound("there is no job with this id: ended ones are kept for 7 days"))
@@ -50,7 +51,7 @@ struct JobRoutes: ConsoleRoutes {
             guard job.state == "cancelled" else {
                 return .failure(Problem(.conflict, "has-ended", "The job has ended", "it is \(job.state)"))
             }
-            return .success(ActionAnswer(.ok, location: nil, body: job.json + [UInt8(ascii: "\n")]))
+            return .success(ActionAnswer(.ok, location: nil, body: job.shown(to: sight).json + [UInt8(ascii: "\n")]))
         }
     }
 

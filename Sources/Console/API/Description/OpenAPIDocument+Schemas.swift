@@ -11,7 +11,7 @@ extension OpenAPIDocument {
         """#,
         "Conflict": #"""
         {"type":"object","required":["message_key","received_at","sender_id","message_id","category",
-        "device_key","fingerprint","times_seen","last_seen_at","release_key"],
+        "device_key","fingerprint","times_seen","last_seen_at"],
         "properties":{"message_key":{"type":"string","format":"uuid"},"received_at":{"type":"string",
         "format":"date-time"},"sender_id":{"type":"string"},"message_id":{"type":"string"},
         "category":{"type":"string"},"device_key":{"type":"string","format":"uuid"},
@@ -135,13 +135,13 @@ extension OpenAPIDocument {
         "p99":{"type":["number","null"]}},"additionalProperties":false}
         """#,
         "Ledger": #"""
-        {"type":"object","required":["fingerprint","received_at"],"properties":{"fingerprint":{"type":"string",
+        {"type":"object","required":["received_at"],"properties":{"fingerprint":{"type":"string",
         "format":"uuid"},"received_at":{"type":"string","format":"date-time"}},"additionalProperties":false}
         """#,
         "Message": #"""
         {"type":"object",
         "description":"A message; what it does not have is left out. docs/queries.md has the members.",
-        "required":["message_key","received_at","sender_id","message_id","category","device_key","fingerprint"],
+        "required":["message_key","received_at","sender_id","message_id","category","device_key"],
         "properties":{"message_key":{"type":"string","format":"uuid"},"received_at":{"type":"string",
         "format":"date-time"},"sender_id":{"type":"string"},"message_id":{"type":"string"},
         "category":{"type":"string"},"device_key":{"type":"string","format":"uuid"},

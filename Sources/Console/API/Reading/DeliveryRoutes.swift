@@ -26,11 +26,13 @@ struct DeliveryRoutes: ConsoleRoutes {
     private func dead(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         try context.require(.read)
         let parameters = try QueryParameters(request, .init(single: Self.deadNames + ["limit", "after"]))
-        let asked = try DeadParameters(parameters)
+        let sight = services.settings.sight
+        let asked = try DeadParameters(parameters, sight)
         let limit = try parameters.integer("limit", in: 1...200, or: 50)
         let cursor = try parameters.cursor(DeadLetterCursor.init)
         let letters = try await services.reader.withConnection(.search) { connection in
             try await DeadLetters(connection).list(asked.judged(connection), after: cursor, limit: limit)
+                .shown(to: sight, connection)
         }
         let next = letters.count < limit ? nil : letters.last?.cursor
         return JSONAnswer.list(letters, next: next?.description) { $1.write(to: &$0) }
@@ -42,7 +44,8 @@ struct DeliveryRoutes: ConsoleRoutes {
         let groups = try await services.reader.withConnection { connection in
             try await DeadLetters(connection).summary(handler: handler, groups: 500, counted: Self.groupLimit)
         }
-        return JSONAnswer.list(groups, next: nil) { json, group in
+        let sight = services.settings.sight
+        return JSONAnswer.list(groups.map { $0.shown(to: sight) }, next: nil) { json, group in
             json.beginObject()
             json.member("handler", group.handler)
             json.member("group", group.group)
@@ -61,7 +64,10 @@ struct DeliveryRoutes: ConsoleRoutes {
         query.handler = parameters.text("handler")
         query.limit = try parameters.integer("limit", in: 1...200, or: 50)
         query.cursor = try parameters.cursor(WaitingCursor.init)
-        let rows = try await services.reader.withConnection(.search) { [query] in try await query.rows($0) }
+        let sight = services.settings.sight
+        let rows = try await services.reader.withConnection(.search) { [query] connection in
+            try await query.rows(connection).shown(to: sight, connection)
+        }
         let next = rows.count < query.limit ? nil : rows.last?.cursor
         return JSONAnswer.list(rows, next: next?.description) { $1.write(to: &$0) }
     }
@@ -75,9 +81,10 @@ struct DeadParameters: Sendable {
     /// Reads the parameters.
     ///
     /// - Throws: A ``Problem`` with status 400.
-    init(_ parameters: QueryParameters) throws(Problem) {
+    init(_ parameters: QueryParameters, _ sight: Sight) throws(Problem) {
         filter.handler = parameters.text("handler")
         filter.group = parameters.text("group")
+        guard sight.mayName(group: filter.group) else { throw .groupHidden }
         filter.category = parameters.text("category")
         filter.messageKey = try parameters.messageKey("message")
         (since, until) = (parameters.text("since"), parameters.text("until"))

@@ -33,12 +33,17 @@ struct MessageRoutes: ConsoleRoutes {
         )
         asked.wantsEstimate = Self.prefersEstimate(request.headers)
         if asked.revealsTokens { try context.require(.reveal) }
-        let (count, hasEstimate, json) = try await services.reader.withConnection(.search) { [asked] connection in
+        let (keys, filter, hasEstimate, json) = try await services.reader.withConnection(.search) {
+            [asked] connection in
             let listing = try await MessageListing.read(asked, connection)
             let json = listing.json(tokens: asked.revealsTokens, payloads: services.settings.showsPayloads)
-            return (listing.page.count, listing.estimate != nil, json)
+            let rows = asked.revealsTokens ? 0..<listing.page.count : 0..<0
+            let keys = rows.compactMap { listing.page.cursor($0)?.messageKey.description }
+            return (keys, listing.filter.auditText, listing.estimate != nil, json)
         }
-        if asked.revealsTokens { try await Revealing.record(count, "messages", services, principal) }
+        if asked.revealsTokens {
+            try await Revealing.record(keys.count, "messages" + filter, keys, services, principal)
+        }
         return JSONAnswer.of(json, headers: hasEstimate ? [Self.preferenceApplied: "count=estimated"] : [:])
     }
 
@@ -55,9 +60,10 @@ struct MessageRoutes: ConsoleRoutes {
         guard let found else {
             throw Problem.notFound("no message has this key: retention may have dropped it, or it was never stored")
         }
-        if reveals { try await Revealing.record(1, "message \(key)", services, principal) }
+        if reveals { try await Revealing.record(1, "message \(key)", [], services, principal) }
         let payloads = services.settings.showsPayloads
-        return JSONAnswer.of(try found.json(tokens: reveals, payloads: payloads, isForTerminal: false))
+        let shown = found.shown(to: Sight(tokens: reveals, payloads: payloads), by: services.aliases)
+        return JSONAnswer.of(try shown.json(tokens: reveals, payloads: payloads, isForTerminal: false))
     }
 
     // MARK: Preferences (RFC 7240)
@@ -70,29 +76,6 @@ struct MessageRoutes: ConsoleRoutes {
         return headers[values: prefer].joined(separator: ",").split(separator: ",").contains { preference in
             let text = preference.filter { $0 != " " && $0 != "\"" && $0 != "\t" }
             return text.lowercased() == "count=estimated"
-        }
-    }
-}
-
-/// Registration tokens that are shown.
-enum Revealing {
-    /// Records that somebody is shown tokens; before they are, so that none is shown without a record.
-    ///
-    /// - Parameters:
-    ///   - count: Of how many messages.
-    ///   - subject: What was looked at.
-    ///   - services: The sessions.
-    ///   - principal: Who asked.
-    /// - Throws: `PostgresError`: nothing may be shown then.
-    static func record(
-        _ count: Int,
-        _ subject: String,
-        _ services: ConsoleServices,
-        _ principal: Principal
-    ) async throws {
-        let author = AuditAuthor(principal.name, via: .console)
-        try await services.writer.withConnection { connection in
-            try await AuditLog.record(over: connection, .revealTokens, subject, count: count, by: author)
         }
     }
 }

@@ -24,7 +24,8 @@ struct OddRoutes: ConsoleRoutes {
             try await asked.judged(connection).rows(connection)
         }
         let next = rows.count < asked.limit ? nil : rows.last.map { String($0.id) }
-        return JSONAnswer.list(rows, next: next) { json, row in
+        let sight = services.settings.sight
+        return JSONAnswer.list(rows.map { $0.shown(to: sight) }, next: next) { json, row in
             json.json(row.json(verbatim: false, isForTerminal: false))
         }
     }
@@ -46,8 +47,9 @@ struct OddRoutes: ConsoleRoutes {
         guard let found else {
             throw Problem.notFound("no quarantined stanza has this id; retention may have deleted it")
         }
-        if reveals { try await Revealing.record(1, "quarantine \(id)", services, principal) }
-        return JSONAnswer.of(found.json(verbatim: reveals, isForTerminal: false))
+        if reveals { try await Revealing.record(1, "quarantine \(id)", [], services, principal) }
+        let shown = found.shown(to: Sight(tokens: reveals, payloads: payloads))
+        return JSONAnswer.of(shown.json(verbatim: reveals, isForTerminal: false))
     }
 
     private func conflicts(_ request: Request, _ context: ConsoleContext) async throws -> Response {
@@ -60,15 +62,18 @@ struct OddRoutes: ConsoleRoutes {
         let payloads = services.settings.showsPayloads
         let filter = try FilterParameters(parameters, showsPayloads: payloads, principal)
         let limit = try parameters.integer("limit", in: 1...1_000, or: 50)
-        let cursor = try parameters.cursor(ConflictCursor.init)
-        let found = try await services.reader.withConnection(.search) { connection in
+        let aliases = services.aliases
+        var cursor = try parameters.cursor(ConflictCursor.init)
+        if let name = cursor?.fingerprint { cursor?.fingerprint = aliases.fingerprint(of: name) }
+        let found = try await services.reader.withConnection(.search) { [cursor] connection in
             let judged = try await filter.judged(connection)
             var query = ConflictQuery(filter: judged, after: cursor, limit: limit)
             query.byteLimit = AnswerBounds.page
             return try await query.page(connection)
         }
-        let next = found.isFull ? found.rows.last?.cursor.description : nil
-        return JSONAnswer.list(found.rows, next: next) { json, row in
+        let rows = found.rows.map { aliases.named($0, services.settings.sight) }
+        let next = found.isFull ? rows.last?.namedCursor.description : nil
+        return JSONAnswer.list(rows, next: next) { json, row in
             json.json(row.json(tokens: false, payloads: payloads, isForTerminal: false))
         }
     }
@@ -85,13 +90,16 @@ struct OddRoutes: ConsoleRoutes {
         }
         let detail = try await services.reader.withConnection { try await ConflictDetail.read(key, $0) }
         guard !detail.conflicts.isEmpty else { throw Problem.notFound("no conflict has this message_key") }
-        if reveals { try await Revealing.record(detail.conflicts.count, "conflicts of \(key)", services, principal) }
+        if reveals {
+            try await Revealing.record(detail.conflicts.count, "conflicts of \(key)", [], services, principal)
+        }
         let payloads = services.settings.showsPayloads
         return JSONAnswer.object { json in
             json.member("message_key", key.digest)
             json.member("stored", json: detail.storedJSON(tokens: reveals, payloads: payloads))
             json.name("conflicts")
             json.array(detail.conflicts) { json, row in
+                let row = services.aliases.named(row, Sight(tokens: reveals, payloads: payloads))
                 json.json(row.json(tokens: reveals, payloads: payloads, isForTerminal: false))
             }
             if detail.hasMoreConflicts { json.member("more_conflicts", is: true) }

@@ -1,5 +1,6 @@
 import Hummingbird
 import Postgres
+import Querying
 import Replaying
 import Vocabulary
 
@@ -23,7 +24,7 @@ struct ReplayRoutes: ConsoleRoutes {
         }
         return JSONAnswer.list(replays, next: nil) { json, replay in
             json.beginObject()
-            replay.writeMembers(to: &json)
+            replay.shown(to: services.settings.sight).writeMembers(to: &json)
             json.endObject()
         }
     }
@@ -37,7 +38,9 @@ struct ReplayRoutes: ConsoleRoutes {
         let found = try await services.reader.run { connection throws(PostgresError) in
             try ReplayView.read(connection, id)
         }
-        guard let found else { throw Problem.notFound("no replay has this id") }
+        guard let found = found?.shown(to: services.settings.sight) else {
+            throw Problem.notFound("no replay has this id")
+        }
         return JSONAnswer.object { json in
             found.replay.writeMembers(to: &json)
             json.member("waiting", found.waiting)
@@ -64,6 +67,14 @@ struct ReplayView: Sendable {
     var history: [ReplayTable.HistoryEntry]
     /// Deliveries that are pending, and dead letters; each count stops at 100,000.
     var waiting, dead: Int64
+
+    /// The replay as somebody may see it.
+    func shown(to sight: Sight) -> ReplayView {
+        var view = self
+        view.replay = replay.shown(to: sight)
+        view.history = history.map { $0.shown(to: sight) }
+        return view
+    }
 
     /// Reads it; nil where there is none.
     ///

@@ -20,16 +20,18 @@ struct DeadPage: ConsoleRoutes {
         filter.handler = request.query["handler"]
         filter.group = request.query["group"]
         filter.category = request.query["category"]
+        let sight = services.settings.sight
+        guard sight.mayName(group: filter.group) else { throw Problem.groupHidden }
         let cursor = request.query["cursor"].flatMap { DeadLetterCursor($0) }
         let (groups, letters, now) = try await services.reader.withConnection(.search) { [filter] connection in
             let table = DeadLetters(connection)
             return (
                 try await table.summary(handler: filter.handler),
-                try await table.list(filter, after: cursor, limit: Self.pageSize),
+                try await table.list(filter, after: cursor, limit: Self.pageSize).shown(to: sight, connection),
                 try await MessageTail.now(connection)
             )
         }
-        let view = View(filter: filter, cursor: cursor, now: now, mayAct: request.mayAct)
+        let view = View(filter: filter, cursor: cursor, now: now, mayAct: request.mayAct, sight: sight)
         return PageShell("Dead letters", .dead, for: request).document(
             """
             \(Part.head("Dead letters", "Deliveries that were given up. They keep their messages until retried, discarded or too old."))
@@ -44,6 +46,7 @@ struct DeadPage: ConsoleRoutes {
         var cursor: DeadLetterCursor?
         var now: Timestamp
         var mayAct: Bool
+        var sight: Sight
 
         func groups(_ groups: [DeadLetterGroup]) -> HTML {
             guard !groups.isEmpty else {
@@ -61,12 +64,13 @@ struct DeadPage: ConsoleRoutes {
                 Column("Actions", isHidden: true),
             ]
             let rows = groups.enumerated().map { number, group -> [HTML] in
-                let address = PageAddress("/dead").query("handler", group.handler).query("group", group.group)
+                let group = group.shown(to: sight)
+                let address = PageAddress("/dead").query("handler", group.handler).query("group", group.nameInFilters)
                 return [
                     "\(group.handler)",
                     "<a class=\"mono\" href=\"\(address)\">\(stranger: group.group.shortened(160))</a>",
                     "\(Figures.count(group.count))", Part.age(group.first, now: now), Part.age(group.last, now: now),
-                    mayAct
+                    mayAct && group.nameInFilters != nil
                         ? actions(
                             "group-\(number)",
                             [("filter.handler", group.handler), ("filter.group", group.group)]

@@ -40,7 +40,7 @@ struct MessageDetailPage: ConsoleRoutes {
             )
         }
         let view = View(
-            detail: detail,
+            detail: detail.shown(to: services.settings.sight, by: services.aliases),
             now: now,
             showsPayloads: services.settings.showsPayloads,
             mayReveal: request.principal.may(.reveal)
@@ -145,7 +145,9 @@ struct MessageDetailPage: ConsoleRoutes {
                 }
             }
             if let ledger = detail.ledger {
-                facts.append(("Fingerprint", "<span class=\"mono\">\("\(ledger.fingerprint)")</span>"))
+                if let print = ledger.fingerprint {
+                    facts.append(("Fingerprint", "<span class=\"mono\">\(print.description)</span>"))
+                }
                 if message == nil { facts.append(("First received", Part.time(ledger.receivedAt))) }
             }
             return Part.card("Facts", Part.facts(facts))
@@ -228,7 +230,8 @@ struct MessageDetailPage: ConsoleRoutes {
                     "\(row.handler)", "\(Figures.count(row.attempts))",
                     row.diedAt.map { Part.age($0, now: now) } ?? "–",
                     link(
-                        PageAddress("/dead").query("handler", row.handler).query("group", row.errorGroup),
+                        PageAddress("/dead").query("handler", row.handler)
+                            .query("group", row.errorGroup == Sight.hidden ? nil : row.errorGroup),
                         row.errorGroup ?? "–"
                     ),
                     Self.error(row.lastError),
@@ -249,10 +252,10 @@ struct MessageDetailPage: ConsoleRoutes {
                 Column("Compare", isHidden: true),
             ]
             let rows = detail.conflicts.map { row -> [HTML] in
-                let address = PageAddress("/conflicts").adding(key).adding("\(row.fingerprint)")
+                let address = PageAddress("/conflicts").adding(key).adding("\(row.name)")
                 return [
                     Part.time(row.copy.cursor.receivedAt), "\(Figures.count(row.timesSeen))",
-                    "<span class=\"mono\">\("\(row.fingerprint)")</span>",
+                    "<span class=\"mono\">\("\(row.name)")</span>",
                     row.releasedAt.map { Part.age($0, now: now) } ?? "<span class=\"muted\">no</span>",
                     "<a href=\"\(address)\">Compare</a>",
                 ]

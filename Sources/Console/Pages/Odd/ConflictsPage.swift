@@ -19,15 +19,17 @@ struct ConflictsPage: ConsoleRoutes {
         var filter = MessageFilter()
         filter.categories = request.query.all("category")
         filter.messageID = request.query["message_id"]
-        let cursor = request.query["cursor"].flatMap { ConflictCursor($0) }
+        let aliases = services.aliases
+        var cursor = request.query["cursor"].flatMap { ConflictCursor($0) }
+        if let name = cursor?.fingerprint { cursor?.fingerprint = aliases.fingerprint(of: name) }
         var query = ConflictQuery(filter: filter, after: cursor, limit: Self.pageSize)
         query.byteLimit = AnswerBounds.page
         let (found, now) = try await services.reader.withConnection(.search) { [query] connection in
             (try await query.page(connection), try await MessageTail.now(connection))
         }
-        let rows = found.rows
+        let rows = found.rows.map { aliases.named($0, services.settings.sight) }
         let base = PageAddress("/conflicts").query("category", filter.categories).query("message_id", filter.messageID)
-        let next = found.isFull ? rows.last.map { base.query("cursor", "\($0.cursor)") } : nil
+        let next = found.isFull ? rows.last.map { base.query("cursor", "\($0.namedCursor)") } : nil
         return PageShell("Conflicts", .conflicts, for: request).document(
             """
             \(Part.head("Conflicts", "Copies that came under a known id with other content. The first copy was stored; these wait for a decision."))
@@ -53,7 +55,7 @@ struct ConflictsPage: ConsoleRoutes {
             columns,
             rows.map { row in
                 let message = row.copy.message
-                let address = PageAddress("/conflicts").adding("\(message.messageKey)").adding("\(row.fingerprint)")
+                let address = PageAddress("/conflicts").adding("\(message.messageKey)").adding("\(row.name)")
                 return [
                     Part.age(row.lastSeenAt, now: now), "<span class=\"tag\">\(stranger: message.category)</span>",
                     "<span class=\"mono\">\(stranger: message.messageID.shortened(120))</span>",
@@ -69,10 +71,11 @@ struct ConflictsPage: ConsoleRoutes {
     // MARK: Side by side
 
     private func compare(_ request: PageRequest) async throws -> HTML {
-        guard let key = MessageKey(request.part("key")), let print = Digest128(uuid: request.part("fingerprint").utf8)
+        guard let key = MessageKey(request.part("key")), let name = Digest128(uuid: request.part("fingerprint").utf8)
         else { throw Problem.notFound("a conflict is named by a message_key and a fingerprint: see /conflicts") }
         var filter = MessageFilter()
         filter.messageKey = key
+        let print = services.aliases.fingerprint(of: name)
         let query = ConflictQuery(filter: filter, fingerprint: print, limit: 1)
         let (rows, stored, now) = try await services.reader.withConnection { connection in
             (
@@ -83,7 +86,7 @@ struct ConflictsPage: ConsoleRoutes {
         }
         guard let row = rows.first else { throw Problem.notFound("there is no such conflict any more: see /conflicts") }
         let view = Comparison(
-            row: row,
+            row: services.aliases.named(row, services.settings.sight),
             stored: stored,
             now: now,
             showsPayloads: services.settings.showsPayloads,
@@ -107,7 +110,7 @@ struct ConflictsPage: ConsoleRoutes {
         private var key: String { "\(row.copy.message.messageKey)" }
 
         var head: HTML {
-            let address = PageAddress("/api/v1/conflicts").adding(key).adding("\(row.fingerprint)").adding("release")
+            let address = PageAddress("/api/v1/conflicts").adding(key).adding("\(row.name)").adding("release")
             let release: HTML =
                 mayAct && row.releasedAt == nil
                 ? Act.dialog(
@@ -133,10 +136,8 @@ struct ConflictsPage: ConsoleRoutes {
             guard let at = row.releasedAt else { return "" }
             let who: HTML = row.releasedBy.map { " by the role <strong>\($0)</strong>" } ?? ""
             let address = PageAddress("/messages").adding("\(row.releaseKey)")
-            return Part.notice(
-                .good,
-                "Released \(Part.age(at, now: now))\(who); handlers know it as \(Part.key("\(row.releaseKey)", address))."
-            )
+            let key: HTML = showsPayloads ? "; handlers know it as \(Part.key("\(row.releaseKey)", address))" : ""
+            return Part.notice(.good, "Released \(Part.age(at, now: now))\(who)\(key).")
         }
 
         var facts: HTML {
@@ -148,7 +149,7 @@ struct ConflictsPage: ConsoleRoutes {
                     ("Last received", Part.age(row.lastSeenAt, now: now)),
                     ("Times seen", "\(Figures.count(row.timesSeen))"), ("Category", "\(stranger: message.category)"),
                     ("Sender", "<span class=\"mono\">\(stranger: message.senderID)</span>"),
-                    ("Fingerprint", "<span class=\"mono\">\("\(row.fingerprint)")</span>"),
+                    ("Fingerprint", showsPayloads ? "<span class=\"mono\">\("\(row.fingerprint)")</span>" : "hidden"),
                 ])
             )
         }

@@ -86,7 +86,7 @@ struct QuarantinePage: ConsoleRoutes {
         let (rows, now) = try await services.reader.withConnection { [query] connection in
             (try await query.rows(connection), try await MessageTail.now(connection))
         }
-        guard let row = rows.first else {
+        guard let row = rows.first?.shown(to: services.settings.sight) else {
             throw Problem.notFound("no stanza is quarantined under \(id): see /quarantine")
         }
         let isHex = request.query["view"] == "hex"

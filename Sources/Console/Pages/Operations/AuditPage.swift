@@ -23,7 +23,7 @@ struct AuditPage: ConsoleRoutes {
             let rows = try await connection.run { connection throws(PostgresError) in
                 try AuditLog.page(connection, filter, limit: Self.pageSize)
             }
-            return (rows, try await MessageTail.now(connection))
+            return (rows.map { $0.shown(to: services.settings.sight) }, try await MessageTail.now(connection))
         }
         let base = PageAddress("/audit").query("who", filter.who).query("action", filter.action)
         let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.id)") } : nil

@@ -22,7 +22,8 @@ struct DeliveriesPage: ConsoleRoutes {
         query.limit = Self.pageSize
         let (rows, handlers, now) = try await services.reader.withConnection(.search) { [query] connection in
             (
-                try await query.rows(connection), try await HandlerStates(connection).list(counted: 10_000),
+                try await query.rows(connection).shown(to: services.settings.sight, connection),
+                try await HandlerStates(connection).list(counted: 10_000),
                 try await MessageTail.now(connection)
             )
         }

@@ -28,7 +28,7 @@ struct OverviewPage: ConsoleRoutes {
         let view = OverviewView(
             statistics: statistics,
             workers: workers,
-            groups: groups,
+            groups: groups.map { $0.shown(to: services.settings.sight) },
             history: history.add(workers),
             handlers: HandlerCards(workers: workers, now: statistics.takenAt, mayAct: false)
         )
@@ -126,7 +126,7 @@ struct OverviewView {
                 \(Figures.count(group.count, limit: 10_000)) of <strong>\(group.handler)</strong> failed with \
                 <span class="mono">\(stranger: group.group.shortened(100))</span>, the last \(Part.age(group.last, now: now)).
                 """,
-                PageAddress("/dead").query("handler", group.handler).query("group", group.group),
+                PageAddress("/dead").query("handler", group.handler).query("group", group.nameInFilters),
                 "Look"
             )
         }

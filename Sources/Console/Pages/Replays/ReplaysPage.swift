@@ -18,7 +18,7 @@ struct ReplaysPage: ConsoleRoutes {
             let rows = try await connection.run { connection throws(PostgresError) in
                 try ReplayTable.list(connection, limit: 100)
             }
-            return (rows, try await MessageTail.now(connection))
+            return (rows.map { $0.shown(to: services.settings.sight) }, try await MessageTail.now(connection))
         }
         let new: HTML = request.mayAct ? "<a class=\"button primary\" href=\"/replays/new\">Plan a replay</a>" : ""
         let isBusy = rows.contains { $0.state.isActive }
@@ -74,18 +74,14 @@ struct ReplaysPage: ConsoleRoutes {
     private func detail(_ request: PageRequest) async throws -> HTML {
         let name = request.part("id")
         let found = try await services.reader.withConnection { connection in
-            try await connection.run { connection throws(PostgresError) -> Found? in
+            try await connection.run { connection throws(PostgresError) -> ReplayView? in
                 guard let replay = try ReplayTable.find(connection, name) else { return nil }
-                let (waiting, dead) = try ReplayTable.deliveries(connection, of: replay)
-                return Found(
-                    replay: replay,
-                    history: try ReplayTable.history(connection, of: replay.id),
-                    waiting: waiting,
-                    dead: dead
-                )
+                return try ReplayView.read(connection, replay.id)
             }
         }
-        guard let found else { throw Problem.notFound("no replay has this name or id: see /replays") }
+        guard let found = found?.shown(to: services.settings.sight) else {
+            throw Problem.notFound("no replay has this name or id: see /replays")
+        }
         let now = try await services.reader.withConnection { try await MessageTail.now($0) }
         let view = View(found: found, now: now, mayAct: request.mayAct)
         let refresh = found.replay.state.isActive ? 2 : 15
@@ -97,15 +93,8 @@ struct ReplaysPage: ConsoleRoutes {
         )
     }
 
-    private struct Found: Sendable {
-        var replay: Replay
-        var history: [ReplayTable.HistoryEntry]
-        var waiting: Int64
-        var dead: Int64
-    }
-
     private struct View {
-        var found: Found
+        var found: ReplayView
         var now: Timestamp
         var mayAct: Bool
 

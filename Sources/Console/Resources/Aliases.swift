@@ -1,0 +1,49 @@
+import Digests
+import Querying
+import Vocabulary
+
+/// Names for fingerprints where payloads are hidden: this process tells what they mean, and nobody else can.
+///
+/// A fingerprint is a hash of what a device sent, so that whoever sees it can find out whether a guess is right. A conflict is
+/// addressed by one all the same, so that it gets another name: its fingerprint under a permutation of 128 bits with a random
+/// key (Luby and Rackoff: four rounds of a Feistel network over a keyed function, here HMAC-SHA256).
+struct Aliases: Sendable {
+    private let key: [UInt8]
+    /// Whether names differ from fingerprints at all.
+    private let isHiding: Bool
+
+    /// New names for the life of a process.
+    init(isHiding: Bool) {
+        var generator = SystemRandomNumberGenerator()
+        key = (0..<4).flatMap { _ in withUnsafeBytes(of: generator.next() as UInt64) { Array($0) } }
+        self.isHiding = isHiding
+    }
+
+    /// The name of a fingerprint.
+    func name(of fingerprint: Digest128) -> Digest128 {
+        guard isHiding else { return fingerprint }
+        var (left, right) = (fingerprint.high, fingerprint.low)
+        for round in 0..<4 as Range<UInt8> { (left, right) = (right, left ^ mixed(right, round)) }
+        return Digest128(high: left, low: right)
+    }
+
+    /// The fingerprint that a name means; of a name that was never given, some other one.
+    func fingerprint(of name: Digest128) -> Digest128 {
+        guard isHiding else { return name }
+        var (left, right) = (name.high, name.low)
+        for round in (0..<4 as Range<UInt8>).reversed() { (left, right) = (right ^ mixed(left, round), left) }
+        return Digest128(high: left, low: right)
+    }
+
+    /// A conflict with its name, as somebody may see it.
+    func named(_ row: ConflictRow, _ sight: Sight) -> ConflictRow {
+        var row = row.shown(to: sight)
+        row.name = name(of: row.fingerprint)
+        return row
+    }
+
+    private func mixed(_ half: UInt64, _ round: UInt8) -> UInt64 {
+        let message = [round] + withUnsafeBytes(of: half.bigEndian) { Array($0) }
+        return HashFunction.sha256.code(for: message, key: key).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+    }
+}

@@ -1,0 +1,92 @@
+import Foundation
+import MessageStore
+import Postgres
+import Querying
+import UpstreamKit
+import Vocabulary
+
+extension ConsoleSettings {
+    /// What is seen by who asks for no registration token.
+    var sight: Sight { Sight(tokens: false, payloads: showsPayloads) }
+}
+
+extension DeadLetterGroup {
+    /// The group as a filter takes it; nil for one that is not shown whole.
+    var nameInFilters: String? { group.contains(Sight.hidden) || group.contains(TokenText.masked) ? nil : group }
+}
+
+extension [DeadLetter] {
+    /// The rows as somebody may see them.
+    ///
+    /// - Throws: `PostgresError`
+    func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [DeadLetter] {
+        let said = sight.payloads ? filter { !$0.error.isEmpty } : []
+        let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)
+        return map { $0.shown(to: sight, knowing: tokens[$0.messageKey]) }
+    }
+}
+
+extension [WaitingDelivery] {
+    /// The rows as somebody may see them.
+    ///
+    /// - Throws: `PostgresError`
+    func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [WaitingDelivery] {
+        let said = sight.payloads ? filter { $0.error != nil } : []
+        let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)
+        return map { $0.shown(to: sight, knowing: tokens[$0.messageKey]) }
+    }
+}
+
+extension MessageDetail {
+    /// The message's tokens: its device's, and the one that a receipt holds.
+    var tokens: [String] {
+        guard let message = stored?.message else { return [] }
+        let data = message.data.flatMap { try? JSONSerialization.jsonObject(with: Data($0)) } as? [String: Any]
+        return [message.registrationToken.rawValue, data?[TokenMask.member] as? String]
+            .compactMap(\.self)
+    }
+
+    /// Everything about the message as somebody may see it, with the addresses of its conflicts.
+    func shown(to sight: Sight, by aliases: Aliases) -> MessageDetail {
+        var detail = shown(to: sight, knowing: tokens)
+        detail.conflicts = conflicts.map { aliases.named($0, sight) }
+        return detail
+    }
+}
+
+/// The subject of an entry of the audit trail, or of a job.
+enum AuditSubject {
+    /// The subject without what is a device's or a handler's: the group of a filter, and a fingerprint.
+    static func shown(_ subject: String, to sight: Sight) -> String {
+        guard !sight.payloads else { return subject }
+        var subject = subject
+        if let start = subject.range(of: "group '"), let end = subject.range(of: "'", options: .backwards),
+            start.upperBound <= end.lowerBound
+        {
+            let group = sight.group(String(subject[start.upperBound..<end.lowerBound]))
+            subject.replaceSubrange(start.upperBound..<end.lowerBound, with: group)
+        }
+        if let start = subject.range(of: ", fingerprint ") {
+            subject.replaceSubrange(start.upperBound..., with: Sight.hidden)
+        }
+        return subject
+    }
+}
+
+/// The groups of a frozen set, which its row holds as JSON.
+enum JobGroups {
+    private struct Group: Codable {
+        var handler: String
+        var group: String
+        var count: Int
+    }
+
+    /// The groups as somebody may see them; none where they can't be read.
+    static func shown(_ groups: [UInt8], to sight: Sight) -> [UInt8] {
+        guard var known = try? JSONDecoder().decode([Group].self, from: Data(groups)) else { return Array("[]".utf8) }
+        for index in known.indices { known[index].group = sight.group(known[index].group) }
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return (try? encoder.encode(known)).map(Array.init) ?? Array("[]".utf8)
+    }
+}
