@@ -33,6 +33,14 @@ struct ActionTests {
                 #expect(keyless.status == 400)
                 #expect(keyless.object["type"] as? String == "/problems/idempotency-key-missing")
                 #expect(try await console.act(path, body, key: String(repeating: "k", count: 256)).status == 400)
+                for body in [#"{"reason":"x","reason":"y"}"#, #"{"reason":"x","re\u0061son":"y"}"#] {
+                    let twice = try await console.act(path, body)
+                    #expect(
+                        twice.status == 400 && twice.text.contains("'reason' appears twice"),
+                        "\(path): \(twice.text)"
+                    )
+                    #expect(twice.header("Content-Type") == "application/problem+json")
+                }
                 let unknown = try await console.act(path, #"{"resaon":"x"}"#)
                 #expect(
                     unknown.status == 400 && unknown.text.contains("'resaon' is unknown"),

@@ -109,6 +109,7 @@ import Vocabulary
         func trusting(_ network: String) -> ConsoleAccess.Settings {
             let users = [
                 "ada": Principal(name: "", role: .operator_, reveals: true), "root": Principal(name: "", role: .viewer),
+                "jos\u{E9}": Principal(name: "", role: .operator_),
             ]
             return Self.rules(network, users)
         }
@@ -124,6 +125,9 @@ import Vocabulary
             #expect(reply.header("Strict-Transport-Security") == nil)
             let stranger = ["X-Forwarded-User": "eve"]
             #expect(try await console.get("/api/v1/whoami", as: .nobody, headers: stranger).status == 403)
+            // Names are bytes: another spelling of the same letters is somebody else.
+            let twin = ["X-Forwarded-User": "jose\u{301}"]
+            #expect(try await console.get("/api/v1/whoami", as: .nobody, headers: twin).status == 403)
             #expect(try await console.get("/api/v1/whoami", as: .nobody).status == 401)
             // The browser has signed in to the proxy: its requests can be forged as those with a cookie.
             #expect(try await Self.post(console, ada) == 403)

@@ -26,6 +26,10 @@ import Testing
         return rules
     }
 
+    private static func token(_ digest: [UInt8]) -> SessionStore.Source {
+        .token(TokenRegistry.Entry.ID(digest: digest, stay: 0))
+    }
+
     /// `name=value` of an answer's cookie.
     private static func cookie(_ reply: ConsoleReply) throws -> String {
         String(try #require(reply.header("Set-Cookie")).prefix { $0 != ";" })
@@ -115,6 +119,37 @@ import Testing
         }
     }
 
+    @Test("a session that ended with its token stays ended when the token comes back")
+    func withdrawn() async throws {
+        let clock = ManualClock()
+        let token = "FAKE-a-token-that-is-withdrawn-and-given-back"
+        let secrets = Mutex<[[UInt8]]>([Array(token.utf8)])
+        var rules = Self.rules(clock)
+        rules.tokens.append(ConsoleToken(Principal(name: "guest", role: .viewer)) { secrets.withLock { $0 } })
+        try await ConsoleHarness.run(rules: rules) { console in
+            let cookie = try Self.cookie(try await Self.signIn(console, token))
+            secrets.withLock { $0 = [] }
+            clock.advance(.seconds(6))
+            // The console looks by itself: nobody with that session asks meanwhile.
+            console.access.refreshTokens()
+            secrets.withLock { $0 = [Array(token.utf8)] }
+            clock.advance(.seconds(6))
+            #expect(try await Self.whoami(console, cookie) == nil)
+            let again = try Self.cookie(try await Self.signIn(console, token))
+            clock.advance(.seconds(6))
+            #expect(try await Self.whoami(console, again) == "guest")
+        }
+    }
+
+    @Test("a form with a field twice is refused")
+    func twice() async throws {
+        try await ConsoleHarness.run { console in
+            let token = Caller.viewer.token ?? ""
+            let reply = try await Self.signIn(console, token, next: "/&token=\(token)")
+            #expect(reply.status == 400)
+        }
+    }
+
     @Test("a link signs somebody in once, and not after its time")
     func link() async throws {
         let clock = ManualClock()
@@ -174,11 +209,11 @@ import Testing
     func bounded() {
         let clock = ManualClock()
         let store = SessionStore(lifetime: .seconds(60), now: clock.now)
-        let first = store.begin(.token([1]), replacing: nil)
+        let first = store.begin(Self.token([1]), replacing: nil)
         clock.advance(.seconds(1))
-        let second = store.begin(.token([2]), replacing: nil)
+        let second = store.begin(Self.token([2]), replacing: nil)
         for number in 1..<SessionStore.limit {
-            _ = store.begin(.token([3, UInt8(number / 50), UInt8(number % 50)]), replacing: nil)
+            _ = store.begin(Self.token([3, UInt8(number / 50), UInt8(number % 50)]), replacing: nil)
         }
         #expect(store.count == SessionStore.limit)
         #expect(store.source(of: first) == nil)
@@ -189,14 +224,14 @@ import Testing
     func boundedEach() {
         let clock = ManualClock()
         let store = SessionStore(lifetime: .seconds(60), now: clock.now)
-        let other = store.begin(.token([1]), replacing: nil)
+        let other = store.begin(Self.token([1]), replacing: nil)
         let person = SessionStore.Source.link(Principal(name: "dev", role: .operator_))
         let link = store.begin(person, replacing: nil)
         clock.advance(.seconds(1))
-        let first = store.begin(.token([2]), replacing: nil)
+        let first = store.begin(Self.token([2]), replacing: nil)
         clock.advance(.seconds(1))
         var last = ""
-        for _ in 0..<(SessionStore.limit * 2) { last = store.begin(.token([2]), replacing: nil) }
+        for _ in 0..<(SessionStore.limit * 2) { last = store.begin(Self.token([2]), replacing: nil) }
         #expect(store.count == SessionStore.limitOfOne + 2)
         #expect(store.source(of: other) != nil && store.source(of: link) != nil)
         #expect(store.source(of: first) == nil && store.source(of: last) != nil)

@@ -121,4 +121,14 @@ struct MessageFilterTests {
             #expect(MessageCursor(text) == nil)
         }
     }
+
+    @Test("filters are the same where their texts are, byte by byte")
+    func bytes() {
+        var (one, other) = (MessageFilter(), MessageFilter())
+        (one.categories, other.categories) = (["jos\u{E9}"], ["jose\u{301}"])
+        #expect(one != other && one == one)
+        (one.categories, other.categories) = ([], [])
+        (one.messageID, other.messageID) = ("\u{E9}", "e\u{301}")
+        #expect(one != other)
+    }
 }

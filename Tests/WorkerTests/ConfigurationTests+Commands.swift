@@ -84,6 +84,24 @@ extension ConfigurationTests {
         #expect(lines == nil || lines == [])
     }
 
+    @Test("a secret's file is a regular one that nobody else can write, and a pipe holds nobody up")
+    func guardedSecrets() throws {
+        #expect(mkfifo(folder.path + "/pipe", 0o600) == 0)
+        try folder.write("open", "k3y\n", 0o666)
+        try folder.write("shared", "k3y\n", 0o660)
+        for (path, why) in [
+            (folder.path + "/pipe", "is a pipe"), ("/dev/zero", "is a device"), (folder.path, "is a directory"),
+            (folder.path + "/open", "can be written by every user"),
+            (folder.path + "/shared", "can be written by its whole"),
+        ] {
+            let found = problems(minimal.replacing("SECRET", with: path))
+            #expect(found.count == 1 && found[0].contains("senders.0.secret_file: '\(path)' \(why)"), "\(found)")
+            // A file that is replaced while the worker runs.
+            #expect((try? SecretFile(path: path).lines()) == nil)
+        }
+        #expect(try SecretFile(path: folder.path + "/open").lines(isGuarded: false) == [Array("k3y".utf8)])
+    }
+
     @Test("a blank line beside a secret is none, and a space within a secret belongs to it")
     func secretLines() throws {
         try folder.write("two", "one two\n  \n\nthree\n", 0o600)

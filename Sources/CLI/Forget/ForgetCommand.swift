@@ -85,7 +85,7 @@ struct ForgetCommand: ProgramCommand {
     private static func read(_ path: String) throws -> [UInt8] {
         let lines: [[UInt8]]
         do {
-            lines = try SecretFile(path: path).lines()
+            lines = try SecretFile(path: path).lines(isGuarded: false)
         } catch {
             throw CommandFailure(error.isMissing ? .noInput : .badData, error.message)
         }

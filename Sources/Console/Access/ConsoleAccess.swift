@@ -81,6 +81,9 @@ package final class ConsoleAccess: Sendable {
         "/sign-in/once/" + sessions.makeLink(for: principal, lifetime: lifetime)
     }
 
+    /// Reads the tokens again where that is due.
+    func refreshTokens() { tokens.refresh() }
+
     /// Who sent a request.
     ///
     /// - Throws: A ``Problem`` where what they sent proves nothing, is ambiguous, or comes too often.
@@ -167,7 +170,7 @@ package final class ConsoleAccess: Sendable {
     private func session(of request: Request, isSecure: Bool) -> Principal? {
         guard let id = SessionCookie.id(in: request, isSecure: isSecure) else { return nil }
         switch sessions.source(of: id) {
-        case .token(let digest): return tokens.entry(digest: digest)?.principal
+        case .token(let id): return tokens.entry(id)?.principal
         case .link(let principal): return principal
         case nil: return nil
         }

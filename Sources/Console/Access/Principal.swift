@@ -35,6 +35,12 @@ package struct Principal: Sendable, Equatable {
         self.reveals = reveals
     }
 
+    /// Names are compared as bytes, as the audit trail and the keys of repeated requests have them: `String` calls texts
+    /// equal that differ in their normalisation.
+    package static func == (lhs: Principal, rhs: Principal) -> Bool {
+        lhs.name.utf8.elementsEqual(rhs.name.utf8) && lhs.role == rhs.role && lhs.reveals == rhs.reveals
+    }
+
     /// Whether they have a right.
     package func may(_ right: ConsoleRight) -> Bool {
         switch right {

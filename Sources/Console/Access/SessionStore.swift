@@ -4,16 +4,16 @@ import Synchronization
 final class SessionStore: Sendable {
     /// What somebody signed in with.
     enum Source: Sendable {
-        /// A token, by its digest: the session ends when the token is removed.
-        case token([UInt8])
+        /// A token: the session ends when the token is removed, and stays ended when it comes back.
+        case token(TokenRegistry.Entry.ID)
         /// A one-time link.
         case link(Principal)
 
         /// Whether both are sign-ins of one token, or of one link's principal.
         func isOfSame(as other: Source) -> Bool {
             switch (self, other) {
-            case (.token(let own), .token(let digest)): own == digest
-            case (.link(let own), .link(let principal)): own.name == principal.name
+            case (.token(let own), .token(let other)): own == other
+            case (.link(let own), .link(let principal)): own.name.utf8.elementsEqual(principal.name.utf8)
             case (.token, .link), (.link, .token): false
             }
         }

@@ -40,13 +40,15 @@ struct SignInRoutes: ConsoleRoutes {
         }
         var request = request
         let body = try await request.collectBody(upTo: 4 << 10)
-        let form = Self.form(String(decoding: body.readableBytesView, as: UTF8.self))
+        guard let form = Self.form(String(decoding: body.readableBytesView, as: UTF8.self)) else {
+            throw Problem.badRequest("a field of the form appears twice")
+        }
         let next = Self.safe(form["next"])
         do throws(Problem) {
             let token = (form["token"] ?? "").trimmingCharacters(in: .whitespacesAndNewlines)
             let entry = try access.entry(for: token.utf8, context.clientKey)
             return begin(
-                .token(entry.digest),
+                .token(entry.id),
                 request,
                 context,
                 name: entry.principal.name,
@@ -104,8 +106,8 @@ struct SignInRoutes: ConsoleRoutes {
         return path
     }
 
-    /// The fields of a form (`application/x-www-form-urlencoded`, WHATWG URL section 5); the first of a name counts.
-    static func form(_ text: String) -> [String: String] {
+    /// The fields of a form (`application/x-www-form-urlencoded`, WHATWG URL section 5); nil where a name appears twice.
+    static func form(_ text: String) -> [String: String]? {
         func plain(_ part: Substring) -> String? {
             String(part.map { $0 == "+" ? " " : $0 }).removingPercentEncoding
         }
@@ -113,7 +115,7 @@ struct SignInRoutes: ConsoleRoutes {
         for pair in text.split(separator: "&") {
             let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             guard parts.count == 2, let name = plain(parts[0]), let value = plain(parts[1]) else { continue }
-            if fields[name] == nil { fields[name] = value }
+            guard fields.updateValue(value, forKey: name) == nil else { return nil }
         }
         return fields
     }

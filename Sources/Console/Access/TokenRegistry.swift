@@ -10,18 +10,30 @@ import Telemetry
 final class TokenRegistry: Sendable {
     /// A valid token.
     struct Entry: Sendable {
+        /// One stay of a token: a token that was removed and comes back is another one.
+        struct ID: Sendable, Equatable {
+            let digest: [UInt8]
+            let stay: Int
+        }
+
         /// Its SHA-256.
         let digest: [UInt8]
         let principal: Principal
+        /// How many readings there had been when it came.
+        fileprivate var stay = 0
+
+        /// What a session keeps of it.
+        var id: ID { ID(digest: digest, stay: stay) }
     }
 
     private struct Loaded {
         var entries: [Entry]
         var at: ContinuousClock.Instant
+        var readings = 0
     }
 
     /// How old what was read may be.
-    private static let age = Duration.seconds(5)
+    static let age = Duration.seconds(5)
 
     private let tokens: [ConsoleToken]
     private let logger: Logger
@@ -55,16 +67,25 @@ final class TokenRegistry: Sendable {
         return found
     }
 
-    /// The valid token of a digest; nil once it was removed from its file.
-    func entry(digest: [UInt8]) -> Entry? {
-        current().first { ConstantTime.areEqual($0.digest, digest) }
+    /// The valid token that a session began with; nil once it was removed from its file, for good.
+    func entry(_ id: Entry.ID) -> Entry? {
+        current().first { $0.stay == id.stay && ConstantTime.areEqual($0.digest, id.digest) }
     }
+
+    /// Reads the tokens again where that is due.
+    func refresh() { _ = current() }
 
     private func current() -> [Entry] {
         let time = now()
         return loaded.withLock { loaded in
             if time - loaded.at >= Self.age {
-                loaded.entries = distinct(tokens.flatMap(read))
+                loaded.readings += 1
+                loaded.entries = distinct(tokens.flatMap(read)).map { [loaded] entry in
+                    var entry = entry
+                    let before = loaded.entries.first { $0.digest == entry.digest && $0.principal == entry.principal }
+                    entry.stay = before?.stay ?? loaded.readings
+                    return entry
+                }
                 loaded.at = time
             }
             return loaded.entries

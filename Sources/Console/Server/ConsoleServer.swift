@@ -104,7 +104,7 @@ package struct ConsoleServer: Service {
                     logger: quiet
                 )
             ),
-            services: [JobRunner(services: services, bell: bell)],
+            services: [JobRunner(services: services, bell: bell), TokenWatch(access: access)],
             onServerRunning: { [host, access, logger, onListening] channel in
                 let port = channel.localAddress?.port ?? 0
                 logger.event(

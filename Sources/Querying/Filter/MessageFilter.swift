@@ -29,6 +29,17 @@ package struct MessageFilter: Sendable, Equatable {
 
     package init() {}
 
+    /// Texts are compared as bytes, as the database does.
+    package static func == (lhs: MessageFilter, rhs: MessageFilter) -> Bool {
+        func areSame(_ left: String?, _ right: String?) -> Bool {
+            left.map { Array($0.utf8) } == right.map { Array($0.utf8) }
+        }
+        return lhs.categories.elementsEqual(rhs.categories, by: areSame) && areSame(lhs.senderID, rhs.senderID)
+            && areSame(lhs.messageID, rhs.messageID) && lhs.deviceKey == rhs.deviceKey
+            && lhs.messageKey == rhs.messageKey && lhs.since == rhs.since && lhs.until == rhs.until
+            && lhs.clauses == rhs.clauses && lhs.seesTokens == rhs.seesTokens
+    }
+
     /// Whether an index, or the pruning of old partitions, keeps a query from reading every message.
     package var isNarrow: Bool {
         !categories.isEmpty || deviceKey != nil || messageID != nil || messageKey != nil || since != nil

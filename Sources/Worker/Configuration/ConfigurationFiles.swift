@@ -70,11 +70,23 @@ package struct ConfigurationFiles: Sendable {
 
     /// A small file's bytes.
     ///
+    /// - Parameters:
+    ///   - path: The file.
+    ///   - limit: The most bytes.
+    ///   - isGuarded: Whether it must be a regular file that nobody else can write: a pipe would hold the reader up, and who
+    ///     can write a secret chooses it.
     /// - Throws: ``FileError`` when it can't be read, isn't a file, or is larger than `limit`.
-    package static func read(_ path: String, atMost limit: Int) throws(FileError) -> [UInt8] {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    /// - Returns: Its bytes.
+    package static func read(
+        _ path: String,
+        atMost limit: Int,
+        isGuarded: Bool = false
+    ) throws(FileError) -> [UInt8] {
+        // Opening a pipe waits for its writer, unless told not to; a regular file is read all the same.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | (isGuarded ? O_NONBLOCK | O_NOCTTY : 0))
         guard descriptor >= 0 else { throw FileError(path: path, number: errno) }
         defer { close(descriptor) }
+        if isGuarded, let fault = fault(of: descriptor) { throw FileError(path: path, number: 0, fault: fault) }
         var bytes = [UInt8](repeating: 0, count: limit + 1)
         var count = 0
         while count < bytes.count {
@@ -94,6 +106,23 @@ package struct ConfigurationFiles: Sendable {
         }
         guard count <= limit else { throw FileError(path: path, number: EFBIG) }
         return Array(bytes[..<count])
+    }
+}
+
+extension ConfigurationFiles {
+    /// Why an open file can't hold a secret, or nil.
+    private static func fault(of descriptor: Int32) -> String? {
+        var status = upstream_file()
+        guard upstream_fstat(descriptor, &status) == 0 else { return "can't be examined" }
+        switch status.mode & S_IFMT {
+        case S_IFREG: break
+        case S_IFDIR: return "is a directory: name the file in it"
+        case S_IFIFO: return "is a pipe: write the secret into a regular file"
+        default: return "is a device: write the secret into a regular file"
+        }
+        guard status.mode & S_IWOTH == 0 else { return "can be written by every user of this machine: chmod 600 it" }
+        guard status.mode & S_IWGRP == 0 else { return "can be written by its whole group: chmod 600 it" }
+        return nil
     }
 }
 

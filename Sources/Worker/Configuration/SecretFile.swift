@@ -12,10 +12,13 @@ package struct SecretFile: Sendable, Equatable {
 
     /// The file's lines, without the ends of lines and without those that are empty or hold spaces only.
     ///
+    /// - Parameter isGuarded: Whether it must be a regular file that nobody else can write; not where somebody at a terminal
+    ///   hands a secret over, which may come from a pipe.
     /// - Throws: ``FileError`` when the file can't be read, is larger than a secret can be (64 KiB), or holds a NUL, which is
     ///   what a file of UTF-16 or a torn one has and no secret does.
-    package func lines() throws(FileError) -> [[UInt8]] {
-        let bytes = try ConfigurationFiles.read(path, atMost: 1 << 16)
+    /// - Returns: The lines.
+    package func lines(isGuarded: Bool = true) throws(FileError) -> [[UInt8]] {
+        let bytes = try ConfigurationFiles.read(path, atMost: 1 << 16, isGuarded: isGuarded)
         guard !bytes.contains(0) else {
             throw FileError(
                 path: path,

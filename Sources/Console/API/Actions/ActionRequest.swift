@@ -44,6 +44,13 @@ struct ActionRequest: Sendable {
                 )
             }
         }
+        // Foundation would take UTF-16 as well, in which nothing here finds a name (RFC 8259, section 8.1).
+        guard !bytes.contains(0), String(validating: bytes, as: UTF8.self) != nil else {
+            throw Problem.badRequest("the body is not JSON: that is UTF-8")
+        }
+        if let name = DuplicateMembers.first(in: bytes) {
+            throw Problem.badRequest("the member '\(TerminalText.escape(String(name.prefix(100))))' appears twice")
+        }
         body = bytes.isEmpty ? Array("{}".utf8) : bytes
         let head = "\(request.method.rawValue) \(request.head.path ?? "")\n"
         digest = HashFunction.sha256.digest(of: Array(head.utf8) + bytes)
