@@ -61,6 +61,15 @@ extension Doctor {
                 fix: "finish the upgrade; only neighbouring versions are tested side by side"
             )
         }
+        for worker in alive {
+            guard let ahead = worker.rates.clockAhead, ahead.magnitude > limits.clock.inSeconds else { continue }
+            diagnosis.find(
+                .workerClockDiffers,
+                "the clock of worker \(worker.worker) is \(Said.time(ahead.magnitude)) \(ahead > 0 ? "ahead of" : "behind") the "
+                    + "database's: it stamps messages by the database's",
+                fix: "run an NTP client (systemd-timesyncd, chrony) on both machines"
+            )
+        }
         let receivers = alive.filter { $0.roles.contains("receive") }
         if receivers.isEmpty {
             diagnosis.find(

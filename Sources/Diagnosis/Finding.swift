@@ -85,6 +85,7 @@ package enum FindingName: String, Sendable, CaseIterable {
     case commitsStalled = "commits-stalled"
     case certificateEnding = "certificate-ending"
     case clockDiffers = "clock-differs"
+    case workerClockDiffers = "worker-clock-differs"
     case messagesFromFuture = "messages-from-future"
 
     // Handlers.

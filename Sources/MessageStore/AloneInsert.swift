@@ -37,7 +37,7 @@ extension BatchCommit {
     func insertAlone(_ row: Int, _ connection: isolated PostgresConnection) throws(PostgresError) -> Bool {
         let parameters = BatchEncoder(batch: batch, rows: [row], senders: senders).newMessage()
         do throws(PostgresError) {
-            return try connection.execute(StoreStatements.insertOne, parameters).only { row throws(PostgresError) in
+            return try execute(connection, StoreStatements.insertOne, parameters).only { row throws(PostgresError) in
                 try row.next(Bool.self)
             }
         } catch  where [.schema, .permission].contains(error.failureClass) && !connection.isInTransaction {

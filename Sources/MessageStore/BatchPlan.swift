@@ -70,6 +70,18 @@ package struct BatchPlan: Sendable {
         return isWhole ? nil : .databaseRefused
     }
 
+    /// The span of the times of all copies; nil without any.
+    package static func times(_ batch: [IncomingMessage]) -> ClosedRange<Int64>? {
+        let messages = batch.span
+        guard !messages.isEmpty else { return nil }
+        var (earliest, latest) = (messages[0].receivedAt, messages[0].receivedAt)
+        for index in messages.indices {
+            earliest = min(earliest, messages[index].receivedAt)
+            latest = max(latest, messages[index].receivedAt)
+        }
+        return earliest...latest
+    }
+
     /// The outcomes when every first copy was new.
     package func outcomesAllNew(_ batch: [IncomingMessage]) -> [StoreOutcome] {
         if firsts.count == batch.count { return [StoreOutcome](repeating: .stored, count: batch.count) }

@@ -5,6 +5,9 @@ enum HealthStatements: StatementCatalog {
     /// Whether it takes no writes.
     static let isReadOnly: SQL = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool"
 
+    /// The server's time.
+    static let clock: SQL = "SELECT clock_timestamp()"
+
     /// What a commit survives.
     static let durability: SQL = """
         SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
@@ -39,7 +42,8 @@ enum HealthStatements: StatementCatalog {
 
     package static var samples: [StatementSample] {
         [
-            StatementSample("isReadOnly", isReadOnly), StatementSample("durability", durability),
+            StatementSample("isReadOnly", isReadOnly), StatementSample("clock", clock),
+            StatementSample("durability", durability),
             StatementSample("upkeep", upkeep),
         ]
     }

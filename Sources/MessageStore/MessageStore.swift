@@ -12,6 +12,7 @@ package final class MessageStore: MessageWriter {
     private let standbyWait: StandbyWait
     private let alone = AloneInsert()
     private let known = KnownIDs()
+    private let clock: DatabaseClock?
 
     /// A writer that connects when it is first needed.
     ///
@@ -19,7 +20,13 @@ package final class MessageStore: MessageWriter {
     ///   - settings: The database.
     ///   - senders: The configured sender ids, in the order that ``IncomingMessage/sender`` counts them by.
     ///   - status: Is told what commits wait for.
-    package init(_ settings: PostgresSettings, senders: [String], status: CommitStatus? = nil) {
+    ///   - clock: What the messages are stamped by; learns the database's time with each session, and when it refuses theirs.
+    package init(
+        _ settings: PostgresSettings,
+        senders: [String],
+        status: CommitStatus? = nil,
+        clock: DatabaseClock? = nil
+    ) {
         var settings = settings
         settings.isWriter = true
         settings.isReadCommitted = true
@@ -28,7 +35,8 @@ package final class MessageStore: MessageWriter {
         let standbyWait = StandbyWait(status)
         self.standbyWait = standbyWait
         self.status = status
-        client = PostgresClient(settings) { standbyWait.began() }
+        self.clock = clock
+        client = PostgresClient(settings, clock: clock) { standbyWait.began() }
         self.senders = senders.map { [UInt8]($0.utf8) }
     }
 
@@ -51,9 +59,17 @@ package final class MessageStore: MessageWriter {
             senders: senders,
             isRetry: isRetry,
             alone: alone,
-            known: known
+            known: known,
+            times: clock == nil ? nil : BatchPlan.times(batch)
         )
-        return try await run { connection throws(PostgresError) in try commit.run(connection) }
+        return try await run { [clock] connection throws(PostgresError) in
+            do throws(PostgresError) {
+                return try commit.run(connection)
+            } catch {
+                if error.sqlState == StoreStatements.misdated { try clock?.look(connection) }
+                throw error
+            }
+        }
     }
 
     /// Runs the statements of a commit and keeps account of what they wait for.
@@ -113,6 +129,8 @@ struct BatchCommit {
     var alone: AloneInsert?
     /// Whether a batch is likely to hold known ids.
     var known: KnownIDs?
+    /// The span of the times of all copies; nil where they may be any.
+    var times: ClosedRange<Int64>?
 
     func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
         let outcomes = try storeMessages(connection)
@@ -213,9 +231,9 @@ struct BatchCommit {
     @discardableResult private func call(
         _ connection: isolated PostgresConnection,
         _ statement: PostgresStatement,
-        _ parameters: borrowing PostgresParameters
+        _ parameters: consuming PostgresParameters
     ) throws(PostgresError) -> Int {
-        try connection.execute(statement, parameters).only { row throws(PostgresError) in
+        try execute(connection, statement, parameters).only { row throws(PostgresError) in
             let stored = try row.next(Int?.self)
             let sqlState = try row.next(String?.self)
             let table = try row.next(String?.self)
@@ -235,10 +253,29 @@ struct BatchCommit {
         }
     }
 
+    /// Runs a statement that stores what came at ``times``.
+    func execute(
+        _ connection: isolated PostgresConnection,
+        _ statement: PostgresStatement,
+        _ parameters: consuming PostgresParameters
+    ) throws(PostgresError) -> PostgresResult {
+        parameters.append(times)
+        let result = try connection.execute(statement, parameters)
+        guard result.count > 0 else {
+            let text = "messages' times are too far from the database's"
+            throw PostgresError(.other, text, sqlState: StoreStatements.misdated)
+        }
+        return result
+    }
+
     func readLedger(
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) -> [Digest128: BatchPlan.LedgerRow] {
-        let result = try connection.execute(StoreStatements.ledger, encoder(plan.firsts).keys())
+        try Self.ledger(connection.execute(StoreStatements.ledger, encoder(plan.firsts).keys()))
+    }
+
+    /// Reads rows of the ledger.
+    static func ledger(_ result: PostgresResult) throws(PostgresError) -> [Digest128: BatchPlan.LedgerRow] {
         var ledger: [Digest128: BatchPlan.LedgerRow] = [:]
         ledger.reserveCapacity(result.count)
         try result.eachRow { row throws(PostgresError) in
@@ -250,21 +287,22 @@ struct BatchCommit {
     private func storeQuarantine(_ connection: isolated PostgresConnection) throws(PostgresError) {
         let encoder = encoder(plan.quarantined)
         do throws(PostgresError) {
-            try callQuarantine(encoder.quarantine(withIDs: true), connection)
+            try callQuarantine(encoder, withIDs: true, connection)
         } catch  where !error.isEnvironment && batch.count == 1 {
             // Nothing but the id can be refused here, and alone in its batch there is nobody else to blame.
-            try callQuarantine(encoder.quarantine(withIDs: false), connection)
+            try callQuarantine(encoder, withIDs: false, connection)
         }
     }
 
     private func callQuarantine(
-        _ parameters: borrowing PostgresParameters,
+        _ encoder: BatchEncoder,
+        withIDs: Bool,
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) {
         do throws(PostgresError) {
-            try call(connection, StoreStatements.quarantine, parameters)
+            try call(connection, StoreStatements.quarantine, encoder.quarantine(withIDs: withIDs))
         } catch  where error.isUnknownFunction && !connection.isInTransaction {
-            _ = try connection.execute(StoreStatements.quarantineBefore, parameters)
+            _ = try connection.execute(StoreStatements.quarantineBefore, encoder.quarantine(withIDs: withIDs))
         }
     }
 }

@@ -1,4 +1,5 @@
 package import Postgres
+package import Vocabulary
 
 /// Whether the store can take messages (`/readyz`, `check --connect`).
 package enum StoreHealth: Sendable, Equatable {
@@ -11,13 +12,22 @@ package enum StoreHealth: Sendable, Equatable {
 
     /// Asks the database.
     ///
+    /// - Parameters:
+    ///   - connection: A session.
+    ///   - clock: Learns the time of a server that takes writes.
     /// - Throws: ``MigrationError`` with the database's failure.
-    package static func check(_ connection: PostgresConnection) async throws(MigrationError) -> StoreHealth {
+    /// - Returns: What it found.
+    package static func check(
+        _ connection: PostgresConnection,
+        clock: DatabaseClock? = nil
+    ) async throws(MigrationError) -> StoreHealth {
         let state = try await Migrator().state(connection)
         guard state == .current else { return .schema(state) }
         do throws(PostgresError) {
             let isReadOnly = try await connection.run { connection throws(PostgresError) in
-                try connection.run(HealthStatements.isReadOnly).value(Bool.self)
+                let isReadOnly = try connection.run(HealthStatements.isReadOnly).value(Bool.self)
+                if !isReadOnly { try clock?.look(connection) }
+                return isReadOnly
             }
             guard isReadOnly else { return .ready }
             // The next session looks for the server that takes writes; this one, through a pooler, might stay here for ever.
@@ -26,5 +36,16 @@ package enum StoreHealth: Sendable, Equatable {
         } catch {
             throw .database(error, version: nil)
         }
+    }
+}
+
+extension DatabaseClock {
+    /// Reads the clock of the server.
+    ///
+    /// - Throws: ``PostgresError``
+    func look(_ connection: isolated PostgresConnection) throws(PostgresError) {
+        let asked = ClockReading.Moment.now
+        let time = try connection.run(HealthStatements.clock).value(Timestamp.self)
+        learn(ClockReading(asked: asked, database: time))
     }
 }

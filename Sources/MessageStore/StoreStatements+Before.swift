@@ -3,14 +3,7 @@ import Postgres
 // What a schema without migration 0022 has: a worker outlives `migrate down`, and goes on with less than it checks otherwise.
 extension StoreStatements {
     /// As ``insert``, up to the lease offer.
-    static let insertBefore = PostgresStatement(
-        """
-        SELECT * FROM upstream.store_batch(
-            $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-            $24
-        )
-        """
-    )
+    static let insertBefore = call("store_batch", 24)
 
     /// As ``quarantine``.
     static let quarantineBefore = PostgresStatement(

@@ -41,6 +41,9 @@ package struct StoreError: Error, Sendable {
         /// The database does not know what this worker's handlers have subscribed to, as after a failover or a restore. Register, and
         /// commit the same batch again.
         case unregistered
+        /// The times of some copies are too far from the database's, and none of the batch's new rows is committed. Stamp them anew by
+        /// what the database's clock is known to show since, and commit the same batch again.
+        case misdated
     }
 
     /// What the failure asks for.

@@ -1,4 +1,4 @@
-import Vocabulary
+package import Vocabulary
 
 /// A connection that is made when it is needed, given up when it fails, and made again.
 ///
@@ -12,6 +12,7 @@ package actor PostgresClient {
     nonisolated private let thread = PostgresThread()
     private var connection: PostgresConnection?
     private let connector: HostConnector
+    private let clock: DatabaseClock?
     private let onStandbyWait: (@Sendable () -> Void)?
     private let backoff: Backoff
     // Since the last success.
@@ -33,9 +34,15 @@ package actor PostgresClient {
     ///
     /// - Parameters:
     ///   - settings: What to connect to.
+    ///   - clock: Learns the server's time with each session.
     ///   - onStandbyWait: Is called, on the client's thread, when a statement of a writer is found waiting for a standby.
-    package init(_ settings: PostgresSettings, onStandbyWait: (@Sendable () -> Void)? = nil) {
+    package init(
+        _ settings: PostgresSettings,
+        clock: DatabaseClock? = nil,
+        onStandbyWait: (@Sendable () -> Void)? = nil
+    ) {
         self.settings = settings
+        self.clock = clock
         self.onStandbyWait = onStandbyWait
         connector = HostConnector(settings)
         backoff = Backoff(initial: .milliseconds(250), maximum: .milliseconds(settings.reconnectMaximum))
@@ -120,6 +127,7 @@ package actor PostgresClient {
                 do { try await Task.sleep(for: wait) } catch { throw Self.cancelled }
             }
             let session = try await connector.open()
+            clock?.learn(session.clock)
             let opened = try PostgresConnection(settings, session, on: thread, onStandbyWait: onStandbyWait)
             failures = 0
             connection = opened

@@ -34,8 +34,17 @@ final class OpenedSession: @unchecked Sendable {
     let isReadCommitted: Bool
     /// Who it is on the server; behind a pooler the one that answered first.
     let backend: BackendIdentity
+    /// What the server's clock showed.
+    let clock: ClockReading
 
-    init(_ handle: ConnectionHandle, isPooled: Bool, isReadCommitted: Bool, backend: BackendIdentity) {
+    init(
+        _ handle: ConnectionHandle,
+        isPooled: Bool,
+        isReadCommitted: Bool,
+        backend: BackendIdentity,
+        clock: ClockReading
+    ) {
+        self.clock = clock
         self.handle = handle
         self.isPooled = isPooled
         self.isReadCommitted = isReadCommitted
@@ -81,7 +90,13 @@ struct SessionOpening: Sendable {
                     + "create it with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
             )
         }
+        let asked = ClockReading.Moment.now
         let result = try connection.ask(Self.greeting, milliseconds: answerLimit)
+        let answered = ClockReading.Moment.now
+        guard let time = SessionOpening.integer(result, 5) else {
+            throw PostgresError(.schema, "the server does not tell its time")
+        }
+        let clock = ClockReading(asked: asked, database: Timestamp(microseconds: time), answered: answered)
         let backend = BackendIdentity(
             processID: SessionOpening.integer(result, 0) ?? 0,
             startedAt: SessionOpening.integer(result, 1) ?? 0
@@ -98,7 +113,13 @@ struct SessionOpening: Sendable {
         let isPooled = backend.processID != Int64(PQbackendPID(connection.pointer))
         if !isPooled { _ = try connection.ask(settings.parameters("SET SESSION"), milliseconds: answerLimit) }
         let isReadCommitted = result.text(0, 4) == "read committed" || settings.isReadCommitted && !isPooled
-        return OpenedSession(connection, isPooled: isPooled, isReadCommitted: isReadCommitted, backend: backend)
+        return OpenedSession(
+            connection,
+            isPooled: isPooled,
+            isReadCommitted: isReadCommitted,
+            backend: backend,
+            clock: clock
+        )
     }
 
     private func connect() throws(PostgresError) -> ConnectionHandle {
@@ -111,12 +132,13 @@ struct SessionOpening: Sendable {
         }
     }
 
-    /// One round: who serves us, since when, whether it takes writes, and what a statement by itself sees.
+    /// One round: who serves us, since when, whether it takes writes, what a statement by itself sees, and the time.
     private static let greeting = """
         SELECT pg_backend_pid(),
             (SELECT (extract(epoch FROM backend_start) * 1000000)::int8
             FROM pg_stat_activity WHERE pid = pg_backend_pid()),
-            pg_is_in_recovery(), current_setting('transaction_read_only'), current_setting('transaction_isolation')
+            pg_is_in_recovery(), current_setting('transaction_read_only'), current_setting('transaction_isolation'),
+            (extract(epoch FROM clock_timestamp()) * 1000000)::int8
         """
 
     /// A number of the first row, of a result in text form.

@@ -21,13 +21,14 @@ package enum HealthySystem {
         age: String = "0 s",
         inFlight: Int = 0,
         bound: Int = 1,
+        clockAhead: String = "0",
         handlers: String = "[]"
     ) -> String {
         """
         INSERT INTO upstream.workers VALUES (
             gen_random_uuid(), '\(name)', '\(version)', '{\(roles)}', now() - interval '1 day', now() - interval '\(age)',
             false, \(inFlight), '[{"sender": "1234567890", "connecting": 0, "bound": \(bound), "draining": 0}]',
-            '{"seconds": 5, "received": 0, "stored": 0, "duplicates": 0, "acked": 0, "handled": 0}', '\(handlers)');
+            '{"seconds": 5, "received": 0, "stored": 0, "duplicates": 0, "acked": 0, "handled": 0, "clock_ahead": \(clockAhead)}', '\(handlers)');
         """
     }
 }

@@ -68,6 +68,11 @@ struct DoctorTests {
             "DELETE FROM upstream.workers; \(HealthySystem.worker(bound: 0))",
             "sender 1234567890 has no bound stream"
         ),
+        Case(
+            "worker-clock-differs",
+            HealthySystem.worker("host:2", clockAhead: "-3456000"),
+            "the clock of worker host:2 is 40 days behind the database's"
+        ),
         Case("commits-stalled", HealthySystem.worker("host:2", inFlight: 7), "worker host:2 has 7 messages in flight"),
         Case(
             "messages-from-future",

@@ -28,6 +28,30 @@ extension Integration {
             }
         }
 
+        @Test("however often it looks, a worker that waits for its schema warns once, and then once a minute")
+        func warnsOnce() async throws {
+            let database = try await Database(migrated: false)
+            let logs = MemoryLogOutput()
+            let monitor = DatabaseMonitor(
+                try PostgresSettings(url: database.url),
+                firstInterval: .milliseconds(1),
+                logger: .lines(label: "test", level: .info, format: .json, output: logs)
+            )
+            let running = Task { await monitor.run() }
+            try await waitUntil("it has looked often") {
+                try await database.integer(
+                    "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+                ) > 100
+            }
+            #expect(monitor.state.reason?.contains("run `upstream-worker migrate up`") == true)
+            try await database.migrate { _ = try await $0.up($1) }
+            try await waitUntil("ready") { monitor.isReady }
+            #expect(logs.count("schema.differs") == 1 && logs.count("schema.fits") == 1)
+            #expect(logs.count("database.unavailable") == 0, "\(logs.lines)")
+            running.cancel()
+            await running.value
+        }
+
         @Test("a worker waits for a schema that is older, and for one that is newer", arguments: [true, false])
         func otherVersion(isOlder: Bool) async throws {
             let database = try await Database()

@@ -57,7 +57,7 @@ struct CommitPlanTests {
                     marked.insert(index)
                     committed.append(index)
                     action = plan.committed()
-                case .wait, .done:
+                case .wait, .stamp, .done:
                     Issue.record("no outage happened")
                     return
                 }

@@ -97,7 +97,7 @@ struct MetricsTests {
         let metrics = made()
         for name in [
             "upstream_partitions_ahead", "upstream_retention_last_run_timestamp_seconds",
-            "upstream_retention_held_partitions",
+            "upstream_retention_held_partitions", "upstream_clock_ahead_seconds",
         ] {
             #expect(try scraped(metrics).value(name)?.isNaN == true)
         }
@@ -105,7 +105,9 @@ struct MetricsTests {
         metrics.retentionLastRun.set(1_795_236_016.25)
         metrics.retentionHeld.set(2)
         metrics.replaysRunning.add(1)
+        metrics.clockAhead.set(-3.5)
         let exposition = try scraped(metrics)
+        #expect(exposition.value("upstream_clock_ahead_seconds") == -3.5)
         #expect(exposition.value("upstream_partitions_ahead") == 7)
         #expect(exposition.value("upstream_retention_last_run_timestamp_seconds") == 1_795_236_016.25)
         #expect(exposition.value("upstream_retention_held_partitions") == 2)

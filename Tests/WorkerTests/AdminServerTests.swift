@@ -74,6 +74,10 @@ struct AdminServerTests {
             #expect(ready.0 == 200 && ready.1 == "ok\n")
             let verbose = try await Self.ask(port, "/readyz?verbose")
             #expect(verbose.1 == "[+] database ok\n[+] sender-1 ok\n[+] draining ok\nready\n")
+            #expect(
+                Readiness([ReadinessCheck("clock") { .remark("a word") }]).report()
+                    == Readiness.Report(isReady: true, lines: ["[+] clock ok: a word", "[+] draining ok"])
+            )
             readiness.drain()
             #expect(try await Self.ask(port, "/readyz").0 == 503)
             #expect(try await Self.ask(port, "/livez").0 == 200)

@@ -292,6 +292,7 @@ struct SupervisorTests {
             database: database,
             metrics: metrics,
             monitor: monitor,
+            clock: DatabaseClock(),
             abandoned: AbandonedServices(),
             tracing: nil,
             logger: logger()

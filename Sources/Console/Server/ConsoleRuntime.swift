@@ -168,12 +168,12 @@ struct SchemaCheck: Service {
     func run() async throws {
         try await cancelWhenGracefulShutdown {
             var isFirst = true
-            var awaited: SchemaState?
+            var told: ContinuousClock.Instant?
             while !Task.isCancelled {
                 do {
                     let health = try await pool.withConnection { try await StoreHealth.check($0) }
                     guard case .schema(let state) = health else {
-                        if awaited != nil {
+                        if told != nil {
                             logger.event(.info, .schemaFits, "the schema is this binary's: going on")
                         }
                         return
@@ -182,7 +182,8 @@ struct SchemaCheck: Service {
                     guard state.isAwaited else {
                         throw ConsoleError(problem + "; `upstream-worker migrate status` shows more")
                     }
-                    if awaited != state {
+                    if told.map({ ContinuousClock.now - $0 >= .seconds(60) }) ?? true {
+                        told = .now
                         logger.event(
                             .warning,
                             .schemaDiffers,
@@ -190,7 +191,6 @@ struct SchemaCheck: Service {
                             [.error: .string(problem)]
                         )
                     }
-                    awaited = state
                 } catch let error as ConsoleError {
                     throw error
                 } catch {

@@ -1,5 +1,5 @@
 package import Postgres
-import Vocabulary
+package import Vocabulary
 
 /// A server and our session there, as `check --connect` shows them.
 package struct DatabaseFacts: Sendable, Equatable {

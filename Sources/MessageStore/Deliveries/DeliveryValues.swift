@@ -16,6 +16,18 @@ extension PostgresParameters {
     }
 }
 
+extension PostgresParameters {
+    /// The two parameters that say between which times messages came; nulls for any.
+    mutating func append(_ times: ClosedRange<Int64>?) {
+        guard let times else {
+            appendNull(.timestamptz)
+            return appendNull(.timestamptz)
+        }
+        append(timestamp: times.lowerBound)
+        append(timestamp: times.upperBound)
+    }
+}
+
 extension StoreError {
     /// What `upstream.store_batch` fails with where a registration is missing.
     private static let unregistered = "UW003"
@@ -23,11 +35,18 @@ extension StoreError {
     /// What a failure of PostgreSQL means for the pipeline.
     init(_ error: PostgresError) {
         self.init(
-            kind: error.sqlState == Self.unregistered
-                ? .unregistered : error.isTimeLimit ? .timedOut : error.isEnvironment ? .unavailable : .refused,
+            kind: Self.kind(error),
             sqlState: error.sqlState,
             message: error.description,
             failureClass: error.failureClass
         )
+    }
+
+    private static func kind(_ error: PostgresError) -> Kind {
+        switch error.sqlState {
+        case unregistered: .unregistered
+        case StoreStatements.misdated: .misdated
+        default: error.isTimeLimit ? .timedOut : error.isEnvironment ? .unavailable : .refused
+        }
     }
 }

@@ -209,7 +209,7 @@ package struct Retention: Sendable {
         let clock = clock
         return try await connection.run { connection throws(PostgresError) in
             let asked = clock()
-            let database: Timestamp = try connection.run(RetentionStatements.clock).value()
+            let database: Timestamp = try connection.run(HealthStatements.clock).value()
             return ClockDifference(asked: asked, database: database, answered: clock())
         }
     }

@@ -48,10 +48,12 @@ package struct RetentionPolicy: Sendable, Equatable {
     }
 
     /// Bodies from before this time are too old.
-    package func bodiesEnd(_ now: Timestamp) -> Timestamp { now - messages }
+    ///
+    /// Later than the policy says by as much as the time in a row may be from before its commit, as `upstream.retention_end`.
+    package func bodiesEnd(_ now: Timestamp) -> Timestamp { now - messages - StampLimits.oldest }
 
-    /// Ledger rows from before this time are too old.
-    package func ledgerEnd(_ now: Timestamp) -> Timestamp { now - dedupeWindow }
+    /// Ledger rows from before this time are too old, likewise.
+    package func ledgerEnd(_ now: Timestamp) -> Timestamp { now - dedupeWindow - StampLimits.oldest }
 
     /// Dead letters from before this time are too old.
     package func deadLettersEnd(_ now: Timestamp) -> Timestamp { now - deadLetters }

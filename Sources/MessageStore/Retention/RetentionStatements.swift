@@ -48,7 +48,6 @@ enum RetentionStatements: StatementCatalog {
     /// text only.
     static let begin = "SET LOCAL datestyle = 'ISO, YMD'; SET LOCAL timezone = 'UTC'"
     static let now: SQL = "SELECT now()"
-    static let clock: SQL = "SELECT clock_timestamp()"
 
     /// The ledger's rows, and those from before a time by what ANALYZE sampled: the commonest times by their frequency, the
     /// others by the share of the histogram that lies before.
@@ -205,7 +204,7 @@ enum RetentionStatements: StatementCatalog {
         let policy = RetentionPolicy(messages: .zero, dedupeWindow: .zero)
         return [
             StatementSample("partitions", partitions), StatementSample("needs", needs(before: time)),
-            StatementSample("begin", script: begin), StatementSample("now", now), StatementSample("clock", clock),
+            StatementSample("begin", script: begin), StatementSample("now", now),
             StatementSample("ledger", ledger(before: time)),
             StatementSample("expired", expired(bodies: time, deadLetters: time)),
             StatementSample("policy", self.policy), StatementSample("raise", raise(to: policy)),

@@ -40,6 +40,8 @@ package struct WorkerReport: Sendable, Equatable {
         package var ackP50: Double?
         /// The time that 99 % of the acks took at most, likewise.
         package var ackP99: Double?
+        /// By how many seconds the machine's clock is ahead of the database's; nil where that is not known.
+        package var clockAhead: Double?
 
         package init() {}
 
@@ -47,6 +49,7 @@ package struct WorkerReport: Sendable, Equatable {
             case seconds, received, stored, duplicates, acked, handled
             case ackP50 = "ack_p50"
             case ackP99 = "ack_p99"
+            case clockAhead = "clock_ahead"
         }
     }
 
@@ -173,6 +176,7 @@ package struct WorkerReport: Sendable, Equatable {
         json.member("handled", number: rates.handled)
         json.member("ack_p50", number: rates.ackP50)
         json.member("ack_p99", number: rates.ackP99)
+        json.member("clock_ahead", number: rates.clockAhead)
         json.endObject()
         return JSONColumn(utf8: json.finish())
     }

@@ -4,7 +4,8 @@
 ///
 /// - *committing* the top range → `committed` pops it; `refused` replaces it by its halves, or, when it is a single
 ///   row, marks the row for quarantine and commits it once more; `timedOut` cuts it, and all that follows, into smaller
-///   parts; `unavailable`, and `timedOut` of a single row, wait and commit the same range again.
+///   parts; `misdated` stamps it anew and commits it again; `unavailable`, `timedOut` of a single row, and a second
+///   `misdated` in a row, wait and commit the same range again.
 /// - *done* once no range is left.
 package struct CommitPlan {
     /// What to do next.
@@ -17,8 +18,16 @@ package struct CommitPlan {
         case wait(attempt: Int, then: Range<Int>)
         /// This message alone was refused: mark it for quarantine, then commit it.
         case quarantine(Int, isRetry: Bool)
+        /// The times of these were refused: stamp them anew, then commit them.
+        case stamp(Range<Int>, isRetry: Bool)
         /// All is committed.
         case done
+
+        /// Whether it gives messages new times.
+        var isStamp: Bool {
+            guard case .stamp = self else { return false }
+            return true
+        }
     }
 
     private struct Part {
@@ -32,6 +41,8 @@ package struct CommitPlan {
     private var attempt = 0
     /// The row that was marked for quarantine last, so that a second rejection can't loop.
     private var marked: Int?
+    /// The range that was stamped anew last, so that a database that refuses those times as well is waited for.
+    private var stamped: Range<Int>?
 
     /// A plan for a batch of `count` messages, in one transaction.
     package init(count: Int) {
@@ -51,6 +62,7 @@ package struct CommitPlan {
     package mutating func committed() -> Action {
         pending.removeLast()
         attempt = 0
+        stamped = nil
         return next
     }
 
@@ -59,6 +71,7 @@ package struct CommitPlan {
         guard let last = pending.indices.last else { return .done }
         pending[last].isRetry = true
         attempt += 1
+        stamped = nil
         return .wait(attempt: attempt, then: pending[last].range)
     }
 
@@ -93,6 +106,13 @@ package struct CommitPlan {
         halve()
         attempt = 0
         return next
+    }
+
+    /// The database refused the times of the last range.
+    package mutating func misdated() -> Action {
+        guard let part = pending.last, stamped != part.range else { return unavailable() }
+        stamped = part.range
+        return .stamp(part.range, isRetry: part.isRetry)
     }
 
     private var next: Action { pending.last.map { .commit($0.range, isRetry: $0.isRetry) } ?? .done }

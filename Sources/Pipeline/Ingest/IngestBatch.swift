@@ -7,6 +7,8 @@ package struct IngestBatch: Sendable {
     package private(set) var messages: [IncomingMessage] = []
     /// The bytes of all of them.
     package private(set) var bytes = 0
+    /// When the first copy was parsed.
+    package var parsed: MonotonicTime { MonotonicTime(nanoseconds: messages.first?.parsedAt ?? .max) }
     /// When the first of them was submitted.
     let since: ContinuousClock.Instant
     /// Who delivered them: runs of ``messages``, in order.
@@ -135,6 +137,24 @@ package struct IngestBatch: Sendable {
             }
         }
         for share in shares { share.sink.settled(SettledCopies(share.ranges, of: messages, trace)) }
+    }
+
+    /// Stamps copies anew by the database's clock, as of when they were parsed, and in their order.
+    ///
+    /// What has waited for longer than the database takes gets the oldest time that it takes.
+    package mutating func stamp(_ range: Range<Int>, by clock: DatabaseClock) {
+        var least = clock.now() - (StampLimits.oldest - StampLimits.margin).microseconds
+        var read: UInt64?
+        var last: Int64 = 0
+        for index in range {
+            let parsedAt = messages[index].parsedAt
+            // Those of one read follow each other by a microsecond, as when they were stamped first.
+            let own = parsedAt == read ? last + 1 : clock.time(at: MonotonicTime(nanoseconds: parsedAt))
+            last = max(own, least)
+            messages[index].receivedAt = last
+            read = parsedAt
+            least += 1
+        }
     }
 
     /// Marks a copy for `quarantine`, after the database rejected its content.

@@ -21,6 +21,7 @@ package struct IngestService: Sendable {
     private let clock: TimeSource
     private let intake: (any DeliveryIntake)?
     private let tracing: PipelineTracing?
+    private let stamps: DatabaseClock?
 
     /// What each writer's loop is doing, for the watchdog; they take a step with each batch.
     package let progress: [LoopProgress]
@@ -35,6 +36,7 @@ package struct IngestService: Sendable {
     ///   - clock: The clock and random source.
     ///   - intake: The dispatcher of this process; nil where only other workers dispatch.
     ///   - tracing: Records spans; nil where tracing is off.
+    ///   - stamps: What copies are stamped by.
     package init(
         queue: IngestQueue,
         writers: [any MessageWriter],
@@ -42,7 +44,8 @@ package struct IngestService: Sendable {
         logger: Logger,
         clock: TimeSource = .system,
         intake: (any DeliveryIntake)? = nil,
-        tracing: PipelineTracing? = nil
+        tracing: PipelineTracing? = nil,
+        stamps: DatabaseClock? = nil
     ) {
         self.queue = queue
         self.writers = writers
@@ -52,6 +55,7 @@ package struct IngestService: Sendable {
         self.intake = intake
         progress = writers.indices.map { LoopProgress("writer-\($0)") }
         self.tracing = tracing
+        self.stamps = stamps
     }
 
     /// Runs until the queue is finished and everything in it has committed, or until cancelled.
@@ -90,6 +94,7 @@ package struct IngestService: Sendable {
         _ size: inout AdaptiveBatchSize,
         _ progress: LoopProgress
     ) async {
+        if let stamps, stamps.hasStepped(since: batch.parsed) { batch.stamp(batch.messages.indices, by: stamps) }
         var plan: CommitPlan
         if let ceiling = size.ceiling, batch.bytes > ceiling {
             plan = CommitPlan(sizes: batch.messages.map(\.bytes.count), ceiling: ceiling)
@@ -113,6 +118,10 @@ package struct IngestService: Sendable {
                 batch.quarantine(index, reason: .databaseRefused, detail: "PostgreSQL refused the row for its content")
                 range = index..<index + 1
                 isRetry = isAgain
+            case .stamp(let next, let isAgain):
+                if let stamps { batch.stamp(next, by: stamps) }
+                range = next
+                isRetry = isAgain
             case .wait(let attempt, let next):
                 let delay = Self.retry.delay(attempt: attempt, random: 0.5 + clock.random() / 2)
                 progress.enter(.awaiting)
@@ -131,15 +140,17 @@ package struct IngestService: Sendable {
             } catch {
                 metrics.databaseErrors[error.failureClass].increment()
                 guard !Task.isCancelled else { return }
+                action = plan.failed(error.kind, batch, range, after: clock.now() - start, &size)
                 switch error.kind {
                 case .refused: logRefusal(error, count: range.count)
                 // The dispatcher tells of it, and registers again.
                 case .unregistered: break
-                case .unavailable, .timedOut:
+                // The monitor tells of the clocks.
+                case .misdated where action.isStamp: break
+                case .unavailable, .timedOut, .misdated:
                     if !isDown { logOutage(error, count: range.count) }
                     isDown = true
                 }
-                action = plan.failed(error.kind, batch, range, after: clock.now() - start, &size)
             }
         }
     }
@@ -246,6 +257,7 @@ extension CommitPlan {
         switch kind {
         case .refused: return refused()
         case .unavailable, .unregistered: return unavailable()
+        case .misdated: return misdated()
         case .timedOut:
             let sizes = batch.messages.map(\.bytes.count)
             let ceiling = size.timedOut(bytes: sizes[range].reduce(0, +), after: duration)

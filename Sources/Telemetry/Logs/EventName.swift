@@ -57,6 +57,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case retentionPolicyDiffers = "retention.policy_differs"
     case retentionWaits = "retention.waits"
     case clockDiffers = "clock.differs"
+    case clockAgrees = "clock.agrees"
 
     // Messages.
     case rowRefused = "message.row_refused"

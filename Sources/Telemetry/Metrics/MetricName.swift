@@ -26,6 +26,7 @@ package enum MetricName: String, CaseIterable, Sendable {
     case retentionHeld = "upstream_retention_held_partitions"
     case diskFree = "upstream_database_disk_free_bytes"
     case certificateEnd = "upstream_certificate_end_timestamp_seconds"
+    case clockAhead = "upstream_clock_ahead_seconds"
     case spans = "upstream_trace_spans_total"
     case logLinesDropped = "upstream_log_lines_dropped_total"
     case buildInfo = "upstream_build_info"
@@ -54,7 +55,7 @@ package enum MetricName: String, CaseIterable, Sendable {
             .processCPU:
             .counter
         case .connections, .inFlight, .commitsWaiting, .deadLetters, .oldestDelivery, .deliveriesWaiting, .circuit,
-            .paused, .replaysRunning, .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree,
+            .paused, .replaysRunning, .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .clockAhead,
             .certificateEnd, .buildInfo, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory,
             .processStart, .processThreads:
             .gauge
@@ -77,7 +78,7 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .certificateEnd: ["certificate", "name"]
         case .buildInfo: ["version"]
         case .inFlight, .ackLatency, .commitDuration, .commitsWaiting, .batchMessages, .replaysRunning,
-            .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .logLinesDropped, .processCPU,
+            .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .clockAhead, .logLinesDropped, .processCPU,
             .processOpenFiles,
             .processMostFiles,
             .processVirtualMemory, .processMemory, .processStart, .processThreads:
@@ -114,6 +115,7 @@ package enum MetricName: String, CaseIterable, Sendable {
             "What the database's disk has left, where the server is on this machine and the role may see its folder."
         case .certificateEnd:
             "When a certificate ends that was seen: a sender's server's, a webhook's, the console's, or one of ours."
+        case .clockAhead: "How far the machine's clock is ahead of the database's; negative where it is behind."
         case .processCPU: "CPU time that the process has used, user and system."
         case .processOpenFiles: "File descriptors that are open."
         case .processMostFiles: "The most file descriptors that may be open."

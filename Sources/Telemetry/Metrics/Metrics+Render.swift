@@ -59,6 +59,7 @@ extension Metrics {
                 let seconds = Double(certificate.end.microseconds / 1_000_000)
                 writer.sample(name, [certificate.kind.text, certificate.name], ExpositionWriter.number(seconds))
             }
+        case .clockAhead: writer.sample(name, [], ExpositionWriter.number(clockAhead.value))
         case .deliveries, .deliveryDuration, .deadLetters, .oldestDelivery, .deliveriesWaiting, .circuit, .paused:
             for (index, label) in handlers.enumerated() {
                 render(name, handler(index), label, into: &writer)

@@ -36,6 +36,8 @@ package final class Metrics: Sendable {
     package let diskFree = NumberGauge(.nan)
     /// The certificates that were seen.
     package let certificates = SeenCertificates()
+    /// How far the machine's clock is ahead of the database's, in seconds; NaN until it is known.
+    package let clockAhead = NumberGauge(.nan)
     /// Replays that this worker runs.
     package let replaysRunning = Gauge()
     /// Copies in a committed batch.

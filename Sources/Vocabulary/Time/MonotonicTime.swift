@@ -20,6 +20,9 @@ package struct MonotonicTime: Hashable, Comparable, Sendable {
     /// Whole milliseconds since the clock's zero.
     package var milliseconds: Int64 { Int64(nanoseconds / 1_000_000) }
 
+    /// Whole microseconds since the clock's zero.
+    package var microseconds: Int64 { Int64(nanoseconds / 1_000) }
+
     /// Earlier before later.
     @inlinable
     package static func < (lhs: MonotonicTime, rhs: MonotonicTime) -> Bool { lhs.nanoseconds < rhs.nanoseconds }

@@ -8,6 +8,8 @@ package struct ReadinessCheck: Sendable {
         case ready
         /// It doesn't; why, for people.
         case notReady(String)
+        /// It holds, and there is something to be told.
+        case remark(String)
 
         /// Why it doesn't; nil where it does.
         package var reason: String? {
@@ -61,6 +63,7 @@ package final class Readiness: Sendable {
         for check in checks + [own] {
             switch check.state() {
             case .ready: report.lines.append("[+] \(check.name) ok")
+            case .remark(let text): report.lines.append("[+] \(check.name) ok: \(text)")
             case .notReady(let reason):
                 report.isReady = false
                 report.lines.append("[-] \(check.name) failed: \(reason)")

@@ -3,15 +3,13 @@ import MessageStore
 package import Postgres
 import Synchronization
 package import Telemetry
-import Vocabulary
+package import Vocabulary
 
 /// Watches the database: waits for it at startup, knows its state for `/readyz`, creates partitions ahead, and measures the
 /// store's upkeep.
 ///
 /// Only one task queries the database; others read what it found, so that a database that does not answer blocks nobody.
 package final class DatabaseMonitor: Sendable {
-    /// How often it is checked until it is ready for the first time.
-    private static let firstInterval = Duration.milliseconds(500)
     /// A health check without an answer for this long counts as failed.
     private static let answerTimeout = Duration.seconds(5)
 
@@ -23,8 +21,12 @@ package final class DatabaseMonitor: Sendable {
         var isOfSchema = false
         /// Whether a check has ended yet.
         var isAsked = false
-        /// When it was last told that partitions can't be created.
-        var partitionsFailed: ContinuousClock.Instant?
+        /// Whether this machine's clock and the database's differ, as far as has been told.
+        var clocksDiffer = false
+        /// When it is told again that partitions can't be created.
+        var partitionsFailed = Reminder()
+        /// When it is told again that the schema is another version's.
+        var schemaDiffers = Reminder()
         /// When the check now under way began.
         var asking: ContinuousClock.Instant?
         /// The outcome for those who wait at startup; nil until it is known.
@@ -34,9 +36,11 @@ package final class DatabaseMonitor: Sendable {
     }
 
     private let client: PostgresClient
+    private let firstInterval: Duration
     private let interval: Duration
     private let upkeepInterval: Duration
     private let metrics: Metrics?
+    private let clock: DatabaseClock
     private let logger: Logger
     private let known = Mutex(Known())
 
@@ -45,17 +49,23 @@ package final class DatabaseMonitor: Sendable {
     /// - Parameters:
     ///   - settings: The database.
     ///   - metrics: Shows the store's upkeep.
-    ///   - interval: How often the database is checked, once it was ready.
+    ///   - clock: Learns the database's time with each check.
+    ///   - firstInterval: How often the database is checked until it is ready for the first time.
+    ///   - interval: How often it is checked then.
     ///   - upkeepInterval: How often the upkeep is measured, at most with each check.
     ///   - logger: The process's logger.
     package init(
         _ settings: PostgresSettings,
         metrics: Metrics? = nil,
+        clock: DatabaseClock = DatabaseClock(),
+        firstInterval: Duration = .milliseconds(500),
         interval: Duration = .seconds(5),
         upkeepInterval: Duration = .seconds(30),
         logger: Logger
     ) {
-        client = PostgresClient(settings)
+        client = PostgresClient(settings, clock: clock)
+        self.clock = clock
+        self.firstInterval = firstInterval
         self.interval = interval
         self.upkeepInterval = upkeepInterval
         self.metrics = metrics
@@ -118,12 +128,12 @@ package final class DatabaseMonitor: Sendable {
     /// Checks the database repeatedly until cancelled.
     package func run() async {
         guard await start() else { return await client.close() }
-        var day = UTCDay.today()
+        var day = today
         var measured = ContinuousClock.now
         await measure()
         while (try? await Task.sleep(for: interval)) != nil {
             let health = await ask()
-            let today = UTCDay.today()
+            let today = today
             switch health {
             // A worker goes on with a newer schema, and so does its upkeep.
             case .ready?, .schema(.newer)?: break
@@ -138,6 +148,9 @@ package final class DatabaseMonitor: Sendable {
         await client.close()
     }
 
+    /// The present day by the database's clock.
+    private var today: UTCDay { UTCDay(microseconds: clock.now()) }
+
     /// Checks until the database is ready (true) or its schema is one that no migration makes right (false).
     private func start() async -> Bool {
         while !Task.isCancelled {
@@ -151,7 +164,7 @@ package final class DatabaseMonitor: Sendable {
                 return false
             case .schema, .readOnly, nil: break
             }
-            try? await Task.sleep(for: Self.firstInterval)
+            try? await Task.sleep(for: firstInterval)
         }
         return false
     }
@@ -173,7 +186,7 @@ package final class DatabaseMonitor: Sendable {
         var summary: String?
         var isOfSchema = false
         do {
-            let found = try await client.withConnection { try await StoreHealth.check($0) }
+            let found = try await client.withConnection { [clock] in try await StoreHealth.check($0, clock: clock) }
             health = found
             switch found {
             case .ready: state = .ready
@@ -196,6 +209,7 @@ package final class DatabaseMonitor: Sendable {
             return known
         }
         tell(state, isOfSchema: isOfSchema, before)
+        tell(clock.difference)
         return health
     }
 
@@ -209,7 +223,8 @@ package final class DatabaseMonitor: Sendable {
 
     private func tell(_ state: ReadinessCheck.State, isOfSchema: Bool, _ before: Known) {
         switch state {
-        case .notReady(let reason) where before.state != state && isOfSchema:
+        case .notReady(let reason) where isOfSchema:
+            guard known.withLock({ $0.schemaDiffers.isDue() }) else { return }
             // A worker that runs goes on: docs/upgrade.md says with which migrations.
             logger.event(
                 .warning,
@@ -223,9 +238,43 @@ package final class DatabaseMonitor: Sendable {
         case .notReady(let reason) where before.state == .ready || before.isOfSchema || !before.isAsked:
             logger.event(.warning, .databaseUnavailable, "database not ready; retrying", [.error: .string(reason)])
         case .ready where before.isOfSchema:
+            known.withLock { $0.schemaDiffers.end() }
             logger.event(.info, .schemaFits, "the schema is this binary's: going on")
         default: break
         }
+    }
+
+    /// Tells once that the clocks differ, and once that they do no more.
+    private func tell(_ difference: ClockDifference?) {
+        guard let difference else { return }
+        metrics?.clockAhead.set(difference.ahead.inSeconds)
+        let isNotable = difference.isNotable
+        let wasNotable = known.withLock { known in
+            defer { known.clocksDiffer = isNotable }
+            return known.clocksDiffer
+        }
+        guard isNotable != wasNotable else { return }
+        let ahead = LogValue.seconds(difference.ahead)
+        guard isNotable else {
+            return logger.event(
+                .info,
+                .clockAgrees,
+                "this machine's clock and the database's agree again",
+                [.aheadSeconds: ahead]
+            )
+        }
+        logger.event(
+            .warning,
+            .clockDiffers,
+            "this machine's clock and the database's differ: messages are stamped by the database's",
+            [.aheadSeconds: ahead, .error: .string(difference.description)]
+        )
+    }
+
+    /// What is to be said of the clocks; nil where they agree.
+    package var clockRemark: String? {
+        guard let difference = clock.difference, difference.isNotable else { return nil }
+        return "\(difference.description); messages are stamped by the database's"
     }
 
     /// Shows the store's upkeep; what can't be asked is not known, and never what it was.
@@ -251,10 +300,11 @@ package final class DatabaseMonitor: Sendable {
     @discardableResult
     private func ensurePartitions() async -> Bool {
         do throws(PostgresError) {
+            let today = today
             let (made, isComplete) = try await client.run { connection throws(PostgresError) in
-                let made = try Partitions.ensure(connection, around: .today())
+                let made = try Partitions.ensure(connection, around: today)
                 do throws(PostgresError) {
-                    return (made, try AttemptDays.ensure(connection, around: .today()) != nil)
+                    return (made, try AttemptDays.ensure(connection, around: today) != nil)
                 } catch {
                     // A schema from before the history; and without a day of its own nothing of it is lost.
                     guard error.mayBeOfHistory else { throw error }
@@ -266,12 +316,7 @@ package final class DatabaseMonitor: Sendable {
             }
             return isComplete
         } catch {
-            let isDue = known.withLock { known in
-                if let last = known.partitionsFailed, ContinuousClock.now - last < OutageLog.interval { return false }
-                known.partitionsFailed = .now
-                return true
-            }
-            guard isDue else { return false }
+            guard known.withLock({ $0.partitionsFailed.isDue() }) else { return false }
             logger.event(
                 .warning,
                 .partitionsFailed,

@@ -1,6 +1,21 @@
 import Logging
 import Telemetry
 
+/// Says when something that goes on is to be told again: once a minute.
+struct Reminder {
+    private var next: ContinuousClock.Instant?
+
+    /// Whether it is to be told now, which then counts as done.
+    mutating func isDue(_ now: ContinuousClock.Instant = .now) -> Bool {
+        if let next, now < next { return false }
+        next = now + OutageLog.interval
+        return true
+    }
+
+    /// It has ended: the next time is told at once.
+    mutating func end() { next = nil }
+}
+
 /// Logs once a minute that the database is away, for as long as it is: the first error of an outage is soon out of sight.
 struct OutageLog {
     /// How often it is logged.

@@ -103,6 +103,8 @@ struct WorkerFigures {
         for (index, handler) in counts.handlers.enumerated() where handler.done != before.handlers[index].done {
             failuresBefore[index] = handler.failed
         }
+        let ahead = metrics.clockAhead.value
+        report.rates.clockAhead = ahead.isNaN ? nil : (ahead * 1_000).rounded() / 1_000
         report.handlers = activity().map { handler in
             let index = metrics.handlers.firstIndex(of: handler.handler)
             let (done, wasDone) = (index.map { counts.handlers[$0].done }, index.map { before.handlers[$0].done })

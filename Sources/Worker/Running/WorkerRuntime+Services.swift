@@ -6,6 +6,7 @@ import Pipeline
 import Postgres
 import ServiceLifecycle
 import Telemetry
+import Vocabulary
 import XMPPSession
 
 extension WorkerRuntime {
@@ -15,6 +16,8 @@ extension WorkerRuntime {
         let database: PostgresSettings
         let metrics: Metrics
         let monitor: DatabaseMonitor
+        /// What messages are stamped by.
+        let clock: DatabaseClock
         let abandoned: AbandonedServices
         /// Records spans; nil where tracing is off.
         let tracing: PipelineTracing?
@@ -128,7 +131,7 @@ extension WorkerRuntime.Shared {
     ) -> (services: [any Service], writers: [LoopProgress]) {
         let dispatch = parts.dispatch
         let stores = (0..<configuration.database.writers).map { _ in
-            MessageStore(database, senders: configuration.senders.map(\.senderID), status: parts.commits)
+            MessageStore(database, senders: configuration.senders.map(\.senderID), status: parts.commits, clock: clock)
         }
         let service = IngestService(
             queue: parts.ingest,
@@ -136,9 +139,11 @@ extension WorkerRuntime.Shared {
             metrics: metrics,
             logger: logger,
             intake: dispatch?.intake,
-            tracing: tracing
+            tracing: tracing,
+            stamps: clock
         )
-        var environment = Connection.Environment(ingest: parts.ingest, clock: ArrivalClock(), metrics: metrics)
+        let arrivals = ArrivalClock { [clock] in clock.now() }
+        var environment = Connection.Environment(ingest: parts.ingest, clock: arrivals, metrics: metrics)
         environment.open = parts.open
         let services: [any Service] = [
             MemoryRunner(metrics: metrics),

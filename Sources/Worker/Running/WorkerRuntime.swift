@@ -8,6 +8,7 @@ import ServiceLifecycle
 import TLSWire
 package import Telemetry
 package import UpstreamKit
+import Vocabulary
 import XMLWire
 import XMPPSession
 
@@ -86,7 +87,8 @@ package final class WorkerRuntime: Sendable {
         }
         let tracing = try Self.tracing(configuration, metrics, logger)
         self.tracing = tracing
-        let monitor = DatabaseMonitor(settings, metrics: metrics, logger: logger)
+        let clock = DatabaseClock()
+        let monitor = DatabaseMonitor(settings, metrics: metrics, clock: clock, logger: logger)
         let commits = CommitStatus(metrics: metrics, logger: logger)
         readiness = Readiness(
             Self.checks(senders, metrics, monitor) + CommitChecks.checks(queue: ingest, status: commits)
@@ -98,6 +100,7 @@ package final class WorkerRuntime: Sendable {
             database: settings,
             metrics: metrics,
             monitor: monitor,
+            clock: clock,
             abandoned: abandoned,
             tracing: tracing?.pipeline,
             logger: logger
@@ -275,7 +278,8 @@ package final class WorkerRuntime: Sendable {
                     ? .ready : .notReady("no stream is bound")
             }
         }
-        return [ReadinessCheck("database") { monitor.state }] + streams
+        let clock = ReadinessCheck("clock") { monitor.clockRemark.map { .remark($0) } ?? .ready }
+        return [ReadinessCheck("database") { monitor.state }, clock] + streams
     }
 
     private static func group(of services: [any Service], logger: Logger) -> ServiceGroup {

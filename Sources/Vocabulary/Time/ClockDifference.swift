@@ -1,5 +1,3 @@
-package import Vocabulary
-
 /// How far this process's clock is from the database's.
 package struct ClockDifference: Sendable, Equatable {
     /// Beyond this much nobody knows which of the two is right.
@@ -16,6 +14,9 @@ package struct ClockDifference: Sendable, Equatable {
         ahead = asked > database ? asked - database : min(answered - database, .zero)
     }
 
+    /// Whether it is worth telling: the clock of this machine, or of the database's, is not kept right.
+    package var isNotable: Bool { max(ahead, .zero - ahead) > .seconds(60) }
+
     /// Whether it is too large to delete anything.
     package var isTooLarge: Bool { max(ahead, .zero - ahead) > Self.limit }
 
@@ -23,8 +24,12 @@ package struct ClockDifference: Sendable, Equatable {
     package var description: String {
         let seconds = max(ahead, .zero - ahead).components.seconds
         let amount =
-            seconds >= 172_800
-            ? "\(seconds / 86_400) days" : seconds >= 7_200 ? "\(seconds / 3_600) hours" : "\(seconds / 60) minutes"
+            switch seconds {
+            case 172_800...: "\(seconds / 86_400) days"
+            case 7_200...: "\(seconds / 3_600) hours"
+            case 120...: "\(seconds / 60) minutes"
+            default: "\(seconds) s"
+            }
         return "this machine's clock is \(amount) \(ahead > .zero ? "ahead of" : "behind") the database's"
     }
 }

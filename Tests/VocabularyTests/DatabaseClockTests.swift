@@ -1,0 +1,75 @@
+import Testing
+import Vocabulary
+
+@Suite("The database's clock, as a worker knows it")
+struct DatabaseClockTests {
+    private static let hour: Int64 = 3_600_000_000
+
+    /// A moment of the monotonic clock, and what the system's clock, so much ahead of the database's, shows then.
+    private static func moment(_ microseconds: Int64, ahead: Int64 = 0) -> ClockReading.Moment {
+        ClockReading.Moment(
+            wall: Timestamp(microseconds: hour + microseconds + ahead),
+            monotonic: MonotonicTime(nanoseconds: UInt64(microseconds) * 1_000)
+        )
+    }
+
+    /// A reading that took so many microseconds; the database's clock shows an hour more than the monotonic one.
+    private static func reading(_ asked: Int64, taking duration: Int64, ahead: Int64 = 0) -> ClockReading {
+        ClockReading(
+            asked: moment(asked, ahead: ahead),
+            database: Timestamp(microseconds: hour + asked + duration / 2),
+            answered: moment(asked + duration, ahead: ahead)
+        )
+    }
+
+    private static func at(_ microseconds: Int64) -> MonotonicTime {
+        MonotonicTime(nanoseconds: UInt64(microseconds) * 1_000)
+    }
+
+    @Test("before the first reading it is the system's clock, and goes on with the monotonic one")
+    func unread() {
+        let clock = DatabaseClock(Self.moment(1_000, ahead: 5), monotonic: { Self.at(3_000) })
+        #expect(clock.now() == Self.hour + 3_005)
+        #expect(clock.time(at: Self.at(2_000)) == Self.hour + 2_005)
+        #expect(clock.difference == nil && !clock.hasStepped(since: Self.at(0)))
+    }
+
+    @Test(
+        "a reading that leaves it possible changes nothing; any other sets it, by the middle of the question",
+        arguments: [1, -1]
+    )
+    func learns(sign: Int64) {
+        let clock = DatabaseClock(Self.moment(0, ahead: sign * 400))
+        clock.learn(Self.reading(1_000, taking: 1_000, ahead: sign * 400))
+        #expect(clock.time(at: Self.at(5_000)) == Self.hour + 5_000 + sign * 400, "within what the answer took")
+        clock.learn(Self.reading(6_000, taking: 200))
+        #expect(clock.time(at: Self.at(7_000)) == Self.hour + 7_000)
+        clock.learn(Self.reading(8_000, taking: 5_000))
+        #expect(clock.time(at: Self.at(14_000)) == Self.hour + 14_000)
+        #expect(!clock.hasStepped(since: Self.at(0)), "less than a second is no step")
+    }
+
+    @Test("what was stamped before a step is told from what was stamped after it, and a second more")
+    func steps() {
+        let clock = DatabaseClock(Self.moment(0, ahead: -40 * 24 * Self.hour))
+        clock.learn(Self.reading(10_000_000, taking: 100, ahead: -40 * 24 * Self.hour))
+        #expect(clock.time(at: Self.at(3)) == Self.hour + 3)
+        #expect(clock.hasStepped(since: Self.at(9_000_000)) && clock.hasStepped(since: Self.at(10_500_000)))
+        #expect(!clock.hasStepped(since: Self.at(11_500_000)))
+        #expect(clock.difference?.description == "this machine's clock is 40 days behind the database's")
+        // The system's clock is set: stamps stay where they are.
+        clock.learn(Self.reading(20_000_000, taking: 100))
+        #expect(clock.time(at: Self.at(20_000_000)) == Self.hour + 20_000_000)
+        #expect(clock.difference?.isNotable == false && !clock.hasStepped(since: Self.at(19_000_000)))
+    }
+
+    @Test("a difference of more than a minute is told, in words", arguments: [(61, "61 s"), (120, "2 minutes")])
+    func words(seconds: Int64, amount: String) {
+        let zero = Timestamp.epoch
+        let other = Timestamp(microseconds: seconds * 1_000_000)
+        let difference = ClockDifference(asked: other, database: zero, answered: other)
+        #expect(difference.isNotable)
+        #expect(difference.description == "this machine's clock is \(amount) ahead of the database's")
+        #expect(!ClockDifference(asked: other - .seconds(seconds - 60), database: zero, answered: other).isNotable)
+    }
+}
