@@ -24,12 +24,8 @@ extension MessageStore {
         return try await run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 try connection.run(StoreStatements.lockLoads)
-                let known = try Set(commit.readLedger(connection).keys)
-                var outcomes = try commit.run(connection)
-                for index in batch.indices
-                where outcomes[index] == .stored && known.contains(batch[index].messageKey) {
-                    outcomes[index] = .duplicate
-                }
+                let known = try commit.readLedger(connection)
+                let outcomes = Self.outcomes(try commit.run(connection), of: batch, known: known)
                 if !isDelivered {
                     // Ours alone: nobody sees them before this transaction commits.
                     let new = batch.indices.filter { outcomes[$0] == .stored }.map { batch[$0].messageKey }
@@ -37,6 +33,38 @@ extension MessageStore {
                 }
                 return outcomes
             }
+        }
+    }
+
+    /// What ``load(_:isDelivered:)`` would make of messages, by what is stored and what comes twice among them; stores nothing.
+    ///
+    /// - Parameter batch: The messages; none of them may be bound for `quarantine`.
+    /// - Throws: ``StoreError``
+    /// - Returns: What would become of each, in the batch's order.
+    package func compare(_ batch: [IncomingMessage]) async throws(StoreError) -> [StoreOutcome] {
+        let plan = BatchPlan(batch)
+        let keys = plan.firsts.map { batch[$0].messageKey }
+        let known = try await run { connection throws(PostgresError) in
+            try BatchCommit.ledger(connection.run(StoreStatements.known(keys)))
+        }
+        var ledger = known
+        for index in plan.firsts where known[batch[index].messageKey] == nil {
+            ledger[batch[index].messageKey] = BatchPlan.LedgerRow(
+                fingerprint: batch[index].fingerprint,
+                receivedAt: Timestamp(microseconds: batch[index].receivedAt)
+            )
+        }
+        return Self.outcomes(plan.outcomes(batch, ledger: ledger) ?? [], of: batch, known: known)
+    }
+
+    /// A file's copies have their row's own time: what was known before is no new message for that.
+    private static func outcomes(
+        _ outcomes: [StoreOutcome],
+        of batch: [IncomingMessage],
+        known: [Digest128: BatchPlan.LedgerRow]
+    ) -> [StoreOutcome] {
+        zip(outcomes, batch).map { outcome, message in
+            outcome == .stored && known[message.messageKey] != nil ? .duplicate : outcome
         }
     }
 }

@@ -4,6 +4,7 @@ import QuerySupport
 import Querying
 import Testing
 import UpstreamKit
+import Vocabulary
 
 @Suite("exports", .timeLimit(.minutes(3)))
 struct ExportTests {
@@ -45,6 +46,19 @@ struct ExportTests {
         #expect(ids == (try await fixture.page().messages.map(\.message.messageID)))
         let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
         #expect(mode == 0o600)
+    }
+
+    @Test("what a worker's clock has stamped ahead of the database's is exported, and what comes later is not")
+    func ahead() async throws {
+        let now = try await MessageTail.now(try await QueryFixture().reader)
+        let later = (now - QueryFixture.start + .seconds(600)).microseconds
+        let fixture = try await QueryFixture([Seed(id: "past", at: 0), Seed(id: "ahead", at: later)])
+        var export = export(.ndjson)
+        export.filter.until = try await MessageExport.end(fixture.reader)
+        #expect(export.filter.until == QueryFixture.start + .microseconds(later + 1))
+        let folder = try Folder()
+        let file = try ExportFile.open(folder["all.ndjson"], isResumed: false)
+        #expect(try await export.run(to: file, after: nil, fixture.reader) { _ in }.rows == 2)
     }
 
     @Test(

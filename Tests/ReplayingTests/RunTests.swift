@@ -322,16 +322,28 @@ struct ReplayDatabaseTests {
         let text = try String(contentsOfFile: path, encoding: .utf8)
         let year = text.prefix(4_000).firstRange(of: #""received_at":"2"#)
         #expect(year != nil)
-        func load(_ text: String, isDelivered: Bool = false) async throws -> (ReplayImporter.Report, [ImportProblem]) {
+        func load(
+            _ text: String,
+            isDelivered: Bool = false,
+            isDryRun: Bool = false
+        ) async throws -> (ReplayImporter.Report, [ImportProblem]) {
             let file = "/tmp/upstream-replay-\(UInt64.random(in: 0...UInt64.max)).in"
             try text.write(toFile: file, atomically: true, encoding: .utf8)
             defer { try? FileManager.default.removeItem(atPath: file) }
             let handle = try #require(FileHandle(forReadingAtPath: file))
             var problems: [ImportProblem] = []
-            let importer = ReplayImporter(target.settings, isDelivered: isDelivered, isStrict: false)
+            let importer = ReplayImporter(
+                target.settings,
+                isDelivered: isDelivered,
+                isStrict: false,
+                isDryRun: isDryRun
+            )
             let report = try await importer.run(from: handle.fileDescriptor, onProblem: { problems.append($0) })
             return (report, problems)
         }
+        let dry = try await load(text, isDryRun: true).0
+        #expect(dry.stored == 1_500 && dry.duplicates == 0)
+        #expect(try await target.integer("SELECT count(*) FROM upstream.message_ids") == 0)
         let first = try await load(text).0
         #expect(first.stored == 1_500 && first.duplicates == 0 && first.refused == 0)
         #expect(try await target.integer("SELECT count(*) FROM upstream.deliveries") == 0)
@@ -348,6 +360,9 @@ struct ReplayDatabaseTests {
         let old =
             #"{"sender_id":"9","message_id":"o","registration_token":"t","category":"com.example.orders","#
             + #""received_at":"2020-02-29T23:59:59Z","data":{}}"#
+        let lines = "\(changed)\nnot json\n\(old)\n\(old)\n\(text.split(separator: "\n")[1])\n"
+        let compared = try await load(lines, isDryRun: true).0
+        #expect(compared.conflicts == 1 && compared.refused == 1 && compared.stored == 1 && compared.duplicates == 2)
         let (third, problems) = try await load("\(changed)\nnot json\n\(old)\n", isDelivered: true)
         #expect(third.conflicts == 1 && third.refused == 1 && third.stored == 1)
         #expect(problems.map(\.line) == [2])

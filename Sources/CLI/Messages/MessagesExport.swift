@@ -52,8 +52,7 @@ struct MessagesExport: ProgramCommand {
         let typed = try filter.make(context.console)
         try await options.withReader(context, timeout: timeout?.microseconds) { connection in
             var chosen = try await filter.judged(typed, connection)
-            // Otherwise an export would follow new messages for ever.
-            if chosen.until == nil { chosen.until = try await MessageTail.now(connection) }
+            if chosen.until == nil { chosen.until = try await MessageExport.end(connection) }
             try await export(chosen, connection, context.console)
         }
     }

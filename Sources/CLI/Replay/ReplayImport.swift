@@ -34,7 +34,7 @@ struct ReplayImport: ProgramCommand {
     var deliver = false
     @Flag(help: "Stop at the first bad line.")
     var strict = false
-    @Flag(help: "Check every line and store nothing.")
+    @Flag(help: "Check every line, compare it with what is stored, and store nothing.")
     var dryRun = false
     @OptionGroup var reason: ReasonOption
     @Flag(help: "One JSON object instead of text.")
@@ -116,7 +116,7 @@ struct ReplayImport: ProgramCommand {
         )
         if json { return try console.json(numbers) }
         let rows = [
-            ("lines", report.lines), (dryRun ? "good" : "stored", report.stored),
+            ("lines", report.lines), (dryRun ? "new" : "stored", report.stored),
             ("duplicates", report.duplicates), ("conflicts", report.conflicts), ("bad lines", report.refused),
         ]
         var facts = FactList()

@@ -1,6 +1,7 @@
 import Foundation
 package import Postgres
 import UpstreamKit
+package import Vocabulary
 
 /// Writes any number of messages to a file, oldest first, in constant memory.
 ///
@@ -33,6 +34,17 @@ package struct MessageExport: Sendable {
         package var bytes: Int64 = 0
         /// The last message written.
         package var cursor: MessageCursor?
+    }
+
+    /// Where an export ends that has no end of its own: it would follow new messages for ever.
+    ///
+    /// After everything that there is now, also what a worker's clock has stamped ahead of the database's.
+    ///
+    /// - Throws: ``PostgresError``
+    package static func end(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp {
+        try await connection.run { connection throws(PostgresError) in
+            try connection.run(MessageStatements.end).value()
+        }
     }
 
     /// The position after the last complete line of an interrupted export; truncates the rest.

@@ -159,6 +159,11 @@ enum MessageStatements: StatementCatalog {
     /// The database's time.
     static let now: SQL = "SELECT clock_timestamp()"
 
+    /// A time after that of every message that there is, and not before the database's.
+    static let end: SQL = """
+        SELECT greatest(clock_timestamp(), max(received_at) + interval '1 microsecond') FROM upstream.messages
+        """
+
     /// The start of the oldest day that has a partition.
     static let oldestDay: SQL = """
         SELECT to_date(right(min(relname), 8), 'YYYYMMDD')::timestamp AT TIME ZONE 'UTC'
@@ -202,6 +207,7 @@ enum MessageStatements: StatementCatalog {
             StatementSample("deliveries", deliveries(key)),
             StatementSample("deadLetters", deadLetters(key)),
             StatementSample("now", now),
+            StatementSample("end", end),
             StatementSample("oldestDay", oldestDay),
             StatementSample("selected", selected(filter, from: cursor.receivedAt)),
             StatementSample("readOnly", readOnly),

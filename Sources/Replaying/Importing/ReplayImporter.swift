@@ -52,7 +52,8 @@ package struct ReplayImporter: Sendable {
     ///   - settings: The database.
     ///   - isDelivered: Whether subscribed handlers get new messages.
     ///   - isStrict: Whether to stop at the first rejected line.
-    ///   - isDryRun: Whether only to check the lines; each valid one counts as stored.
+    ///   - isDryRun: Whether to store nothing: the lines are checked, and compared with what is stored. What comes twice in a file
+    ///     counts as a duplicate only where both lines are near each other.
     package init(_ settings: PostgresSettings, isDelivered: Bool, isStrict: Bool, isDryRun: Bool = false) {
         self.settings = settings
         self.isDelivered = isDelivered
@@ -156,7 +157,6 @@ package struct ReplayImporter: Sendable {
         state.batch.removeAll(keepingCapacity: true)
         state.places.removeAll(keepingCapacity: true)
         state.size = 0
-        guard !isDryRun else { return count(batch.map { _ in .stored }, &state) }
         // A store takes its senders when it is made.
         if state.senders != state.reader.senders.count {
             await state.store?.close()
@@ -165,6 +165,7 @@ package struct ReplayImporter: Sendable {
         let store = state.store ?? MessageStore(settings, senders: state.reader.senders)
         state.store = store
         state.senders = state.reader.senders.count
+        guard !isDryRun else { return count(try await store.compare(batch), &state) }
         do throws(StoreError) {
             count(try await store.load(batch, isDelivered: isDelivered), &state)
         } catch {

@@ -25,8 +25,7 @@ extension MessageRoutes {
         // The first page before the head: an export that can't begin is an ordinary error.
         let first = try await services.reader.withConnection(.search) { connection in
             var filter = try await chosen.judged(connection)
-            // Otherwise it would follow new messages for ever.
-            if filter.until == nil { filter.until = try await MessageTail.now(connection) }
+            if filter.until == nil { filter.until = try await MessageExport.end(connection) }
             var pager = MessagePager(filter, .oldestFirst, limit: Self.exportRows, after: cursor)
             (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.part, true)
             let page = try await pager.next(connection)
