@@ -71,7 +71,7 @@ struct DoctorTests {
         Case(
             "worker-clock-differs",
             HealthySystem.worker("host:2", clockAhead: "-3456000"),
-            "the clock of worker host:2 is 40 days behind the database's"
+            "the clock of worker host:2 is 40 d behind the database's"
         ),
         Case("commits-stalled", HealthySystem.worker("host:2", inFlight: 7), "worker host:2 has 7 messages in flight"),
         Case(

@@ -4,6 +4,8 @@ import Vocabulary
 @Suite("The database's clock, as a worker knows it")
 struct DatabaseClockTests {
     private static let hour: Int64 = 3_600_000_000
+    /// A little more than 40 days.
+    private static let days: Int64 = 40 * 24 * hour + hour
 
     /// A moment of the monotonic clock, and what the system's clock, so much ahead of the database's, shows then.
     private static func moment(_ microseconds: Int64, ahead: Int64 = 0) -> ClockReading.Moment {
@@ -51,8 +53,8 @@ struct DatabaseClockTests {
 
     @Test("what was stamped before a step is told from what was stamped after it, and a second more")
     func steps() {
-        let clock = DatabaseClock(Self.moment(0, ahead: -40 * 24 * Self.hour))
-        clock.learn(Self.reading(10_000_000, taking: 100, ahead: -40 * 24 * Self.hour))
+        let clock = DatabaseClock(Self.moment(0, ahead: -Self.days))
+        clock.learn(Self.reading(10_000_000, taking: 100, ahead: -Self.days))
         #expect(clock.time(at: Self.at(3)) == Self.hour + 3)
         #expect(clock.hasStepped(since: Self.at(9_000_000)) && clock.hasStepped(since: Self.at(10_500_000)))
         #expect(!clock.hasStepped(since: Self.at(11_500_000)))

@@ -79,9 +79,7 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .buildInfo: ["version"]
         case .inFlight, .ackLatency, .commitDuration, .commitsWaiting, .batchMessages, .replaysRunning,
             .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .clockAhead, .logLinesDropped, .processCPU,
-            .processOpenFiles,
-            .processMostFiles,
-            .processVirtualMemory, .processMemory, .processStart, .processThreads:
+            .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory, .processStart, .processThreads:
             []
         }
     }

@@ -22,7 +22,7 @@ package struct ClockDifference: Sendable, Equatable {
 
     /// In words: `this machine's clock is 30 d ahead of the database's`.
     package var description: String {
-        let seconds = max(ahead, .zero - ahead).components.seconds
+        let seconds = (max(ahead, .zero - ahead) + .milliseconds(500)).components.seconds
         let amount =
             switch seconds {
             case 172_800...: "\(seconds / 86_400) days"
