@@ -111,7 +111,8 @@ BEGIN
     GRANT USAGE ON SCHEMA upstream TO upstream_console;
     GRANT SELECT ON ALL TABLES IN SCHEMA upstream TO upstream_console;
     -- Pausing and resuming.
-    GRANT UPDATE (paused, paused_until, paused_reason, paused_at) ON upstream.handlers TO upstream_console;
+    GRANT UPDATE (paused, paused_until, paused_reason, paused_at, held_until, held_reason, resumed_at)
+        ON upstream.handlers TO upstream_console;
     -- Retrying and discarding dead letters, retrying waiting deliveries now, releasing conflicts.
     GRANT DELETE ON upstream.dead_letters TO upstream_console;
     GRANT INSERT, UPDATE (next_attempt_at) ON upstream.deliveries TO upstream_console;

@@ -28,6 +28,14 @@ public struct HandlerRegistration: Sendable {
     /// What runs.
     package var body: Body
 
+    /// Whether no message can crash the worker: what works on it is elsewhere.
+    package var isContained: Bool {
+        switch body {
+        case .handler(let handler): handler is any ContainedHandler
+        case .function: true
+        }
+    }
+
     /// The concurrency of a registration that names none.
     public static let defaultConcurrency = 4
 

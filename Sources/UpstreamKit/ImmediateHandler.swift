@@ -12,6 +12,9 @@ package protocol ImmediateHandler: UpstreamHandler {
     func take(_ messages: [MessageOutline], handler: String)
 }
 
+/// A handler that hands its messages to another process or machine: none of them can crash this one.
+package protocol ContainedHandler: UpstreamHandler {}
+
 /// What is told of a message where nobody wants its ids, token and data: none of these is copied for it.
 package struct MessageOutline: Sendable, Equatable {
     /// The key of every table.

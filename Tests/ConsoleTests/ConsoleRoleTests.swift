@@ -62,10 +62,13 @@ struct ConsoleRoleTests {
                 dead_letters: delete
                 deliveries.next_attempt_at: update
                 deliveries: insert
+                handlers.held_reason: update
+                handlers.held_until: update
                 handlers.paused: update
                 handlers.paused_at: update
                 handlers.paused_reason: update
                 handlers.paused_until: update
+                handlers.resumed_at: update
                 idempotency_keys: delete insert update
                 job_items: delete insert
                 jobs: delete insert update

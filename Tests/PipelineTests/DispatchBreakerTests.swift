@@ -48,21 +48,27 @@ struct DispatchBreakerTests {
         var now = start + .seconds(10)
         for seconds in [20, 40, 60, 60] {
             #expect(breaker.begin(now: now) == .probe)
-            #expect(breaker.failed(isProbe: true, now: now, random: 1) == .opened(for: .seconds(seconds)))
+            #expect(breaker.failed(isProbe: true, now: now, random: 1) == .reopened(for: .seconds(seconds)))
             now += .seconds(seconds)
         }
     }
 
-    @Test("a probe that had failed before says little: the pause does not grow")
-    func triedProbe() {
-        var breaker = opened()
-        var now = start + .seconds(10)
-        for _ in 0..<5 {
-            #expect(breaker.begin(now: now) == .probe)
-            let transition = breaker.failed(isProbe: true, isUntried: false, now: now, random: 1)
-            #expect(transition == .opened(for: .seconds(10)))
-            now += .seconds(10)
-        }
+    @Test("an operator closes it, whether it is open, held or half-open")
+    func reset() {
+        var open = opened()
+        open.reset()
+        #expect(open.begin(now: start) == .pass)
+        var held = CircuitBreaker(settings())
+        _ = held.held(for: .seconds(3_600), now: start)
+        #expect(held.heldUntil == start + .seconds(3_600))
+        held.reset()
+        #expect(held.heldUntil == nil && held.begin(now: start) == .pass)
+        var halfOpen = opened()
+        _ = halfOpen.begin(now: start + .seconds(10))
+        halfOpen.reset()
+        // The probe's failure is one of the three that open it.
+        #expect(halfOpen.failed(isProbe: true, now: start, random: 1) == nil)
+        #expect(halfOpen.begin(now: start) == .pass)
     }
 
     @Test("a handler that asks for a pause gets it, and then a probe; answers to what began before don't end it")
@@ -79,7 +85,7 @@ struct DispatchBreakerTests {
         #expect(breaker.begin(now: later) == .probe)
         #expect(breaker.held(for: .seconds(7), now: later) == .held(for: .seconds(7)))
         #expect(breaker.begin(now: later + .seconds(7)) == .probe)
-        #expect(breaker.failed(isProbe: true, now: later, random: 1) == .opened(for: .seconds(10)))
+        #expect(breaker.failed(isProbe: true, now: later, random: 1) == .reopened(for: .seconds(10)))
         #expect(breaker.succeeded() == .closed)
     }
 

@@ -53,7 +53,8 @@ private final class OrderlyDeliveries: QuietDeliveries {
             var claimed: [Delivery] = []
             for (index, row) in state.rows.enumerated() where claimed.count < request.limit {
                 let isFirst = devices.insert(row.delivery.messageKey.low / 100).inserted
-                guard !row.isLeased, row.delivery.isSuspect == request.isForSuspects, isFirst || !request.isOrdered
+                let isSuspect = row.delivery.crashes >= request.suspectFrom
+                guard !row.isLeased, isSuspect == request.isForSuspects, isFirst || !request.isOrdered
                 else { continue }
                 state.rows[index].isLeased = true
                 claimed.append(row.delivery)

@@ -202,6 +202,45 @@ struct DispatchMachineTests {
         #expect(!machine.hasSuspect)
     }
 
+    @Test("what may crash the worker is taken alone, then twice as many each time that all did no harm")
+    func suspects() throws {
+        var machine = machine(concurrency: 100)
+        let request = ClaimRequest(handler: "h", limit: 500, lease: .seconds(60), owner: "a")
+        var number: UInt64 = 0
+        for expected in [1, 2, 4, 8, 16, 32, 64, 64] {
+            let claims = machine.suspectClaims(like: request)
+            #expect(claims.map(\.limit) == (expected == 1 ? [1] : [expected, 1]))
+            #expect(claims.allSatisfy { $0.isForSuspects })
+            // Several only of those that no worker has died over since.
+            #expect(claims.dropLast().allSatisfy { $0.mostCrashes == 2 } && claims.last?.mostCrashes == .max)
+            let deliveries = (0..<expected).map { _ in
+                number += 1
+                return delivery(number, crashes: 2)
+            }
+            _ = machine.claimed(deliveries, hasMore: false)
+            for _ in deliveries {
+                #expect(machine.suspectClaims(like: request).isEmpty)
+                let id = try #require(run(&machine))
+                _ = machine.finished(id, .verdict(.retry(after: nil, failure)), now: start, random: 1)
+            }
+        }
+        machine.foundNoSuspects()
+        #expect(machine.suspectClaims(like: request).map(\.limit) == [1])
+    }
+
+    @Test("a handler whose messages can't crash the worker takes them as others, and twice as long")
+    func contained() throws {
+        let function = try #require(SQLFunction("app.f"))
+        let registration = HandlerRegistration(name: "h", categories: .all, body: .function(function))
+        var machine = DispatchStateMachine(LaneSettings(registration, DispatchSettings()))
+        let settlements = machine.claimed(
+            [delivery(1, crashes: 4), delivery(2, crashes: 9), delivery(3, crashes: 10)],
+            hasMore: false
+        )
+        #expect(settlements == [settlement(3, .dead(.crashed(times: 10), isCounted: false))])
+        #expect(machine.hasSuspect)
+    }
+
     @Test("a delivery without a message is set aside")
     func missing() {
         var machine = machine()

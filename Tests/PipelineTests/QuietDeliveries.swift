@@ -15,7 +15,8 @@ extension QuietDeliveries {
     }
 
     func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64 { 1 }
-    func paused(_ handlers: [String]) async throws(StoreError) -> Set<String> { [] }
+    func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl] { [] }
+    func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError) {}
     func extend(
         _ leases: [LeaseReference],
         of handler: String,

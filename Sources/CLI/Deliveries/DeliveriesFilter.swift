@@ -108,7 +108,7 @@ struct DeliveriesAction: ParsableArguments {
                 leftWithWorkers: counts.held,
                 dryRun: dryRun
             )
-            guard !dryRun, total > 0 else { return report }
+            guard !dryRun, total > 0 || act == .retryNow else { return report }
             try console.confirmMany(total, "\(words.verb) \(Amount.count(total)) deliveries?", yes: yes)
             let bar = ProgressBar(words.done, on: console)
             report.done = try await deliveries.run(act, chosen, total: total, by: reason.author) {

@@ -18,7 +18,9 @@ struct DeliveriesList: ProgramCommand {
 
             WHY is one of: due (a worker takes it in its turn), retry (the latest attempt
             failed), postponed (given back without a counted attempt), leased (a worker
-            has it in hand), paused, unclaimed (no worker runs the handler).
+            has it in hand), held (the handler asked for a pause, with Retry-After; until
+            then nothing is tried, unless `handlers resume` or `deliveries retry-now` ends
+            it), paused, unclaimed (no worker runs the handler).
             """
     )
 
@@ -44,6 +46,8 @@ struct DeliveriesList: ProgramCommand {
         var worker: String?
         var leaseUntil: String?
         var pausedUntil: String?
+        var heldUntil: String?
+        var heldReason: String?
         var replayId: String?
         var isInBlock: Bool
 
@@ -60,6 +64,8 @@ struct DeliveriesList: ProgramCommand {
             worker = row.leaseOwner
             leaseUntil = row.leaseUntil.map(ShownTime.full)
             pausedUntil = row.pausedUntil.map(ShownTime.full)
+            heldUntil = row.heldUntil.map(ShownTime.full)
+            heldReason = row.heldReason
             replayId = row.replayID?.description
             isInBlock = row.isInBlock
         }
@@ -99,9 +105,11 @@ struct DeliveriesList: ProgramCommand {
             ]
         ) { row in
             [
-                ShownTime.short(row.dueAt), row.handler, row.messageKey, row.category ?? "-", row.why,
+                ShownTime.short(row.dueAt), row.handler, row.messageKey, row.category ?? "-",
+                row.why == WaitingDelivery.Reason.held.rawValue
+                    ? "held until \(row.heldUntil.map(ShownTime.short) ?? "-")" : row.why,
                 String(row.attempts),
-                row.errorGroup ?? row.error ?? "-", ShownTime.short(row.receivedAt), row.error ?? "-",
+                row.errorGroup ?? row.error ?? row.heldReason ?? "-", ShownTime.short(row.receivedAt), row.error ?? "-",
                 row.worker ?? "-",
             ]
         } json: {

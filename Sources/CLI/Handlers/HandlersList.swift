@@ -7,7 +7,7 @@ import Worker
 struct HandlersList: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
-        abstract: "Shows every registered handler; counts stop at 100000.",
+        abstract: "Shows every registered handler; counts stop at 100000, shown as 100000+.",
         discussion: """
             Examples:
               upstream-worker handlers list
@@ -15,9 +15,13 @@ struct HandlersList: ProgramCommand {
 
             failing: the circuit breaker of at least one worker is open; the handler gets \
             nothing but a probe at the time shown. With --json its state is active, and its circuit open or half_open. \
+            held: the handler asked for a pause (Retry-After) that lasts until the time shown; `handlers resume` ends it. \
+            With --json its state is active, and held_until the time. \
             unclaimed: no worker has run the handler for two minutes; its messages wait. Configure it, or remove it with \
             `handlers remove`. A handler receives every category that at least one of its workers asks for. A worker that \
-            was stopped no longer counts; one that crashed counts until it has been silent for ten minutes.
+            was stopped no longer counts; one that crashed counts until it has been silent for ten minutes. \
+            With --json, waiting_is_at_least and dead_letters_is_at_least say that a count stopped at its limit: there \
+            may be more.
             """
     )
 
@@ -33,17 +37,22 @@ struct HandlersList: ProgramCommand {
         var seenAt: String
         var pausedUntil: String?
         var pausedReason: String?
+        var heldUntil: String?
+        var heldReason: String?
         var waiting: Int
+        var waitingIsAtLeast: Bool
         var oldestAgeSeconds: Double?
         var deadLetters: Int
+        var deadLettersIsAtLeast: Bool
         var categories: [String]
         var workers: [Worker]
         /// Not a member of the JSON object, which has `circuit`.
         private var isFailing: Bool
 
         private enum CodingKeys: CodingKey {
-            case handler, state, isClaimed, circuit, nextProbeSeconds, seenAt, pausedUntil, pausedReason, waiting
-            case oldestAgeSeconds, deadLetters, categories, workers
+            case handler, state, isClaimed, circuit, nextProbeSeconds, seenAt, pausedUntil, pausedReason, heldUntil
+            case heldReason, waiting, waitingIsAtLeast, oldestAgeSeconds, deadLetters, deadLettersIsAtLeast, categories
+            case workers
         }
 
         init(_ handler: HandlerState, _ breaker: HandlerBreaker?) {
@@ -57,11 +66,20 @@ struct HandlersList: ProgramCommand {
             seenAt = ShownTime.full(handler.seenAt)
             pausedUntil = handler.pausedUntil.map(ShownTime.full)
             pausedReason = handler.pausedReason
+            heldUntil = handler.heldUntil.map(ShownTime.full)
+            heldReason = handler.heldReason
             waiting = handler.depth
+            waitingIsAtLeast = handler.depth >= HandlerState.countLimit
             oldestAgeSeconds = handler.oldestAge.map { max(0, Double($0.microseconds) / 1e6) }
             deadLetters = handler.deadLetters
+            deadLettersIsAtLeast = handler.deadLetters >= HandlerState.countLimit
             categories = handler.categories
             workers = handler.workers.map(Worker.init)
+        }
+
+        private var shownState: String {
+            if state == "active", let heldUntil { return "held until \(heldUntil)" }
+            return (isFailing ? "failing" : state) + (pausedUntil.map { " until \($0)" } ?? "") + probe
         }
 
         private var probe: String {
@@ -71,12 +89,13 @@ struct HandlersList: ProgramCommand {
                 ? ", next probe now" : ", next probe in \(Amount.time(nextProbeSeconds.rounded()))"
         }
 
+        private static func count(_ count: Int, _ isAtLeast: Bool) -> String { "\(count)" + (isAtLeast ? "+" : "") }
+
         var cells: [String] {
             [
-                handler, (isFailing ? "failing" : state) + (pausedUntil.map { " until \($0)" } ?? "") + probe,
-                String(waiting),
-                oldestAgeSeconds.map { "\(Int($0))s" } ?? "-", String(deadLetters),
-                categories.joined(separator: ",") + (pausedReason.map { "  (\($0))" } ?? ""),
+                handler, shownState, Self.count(waiting, waitingIsAtLeast),
+                oldestAgeSeconds.map { "\(Int($0))s" } ?? "-", Self.count(deadLetters, deadLettersIsAtLeast),
+                categories.joined(separator: ",") + ((pausedReason ?? heldReason).map { "  (\($0))" } ?? ""),
             ]
         }
     }

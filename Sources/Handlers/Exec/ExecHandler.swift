@@ -11,7 +11,7 @@ package import UpstreamKit
 /// In `stream` mode processes are long-lived and take one message at a time, a line each way; there are at most as many as the
 /// handler's concurrency. In `once` mode there is a process per message. No shell is used, and the environment holds only the
 /// allowed names.
-package final class ExecHandler: UpstreamHandler {
+package final class ExecHandler: ContainedHandler {
     /// How the program is run.
     package enum Mode: Sendable, Hashable {
         /// One process for many messages, a line each.

@@ -12,7 +12,7 @@ import Vocabulary
 /// Messages that wait go into one call (``PluginQueue``). A call whose process ends settles the messages that have an outcome;
 /// the others are given again one by one, and an attempt counts only for a message that was alone (``PluginVerdict``). The time
 /// that a message waits here is nobody's: the timeout holds for each call.
-package final class PluginHandler: UpstreamHandler {
+package final class PluginHandler: ContainedHandler {
     /// What is run, and how.
     package struct Options: Sendable {
         /// The program that loads the library.

@@ -15,7 +15,7 @@ import Vocabulary
 /// says it is gone. Every other answer, redirects included, and every connection failure is retried, not before
 /// `Retry-After`. Answers that say the endpoint is down or overloaded (429, 5xx) and timeouts count for the circuit breaker; on
 /// 429 and 503 `Retry-After` stops all messages for that long.
-package final class WebhookHandler: UpstreamHandler {
+package final class WebhookHandler: ContainedHandler {
     /// The content modes of the CloudEvents HTTP binding.
     package enum Mode: Sendable {
         /// The body is the whole event in its JSON format.

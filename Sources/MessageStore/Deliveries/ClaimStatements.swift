@@ -17,6 +17,10 @@ struct ClaimParameters: Sendable {
     var place = ClaimPlace.start
     /// The piece of the range of keys, of messages or of devices.
     var keys = Digest128(high: 0, low: 0)...Digest128(high: .max, low: .max)
+    /// From how many dead workers in a row on a delivery may be the cause.
+    var suspectFrom = 2
+    /// The most of them, of deliveries that may be the cause.
+    var mostCrashes = Int.max
     /// Whether only deliveries without a device are wanted.
     var isWithoutDevice = false
     /// The devices whose oldest deliveries are wanted.
@@ -35,8 +39,9 @@ enum ClaimStatements: StatementCatalog {
 
     private static let isFree: Statement = "(lease_until IS NULL OR lease_until <= now())"
     // A lease that has ended without being given back counts as a crash of its holder.
-    private static let isNoSuspect: Statement = "crashes + (lease_owner IS NOT NULL)::int < 2"
-    private static let isSuspect: Statement = "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int >= 2"
+    private static let isNoSuspect: Statement = "crashes + (lease_owner IS NOT NULL)::int < \(\.suspectFrom)"
+    private static let isSuspect: Statement =
+        "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int BETWEEN \(\.suspectFrom) AND \(\.mostCrashes)"
     private static let isUntried: Statement = "attempts = 0 AND \(isNoSuspect)"
     private static let isPaused: Statement = """
         SELECT FROM upstream.handlers
@@ -74,7 +79,7 @@ enum ClaimStatements: StatementCatalog {
         ), \(leaseAndLoad)
         """
 
-    /// Leases the first deliveries that two or more workers crashed with.
+    /// Leases the first deliveries that several workers crashed with.
     static let suspects: Statement = """
         WITH due AS MATERIALIZED (
             SELECT \(found) FROM upstream.deliveries
@@ -180,7 +185,7 @@ enum ClaimStatements: StatementCatalog {
         """
     }
 
-    /// Leases the oldest delivery of a device, if two or more workers crashed with it.
+    /// Leases the oldest delivery of a device, if several workers crashed with it.
     static let deviceSuspects: Statement = """
         WITH head AS MATERIALIZED (
             SELECT * FROM upstream.deliveries AS suspect

@@ -1,3 +1,4 @@
+import Pipeline
 import Postgres
 import Vocabulary
 
@@ -124,11 +125,19 @@ enum DeliveryStatements: StatementCatalog {
     /// A fencing token for a process.
     static let nextToken: SQL = "SELECT nextval('upstream.lease_tokens')"
 
-    /// Which of some handlers are paused.
-    static func paused(_ handlers: [String]) -> SQL {
+    /// What operators and workers want of some handlers.
+    static let controls: PreparedStatement<[String]> = """
+        SELECT
+            name, paused AND (paused_until IS NULL OR paused_until > now()),
+            CASE WHEN \(raw: HandlerStatements.isHeld) THEN held_until - now() END, resumed_at
+        FROM upstream.handlers WHERE name = ANY (\(\.self)) ORDER BY name
         """
-        SELECT name FROM upstream.handlers
-        WHERE name = ANY (\(handlers)) AND paused AND (paused_until IS NULL OR paused_until > now())
+
+    /// Notes that a handler asked for a pause; of several, the one that lasts longest.
+    static func hold(_ handler: String, _ hold: HandlerHold) -> SQL {
+        """
+        UPDATE upstream.handlers SET held_until = now() + \(hold.remaining), held_reason = \(hold.reason)
+        WHERE name = \(handler) AND (held_until IS NULL OR held_until < now() + \(hold.remaining))
         """
     }
 
@@ -287,7 +296,8 @@ enum DeliveryStatements: StatementCatalog {
             StatementSample("seen", seen),
             StatementSample("unclaimed", unclaimed),
             StatementSample("nextToken", nextToken),
-            StatementSample("paused", paused(["orders"])),
+            StatementSample("controls", controls),
+            StatementSample("hold", hold("orders", HandlerHold(remaining: .seconds(1), reason: "a test"))),
             StatementSample("pause", pause("orders", reason: "a test")),
             StatementSample("backlog", backlog),
             StatementSample("extend", extend),

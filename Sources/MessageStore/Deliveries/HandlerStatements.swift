@@ -6,6 +6,9 @@ enum HandlerStatements: StatementCatalog {
     /// A condition on `handlers`: workers note twice a minute what they run.
     static let isClaimed = "(seen_at > now() - interval '2 minutes')"
 
+    /// A condition on `handlers`: it asked for a pause that lasts.
+    static let isHeld = "(held_until > now()) IS TRUE"
+
     /// Every handler, by name; counts stop at a limit.
     ///
     /// The order is that of the index, which no scan of the whole table gives: a planner that knows of one handler with a
@@ -33,7 +36,7 @@ enum HandlerStatements: StatementCatalog {
                 WHERE (handler, died_at) >= (name, '-infinity') AND (handler, died_at) <= (name, 'infinity')
                 ORDER BY handler, died_at LIMIT \(limit)
             ) AS counted),
-            seen_at, \(raw: isClaimed)
+            seen_at, \(raw: isClaimed), CASE WHEN \(raw: isHeld) THEN held_until END, held_reason
         FROM upstream.handlers ORDER BY name
         """
     }
@@ -54,13 +57,16 @@ enum HandlerStatements: StatementCatalog {
         """
     }
 
-    /// Ends a handler's pause.
+    /// Ends a handler's pause, and the one that it asked for itself; its workers close their circuit breakers.
     static func resume(_ name: String) -> SQL {
         """
-        UPDATE upstream.handlers
-        SET paused = false, paused_until = NULL, paused_reason = NULL, paused_at = NULL WHERE name = \(name)
+        UPDATE upstream.handlers SET paused = false, paused_until = NULL, paused_reason = NULL, paused_at = NULL, \(endHold)
+        WHERE name = \(name)
         """
     }
+
+    /// Ends what a handler asked for, and closes its circuit breakers.
+    static let endHold: SQL = "held_until = NULL, held_reason = NULL, resumed_at = clock_timestamp()"
 
     // MARK: Removal
 

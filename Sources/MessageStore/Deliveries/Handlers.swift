@@ -17,7 +17,13 @@ package struct HandlerState: Sendable {
     package var pausedUntil: Timestamp?
     /// Who or what paused it, and why.
     package var pausedReason: String?
-    /// The rows that wait, counted up to a limit.
+    /// When a pause ends that the handler itself asked for; nil without one.
+    package var heldUntil: Timestamp?
+    /// What it answered then.
+    package var heldReason: String?
+    /// Where counts stop.
+    package static let countLimit = 100_000
+    /// The rows that wait, counted up to a limit; the limit itself means so many at least.
     package var depth: Int
     /// The age of the oldest; nil without one.
     package var oldestAge: Duration?
@@ -55,7 +61,7 @@ package struct HandlerStates: Sendable {
     /// - Parameter limit: Where the counts of deliveries and dead letters stop.
     /// - Throws: ``PostgresError``
     /// - Returns: Each handler with its workers.
-    package func list(counted limit: Int = 100_000) async throws(PostgresError) -> [HandlerState] {
+    package func list(counted limit: Int = HandlerState.countLimit) async throws(PostgresError) -> [HandlerState] {
         let sql = HandlerStatements.list(counted: limit)
         return try await connection.run { connection throws(PostgresError) in
             let workers = try Self.workers(connection)
@@ -112,7 +118,7 @@ package struct HandlerStates: Sendable {
         }
     }
 
-    /// Resumes a handler.
+    /// Resumes a handler: ends its pause, and the one that it asked for itself, and closes its circuit breakers.
     ///
     /// - Throws: ``PostgresError``
     /// - Returns: False where there is no such handler.
@@ -173,5 +179,8 @@ extension HandlerState {
         deadLetters = try row.next()
         seenAt = try row.next()
         isClaimed = try row.next()
+        heldUntil = try row.next()
+        let answer = try row.next(String?.self)
+        heldReason = heldUntil == nil ? nil : answer
     }
 }

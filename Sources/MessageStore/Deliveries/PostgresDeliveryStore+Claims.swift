@@ -224,6 +224,8 @@ extension PostgresDeliveryStore {
             owner: request.owner,
             lease: request.lease
         )
+        parameters.suspectFrom = request.suspectFrom
+        parameters.mostCrashes = request.mostCrashes
         change(&parameters)
         return parameters
     }

@@ -117,10 +117,21 @@ package final class PostgresDeliveryStore: DeliveryStore {
         }
     }
 
-    package func paused(_ handlers: [String]) async throws(StoreError) -> Set<String> {
+    package func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl] {
         try await run { connection throws(PostgresError) in
-            let result = try connection.run(DeliveryStatements.paused(handlers))
-            return Set(try result.map { row throws(PostgresError) in try row.next(String.self) })
+            try connection.run(DeliveryStatements.controls, handlers).map { row throws(PostgresError) in
+                var control = HandlerControl(handler: try row.next())
+                control.isPaused = try row.next()
+                control.hold = try row.next()
+                control.resumption = try row.next(Timestamp?.self)?.microseconds ?? 0
+                return control
+            }
+        }
+    }
+
+    package func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError) {
+        _ = try await run { connection throws(PostgresError) in
+            try connection.run(DeliveryStatements.hold(handler, hold))
         }
     }
 

@@ -55,7 +55,7 @@ package struct WaitingDeliveries: Sendable {
 
     /// What is done to them.
     package enum Act: Sendable {
-        /// They become due at once.
+        /// They become due at once; what their handlers asked for (`Retry-After`) ends, and circuit breakers close.
         case retryNow
         /// They become dead letters.
         case cancel
@@ -116,7 +116,8 @@ package struct WaitingDeliveries: Sendable {
     ) async throws(PostgresError) -> Int {
         var (done, batches) = (0, 0)
         let subject = "deliveries" + filter.description
-        while done < total {
+        // Once in any case: a hold ends also where all that waits is due.
+        repeat {
             let (isFirst, limit) = (batches == 0, min(Self.batch, total - done))
             let count = try await connection.run { connection throws(PostgresError) in
                 try connection.transaction { connection throws(PostgresError) in
@@ -133,7 +134,7 @@ package struct WaitingDeliveries: Sendable {
             report(done)
             // A batch is short where another session has rows of it locked just then, and the next one may find more.
             if count == 0 { break }
-        }
+        } while done < total
         if batches > 1 {
             try await AuditLog.record(over: connection, act.action, subject, count: done, by: author, isEnd: true)
         }
@@ -153,6 +154,7 @@ package struct WaitingDeliveries: Sendable {
     ) throws(PostgresError) -> Int {
         switch act {
         case .retryNow:
+            try connection.run(WaitingStatements.endHolds(filter))
             return try connection.run(WaitingStatements.retryNow(filter, limit: limit)).only {
                 row throws(PostgresError) in
                 let count = try row.next(Int.self)

@@ -10,6 +10,8 @@ package struct WaitingDelivery: Sendable {
         case leased
         /// The handler is paused.
         case paused
+        /// The handler asked for a pause.
+        case held
         /// The latest attempt failed, and the next one is not due yet.
         case retry
         /// It was given back without a failed attempt, and is not due yet: a circuit breaker, a stopping worker.
@@ -46,6 +48,10 @@ package struct WaitingDelivery: Sendable {
     package var pausedUntil: Timestamp?
     /// Why the handler is paused.
     package var pausedReason: String?
+    /// When the pause ends that the handler itself asked for; nil without one.
+    package var heldUntil: Timestamp?
+    /// What it answered then.
+    package var heldReason: String?
     /// The message's category; nil where the message is gone.
     package var category: String?
     /// The group of the latest failure; nil without one, and where the history of attempts does not reach back to it.
@@ -133,10 +139,15 @@ extension WaitingDelivery {
         let (pauseEnd, pauseReason) = (try row.next(Timestamp?.self), try row.next(String?.self))
         (pausedUntil, pausedReason) = isPaused ? (pauseEnd, pauseReason) : (nil, nil)
         let isClaimed = try row.next(Bool?.self) ?? false
+        heldUntil = try row.next()
+        let answer = try row.next(String?.self)
+        heldReason = heldUntil == nil ? nil : answer
+        // Else it waits for its own next attempt, which is later.
+        let waitsForHold = if let heldUntil { heldUntil >= dueAt } else { false }
         category = try row.next()
         errorGroup = try row.next()
         reason =
-            if isHeld { .leased } else if isPaused { .paused } else if isAhead {
+            if isHeld { .leased } else if isPaused { .paused } else if waitsForHold { .held } else if isAhead {
                 attempts > 0 ? .retry : .postponed
             } else {
                 isClaimed ? .due : .unclaimed

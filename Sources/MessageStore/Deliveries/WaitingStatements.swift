@@ -33,7 +33,7 @@ enum WaitingStatements: StatementCatalog {
                 w.handler, w.message_key, w.received_at, w.attempts, w.next_attempt_at, w.lease_owner, w.lease_until,
                 w.lease_until > now(), w.next_attempt_at > now(), w.last_error, w.replay_id, w.is_block,
                 h.paused AND (h.paused_until IS NULL OR h.paused_until > now()), h.paused_until, h.paused_reason,
-                \(raw: HandlerStatements.isClaimed),
+                \(raw: HandlerStatements.isClaimed), CASE WHEN \(raw: HandlerStatements.isHeld) THEN h.held_until END, h.held_reason,
                 (SELECT category FROM upstream.message_of(w.message_key, w.received_at)),
                 CASE WHEN w.last_error IS NOT NULL THEN \(raw: group(of: "w")) END
             FROM (
@@ -149,6 +149,23 @@ enum WaitingStatements: StatementCatalog {
         """
     }
 
+    /// Has the handlers of a filter's deliveries tried at once, whatever they asked for and however often they failed.
+    static func endHolds(_ filter: WaitingFilter) -> SQL {
+        var others = filter
+        others.handler = nil
+        let handler: SQL = filter.handler.map { "name = \($0)" } ?? "true"
+        let some: SQL =
+            others == WaitingFilter()
+            ? "true"
+            : """
+            EXISTS (
+                SELECT FROM upstream.deliveries AS d
+                WHERE d.handler = handlers.name AND \(raw: isFree) AND \(condition(others, .row))
+            )
+            """
+        return "UPDATE upstream.handlers SET \(HandlerStatements.endHold) WHERE \(handler) AND \(some)"
+    }
+
     /// Makes some deliveries that no worker holds dead letters, of a group of their own; gives how many.
     static func cancel(_ filter: WaitingFilter, error: String, limit: Int) -> SQL {
         """
@@ -194,6 +211,8 @@ enum WaitingStatements: StatementCatalog {
             StatementSample("count", count(WaitingFilter())), StatementSample("count, narrowed", count(.sample)),
             StatementSample("retryNow", retryNow(.sample, limit: 1)),
             StatementSample("retryNow, all", retryNow(WaitingFilter(), limit: 1)),
+            StatementSample("endHolds", endHolds(.sample)),
+            StatementSample("endHolds, all", endHolds(WaitingFilter())),
             StatementSample("cancel", cancel(.sample, error: "x", limit: 1)),
             StatementSample("cancel, all", cancel(WaitingFilter(), error: "x", limit: 1)),
         ]

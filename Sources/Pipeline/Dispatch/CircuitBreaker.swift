@@ -6,9 +6,8 @@ package import Vocabulary
 /// can't be started. An answer that rejects one message counts as a success, as the handler works.
 ///
 /// - *closed*: everything passes; `threshold` failures without a success in between → *open*.
-/// - *open*: nothing passes until its time is over → *half-open*. Each round lasts longer than the one before, unless the
-///   probe was a message that had failed before, which says little about the handler. *Held* is the same, for the time that
-///   the handler asked for.
+/// - *open*: nothing passes until its time is over → *half-open*. Each round lasts longer than the one before. *Held* is the
+///   same, for the time that the handler asked for.
 /// - *half-open*: one attempt at a time passes, as a probe: success → *closed*, failure → *open*.
 ///
 /// A success closes it from wherever it is; but from *held* only a probe's, as the others began before the handler asked for
@@ -41,6 +40,8 @@ package struct CircuitBreaker: Sendable {
     package enum Transition: Sendable, Equatable {
         /// The handler gets nothing until the time is over.
         case opened(for: Duration)
+        /// The probe failed: nothing for longer.
+        case reopened(for: Duration)
         /// The handler asked for a pause, and gets nothing until it is over.
         case held(for: Duration)
         /// The handler works again.
@@ -128,13 +129,11 @@ package struct CircuitBreaker: Sendable {
     ///
     /// - Parameters:
     ///   - isProbe: Whether it was admitted as ``Admission/probe``.
-    ///   - isUntried: Whether the message had not failed before.
     ///   - now: The current time.
     ///   - random: A number in 0...1, for the length of the pause; half of the longest pause is certain.
     /// - Returns: Set where it opened.
     package mutating func failed(
         isProbe: Bool,
-        isUntried: Bool = true,
         now: ContinuousClock.Instant,
         random: Double
     ) -> Transition? {
@@ -143,13 +142,22 @@ package struct CircuitBreaker: Sendable {
             state = .closed(failures: failures + 1)
             return nil
         case .closed:
-            return open(round: 1, now: now, random: random)
+            return .opened(for: open(round: 1, now: now, random: random))
         case .halfOpen(_, let round) where isProbe:
-            return open(round: isUntried ? round + 1 : max(round, 1), now: now, random: random)
+            return .reopened(for: open(round: round + 1, now: now, random: random))
         case .open, .halfOpen:
             return nil
         }
     }
+
+    /// Until when the handler gets nothing as it asked for a pause; nil where it did not.
+    package var heldUntil: ContinuousClock.Instant? {
+        guard case .open(let until, _, isHeld: true) = state else { return nil }
+        return until.wrappedValue
+    }
+
+    /// An operator wants attempts to be made, whatever is known of the handler.
+    package mutating func reset() { state = .closed(failures: 0) }
 
     /// A probe ended without a verdict: another may begin.
     package mutating func probeAbandoned() {
@@ -163,9 +171,9 @@ package struct CircuitBreaker: Sendable {
         }
     }
 
-    private mutating func open(round: Int, now: ContinuousClock.Instant, random: Double) -> Transition {
+    private mutating func open(round: Int, now: ContinuousClock.Instant, random: Double) -> Duration {
         let pause = settings.pause.delay(attempt: round, random: 0.5 + random / 2)
         state = .open(until: FixedInstant(now + pause), round: round, isHeld: false)
-        return .opened(for: pause)
+        return pause
     }
 }

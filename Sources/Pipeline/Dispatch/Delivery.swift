@@ -48,6 +48,8 @@ package struct Delivery: Sendable {
     package var attempts: Int
     /// How many workers in a row died while they held it.
     package var crashes: Int
+    /// Whether several workers died while they held it, so that it may be the cause.
+    var isSuspect = false
     /// The replay that asked for it; nil for the first delivery.
     package var replayID: String?
     /// This worker's claim on it.
@@ -72,8 +74,6 @@ package struct Delivery: Sendable {
     /// Whether no attempt at it has been counted yet.
     package var isUntried: Bool { attempts == 0 }
 
-    /// Whether several workers died while they held it, so that it may be the cause.
-    package var isSuspect: Bool { crashes >= 2 }
 }
 
 /// A copy that is read where it stands.

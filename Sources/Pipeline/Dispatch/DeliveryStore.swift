@@ -14,10 +14,16 @@ package protocol DeliveryStore: Sendable {
     /// - Returns: The fencing token for the rows that this process inserts under its own lease; it is never 0.
     func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64
 
-    /// Which of these handlers are paused now.
+    /// What operators and other workers want of these handlers.
     ///
     /// - Throws: ``StoreError``
-    func paused(_ handlers: [String]) async throws(StoreError) -> Set<String>
+    /// - Returns: An entry for each that is registered.
+    func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl]
+
+    /// Tells every worker, and operators, that the handler asked for a pause.
+    ///
+    /// - Throws: ``StoreError``
+    func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError)
 
     /// Leases deliveries that are due and loads their messages.
     ///
@@ -73,6 +79,20 @@ package protocol DeliveryStore: Sendable {
     func listen(wake: @Sendable () -> Void) async throws(StoreError)
 }
 
+/// What operators and other workers want of a handler.
+package struct HandlerControl: Sendable, Equatable {
+    /// The handler.
+    package var handler: String
+    /// Whether it is paused.
+    package var isPaused = false
+    /// How much is left of a pause that it asked for itself, of any worker; nil without one.
+    package var hold: Duration?
+    /// Changes when an operator resumes it, which ends such a pause and closes the circuit breakers.
+    package var resumption: Int64 = 0
+
+    package init(handler: String) { self.handler = handler }
+}
+
 /// What to claim.
 package struct ClaimRequest: Sendable, Equatable {
     /// For which handler.
@@ -87,6 +107,10 @@ package struct ClaimRequest: Sendable, Equatable {
     package var owner: String
     /// Whether to claim deliveries that may have crashed workers, or only the others.
     package var isForSuspects: Bool
+    /// From how many dead workers in a row on a delivery may be the cause.
+    package var suspectFrom = DispatchSettings().suspectFrom
+    /// Of such deliveries, only those with no more dead workers than this.
+    package var mostCrashes = Int.max
     /// Whether to claim only deliveries without a counted attempt: what a probe of a failing handler takes first.
     package var isForUntried = false
     /// Whether only the oldest delivery of each device may be claimed, and none while another of the device is leased.

@@ -51,6 +51,8 @@ final class DispatchLane: Sendable {
     let state: Mutex<State>
     /// Wakes the loop that claims for this handler.
     let claims = DispatchSignal()
+    /// Wakes the loop that tells the table of pauses that handlers ask for.
+    private let holds: DispatchSignal
 
     init(
         index: Int,
@@ -59,6 +61,7 @@ final class DispatchLane: Sendable {
         senderIDs: [String],
         clock: TimeSource,
         report: DispatchReport,
+        holds: DispatchSignal,
         tracing: PipelineTracing?,
         execute: @escaping DeliveryExecutor
     ) {
@@ -70,6 +73,7 @@ final class DispatchLane: Sendable {
         self.senderIDs = senderIDs
         self.clock = clock
         self.report = report
+        self.holds = holds
         self.tracing = tracing
         self.execute = execute
         state = Mutex(State(machine: DispatchStateMachine(self.settings)))
@@ -191,13 +195,14 @@ final class DispatchLane: Sendable {
             // Wakes slots that waited for the breaker.
             withMachine { _ in }
         }
+        if action.isHeld { holds.set() }
         if let settlement = settlement(of: action, delivery, from: start, to: now) {
             settler.submit(settlement, action.released, lane: index, isUrgent: settings.isOrdered)
         } else {
             settler.submit(action.released, lane: index)
         }
         // If the handler settled the row itself, no settler wakes the claims for the device's next message. Deliveries
-        // that may crash the worker are claimed one at a time: the next one may be claimed now.
+        // that may crash the worker are claimed apart: the next ones may be claimed now.
         let isNextOfDevice = settings.isOrdered && action.settlement == nil
         if isNextOfDevice || delivery.isSuspect || action.wantsClaim { claims.set() }
     }

@@ -119,16 +119,20 @@ package struct DispatchReport: Sendable {
     }
 
     /// A breaker opened or closed, after an attempt with this end.
-    func breaker(_ transition: CircuitBreaker.Transition, _ end: AttemptEnd, _ lane: Int) {
+    func breaker(_ transition: CircuitBreaker.Transition, _ end: AttemptEnd?, _ lane: Int) {
+        let failure = end.flatMap(Self.failure)
         switch transition {
         case .opened(let pause):
             var fields: LogFields = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
-            if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
+            if let failure { fields[.error] = .string(failure.logText) }
             let message: StaticString = "circuit breaker open: the handler is down; next probe after the pause"
             logger.event(.error, .handlerFailing, message, fields)
+        case .reopened(let pause):
+            let fields: LogFields = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
+            logger.event(.debug, .handlerFailing, "circuit breaker open: a probe failed", fields)
         case .held(let pause):
             var fields: LogFields = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
-            if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
+            if let failure { fields[.error] = .string(failure.logText) }
             let message: StaticString = "circuit breaker open: the handler asked for a pause (Retry-After)"
             logger.event(.warning, .handlerFailing, message, fields)
         case .closed:
@@ -148,6 +152,18 @@ package struct DispatchReport: Sendable {
             logger.event(.notice, .handlerPaused, "a handler is paused; its messages wait in the table", fields)
         } else {
             logger.event(.notice, .handlerResumed, "a handler was resumed", fields)
+        }
+    }
+
+    /// Operators, or other workers, changed something.
+    func changed(_ change: DispatchStateMachine.ControlChange, _ lane: Int) {
+        switch change {
+        case .paused: paused(true, lane)
+        case .unpaused: paused(false, lane)
+        case .held(let transition): breaker(transition, nil, lane)
+        case .resumed:
+            let message: StaticString = "circuit breaker closed: an operator resumed the handler"
+            logger.event(.notice, .handlerResumed, message, [.handler: .string(handlers[lane])])
         }
     }
 

@@ -25,7 +25,7 @@ extension DispatchService {
             try await self.store.register(self.lanes.map(\.registration))
         }
         guard let token else { return false }
-        await refreshPauses()
+        await refreshControls()
         dispatchIntake.open(token: token)
         wakeClaims()
         return true
@@ -55,6 +55,7 @@ extension DispatchService {
             isOrdered: lane.settings.isOrdered
         )
         request.bytes = lane.inspect { $0.claimBytes }
+        request.suspectFrom = lane.settings.suspectFrom
         if lane.inspect({ $0.isAboutToProbe(now: clock.now()) }) {
             // A message that failed before may be bad itself, and would say nothing about the handler.
             request.isForUntried = true
@@ -62,11 +63,11 @@ extension DispatchService {
             request.isForUntried = false
         }
         guard await claim(request, lane) != nil else { return }
-        // Deliveries that may crash the worker are claimed one at a time over all handlers, however much else there is.
-        guard !lanes.contains(where: { $0.inspect { $0.hasSuspect } }) else { return }
-        request.isForSuspects = true
-        request.limit = 1
-        _ = await claim(request, lane)
+        // Deliveries that may crash the worker are claimed apart, however much else there is.
+        for suspects in lane.inspect({ $0.suspectClaims(like: request) }) {
+            guard await claim(suspects, lane) == 0 else { return }
+            if suspects.mostCrashes == .max { lane.withMachine(wake: 0) { $0.foundNoSuspects() } }
+        }
     }
 
     private func claim(_ request: ClaimRequest, _ lane: DispatchLane) async -> Int? {
@@ -92,14 +93,15 @@ extension DispatchService {
             // Also wakes slots that wait for a breaker to half-open.
             for lane in lanes { lane.withMachine { $0.tick() } }
             wakeClaims()
+            controls.set()
         }
     }
 
     /// Apart from the polls, which must not wait for the database.
-    func pauseLoop() async {
-        while (try? await clock.sleep(settings.poll)) != nil {
+    func controlLoop() async {
+        while await controls.wait() {
             guard dispatchIntake.isOpen else { continue }
-            await refreshPauses()
+            await refreshControls()
         }
     }
 
@@ -114,21 +116,34 @@ extension DispatchService {
         }
     }
 
-    private func refreshPauses() async {
+    /// Asks what operators and other workers want, and tells them what the handlers here asked for.
+    private func refreshControls() async {
         do throws(StoreError) {
-            let paused = try await store.paused(lanes.map(\.settings.name))
-            for lane in lanes { setPaused(paused.contains(lane.settings.name), lane) }
+            let known = try await store.controls(lanes.map(\.settings.name))
+            let now = clock.now()
+            for lane in lanes {
+                guard let control = known.first(where: { $0.handler == lane.settings.name }) else { continue }
+                take(control, now, lane)
+            }
+            for lane in lanes {
+                guard let hold = lane.inspect({ $0.untoldHold(now: clock.now()) }) else { continue }
+                try await store.hold(lane.settings.name, hold)
+                lane.withMachine(wake: 0) { $0.holdTold(hold) }
+            }
         } catch {
             report.storeFailed(error, isFirst: false)
         }
     }
 
-    private func setPaused(_ isPaused: Bool, _ lane: DispatchLane) {
-        guard lane.inspect({ $0.isPaused }) != isPaused else { return }
-        let released = lane.withMachine { $0.setPaused(isPaused) }
-        report.paused(isPaused, lane.index)
+    private func take(_ control: HandlerControl, _ now: ContinuousClock.Instant, _ lane: DispatchLane) {
+        let (released, changes) = lane.withMachine(wake: 0) { $0.adopt(control, now: now) }
+        guard !changes.isEmpty else { return }
+        for change in changes { report.changed(change, lane.index) }
         report.settledUnrun(released, lane.index)
         settler.submit(released, lane: lane.index)
+        // Wakes slots that waited for the breaker.
+        lane.withMachine { _ in }
+        lane.claims.set()
     }
 
     func pause(_ lane: DispatchLane, for failure: HandlerFailure) async {

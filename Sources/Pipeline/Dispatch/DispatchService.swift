@@ -24,6 +24,8 @@ package final class DispatchService: Sendable {
     let settler: DispatchSettler
     let dispatchIntake: DispatchIntake
     let shutdown = DispatchSignal()
+    /// Wakes the loop that watches over what operators want.
+    let controls = DispatchSignal()
     let subscribed = DispatchSignal()
     /// The database doesn't know the registration.
     let registrationLost: DispatchSignal
@@ -64,6 +66,7 @@ package final class DispatchService: Sendable {
         let names = registrations.map(\.name)
         let report = DispatchReport(handlers: names, metrics: metrics, logger: logger)
         let registrationLost = DispatchSignal()
+        let controls = controls
         let lanes = registrations.enumerated().map { index, registration in
             DispatchLane(
                 index: index,
@@ -72,6 +75,7 @@ package final class DispatchService: Sendable {
                 senderIDs: senderIDs,
                 clock: clock,
                 report: report,
+                holds: controls,
                 tracing: tracing,
                 execute: execute
             )
@@ -184,7 +188,7 @@ package final class DispatchService: Sendable {
                 watchers.addTask { await self.pollLoop() }
                 watchers.addTask { await self.rateLoop() }
                 watchers.addTask { await self.watchLoop() }
-                watchers.addTask { await self.pauseLoop() }
+                watchers.addTask { await self.controlLoop() }
                 for lane in self.lanes { watchers.addTask { await self.heartbeatLoop(lane) } }
                 watchers.addTask { await self.statisticsLoop() }
                 watchers.addTask { await self.listenLoop() }

@@ -14,8 +14,12 @@ package struct DispatchSettings: Sendable {
     ///
     /// One message may go over it.
     package var waitingBytes = 8 << 20
-    /// How many workers in a row may die while they hold a delivery before it becomes a dead letter; at least 3.
+    /// How many workers in a row may die while they hold a delivery before it becomes a dead letter; at least 4.
     package var crashLimit = 5
+    /// From how many on a delivery may be the cause, and is claimed with few others.
+    package var suspectFrom = 2
+    /// The most such deliveries that a handler takes at once, after others of them did no harm.
+    package var suspectsAtOnce = 64
     /// The most settlements in one transaction.
     package var settlementLimit = 1_000
     /// How long a settlement may linger so that others join its transaction.
@@ -67,6 +71,10 @@ package struct LaneSettings: Sendable {
     package var rate: HandlerRate?
     /// The longest time for one attempt.
     package var timeout: Duration
+    /// From how many dead workers on a delivery may be the cause.
+    package var suspectFrom: Int
+    /// From how many on it becomes a dead letter.
+    package var crashLimit: Int
     /// What all handlers of the worker share.
     package var dispatch: DispatchSettings
 
@@ -84,6 +92,9 @@ package struct LaneSettings: Sendable {
         retry = registration.retry
         rate = registration.rate
         timeout = registration.timeout
+        // Elsewhere the cause: only a fault of our own, which is not assumed before the others would have been set aside.
+        suspectFrom = registration.isContained ? dispatch.crashLimit : dispatch.suspectFrom
+        crashLimit = registration.isContained ? 2 * dispatch.crashLimit : dispatch.crashLimit
         self.dispatch = dispatch
     }
 }

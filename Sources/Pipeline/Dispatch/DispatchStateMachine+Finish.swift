@@ -29,6 +29,8 @@ extension DispatchStateMachine {
         package var transition: CircuitBreaker.Transition?
         /// Set where the handler is to be paused in the database, and why.
         package var pause: HandlerFailure?
+        /// Whether the handler asked for a pause that the other workers have to be told of.
+        package var isHeld = false
         /// Waiting deliveries to release, as the breaker opened or the handler was paused.
         package var released: [Settlement] = []
         /// Whether a claim has room and something to claim.
@@ -51,6 +53,7 @@ extension DispatchStateMachine {
     ) -> FinishAction {
         guard let run = running.removeValue(forKey: id) else { return FinishAction(ending: .lost) }
         finishedSinceTick += 1
+        if run.isSuspect { suspectEnded() }
         var action = FinishAction(ending: .lost)
         switch end {
         case .settled:
@@ -69,13 +72,17 @@ extension DispatchStateMachine {
                 block: run.block
             )
             action.transition = transition(after: verdict, run, now: now, random: random)
+            if case .down(_, _?, let failure) = verdict {
+                noteHold(failure)
+                action.isHeld = true
+            }
             if case .pause(let failure) = verdict {
                 action.pause = failure
                 action.released = setPaused(true)
             }
         }
         switch action.transition {
-        case .opened, .held: action.released += releaseWaiting()
+        case .opened, .reopened, .held: action.released += releaseWaiting()
         case .closed, nil: break
         }
         if run.isLost, action.settlement != nil {
@@ -133,7 +140,7 @@ extension DispatchStateMachine {
         case .done, .reject, .retry: return answered(run)
         case .down(_, let hold?, _): return breaker.held(for: hold, now: now)
         case .down, .unavailable:
-            return breaker.failed(isProbe: run.isProbe, isUntried: run.isUntried, now: now, random: random())
+            return breaker.failed(isProbe: run.isProbe, now: now, random: random())
         // Says nothing about the handler; after an interruption the next attempt shows whether it can be reached.
         case .interrupted, .pause, .cancelled:
             if run.isProbe { breaker.probeAbandoned() }

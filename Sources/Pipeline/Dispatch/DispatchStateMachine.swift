@@ -52,6 +52,12 @@ package struct DispatchStateMachine: Sendable {
     var hasMore = false
     /// Of a handler with a rate: whether a message for it has committed, into the table, since the last claim began.
     var hasArrived = false
+    /// How many deliveries that may crash the worker are claimed at once: more each time that all of them did no harm.
+    var suspectsAtOnce = 1
+    /// What the handler answered when it asked for a pause that the table does not know of yet.
+    var untoldHold: String?
+    /// When an operator resumed the handler last; nil before the table was asked.
+    var resumption: Int64?
     /// What the handler's rate still allows; nil without one.
     private var budget: AttemptBudget?
     /// An attempt is not worth beginning when its lease ends within this time.
@@ -71,9 +77,6 @@ package struct DispatchStateMachine: Sendable {
 
     /// Whether it is paused.
     package var isPaused: Bool { mode == .paused }
-
-    /// Whether a delivery that may crash the worker waits or runs here.
-    package var hasSuspect: Bool { waiting.suspects > 0 || running.values.contains { $0.isSuspect } }
 
     /// Decides about failures by this policy from now on; what waits for its next attempt keeps its time.
     package mutating func adopt(_ retry: RetryPolicy) { settings.retry = retry }
@@ -163,8 +166,9 @@ package struct DispatchStateMachine: Sendable {
         self.hasMore = hasMore
         guard mode == .active else { return deliveries.map(Settlement.release) }
         var settlements: [Settlement] = []
-        for delivery in deliveries {
-            if delivery.crashes >= settings.dispatch.crashLimit {
+        for var delivery in deliveries {
+            delivery.isSuspect = delivery.crashes >= settings.suspectFrom
+            if delivery.crashes >= settings.crashLimit {
                 settlements.append(Self.dead(delivery, .crashed(times: delivery.crashes)))
             } else if case .missing = delivery.content {
                 settlements.append(Self.dead(delivery, .missing))

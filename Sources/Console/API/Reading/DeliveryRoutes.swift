@@ -143,6 +143,8 @@ extension WaitingDelivery {
         json.member("lease_until", leaseUntil)
         json.member("paused_until", pausedUntil)
         json.member("paused_reason", pausedReason)
+        json.member("held_until", heldUntil)
+        json.member("held_reason", heldReason)
         json.member("replay_id", replayID)
         json.member("in_block", is: isInBlock)
         json.endObject()

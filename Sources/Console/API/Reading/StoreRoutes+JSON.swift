@@ -100,6 +100,8 @@ extension HandlerView {
         json.member("paused", is: state.isPaused)
         json.member("paused_until", state.pausedUntil)
         json.member("paused_reason", state.pausedReason)
+        json.member("held_until", state.heldUntil)
+        json.member("held_reason", state.heldReason)
         json.member("circuit", circuit)
         json.member("next_probe_at", nextProbeAt)
         json.member("waiting", state.depth)

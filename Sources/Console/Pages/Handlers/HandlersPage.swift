@@ -70,6 +70,7 @@ struct HandlerCards {
     /// The state in a badge.
     func badge(_ handler: HandlerState, _ activity: Activity) -> HTML {
         if handler.isPaused { return Part.badge(.warning, "paused") }
+        if handler.heldUntil != nil { return Part.badge(.warning, "held") }
         if activity.open > 0 { return Part.badge(.bad, "circuit open") }
         if !handler.isClaimed { return Part.badge(.idle, "no worker") }
         return activity.attempts > 0 || activity.running > 0
@@ -147,7 +148,13 @@ struct HandlerCards {
             let reason: HTML = handler.pausedReason.map { "<q>\(stranger: $0)</q> " } ?? ""
             notes += Part.notice(.warning, "<strong>Paused.</strong> \(reason)\(end)")
         }
-        if activity.open > 0 {
+        if let end = handler.heldUntil {
+            let reason: HTML = handler.heldReason.map { "<q>\(stranger: $0)</q> " } ?? ""
+            notes += Part.notice(
+                .warning,
+                "<strong>Held.</strong> The handler asked for a pause (Retry-After). \(reason)Ends \(Part.age(end, now: now))."
+            )
+        } else if activity.open > 0 {
             let probe: HTML =
                 activity.nextProbe.map { "Next probe in \(Figures.length(seconds: $0))." } ?? "A probe is under way."
             notes += Part.notice(
@@ -163,7 +170,7 @@ struct HandlerCards {
 
     private func buttons(_ handler: HandlerState) -> HTML {
         let address = PageAddress("/api/v1/handlers").adding(handler.name)
-        guard !handler.isPaused else {
+        guard !handler.isPaused, handler.heldUntil == nil else {
             return Act.button("Resume", address.adding("resume"), done: "Resumed \(handler.name)", kind: .primary)
         }
         let id = "pause-\(handler.name)"

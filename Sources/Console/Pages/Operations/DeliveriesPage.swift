@@ -105,7 +105,7 @@ struct DeliveriesPage: ConsoleRoutes {
                 row.category.map { "<span class=\"tag\">\(stranger: $0)</span>" }
                     ?? "<span class=\"muted\">gone</span>",
                 "\(Figures.count(row.attempts))", why(row),
-                mayAct && [.retry, .postponed].contains(row.reason)
+                mayAct && [.retry, .postponed, .held].contains(row.reason)
                     ? Act.button(
                         "Retry now",
                         "/api/v1/deliveries/retry-now",
@@ -123,6 +123,10 @@ struct DeliveriesPage: ConsoleRoutes {
             case .paused:
                 let reason: HTML = row.pausedReason.map { "<span class=\"sub\">\(stranger: $0)</span>" } ?? ""
                 return "\(Part.badge(.warning, "handler paused"))\(reason)"
+            case .held:
+                let end: HTML = row.heldUntil.map { "until \(Part.age($0, now: now))" } ?? ""
+                let reason: HTML = row.heldReason.map { "<span class=\"sub\">\(stranger: $0)</span>" } ?? ""
+                return "\(Part.badge(.warning, "held")) \(end)\(reason)"
             case .retry: return "\(Part.badge(.warning, "will be retried"))\(error)"
             case .postponed: return "\(Part.badge(.idle, "postponed"))\(error)"
             case .unclaimed: return Part.badge(.bad, "no worker runs the handler")

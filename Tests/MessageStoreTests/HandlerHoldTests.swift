@@ -1,0 +1,83 @@
+import IntegrationSupport
+import Pipeline
+import Postgres
+import Testing
+import UpstreamKit
+import Vocabulary
+
+@testable import MessageStore
+
+/// A pause that a handler asks for itself (`Retry-After`), over two workers.
+@Suite("pauses that handlers ask for", .timeLimit(.minutes(2)))
+struct HandlerHoldTests {
+    private let seen = (first: Seen(), second: Seen())
+    private let busy = HandlerFailure(group: "webhook status 429", detail: "a body that no list shows")
+
+    /// A handler that asks for an hour at its first call, and then takes every message.
+    private func handlers(_ seen: Seen) -> [HandlerRegistration] {
+        [
+            .make("orders") { [busy] message, context in
+                seen.add(message)
+                guard message.messageKey.digest.low > 1 || context.attempt > 1 else {
+                    throw HandlerVerdictError(.down(after: nil, hold: .seconds(3_600), busy))
+                }
+                return .done
+            }
+        ]
+    }
+
+    /// Runs two workers of the handler, one of which is asked for a pause.
+    private func whileHeld(_ body: (DeliveriesFixture) async throws -> Void) async throws {
+        let fixture = try await DeliveriesFixture(handlers(seen.first))
+        let first = fixture.dispatcher(handlers(seen.first), owner: "a")
+        let second = fixture.dispatcher(handlers(seen.second), owner: "b")
+        try await fixture.run(first) {
+            try await fixture.run(second) {
+                try await fixture.receive(1...1)
+                try await waitUntil { !first.isHealthy && !second.isHealthy }
+                try await fixture.receive(2...10)
+                try await body(fixture)
+                // The first message was counted as an attempt and has a time of its own.
+                try await waitUntil { (seen.first.all + seen.second.all).filter { $0 > 1 }.count == 9 }
+            }
+        }
+    }
+
+    @Test("Lists say at once until when and why; handlers resume ends it in every worker")
+    func resume() async throws {
+        try await whileHeld { fixture in
+            let state = try #require(try await HandlerStates(fixture.store.admin).list().first)
+            #expect(state.heldReason == "webhook status 429" && !state.isPaused)
+            let rest = try #require(state.heldUntil).microseconds - IncomingMessage.now()
+            #expect((3_000_000_000...3_610_000_000).contains(rest))
+            let rows = try await WaitingQuery().rows(fixture.store.admin)
+            #expect(rows.count == 10)
+            for row in rows where row.messageKey.digest.low > 1 {
+                #expect(row.reason == .held && row.heldUntil == state.heldUntil && row.heldReason == state.heldReason)
+            }
+            #expect((seen.first.all + seen.second.all) == [1])
+            #expect(try await HandlerStates(fixture.store.admin).resume("orders", by: .tester(nil)))
+        }
+    }
+
+    @Test("deliveries retry-now ends it as well, also where all that waits is due", arguments: [true, false])
+    func retryNow(_ byHandler: Bool) async throws {
+        try await whileHeld { fixture in
+            var filter = WaitingFilter()
+            if byHandler { filter.handler = "orders" } else { filter.category = "com.example.orders" }
+            let deliveries = WaitingDeliveries(fixture.store.admin)
+            // The others of the handler have nothing to do with it.
+            var another = WaitingFilter()
+            another.category = "com.example.other"
+            _ = try await deliveries.run(.retryNow, another, total: 0, by: .tester(nil))
+            #expect(try await HandlerStates(fixture.store.admin).list().first?.heldUntil != nil)
+            _ = try await deliveries.run(.retryNow, filter, total: 0, by: .tester(nil))
+            #expect(try await HandlerStates(fixture.store.admin).list().first?.heldUntil == nil)
+        }
+    }
+}
+
+extension DispatchService {
+    /// Whether every circuit is closed.
+    fileprivate var isHealthy: Bool { activity.allSatisfy { $0.circuit == .closed } }
+}
