@@ -36,11 +36,11 @@ struct BatchEncoder {
         return parameters
     }
 
-    /// The 7 arrays of ``StoreStatements/quarantine``; `withIDs` is false where PostgreSQL may have refused an id.
-    func quarantine(withIDs: Bool) -> PostgresParameters {
+    /// The 7 arrays of ``StoreStatements/quarantine``; an id that no `text` can hold is null.
+    func quarantine() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         senderIDs(&parameters)
-        spans(&parameters, .text) { withIDs ? $0.pointee.messageID : nil }
+        spans(&parameters, .text) { $0.pointee.isHeldByText($0.pointee.messageID) ? $0.pointee.messageID : nil }
         parameters.beginArray(of: .text, count: rows.count)
         for row in rows {
             var reason = (BatchPlan.reason(batch[row]) ?? .databaseRefused).rawValue

@@ -17,7 +17,7 @@ enum HealthStatements: StatementCatalog {
         """
 
     /// How many days after today have a partition, without a gap, and the last complete run of retention: when it began, and
-    /// how many expired partitions it had to keep.
+    /// how many expired partitions it had to keep; and the age of the oldest transaction id.
     static let upkeep: SQL = """
         WITH covered AS MATERIALIZED (SELECT since, until FROM upstream.partitions() WHERE NOT is_detaching),
         days AS (
@@ -33,7 +33,8 @@ enum HealthStatements: StatementCatalog {
                     SELECT FROM covered WHERE covered.since <= days.since AND covered.until >= days.until
                 )
             )::int8,
-            run.started_at, coalesce(run.partitions_held, 0)::int8
+            run.started_at, coalesce(run.partitions_held, 0)::int8,
+            (SELECT max(greatest(age(datfrozenxid), mxid_age(datminmxid))) FROM pg_database)::int8
         FROM (SELECT) AS one LEFT JOIN (
             SELECT started_at, partitions_held FROM upstream.retention_runs WHERE started_at <= now()
             ORDER BY started_at DESC LIMIT 1

@@ -21,17 +21,9 @@ extension MessageStore {
         guard !batch.isEmpty else { return [] }
         let plan = BatchPlan(batch)
         let commit = BatchCommit(batch: batch, plan: plan, offer: .none, senders: senders)
-        return try await run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) in
-                try connection.run(StoreStatements.lockLoads)
-                let known = try commit.readLedger(connection)
-                let outcomes = Self.outcomes(try commit.run(connection), of: batch, known: known)
-                if !isDelivered {
-                    // Ours alone: nobody sees them before this transaction commits.
-                    let new = batch.indices.filter { outcomes[$0] == .stored }.map { batch[$0].messageKey }
-                    try connection.run(StoreStatements.deleteDeliveries(of: new))
-                }
-                return outcomes
+        return try await run { connection throws(CommitFailure) in
+            try connection.transaction { connection throws(CommitFailure) in
+                try commit.load(connection, isDelivered: isDelivered)
             }
         }
     }
@@ -44,8 +36,10 @@ extension MessageStore {
     package func compare(_ batch: [IncomingMessage]) async throws(StoreError) -> [StoreOutcome] {
         let plan = BatchPlan(batch)
         let keys = plan.firsts.map { batch[$0].messageKey }
-        let known = try await run { connection throws(PostgresError) in
-            try BatchCommit.ledger(connection.run(StoreStatements.known(keys)))
+        let known = try await run { connection throws(CommitFailure) in
+            try CommitFailure.catching { () throws(PostgresError) in
+                try BatchCommit.ledger(connection.run(StoreStatements.known(keys)))
+            }
         }
         var ledger = known
         for index in plan.firsts where known[batch[index].messageKey] == nil {
@@ -58,7 +52,7 @@ extension MessageStore {
     }
 
     /// A file's copies have their row's own time: what was known before is no new message for that.
-    private static func outcomes(
+    fileprivate static func outcomes(
         _ outcomes: [StoreOutcome],
         of batch: [IncomingMessage],
         known: [Digest128: BatchPlan.LedgerRow]
@@ -66,5 +60,26 @@ extension MessageStore {
         zip(outcomes, batch).map { outcome, message in
             outcome == .stored && known[message.messageKey] != nil ? .duplicate : outcome
         }
+    }
+}
+
+extension BatchCommit {
+    /// The statements of a load, in its transaction.
+    fileprivate func load(
+        _ connection: isolated PostgresConnection,
+        isDelivered: Bool
+    ) throws(CommitFailure) -> [StoreOutcome] {
+        try CommitFailure.catching { () throws(PostgresError) in
+            _ = try connection.run(StoreStatements.lockLoads)
+        }
+        let known = try readLedger(connection)
+        let outcomes = MessageStore.outcomes(try run(connection), of: batch, known: known)
+        guard !isDelivered else { return outcomes }
+        // Ours alone: nobody sees them before this transaction commits.
+        let new = batch.indices.filter { outcomes[$0] == .stored }.map { batch[$0].messageKey }
+        try CommitFailure.catching { () throws(PostgresError) in
+            _ = try connection.run(StoreStatements.deleteDeliveries(of: new))
+        }
+        return outcomes
     }
 }

@@ -36,7 +36,12 @@ package final class MessageStore: MessageWriter {
         self.standbyWait = standbyWait
         self.status = status
         self.clock = clock
-        client = PostgresClient(settings, clock: clock) { standbyWait.began() }
+        client = PostgresClient(
+            settings,
+            clock: clock,
+            onStandbyWait: { standbyWait.began() },
+            onWarning: { status?.warned(sqlState: $0.sqlState, routine: $0.routine, text: $0.text) }
+        )
         self.senders = senders.map { [UInt8]($0.utf8) }
     }
 
@@ -62,11 +67,13 @@ package final class MessageStore: MessageWriter {
             known: known,
             times: clock == nil ? nil : BatchPlan.times(batch)
         )
-        return try await run { [clock] connection throws(PostgresError) in
-            do throws(PostgresError) {
+        return try await run { [clock] connection throws(CommitFailure) in
+            do throws(CommitFailure) {
                 return try commit.run(connection)
             } catch {
-                if error.sqlState == StoreStatements.misdated { try clock?.look(connection) }
+                if error.isMisdated {
+                    try CommitFailure.catching { () throws(PostgresError) in try clock?.look(connection) }
+                }
                 throw error
             }
         }
@@ -74,18 +81,31 @@ package final class MessageStore: MessageWriter {
 
     /// Runs the statements of a commit and keeps account of what they wait for.
     func run<T: Sendable>(
-        _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
+        _ body: @Sendable (isolated PostgresConnection) throws(CommitFailure) -> T
     ) async throws(StoreError) -> T {
+        let result: Result<T, RowRefusal>
         do throws(PostgresError) {
-            let value = try await client.run(body)
+            result = try await client.run { connection throws(PostgresError) -> Result<T, RowRefusal> in
+                do throws(CommitFailure) {
+                    return .success(try body(connection))
+                } catch {
+                    switch error {
+                    case .refused(let refusal): return .failure(refusal)
+                    case .database(let error): throw error
+                    }
+                }
+            }
             standbyWait.ended()
-            return value
         } catch {
             // A lock of a commit that waits for the standby: so does whoever waits for the lock, again and again.
             if error.failureClass != .lock { standbyWait.ended() }
             let failure = StoreError(error)
             status?.failed(failure)
             throw failure
+        }
+        switch result {
+        case .success(let value): return value
+        case .failure(let refusal): throw StoreError(refusal)
         }
     }
 }
@@ -132,19 +152,24 @@ struct BatchCommit {
     /// The span of the times of all copies; nil where they may be any.
     var times: ClosedRange<Int64>?
 
-    func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
-        let outcomes = try storeMessages(connection)
-        let conflicts = outcomes.contains(.conflict) ? plan.ordered.filter { outcomes[$0] == .conflict } : []
-        if !conflicts.isEmpty {
-            try call(connection, StoreStatements.conflicts, encoder(conflicts).messages())
+    func run(_ connection: isolated PostgresConnection) throws(CommitFailure) -> [StoreOutcome] {
+        do throws(CommitFailure) {
+            let outcomes = try storeMessages(connection)
+            let conflicts = outcomes.contains(.conflict) ? plan.ordered.filter { outcomes[$0] == .conflict } : []
+            if !conflicts.isEmpty {
+                try report(connection, StoreStatements.conflicts, encoder(conflicts).messages()).count()
+            }
+            if !plan.quarantined.isEmpty { try storeQuarantine(connection) }
+            return outcomes
+        } catch {
+            guard case .database(let failure) = error, let refusal = RowRefusal(failure, in: batch) else { throw error }
+            throw .refused(refusal)
         }
-        if !plan.quarantined.isEmpty { try storeQuarantine(connection) }
-        return outcomes
     }
 
     private func encoder(_ rows: [Int]) -> BatchEncoder { BatchEncoder(batch: batch, rows: rows, senders: senders) }
 
-    private func storeMessages(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
+    private func storeMessages(_ connection: isolated PostgresConnection) throws(CommitFailure) -> [StoreOutcome] {
         guard !plan.firsts.isEmpty else { return plan.outcomesAllNew(batch) }
         // What may be there already is asked for by key: sending it all again is what may have failed.
         var ledger = isRetry ? try readLedger(connection) : [:]
@@ -168,7 +193,7 @@ struct BatchCommit {
             }
             if let outcomes = plan.outcomes(batch, ledger: ledger) { return outcomes }
         }
-        throw PostgresError(.other, "the ledger's rows vanish while a batch is committed")
+        throw .database(PostgresError(.other, "the ledger's rows vanish while a batch is committed"))
     }
 
     /// Inserts what is new and tells how many that were.
@@ -176,17 +201,11 @@ struct BatchCommit {
         _ rows: [Int],
         isMixed: Bool,
         _ connection: isolated PostgresConnection
-    ) throws(PostgresError) -> Int {
-        // Or handlers that subscribe while it waits would miss the messages.
-        guard connection.isReadCommitted else {
-            return try connection.transaction { connection throws(PostgresError) in
-                try insertBatch(rows, isMixed: isMixed, connection)
-            }
-        }
-        guard rows.count == 1, offer.local.isEmpty, let alone, alone.isWorthIt else {
+    ) throws(CommitFailure) -> Int {
+        guard connection.isSafeAlone, rows.count == 1, offer.local.isEmpty, let alone, alone.isWorthIt else {
             return try insertBatch(rows, isMixed: isMixed, connection)
         }
-        let isStored = try insertAlone(rows[0], connection)
+        let isStored = try CommitFailure.catching { () throws(PostgresError) in try insertAlone(rows[0], connection) }
         let stored = isStored ? 1 : try insertBatch(rows, isMixed: isMixed, connection)
         if stored == 1 { alone.newMessage(isDeclined: !isStored) }
         return stored
@@ -196,60 +215,47 @@ struct BatchCommit {
         _ rows: [Int],
         isMixed: Bool,
         _ connection: isolated PostgresConnection
-    ) throws(PostgresError) -> Int {
-        do throws(PostgresError) {
-            return try callInsert(encoder(rows), isMixed: isMixed, connection)
-        } catch  where error.failureClass == .missingPartition {
+    ) throws(CommitFailure) -> Int {
+        let first = try callInsert(encoder(rows), isMixed: isMixed, connection)
+        guard case .missingPartition = first else { return try first.count() }
+        try CommitFailure.catching { () throws(PostgresError) in
             for day in Set(rows.map { UTCDay(microseconds: batch[$0].receivedAt) }).sorted() {
                 _ = try Partitions.ensure(connection, from: day, to: day)
             }
-            return try callInsert(encoder(rows), isMixed: isMixed, connection)
         }
+        return try callInsert(encoder(rows), isMixed: isMixed, connection).count()
     }
 
     private func callInsert(
         _ encoder: BatchEncoder,
         isMixed: Bool,
         _ connection: isolated PostgresConnection
-    ) throws(PostgresError) -> Int {
-        do throws(PostgresError) {
+    ) throws(CommitFailure) -> RowReport {
+        do throws(CommitFailure) {
             var parameters = encoder.newMessages()
             parameters.append(offer)
             encoder.origins(&parameters)
             parameters.append(offer.token != 0)
             parameters.append(isMixed)
             parameters.append(isRetry)
-            return try call(connection, StoreStatements.insert, parameters)
+            return try report(connection, StoreStatements.insert, parameters)
         } catch  where error.isUnknownFunction && !connection.isInTransaction {
             var parameters = encoder.newMessages()
             parameters.append(offer)
-            return try call(connection, StoreStatements.insertBefore, parameters)
+            return try report(connection, StoreStatements.insertBefore, parameters)
         }
     }
 
     /// Calls one of the functions that return what was refused instead of failing.
-    @discardableResult private func call(
+    private func report(
         _ connection: isolated PostgresConnection,
         _ statement: PostgresStatement,
         _ parameters: consuming PostgresParameters
-    ) throws(PostgresError) -> Int {
-        try execute(connection, statement, parameters).only { row throws(PostgresError) in
-            let stored = try row.next(Int?.self)
-            let sqlState = try row.next(String?.self)
-            let table = try row.next(String?.self)
-            let constraint = try row.next(String?.self)
-            guard let sqlState else {
-                guard let stored else { throw PostgresError(.schema, "rows neither stored nor refused") }
-                return stored
-            }
-            throw PostgresError(
-                sqlState: sqlState,
-                severity: "ERROR",
-                message: "PostgreSQL refused a row",
-                // An empty name is none.
-                table: table?.isEmpty == false ? table : nil,
-                constraint: constraint?.isEmpty == false ? constraint : nil
-            )
+    ) throws(CommitFailure) -> RowReport {
+        do throws(PostgresError) {
+            return try RowReport(execute(connection, statement, parameters))
+        } catch {
+            throw .database(error)
         }
     }
 
@@ -260,7 +266,7 @@ struct BatchCommit {
         _ parameters: consuming PostgresParameters
     ) throws(PostgresError) -> PostgresResult {
         parameters.append(times)
-        let result = try connection.execute(statement, parameters)
+        let result = try connection.executeSafely(statement, parameters)
         guard result.count > 0 else {
             let text = "messages' times are too far from the database's"
             throw PostgresError(.other, text, sqlState: StoreStatements.misdated)
@@ -270,8 +276,12 @@ struct BatchCommit {
 
     func readLedger(
         _ connection: isolated PostgresConnection
-    ) throws(PostgresError) -> [Digest128: BatchPlan.LedgerRow] {
-        try Self.ledger(connection.execute(StoreStatements.ledger, encoder(plan.firsts).keys()))
+    ) throws(CommitFailure) -> [Digest128: BatchPlan.LedgerRow] {
+        do throws(PostgresError) {
+            return try Self.ledger(connection.executeSafely(StoreStatements.ledger, encoder(plan.firsts).keys()))
+        } catch {
+            throw .database(error)
+        }
     }
 
     /// Reads rows of the ledger.
@@ -284,25 +294,17 @@ struct BatchCommit {
         return ledger
     }
 
-    private func storeQuarantine(_ connection: isolated PostgresConnection) throws(PostgresError) {
+    /// An id that no `text` can hold is left out, so what is refused here has no other place to go: alone, it waits.
+    private func storeQuarantine(_ connection: isolated PostgresConnection) throws(CommitFailure) {
         let encoder = encoder(plan.quarantined)
-        do throws(PostgresError) {
-            try callQuarantine(encoder, withIDs: true, connection)
-        } catch  where !error.isEnvironment && batch.count == 1 {
-            // Nothing but the id can be refused here, and alone in its batch there is nobody else to blame.
-            try callQuarantine(encoder, withIDs: false, connection)
-        }
-    }
-
-    private func callQuarantine(
-        _ encoder: BatchEncoder,
-        withIDs: Bool,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
-        do throws(PostgresError) {
-            try call(connection, StoreStatements.quarantine, encoder.quarantine(withIDs: withIDs))
+        do throws(CommitFailure) {
+            let report = try report(connection, StoreStatements.quarantine, encoder.quarantine())
+            if case .refused(let refusal) = report, batch.count == 1 { throw .database(refusal.error) }
+            try report.count()
         } catch  where error.isUnknownFunction && !connection.isInTransaction {
-            _ = try connection.execute(StoreStatements.quarantineBefore, encoder.quarantine(withIDs: withIDs))
+            try CommitFailure.catching { () throws(PostgresError) in
+                _ = try connection.executeSafely(StoreStatements.quarantineBefore, encoder.quarantine())
+            }
         }
     }
 }

@@ -9,6 +9,8 @@ package struct StoreUpkeep: Sendable, Equatable {
     package var lastRetention: Timestamp?
     /// The expired partitions that it had to keep, as deliveries needed them.
     package var heldPartitions: Int
+    /// How many transactions old the oldest transaction id, or multixact id, of the server is.
+    package var transactionAge: Int64
 
     /// Asks the database; reads the catalog and a row of `retention_runs`.
     ///
@@ -19,10 +21,11 @@ package struct StoreUpkeep: Sendable, Equatable {
                 StoreUpkeep(
                     daysAhead: try row.next(),
                     lastRetention: try row.next(),
-                    heldPartitions: try row.next()
+                    heldPartitions: try row.next(),
+                    transactionAge: try row.next()
                 )
             }
-            return found.first ?? StoreUpkeep(daysAhead: 0, lastRetention: nil, heldPartitions: 0)
+            return found.first ?? StoreUpkeep(daysAhead: 0, lastRetention: nil, heldPartitions: 0, transactionAge: 0)
         }
     }
 }

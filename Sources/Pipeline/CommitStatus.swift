@@ -15,6 +15,10 @@ package final class CommitStatus: Sendable {
     private let logger: Logger?
     private let waiting = Mutex(Waiting())
     private let failure = Mutex<(at: ContinuousClock.Instant, text: String)?>(nil)
+    /// The kinds of warnings that were logged.
+    private let warnings = Mutex<Set<String>>([])
+    /// Warnings of more kinds than these are not logged.
+    private static let warningLimit = 50
 
     /// A status without waiting commits.
     ///
@@ -64,6 +68,26 @@ package final class CommitStatus: Sendable {
             .warning,
             .standbyAwaited,
             "commits are waiting for a standby's confirmation; nothing is acked meanwhile"
+        )
+    }
+
+    /// The server warned of something that changes nothing about a commit: logged once for each kind.
+    ///
+    /// - Parameters:
+    ///   - sqlState: The SQLSTATE.
+    ///   - routine: The function of the server's source.
+    ///   - text: What it says; nil where it may hold some of a row.
+    package func warned(sqlState: String, routine: String, text: String?) {
+        let isNew = warnings.withLock { $0.count < Self.warningLimit && $0.insert("\(sqlState) \(routine)").inserted }
+        guard isNew else { return }
+        logger?.event(
+            .warning,
+            .databaseWarning,
+            "PostgreSQL warns while messages are committed; they are stored all the same",
+            [
+                .sqlstate: .string(sqlState), .routine: .string(routine),
+                .error: .string(text ?? "PostgreSQL's log may tell more: the text may quote rows"),
+            ]
         )
     }
 

@@ -14,6 +14,7 @@ package actor PostgresClient {
     private let connector: HostConnector
     private let clock: DatabaseClock?
     private let onStandbyWait: (@Sendable () -> Void)?
+    private let onWarning: (@Sendable (ServerWarning) -> Void)?
     private let backoff: Backoff
     // Since the last success.
     private var failures = 0
@@ -36,13 +37,16 @@ package actor PostgresClient {
     ///   - settings: What to connect to.
     ///   - clock: Learns the server's time with each session.
     ///   - onStandbyWait: Is called, on the client's thread, when a statement of a writer is found waiting for a standby.
+    ///   - onWarning: Is called there after a statement that succeeded, where the server sent a warning.
     package init(
         _ settings: PostgresSettings,
         clock: DatabaseClock? = nil,
-        onStandbyWait: (@Sendable () -> Void)? = nil
+        onStandbyWait: (@Sendable () -> Void)? = nil,
+        onWarning: (@Sendable (ServerWarning) -> Void)? = nil
     ) {
         self.settings = settings
         self.clock = clock
+        self.onWarning = onWarning
         self.onStandbyWait = onStandbyWait
         connector = HostConnector(settings)
         backoff = Backoff(initial: .milliseconds(250), maximum: .milliseconds(settings.reconnectMaximum))
@@ -128,7 +132,13 @@ package actor PostgresClient {
             }
             let session = try await connector.open()
             clock?.learn(session.clock)
-            let opened = try PostgresConnection(settings, session, on: thread, onStandbyWait: onStandbyWait)
+            let opened = try PostgresConnection(
+                settings,
+                session,
+                on: thread,
+                onStandbyWait: onStandbyWait,
+                onWarning: onWarning
+            )
             failures = 0
             connection = opened
             tell(.connected)

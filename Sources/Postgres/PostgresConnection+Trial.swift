@@ -4,15 +4,17 @@ extension PostgresConnection {
     /// For finding out whether statements would work. Numbers that sequences gave stay used.
     ///
     /// - Parameter body: Runs the statements; a lock is waited for 5 s at most.
-    /// - Throws: ``PostgresError``
+    /// - Throws: What `body` throws, or what PostgreSQL says to the transaction itself.
     /// - Returns: What `body` returned.
-    package func trial<T>(
-        _ body: (isolated PostgresConnection) throws(PostgresError) -> T
-    ) throws(PostgresError) -> T {
-        let parameters = isPooled ? settings.parameters("SET LOCAL") + "; " : ""
-        try script("BEGIN; " + parameters + "SET LOCAL lock_timeout = 5000")
-        let result: Result<T, PostgresError>
-        do throws(PostgresError) {
+    package func trial<T, Failure: StatementFailure>(
+        _ body: (isolated PostgresConnection) throws(Failure) -> T
+    ) throws(Failure) -> T {
+        let parameters = isPooled ? parameters("SET LOCAL") + "; " : ""
+        try Failure.catching { () throws(PostgresError) in
+            try script("BEGIN; " + parameters + "SET LOCAL lock_timeout = 5000")
+        }
+        let result: Result<T, Failure>
+        do throws(Failure) {
             result = .success(try body(self))
         } catch {
             result = .failure(error)

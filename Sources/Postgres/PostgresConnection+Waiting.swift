@@ -18,8 +18,8 @@ extension PostgresConnection {
 
     /// Waits for the command's last result and returns it; the first failure wins.
     ///
-    /// A success that has committed counts only where nothing speaks against it: neither a request of ours to cancel, nor a
-    /// warning, which is all that PostgreSQL says when the wait for a standby was broken off.
+    /// A success that has committed counts only where nothing speaks against it: neither a request of ours to cancel, nor the
+    /// warning that is all that PostgreSQL says when the wait for a standby was broken off. Other warnings are passed on.
     func finish(_ connection: ConnectionHandle) throws(PostgresError) -> PostgresResult {
         var last: PostgresResult?
         var failure: PostgresError?
@@ -47,6 +47,7 @@ extension PostgresConnection {
             throw failure ?? PostgresError(.connection, message)
         }
         if let failure { throw failure }
+        if let warning = connection.notices.warning { onWarning?(warning) }
         if !isInTransaction {
             if deadline.hasCancelled {
                 var error = PostgresError.unknownOutcome(
@@ -56,8 +57,7 @@ extension PostgresConnection {
                 error.isTimeLimit = !Task.isCancelled
                 throw error
             }
-            let notices = connection.notices
-            if notices.hasUnconfirmedCommit || (settings.isWriter && notices.hasWarning) {
+            if connection.notices.hasUnconfirmedCommit {
                 throw .unknownOutcome(
                     .connection,
                     "the server warns that the commit may not have reached a standby"

@@ -16,6 +16,7 @@ package actor PostgresConnection {
     private var prepared: Set<String> = []
     nonisolated let mark: BackendMark
     nonisolated let onStandbyWait: (@Sendable () -> Void)?
+    nonisolated let onWarning: (@Sendable (ServerWarning) -> Void)?
     /// How long a statement of the current transaction may take, in milliseconds; nil for what ``settings`` say.
     var statementLimit: Int?
 
@@ -23,11 +24,12 @@ package actor PostgresConnection {
     ///
     /// Then no session state is kept: no prepared statements, no `SET`, no LISTEN.
     package private(set) var isPooled: Bool
-    /// Whether a statement outside of a transaction sees what was committed before it, as handlers' subscriptions.
+    /// Whether a statement outside of a transaction sees what was committed before it, as handlers' subscriptions, and runs under
+    /// our parameters.
     ///
-    /// False where the server's default isolation is another one, and ``settings`` don't ask for this one or a pooler is in
+    /// False where the server's, or the role's, defaults are others, and ``settings`` don't ask for these or a pooler is in
     /// between.
-    package private(set) var isReadCommitted: Bool
+    package private(set) var isSafeAlone: Bool
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { thread.executor.asUnownedSerialExecutor() }
 
@@ -57,12 +59,14 @@ package actor PostgresConnection {
     ///   - session: The session.
     ///   - thread: The thread to use it on.
     ///   - onStandbyWait: Is called when a statement is found waiting for a standby.
+    ///   - onWarning: Is called after a statement that succeeded, where the server sent a warning.
     /// - Throws: ``PostgresError`` of class `local`.
     init(
         _ settings: PostgresSettings,
         _ session: OpenedSession,
         on thread: PostgresThread,
-        onStandbyWait: (@Sendable () -> Void)? = nil
+        onStandbyWait: (@Sendable () -> Void)? = nil,
+        onWarning: (@Sendable (ServerWarning) -> Void)? = nil
     ) throws(PostgresError) {
         guard let waker = Waker() else {
             throw PostgresError(.local, "no file descriptor left for the database connection")
@@ -71,8 +75,9 @@ package actor PostgresConnection {
         self.waker = waker
         self.thread = thread
         self.onStandbyWait = onStandbyWait
+        self.onWarning = onWarning
         isPooled = session.isPooled
-        isReadCommitted = session.isReadCommitted
+        isSafeAlone = session.isSafeAlone
         handle = session.handle
         cancelHandle = CancelHandle(session.handle)
         // Behind a pooler the process id is another's by the next transaction: our statements carry a name of their own.
@@ -187,37 +192,67 @@ package actor PostgresConnection {
     /// Runs `body` in a transaction: committed when it returns, rolled back when it throws.
     ///
     /// - Parameters:
-    ///   - thenResetting: Whether the session goes back to its own role and parameters after the commit, for a body that calls
-    ///     code which is not ours; a rollback does so by itself.
+    ///   - thenResetting: Whether nothing that the body left in the session outlives the transaction, for a body that calls code
+    ///     which is not ours: role and parameters, temporary tables, advisory locks, LISTEN, prepared statements, cursors.
     ///   - body: Runs the statements.
-    /// - Throws: ``PostgresError``
+    /// - Throws: What `body` throws, or what PostgreSQL says to the transaction itself.
     /// - Returns: What `body` returned.
-    package func transaction<T>(
+    package func transaction<T, Failure: StatementFailure>(
         thenResetting: Bool = false,
-        _ body: (isolated PostgresConnection) throws(PostgresError) -> T
-    ) throws(PostgresError) -> T {
-        // Behind a pooler the parameters can't be set for the session, so they go with each transaction.
-        try script(isPooled ? "BEGIN; " + settings.parameters("SET LOCAL") : "BEGIN")
+        _ body: (isolated PostgresConnection) throws(Failure) -> T
+    ) throws(Failure) -> T {
+        try Failure.catching { () throws(PostgresError) in try begin() }
         defer { statementLimit = nil }
         let value: T
-        do throws(PostgresError) {
+        do throws(Failure) {
             value = try body(self)
         } catch {
-            if isInTransaction {
-                do throws(PostgresError) { try script("ROLLBACK") } catch { close() }
-            }
+            rollBack(thenResetting: thenResetting)
             throw error
         }
+        try Failure.catching { () throws(PostgresError) in try commit(thenResetting: thenResetting) }
+        return value
+    }
+
+    /// Runs a statement that is worth preparing under our parameters: in a transaction of its own where the session's are others.
+    package func executeSafely(
+        _ statement: PostgresStatement,
+        _ parameters: borrowing PostgresParameters
+    ) throws(PostgresError) -> PostgresResult {
+        guard !isSafeAlone, !isInTransaction else { return try execute(statement, parameters) }
+        try begin()
+        let result: PostgresResult
         do throws(PostgresError) {
-            // In one round trip. The commit comes first, under the parameters that the transaction set for itself.
+            result = try execute(statement, parameters)
+        } catch {
+            rollBack(thenResetting: false)
+            throw error
+        }
+        try commit(thenResetting: false)
+        return result
+    }
+
+    /// Behind a pooler the parameters can't be set for the session, so they go with each transaction.
+    private func begin() throws(PostgresError) { try script(isPooled ? "BEGIN; " + parameters("SET LOCAL") : "BEGIN") }
+
+    private func rollBack(thenResetting: Bool) {
+        guard isInTransaction || thenResetting && isOpen else { return }
+        // Locks of the session and prepared statements stay after a rollback, too.
+        let further = thenResetting ? "; " + resetting : ""
+        do throws(PostgresError) { try script("ROLLBACK" + further) } catch { close() }
+    }
+
+    /// Commits and resets in one round trip, the commit first: under the parameters that the transaction set for itself.
+    private func commit(thenResetting: Bool) throws(PostgresError) {
+        do throws(PostgresError) {
             try script(thenResetting ? "COMMIT; " + resetting : "COMMIT")
         } catch {
             // Not sent, as the task was cancelled: the server would hold the transaction's locks, and whoever is lent the
             // session next would commit it.
             if isInTransaction { close() }
+            if thenResetting, isOpen { do throws(PostgresError) { try script(resetting) } catch { close() } }
             throw error
         }
-        return value
     }
 
     /// Runs one statement with the parameters that ``settings`` ask for, which behind a pooler come with a transaction.
@@ -240,9 +275,25 @@ package actor PostgresConnection {
 
     // MARK: Inside
 
-    /// Takes back what a transaction set for the session; behind a pooler our own parameters come with each transaction.
+    /// Takes back what a transaction left in the session; behind a pooler our own parameters come with each transaction.
+    ///
+    /// What DISCARD ALL does, but for the statements that are prepared by protocol: ours, and a pooler's. Role and authorization
+    /// come first, since the rest is done with the session's own rights.
     private var resetting: String {
-        "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; " + (isPooled ? "" : settings.parameters("SET SESSION"))
+        """
+        RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); \
+        DISCARD SEQUENCES; DISCARD TEMP; DO $$
+        DECLARE statement text;
+        BEGIN
+            FOR statement IN SELECT s.name FROM pg_catalog.pg_prepared_statements AS s WHERE s.from_sql LOOP
+                EXECUTE pg_catalog.format('DEALLOCATE %I', statement);
+            END LOOP;
+        END $$
+        """ + (isPooled ? "" : "; " + parameters("SET SESSION"))
+    }
+
+    func parameters(_ command: String) -> String {
+        settings.parameters(command, version: handle.map { PQserverVersion($0.pointer) } ?? 0)
     }
 
     private func marked(_ sql: String) -> String { mark.comment.map { "\($0) \(sql)" } ?? sql }

@@ -40,12 +40,15 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
     /// - Returns: An error of class `cancelled`.
     package static func cancelled(_ place: String) -> PostgresError { PostgresError(.cancelled, "cancelled \(place)") }
 
-    /// Whether the fault lies with the surroundings, so that the same statement may succeed later.
+    /// Whether the same statement may succeed later, for statements that carry what people wrote; what is unknown may.
     ///
-    /// Everything unknown counts as surroundings: better to wait than to blame a row.
-    package var isEnvironment: Bool {
+    /// No message's row is judged by this: nothing that a statement raises says anything about one.
+    package var maySucceedLater: Bool {
         switch failureClass {
-        case .data, .constraint, .limit: false
+        case .data, .constraint: false
+        // Raised for a queue of notifications that is full, and for transaction ids that run out; the others of the class are of
+        // the statement's own size.
+        case .limit: sqlState == "54000"
         default: true
         }
     }

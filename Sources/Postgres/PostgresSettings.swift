@@ -34,7 +34,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     package var isWriter = false
     /// Whether each statement sees what was committed before it, whatever isolation is the server's default.
     ///
-    /// Behind a pooler only in a transaction: see ``PostgresConnection/isReadCommitted``.
+    /// Behind a pooler only in a transaction: see ``PostgresConnection/isSafeAlone``.
     package var isReadCommitted = false
     /// How long a statement of a writer goes without an answer before another connection probes what became of it, in
     /// milliseconds.
@@ -101,11 +101,20 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         self.description = text
     }
 
+    /// What any role may be given by default, and our statements can't bear: they would mean something else, or PostgreSQL's log
+    /// would quote what they carry.
+    static let safeguards = [
+        ("standard_conforming_strings", "on"), ("exit_on_error", "off"), ("log_parameter_max_length_on_error", "0"),
+        ("debug_print_parse", "off"), ("debug_print_rewritten", "off"), ("debug_print_plan", "off"),
+    ]
+
     /// The statements that ask the server for what is set here.
     ///
-    /// - Parameter command: `SET SESSION` or `SET LOCAL`.
+    /// - Parameters:
+    ///   - command: `SET SESSION` or `SET LOCAL`.
+    ///   - version: The server's, as libpq tells it.
     /// - Returns: A script without a semicolon at its end.
-    func parameters(_ command: String) -> String {
+    func parameters(_ command: String, version: Int32) -> String {
         var values = [
             ("statement_timeout", "\(statementTimeout)"),
             ("lock_timeout", "\(lockTimeout)"),
@@ -116,6 +125,9 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             // table. And no cancel ends it: thousands of conditions compile for many minutes, and hold back vacuum as long.
             ("jit", "off"),
         ]
+        values += Self.safeguards
+        if version >= 140_000 { values.append(("idle_session_timeout", "0")) }
+        if version >= 170_000 { values.append(("transaction_timeout", "0")) }
         if isReadCommitted {
             let isolation = command == "SET LOCAL" ? "transaction_isolation" : "default_transaction_isolation"
             values.append((isolation, "'read committed'"))

@@ -30,8 +30,8 @@ final class OpenedSession: @unchecked Sendable {
     let handle: ConnectionHandle
     /// Whether a pooler stands in between, which gives its clients process ids of its own.
     let isPooled: Bool
-    /// Whether a statement outside of a transaction sees what was committed before it.
-    let isReadCommitted: Bool
+    /// See ``PostgresConnection/isSafeAlone``.
+    let isSafeAlone: Bool
     /// Who it is on the server; behind a pooler the one that answered first.
     let backend: BackendIdentity
     /// What the server's clock showed.
@@ -40,14 +40,14 @@ final class OpenedSession: @unchecked Sendable {
     init(
         _ handle: ConnectionHandle,
         isPooled: Bool,
-        isReadCommitted: Bool,
+        isSafeAlone: Bool,
         backend: BackendIdentity,
         clock: ClockReading
     ) {
         self.clock = clock
         self.handle = handle
         self.isPooled = isPooled
-        self.isReadCommitted = isReadCommitted
+        self.isSafeAlone = isSafeAlone
         self.backend = backend
     }
 }
@@ -111,12 +111,16 @@ struct SessionOpening: Sendable {
             }
         }
         let isPooled = backend.processID != Int64(PQbackendPID(connection.pointer))
-        if !isPooled { _ = try connection.ask(settings.parameters("SET SESSION"), milliseconds: answerLimit) }
+        if !isPooled {
+            let script = settings.parameters("SET SESSION", version: PQserverVersion(connection.pointer))
+            _ = try connection.ask(script, milliseconds: answerLimit)
+        }
         let isReadCommitted = result.text(0, 4) == "read committed" || settings.isReadCommitted && !isPooled
+        let isSafeAlone = isReadCommitted && (!isPooled || result.text(0, 6) == "t")
         return OpenedSession(
             connection,
             isPooled: isPooled,
-            isReadCommitted: isReadCommitted,
+            isSafeAlone: isSafeAlone,
             backend: backend,
             clock: clock
         )
@@ -132,13 +136,19 @@ struct SessionOpening: Sendable {
         }
     }
 
-    /// One round: who serves us, since when, whether it takes writes, what a statement by itself sees, and the time.
+    /// One round: who serves us, since when, whether it takes writes, what a statement by itself sees, the time, and whether such
+    /// a statement runs under our parameters.
     private static let greeting = """
         SELECT pg_backend_pid(),
             (SELECT (extract(epoch FROM backend_start) * 1000000)::int8
             FROM pg_stat_activity WHERE pid = pg_backend_pid()),
             pg_is_in_recovery(), current_setting('transaction_read_only'), current_setting('transaction_isolation'),
-            (extract(epoch FROM clock_timestamp()) * 1000000)::int8
+            (extract(epoch FROM clock_timestamp()) * 1000000)::int8,
+            NOT EXISTS (
+                SELECT FROM (VALUES \(PostgresSettings.safeguards.map { "('\($0)', '\($1)')" }.joined(separator: ", ")))
+                    AS wanted (name, value)
+                WHERE coalesce(current_setting(name, true), value) <> value
+            )
         """
 
     /// A number of the first row, of a result in text form.

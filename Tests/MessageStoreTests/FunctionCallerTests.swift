@@ -190,15 +190,27 @@ import Vocabulary
         #expect(!failure.logText.contains("such item"))
     }
 
-    @Test("what a function sets for its session does not reach the next message's call", arguments: [false, true])
+    @Test("nothing of its session that a function changes reaches the next message's call", arguments: [false, true])
     func sessionParameters(isPooled: Bool) async throws {
         let (fixture, message) = try await fixture(item: "tea")
         try await fixture.script(
             """
             CREATE TABLE app.seen (value text);
+            CREATE TABLE app.kept (what text);
             CREATE FUNCTION app.leaves(message upstream.messages) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
                 INSERT INTO app.seen VALUES (current_setting('search_path') || coalesce(current_setting('app.x', true), ''));
                 PERFORM set_config('search_path', 'app', false), set_config('app.x', 'left behind', false);
+                INSERT INTO app.kept SELECT relname FROM pg_class WHERE relnamespace = pg_my_temp_schema()
+                    UNION ALL SELECT 'channel ' || pg_listening_channels()
+                    UNION ALL SELECT 'statement ' || name FROM pg_prepared_statements WHERE from_sql
+                    UNION ALL SELECT 'cursor ' || name FROM pg_cursors WHERE is_holdable
+                    UNION ALL SELECT locktype FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory';
+                CREATE TEMP TABLE deliveries (n int);
+                LISTEN anything;
+                EXECUTE 'PREPARE mine AS SELECT 1';
+                EXECUTE 'DECLARE held CURSOR WITH HOLD FOR SELECT 1';
+                PERFORM pg_advisory_lock(4711);
+                IF message.message_id = 'fails' THEN RAISE 'no'; END IF;
             END $$;
             """
         )
@@ -228,7 +240,25 @@ import Vocabulary
                 """
             )
         }
+        // What is not undone with a transaction: locks of the session, and prepared statements.
+        try await fixture.script("UPDATE upstream.messages SET message_id = 'fails'")
+        for _ in 0..<2 {
+            let end = await caller.call(
+                function,
+                handler: "h",
+                message: message,
+                token: 7,
+                deadline: .now + .seconds(30)
+            )
+            guard case .retry(_, let failure) = verdict(end) else {
+                Issue.record("not a retry")
+                break
+            }
+            #expect(failure.detail.contains("P0001"))
+        }
+        try await fixture.waitUntil("SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711")
         await caller.close()
+        #expect(try await fixture.text("SELECT string_agg(what, ', ') FROM app.kept") == nil)
         #expect(try await fixture.integer("SELECT count(*) FROM app.seen") == 2)
         #expect(try await fixture.text("SELECT string_agg(DISTINCT value, ' | ') FROM app.seen") == "\"$user\", public")
     }

@@ -152,6 +152,59 @@ struct RetentionTests {
         #expect(try await run(store, now).dropped.count == 1)
     }
 
+    @Test(
+        "a day that a replay which has begun has yet to send is kept and told, until it has been sent",
+        arguments: [true, false]
+    )
+    func replays(isRunning: Bool) async throws {
+        let fixture = try await StoreFixture()
+        let midnight = Self.midnight
+        _ = try await fixture.store().commit((0..<3).map { .make($0 + 1, receivedAt: midnight + Int64($0)) })
+        try await fixture.script(
+            """
+            INSERT INTO upstream.replays (
+                name, kind, target, occupies, selection, options, state, created_by, planned, done,
+                first_received_at, last_received_at
+            ) SELECT 'r', 'output', 'r', '{}', '{}', '{}', '\(isRunning ? "running" : "paused")', 'test', 3, 1,
+                min(received_at), max(received_at) FROM upstream.messages;
+            INSERT INTO upstream.replay_messages (replay_id, chunk, received_at, message_key)
+            SELECT r.replay_id, 0, array_agg(m.received_at ORDER BY m.received_at), array_agg(m.message_key ORDER BY m.received_at)
+            FROM upstream.replays AS r, upstream.messages AS m GROUP BY 1
+            """
+        )
+        let later = midnight + 32 * Self.day
+        let waiting = "SELECT upstream.waiting_deliveries('-infinity', 'infinity')"
+        #expect(try await fixture.integer(waiting) == 2)
+        _ = try await run(fixture, later)
+        #expect(try await fixture.count("messages") == 3)
+        try await fixture.script("UPDATE upstream.replays SET done = 3")
+        #expect(try await fixture.integer(waiting) == 0)
+        _ = try await run(fixture, later)
+        #expect(try await fixture.count("messages") == 0)
+    }
+
+    @Test("every table has a replica identity: a publication FOR ALL TABLES stops nothing")
+    func replicaIdentities() async throws {
+        let fixture = try await StoreFixture()
+        let missing = try await fixture.text(
+            """
+            SELECT string_agg(c.relname, ' ') FROM pg_class AS c
+            WHERE c.relnamespace = 'upstream'::regnamespace AND c.relkind IN ('r', 'p') AND CASE c.relreplident
+                WHEN 'd' THEN NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary)
+                ELSE c.relreplident = 'n' END
+            """
+        )
+        #expect(missing == nil)
+        // Refused whatever wal_level is.
+        try await fixture.script("CREATE PUBLICATION everything FOR ALL TABLES")
+        _ = try await fixture.store().commit([.make(1, receivedAt: Self.midnight)])
+        _ = try await run(fixture, Self.midnight + 32 * Self.day)
+        #expect(try await fixture.count("messages") == 0)
+        try await fixture.script(
+            "UPDATE upstream.retention_policy SET set_by = 'x'; DELETE FROM upstream.retention_runs"
+        )
+    }
+
     @Test("what was settled does not hold its day")
     func settled() async throws {
         let fixture = try await DeliveriesFixture()

@@ -13,6 +13,8 @@ struct ServerLogTests {
     @Test("failures put nothing of a message into the server's log")
     func failuresQuoteNothingInTheServersLog() async throws {
         let fixture = try await StoreFixture()
+        // What any role may set: PostgreSQL then adds the parameters to the errors that it logs, and plans that hold them.
+        try await fixture.setDefault("log_parameter_max_length_on_error", "-1")
         let store = fixture.store()
         let bad: [IncomingMessage] = [
             .make(1, data: "{\"PAYLOAD-SECRET\": oops}", token: "TOKEN-SECRET"),

@@ -33,7 +33,22 @@ struct CommitPlanTests {
         var plan = CommitPlan(count: 1)
         _ = plan.begin()
         #expect(plan.refused() == .quarantine(0, isRetry: false))
-        #expect(plan.refused() == .wait(attempt: 1, then: 0..<1))
+        #expect(plan.refused() == .clear(0, attempt: 1))
+        #expect(plan.committed() == .done)
+    }
+
+    @Test("A database that can't take the quarantine's row has not proved that the message is bad")
+    func unprovenRefusal() {
+        var plan = CommitPlan(count: 2)
+        _ = plan.begin()
+        #expect(plan.refused() == .commit(0..<1, isRetry: false))
+        #expect(plan.refused() == .quarantine(0, isRetry: false))
+        #expect(plan.unavailable() == .clear(0, attempt: 1))
+        #expect(plan.refused() == .quarantine(0, isRetry: true))
+        #expect(plan.timedOut(sizes: [1, 1], ceiling: 1) == .clear(0, attempt: 2))
+        #expect(plan.unavailable() == .wait(attempt: 3, then: 0..<1))
+        #expect(plan.committed() == .commit(1..<2, isRetry: false))
+        #expect(plan.refused() == .quarantine(1, isRetry: false))
         #expect(plan.committed() == .done)
     }
 
@@ -57,7 +72,7 @@ struct CommitPlanTests {
                     marked.insert(index)
                     committed.append(index)
                     action = plan.committed()
-                case .wait, .stamp, .done:
+                case .clear, .wait, .stamp, .done:
                     Issue.record("no outage happened")
                     return
                 }

@@ -200,6 +200,20 @@ struct IngestServiceTests {
         #expect(errors == UInt64(writer.tries.count) - UInt64(sink.calls.count))
     }
 
+    @Test("What the database refuses while it can't commit a quarantine either is stored once it can")
+    func refusesAll() async {
+        let sink = RecordingSink()
+        submit(1...4, sink)
+        queue.finish()
+        // Three to come down to a single row, then that row and its quarantine in turn.
+        let writer = ScriptedWriter(refusesAll: 9, refused: [4])
+        await service([writer]).run()
+        #expect(writer.quarantined == [4])
+        #expect(writer.committed.sorted() == [1, 2, 3, 4])
+        #expect(sink.calls.joined().sorted() == [1, 2, 3, 4])
+        #expect(metrics.messages.snapshot().settled(.stored) == 3)
+    }
+
     @Test("Finishing loses nothing that was submitted before it")
     func finishDrains() async {
         let sinks = (0..<4).map { _ in RecordingSink() }

@@ -13,6 +13,7 @@ final class ScriptedWriter: MessageWriter {
         var committed: [(tag: UInt8, quarantine: QuarantineReason?)] = []
         var outages: Int
         var unregistered: Int
+        var refusesAll: Int
     }
 
     private let state: Mutex<State>
@@ -22,15 +23,17 @@ final class ScriptedWriter: MessageWriter {
     /// Called at the beginning of each try, before anything is committed.
     private let onTry: @Sendable () async -> Void
 
+    /// `refusesAll`: so many commits are refused, and nothing goes to quarantine meanwhile.
     init(
         outages: Int = 0,
         unregistered: Int = 0,
+        refusesAll: Int = 0,
         refused: Set<UInt8> = [],
         largest: Int = .max,
         onTry: @escaping @Sendable () async -> Void = {}
     ) {
         self.largest = largest
-        state = Mutex(State(outages: outages, unregistered: unregistered))
+        state = Mutex(State(outages: outages, unregistered: unregistered, refusesAll: refusesAll))
         self.refused = refused
         self.onTry = onTry
     }
@@ -59,6 +62,16 @@ final class ScriptedWriter: MessageWriter {
                     sqlState: "57P03",
                     message: "starting up",
                     failureClass: .intervention
+                )
+            }
+            if state.refusesAll > 0 {
+                state.refusesAll -= 1
+                let isOfRow = batch.allSatisfy { $0.quarantine == nil }
+                return StoreError(
+                    kind: isOfRow ? .refused : .unavailable,
+                    sqlState: "54000",
+                    message: "no transaction ids",
+                    failureClass: .limit
                 )
             }
             if batch.contains(where: { refused.contains($0.bytes[0]) && $0.quarantine == nil }) {

@@ -4,7 +4,7 @@ import Vocabulary
 @testable import Postgres
 
 @Suite struct PureTests {
-    /// G5 in docs/guarantees.md: which failures wait and which blame a row.
+    /// Which statements that people wrote are tried again.
     @Test(
         "Each SQLSTATE has its class",
         arguments: [
@@ -14,13 +14,33 @@ import Vocabulary
             ("40001", .rollback, true), ("55P03", .lock, true), ("42501", .permission, true), ("42P01", .schema, true),
             ("26000", .schema, true), ("28P01", .authentication, true), ("3D000", .authentication, true),
             ("25P03", .timeout, true), ("F0000", .other, true), ("??", .other, true), ("", .other, true),
-            ("22021", .data, false), ("22P02", .data, false), ("23505", .constraint, false), ("54000", .limit, false),
+            ("22021", .data, false), ("22P02", .data, false), ("23505", .constraint, false), ("54000", .limit, true),
+            ("54001", .limit, false),
         ]
     )
-    func statesAreClassified(sqlState: String, failureClass: PostgresError.Class, isEnvironment: Bool) {
+    func statesAreClassified(sqlState: String, failureClass: PostgresError.Class, maySucceedLater: Bool) {
         let error = PostgresError(sqlState: sqlState, severity: "ERROR", message: "m", table: nil, constraint: "c")
         #expect(error.failureClass == failureClass)
-        #expect(error.isEnvironment == isEnvironment)
+        #expect(error.maySucceedLater == maySucceedLater)
+    }
+
+    @Test(
+        "only the routine that waits for standbys leaves a commit in doubt, or a warning without one",
+        arguments: [
+            ("01000", "SyncRepWaitForLSN", true), ("57P01", "SyncRepWaitForLSN", true),
+            ("01000", "GetNewTransactionId", false), ("01000", "exec_stmt_raise", false), ("57P01", "anything", false),
+            ("01000", nil, true), ("57P01", nil, true), ("25P01", nil, false),
+        ]
+    )
+    func standbyWarnings(sqlState: String, routine: String?, isOfStandbyWait: Bool) {
+        #expect(Notices.isOfStandbyWait(sqlState: sqlState, routine: routine) == isOfStandbyWait)
+    }
+
+    @Test("a warning's text is kept of the server's routines whose texts hold counts and names alone")
+    func warningTexts() {
+        let known = ServerWarning(sqlState: "01000", routine: "GetNewTransactionId", text: "39,999,999 left")
+        #expect(known.text == "39,999,999 left")
+        #expect(ServerWarning(sqlState: "01000", routine: "exec_stmt_raise", text: "PAYLOAD").text == nil)
     }
 
     @Test("A check violation without a constraint means a missing partition")
@@ -52,7 +72,7 @@ import Vocabulary
         ]
         for (failureClass, endsSession) in ends {
             let error = PostgresError(failureClass, "m")
-            #expect(error.isEnvironment && error.sqlState == nil && error.endsSession == endsSession)
+            #expect(error.maySucceedLater && error.sqlState == nil && error.endsSession == endsSession)
         }
     }
 

@@ -96,12 +96,14 @@ struct MetricsTests {
     func unknown() throws {
         let metrics = made()
         for name in [
-            "upstream_partitions_ahead", "upstream_retention_last_run_timestamp_seconds",
-            "upstream_retention_held_partitions", "upstream_clock_ahead_seconds",
+            "upstream_database_transaction_age", "upstream_partitions_ahead",
+            "upstream_retention_last_run_timestamp_seconds", "upstream_retention_held_partitions",
+            "upstream_clock_ahead_seconds",
         ] {
             #expect(try scraped(metrics).value(name)?.isNaN == true)
         }
         metrics.partitionsAhead.set(7)
+        metrics.transactionAge.set(200_000_000)
         metrics.retentionLastRun.set(1_795_236_016.25)
         metrics.retentionHeld.set(2)
         metrics.replaysRunning.add(1)
@@ -109,6 +111,7 @@ struct MetricsTests {
         let exposition = try scraped(metrics)
         #expect(exposition.value("upstream_clock_ahead_seconds") == -3.5)
         #expect(exposition.value("upstream_partitions_ahead") == 7)
+        #expect(exposition.value("upstream_database_transaction_age") == 200_000_000)
         #expect(exposition.value("upstream_retention_last_run_timestamp_seconds") == 1_795_236_016.25)
         #expect(exposition.value("upstream_retention_held_partitions") == 2)
         #expect(exposition.value("upstream_replays_running") == 1)

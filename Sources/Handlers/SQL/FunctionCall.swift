@@ -112,7 +112,7 @@ extension PostgresConnection {
             let isOurs = try run(FunctionStatements.complete, call.delivery).affectedRows == 1
             call.recording.suspend(
                 after: StoreError(
-                    kind: .refused,
+                    kind: .unavailable,
                     sqlState: error.sqlState,
                     message: error.message,
                     failureClass: error.failureClass

@@ -26,8 +26,17 @@ package enum TrialRun {
         odd.quarantine = .payloadNotJSON
         let batch = [message, other, odd]
         let commit = BatchCommit(batch: batch, plan: BatchPlan(batch), offer: .none, senders: [[UInt8](sender.utf8)])
-        let outcomes = try await connection.run { connection throws(PostgresError) in
-            try connection.trial { connection throws(PostgresError) in try commit.run(connection) }
+        let outcomes: [StoreOutcome]
+        do throws(CommitFailure) {
+            outcomes = try await connection.run { connection throws(CommitFailure) in
+                try connection.trial { connection throws(CommitFailure) in try commit.run(connection) }
+            }
+        } catch {
+            switch error {
+            case .database(let error): throw error
+            // A message that is well-formed in every way.
+            case .refused(let refusal): throw refusal.error
+            }
         }
         guard outcomes == [.stored, .conflict, .quarantined] else {
             throw PostgresError(.other, "a message that was stored, and taken back, came out as \(outcomes)")

@@ -32,10 +32,17 @@ extension StoreError {
     /// What `upstream.store_batch` fails with where a registration is missing.
     private static let unregistered = "UW003"
 
-    /// What a failure of PostgreSQL means for the pipeline.
+    /// What a failure of PostgreSQL means for the pipeline: never that a row is to blame.
     init(_ error: PostgresError) {
+        self.init(error, Self.kind(error))
+    }
+
+    /// A row was refused for its content.
+    init(_ refusal: RowRefusal) { self.init(refusal.error, .refused) }
+
+    private init(_ error: PostgresError, _ kind: Kind) {
         self.init(
-            kind: Self.kind(error),
+            kind: kind,
             sqlState: error.sqlState,
             message: error.description,
             failureClass: error.failureClass
@@ -46,7 +53,7 @@ extension StoreError {
         switch error.sqlState {
         case unregistered: .unregistered
         case StoreStatements.misdated: .misdated
-        default: error.isTimeLimit ? .timedOut : error.isEnvironment ? .unavailable : .refused
+        default: error.isTimeLimit ? .timedOut : .unavailable
         }
     }
 }

@@ -37,6 +37,13 @@ enum RetentionStatements: StatementCatalog {
             SELECT (at AT TIME ZONE 'UTC')::date, 1, 0
             FROM upstream.delivery_blocks CROSS JOIN LATERAL unnest(times) AS at WHERE at < \(end)
             UNION ALL
+            (SELECT (entry.at AT TIME ZONE 'UTC')::date, 1, 0
+            FROM upstream.replays AS r JOIN upstream.replay_messages AS chosen USING (replay_id)
+            CROSS JOIN LATERAL unnest(chosen.received_at) WITH ORDINALITY AS entry (at, number)
+            WHERE r.state IN ('running', 'paused') AND r.first_received_at < \(end)
+                AND chosen.chunk >= r.done / 1000 AND chosen.chunk::bigint * 1000 + entry.number > r.done
+                AND entry.at < \(end) LIMIT \(limit))
+            UNION ALL
             (SELECT (received_at AT TIME ZONE 'UTC')::date, 0, 1
             FROM upstream.dead_letters WHERE received_at < \(end) LIMIT \(limit))
         ) AS needs

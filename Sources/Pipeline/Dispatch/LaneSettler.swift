@@ -197,8 +197,6 @@ final class LaneSettler: Sendable {
             } catch {
                 attempt += 1
                 report.storeFailed(error, isFirst: attempt == 1)
-                // Rejected because of its content: the deliveries become due again when their leases expire.
-                if error.kind == .refused { return true }
                 let delay = DispatchReport.retry.delay(attempt: attempt, random: clock.random())
                 guard (try? await clock.sleep(delay)) != nil else { return false }
             }

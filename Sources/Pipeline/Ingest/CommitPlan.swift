@@ -5,7 +5,8 @@
 /// - *committing* the top range → `committed` pops it; `refused` replaces it by its halves, or, when it is a single
 ///   row, marks the row for quarantine and commits it once more; `timedOut` cuts it, and all that follows, into smaller
 ///   parts; `misdated` stamps it anew and commits it again; `unavailable`, `timedOut` of a single row, and a second
-///   `misdated` in a row, wait and commit the same range again.
+///   `misdated` in a row, wait and commit the same range again. A row that was marked loses its mark then: a database that
+///   can't take the quarantine's row has proved nothing about the message.
 /// - *done* once no range is left.
 package struct CommitPlan {
     /// What to do next.
@@ -20,6 +21,9 @@ package struct CommitPlan {
         case quarantine(Int, isRetry: Bool)
         /// The times of these were refused: stamp them anew, then commit them.
         case stamp(Range<Int>, isRetry: Bool)
+        /// The database can't commit this message's quarantine either: take the mark back, wait for the delay of this
+        /// attempt, then commit it as what it is, as a retry.
+        case clear(Int, attempt: Int)
         /// All is committed.
         case done
 
@@ -39,7 +43,7 @@ package struct CommitPlan {
     /// Parts still to be committed; the last one is next.
     private var pending: [Part]
     private var attempt = 0
-    /// The row that was marked for quarantine last, so that a second rejection can't loop.
+    /// The row that is marked for quarantine now.
     private var marked: Int?
     /// The range that was stamped anew last, so that a database that refuses those times as well is waited for.
     private var stamped: Range<Int>?
@@ -63,6 +67,7 @@ package struct CommitPlan {
         pending.removeLast()
         attempt = 0
         stamped = nil
+        marked = nil
         return next
     }
 
@@ -72,6 +77,7 @@ package struct CommitPlan {
         pending[last].isRetry = true
         attempt += 1
         stamped = nil
+        if let row = marked.take() { return .clear(row, attempt: attempt) }
         return .wait(attempt: attempt, then: pending[last].range)
     }
 
@@ -94,7 +100,7 @@ package struct CommitPlan {
 
     /// The database rejected the content of a row in the last range.
     ///
-    /// If a marked row is rejected again, quarantine itself fails. That is an environmental failure: wait.
+    /// If a marked row is rejected again, quarantine itself fails. That is an environmental failure.
     package mutating func refused() -> Action {
         guard let part = pending.last else { return .done }
         if part.range.count == 1 {

@@ -162,4 +162,10 @@ package struct IngestBatch: Sendable {
         messages[index].quarantine = reason
         messages[index].quarantineDetail = detail
     }
+
+    /// Takes back what ``quarantine(_:reason:detail:)`` has marked.
+    mutating func clearQuarantine(_ index: Int) {
+        messages[index].quarantine = nil
+        messages[index].quarantineDetail = ""
+    }
 }

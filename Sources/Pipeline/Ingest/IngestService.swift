@@ -103,6 +103,7 @@ package struct IngestService: Sendable {
         }
         var action = plan.begin()
         var isDown = false
+        var refusal: StoreError?
         let begun = clock.now()
         let trace = tracing?.begin(batch)
         while true {
@@ -122,10 +123,13 @@ package struct IngestService: Sendable {
                 if let stamps { batch.stamp(next, by: stamps) }
                 range = next
                 isRetry = isAgain
+            case .clear(let index, let attempt):
+                batch.clearQuarantine(index)
+                refusal = nil
+                guard await pause(attempt, progress) else { return }
+                range = index..<index + 1
             case .wait(let attempt, let next):
-                let delay = Self.retry.delay(attempt: attempt, random: 0.5 + clock.random() / 2)
-                progress.enter(.awaiting)
-                guard (try? await clock.sleep(delay)) != nil else { return }
+                guard await pause(attempt, progress) else { return }
                 range = next
             }
             let start = clock.now()
@@ -136,13 +140,15 @@ package struct IngestService: Sendable {
                     isDown = false
                     logger.event(.notice, .databaseRecovered, "the database commits again", [.batch: .int(range.count)])
                 }
+                if let refused = refusal.take() { logRefusal(refused) }
                 action = plan.committed()
             } catch {
                 metrics.databaseErrors[error.failureClass].increment()
                 guard !Task.isCancelled else { return }
                 action = plan.failed(error.kind, batch, range, after: clock.now() - start, &size)
                 switch error.kind {
-                case .refused: logRefusal(error, count: range.count)
+                // Told of once it is in quarantine.
+                case .refused: refusal = range.count == 1 ? error : nil
                 // The dispatcher tells of it, and registers again.
                 case .unregistered: break
                 // The monitor tells of the clocks.
@@ -153,6 +159,13 @@ package struct IngestService: Sendable {
                 }
             }
         }
+    }
+
+    /// Waits before another attempt; false when cancelled.
+    private func pause(_ attempt: Int, _ progress: LoopProgress) async -> Bool {
+        let delay = Self.retry.delay(attempt: attempt, random: 0.5 + clock.random() / 2)
+        progress.enter(.awaiting)
+        return (try? await clock.sleep(delay)) != nil
     }
 
     /// Commits a part of the batch and settles it.
@@ -234,12 +247,11 @@ package struct IngestService: Sendable {
         )
     }
 
-    private func logRefusal(_ error: StoreError, count: Int) {
-        guard count == 1 else { return }
+    private func logRefusal(_ error: StoreError) {
         logger.event(
             .warning,
             .rowRefused,
-            "PostgreSQL rejected a row because of its content; the message goes to quarantine",
+            "PostgreSQL rejected a row because of its content; the message is in quarantine",
             [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
         )
     }

@@ -23,7 +23,7 @@ struct RetryingDatabase: Sendable {
                 return try await client.run(body)
             } catch {
                 try Task.checkCancellation()
-                guard error.isEnvironment, error.failureClass != .schema, error.failureClass != .permission else {
+                guard error.maySucceedLater, error.failureClass != .schema, error.failureClass != .permission else {
                     throw ReplayError(.invalid, "the database rejects a step of the replay: \(error)")
                 }
                 progress.set { $0.waiting = "waiting for the database" }

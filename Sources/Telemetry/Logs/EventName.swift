@@ -47,6 +47,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case schemaFits = "schema.fits"
     case standbyAwaited = "database.standby_awaited"
     case standbyWaitEnded = "database.standby_wait_ended"
+    case databaseWarning = "database.warning"
     case partitionsCreated = "database.partitions_created"
     case partitionsFailed = "database.partitions_failed"
     case partitionsDropped = "database.partitions_dropped"

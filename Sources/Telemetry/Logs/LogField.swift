@@ -26,6 +26,8 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case batch
     /// The SQLSTATE of a database error.
     case sqlstate = "sqlstate"
+    /// The function of PostgreSQL's source that sent a warning.
+    case routine
     /// How long it took or will take, in seconds.
     case durationSeconds = "duration_seconds"
     /// How long is left, in seconds; negative where it is over.

@@ -21,6 +21,7 @@ package enum MetricName: String, CaseIterable, Sendable {
     case circuit = "upstream_handler_circuit"
     case paused = "upstream_handler_paused"
     case replaysRunning = "upstream_replays_running"
+    case transactionAge = "upstream_database_transaction_age"
     case partitionsAhead = "upstream_partitions_ahead"
     case retentionLastRun = "upstream_retention_last_run_timestamp_seconds"
     case retentionHeld = "upstream_retention_held_partitions"
@@ -55,7 +56,8 @@ package enum MetricName: String, CaseIterable, Sendable {
             .processCPU:
             .counter
         case .connections, .inFlight, .commitsWaiting, .deadLetters, .oldestDelivery, .deliveriesWaiting, .circuit,
-            .paused, .replaysRunning, .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .clockAhead,
+            .paused, .replaysRunning, .transactionAge, .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree,
+            .clockAhead,
             .certificateEnd, .buildInfo, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory,
             .processStart, .processThreads:
             .gauge
@@ -78,8 +80,9 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .certificateEnd: ["certificate", "name"]
         case .buildInfo: ["version"]
         case .inFlight, .ackLatency, .commitDuration, .commitsWaiting, .batchMessages, .replaysRunning,
-            .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .clockAhead, .logLinesDropped, .processCPU,
-            .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory, .processStart, .processThreads:
+            .transactionAge, .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .clockAhead,
+            .logLinesDropped, .processCPU, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory,
+            .processStart, .processThreads:
             []
         }
     }
@@ -106,6 +109,8 @@ package enum MetricName: String, CaseIterable, Sendable {
         case .circuit: "1 for what the handler's circuit breaker is doing in this worker."
         case .paused: "1 where the handler is paused."
         case .replaysRunning: "Replays to handlers that this worker runs."
+        case .transactionAge:
+            "Transactions since the oldest id in a database of the server; it takes none from about 2,145 million on."
         case .partitionsAhead: "Days after today that have a partition of messages, without a gap."
         case .retentionLastRun: "When the last complete run of retention began, over all workers; 0 if never."
         case .retentionHeld: "Expired partitions that the last complete run of retention had to keep, over all workers."

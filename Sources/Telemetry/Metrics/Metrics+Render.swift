@@ -50,6 +50,7 @@ extension Metrics {
         case .databaseErrors: writer.closed(name, [], databaseErrors)
         case .reconnects: writer.closed(name, [], reconnects)
         case .replaysRunning: writer.sample(name, [], String(replaysRunning.value))
+        case .transactionAge: writer.sample(name, [], ExpositionWriter.number(transactionAge.value))
         case .partitionsAhead: writer.sample(name, [], ExpositionWriter.number(partitionsAhead.value))
         case .retentionLastRun: writer.sample(name, [], ExpositionWriter.number(retentionLastRun.value))
         case .retentionHeld: writer.sample(name, [], ExpositionWriter.number(retentionHeld.value))

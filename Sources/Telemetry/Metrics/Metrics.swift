@@ -26,6 +26,8 @@ package final class Metrics: Sendable {
     package let commitDuration = Histogram(bounds: Histogram.latencyBounds)
     /// Commits that have been found to wait for a standby's confirmation.
     package let commitsWaitingForStandby = Gauge()
+    /// How many transactions old the oldest transaction id is; NaN until it is known.
+    package let transactionAge = NumberGauge(.nan)
     /// Days after today that have a partition of `messages`, without a gap; NaN until it is known.
     package let partitionsAhead = NumberGauge(.nan)
     /// When the last complete run of retention began, in seconds since 1970; 0 without one, NaN until it is known.

@@ -281,7 +281,10 @@ package final class DatabaseMonitor: Sendable {
     private func measure() async {
         guard let metrics else { return }
         guard let found = try? await client.withConnection({ try await StoreUpkeep.look($0) }) else {
-            let gauges = [metrics.partitionsAhead, metrics.retentionLastRun, metrics.retentionHeld, metrics.diskFree]
+            let gauges = [
+                metrics.transactionAge, metrics.partitionsAhead, metrics.retentionLastRun, metrics.retentionHeld,
+                metrics.diskFree,
+            ]
             for gauge in gauges { gauge.set(.nan) }
             return
         }
@@ -291,6 +294,7 @@ package final class DatabaseMonitor: Sendable {
         } else {
             metrics.diskFree.set(.nan)
         }
+        metrics.transactionAge.set(Double(found.transactionAge))
         metrics.partitionsAhead.set(Double(found.daysAhead))
         metrics.retentionLastRun.set(Double(found.lastRetention?.microseconds ?? 0) / 1_000_000)
         metrics.retentionHeld.set(Double(found.heldPartitions))

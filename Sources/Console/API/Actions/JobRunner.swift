@@ -86,7 +86,7 @@ struct JobRunner: Service {
         // A deadlock: the same chunk again, at the next look.
         if error.failureClass == .rollback { return true }
         do throws(PostgresError) {
-            if !error.isEnvironment || error.failureClass == .permission {
+            if !error.maySucceedLater || error.failureClass == .permission {
                 try await services.writer.run { connection throws(PostgresError) in
                     try Jobs.fail(connection, job, error.description)
                 }

@@ -1,0 +1,108 @@
+import Pipeline
+import Postgres
+import UpstreamKit
+import Vocabulary
+
+/// Why a commit failed.
+///
+/// Only ``refused(_:)`` says anything about a message, and only this file makes a ``RowRefusal``: whatever else a statement or
+/// its COMMIT raises, of whatever SQLSTATE, is waited out.
+enum CommitFailure: StatementFailure {
+    case database(PostgresError)
+    case refused(RowRefusal)
+
+    /// Whether the messages' times are too far from the database's.
+    var isMisdated: Bool {
+        guard case .database(let error) = self else { return false }
+        return error.sqlState == StoreStatements.misdated
+    }
+
+    /// Whether the statement calls a function that is not there.
+    var isUnknownFunction: Bool {
+        guard case .database(let error) = self else { return false }
+        return error.isUnknownFunction
+    }
+}
+
+/// What PostgreSQL has against the content of a row, on evidence: the function that stores the rows caught the error and
+/// reports it, or a row holds what no `text` can hold.
+struct RowRefusal: Error {
+    /// What the server says, without any of the row's content.
+    let error: PostgresError
+
+    fileprivate init(_ error: PostgresError) { self.error = error }
+
+    /// Whether a row holds what no `text` can hold; that is looked up only where the server has refused a statement's
+    /// parameters.
+    init?(_ error: PostgresError, in batch: [IncomingMessage]) {
+        guard error.failureClass == .data else { return nil }
+        let isAnyUnfit = batch.contains { message in
+            BatchPlan.reason(message) == nil && !message.isHeldByText
+        }
+        guard isAnyUnfit else { return nil }
+        self.error = error
+    }
+}
+
+/// What a function that stores rows says of them.
+///
+/// It reports what was refused instead of failing, so that PostgreSQL's log quotes no row.
+enum RowReport {
+    case stored(Int)
+    case refused(RowRefusal)
+    /// The day of a row has no partition.
+    case missingPartition(PostgresError)
+
+    /// Reads the result's one row.
+    init(_ result: PostgresResult) throws(PostgresError) {
+        self = try result.only { row throws(PostgresError) in
+            let stored = try row.next(Int?.self)
+            let sqlState = try row.next(String?.self)
+            let table = try row.next(String?.self)
+            let constraint = try row.next(String?.self)
+            guard let sqlState else {
+                guard let stored else { throw PostgresError(.schema, "rows neither stored nor refused") }
+                return .stored(stored)
+            }
+            let error = PostgresError(
+                sqlState: sqlState,
+                severity: "ERROR",
+                message: "PostgreSQL refused a row",
+                // An empty name is none.
+                table: table?.isEmpty == false ? table : nil,
+                constraint: constraint?.isEmpty == false ? constraint : nil
+            )
+            switch error.failureClass {
+            case .data, .constraint, .limit: return .refused(RowRefusal(error))
+            case .missingPartition: return .missingPartition(error)
+            default: throw error
+            }
+        }
+    }
+
+    /// How many rows were stored.
+    @discardableResult
+    func count() throws(CommitFailure) -> Int {
+        switch self {
+        case .stored(let count): return count
+        case .refused(let refusal): throw .refused(refusal)
+        case .missingPartition(let error): throw .database(error)
+        }
+    }
+}
+
+extension IncomingMessage {
+    /// Whether each of the texts that are stored is one for PostgreSQL: UTF-8 without U+0000.
+    fileprivate var isHeldByText: Bool {
+        [messageID, registrationToken, category, data, extra, messageType, stanzaFrom].allSatisfy(isHeldByText)
+    }
+
+    /// Whether PostgreSQL's `text` can hold a part of the message.
+    func isHeldByText(_ span: ByteSpan?) -> Bool {
+        guard let span else { return true }
+        return bytes.withUnsafeBytes { bytes in
+            let text = bytes[span.range]
+            return !text.contains(0) && String(validating: text, as: UTF8.self) != nil
+        }
+    }
+}

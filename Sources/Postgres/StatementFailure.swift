@@ -1,0 +1,20 @@
+/// What a body of statements throws: PostgreSQL's errors, and perhaps more.
+package protocol StatementFailure: Error {
+    /// An error of PostgreSQL.
+    static func database(_ error: PostgresError) -> Self
+}
+
+extension StatementFailure {
+    /// Runs `body` and turns its error.
+    package static func catching<T>(_ body: () throws(PostgresError) -> T) throws(Self) -> T {
+        do throws(PostgresError) {
+            return try body()
+        } catch {
+            throw .database(error)
+        }
+    }
+}
+
+extension PostgresError: StatementFailure {
+    package static func database(_ error: PostgresError) -> PostgresError { error }
+}
