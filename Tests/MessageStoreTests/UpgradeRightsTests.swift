@@ -65,7 +65,7 @@ import Testing
             WHERE relnamespace = 'upstream'::regnamespace
             UNION ALL
             SELECT relname || '.' || attname, attacl FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
-            WHERE relnamespace = 'upstream'::regnamespace
+            WHERE relnamespace = 'upstream'::regnamespace AND NOT attisdropped
             UNION ALL
             SELECT oid::regprocedure::text, proacl FROM pg_proc WHERE pronamespace = 'upstream'::regnamespace
             UNION ALL

@@ -27,7 +27,7 @@ extension WaitingDelivery: ShownResource {
     static let schema = "Delivery"
     static let fields = ResourceFields<WaitingDelivery>.of(
         .plain("handler", "message_key", "category", "received_at", "reason", "due_at", "attempts", "worker"),
-        .plain("lease_until", "paused_until", "paused_reason", "replay_id", "in_block"),
+        .plain("lease_until", "paused_until", "paused_reason", "held_until", "held_reason", "replay_id", "in_block"),
         .words("error", \.error)
     )
 }
@@ -207,6 +207,8 @@ enum Resources {
             "paused",
             "paused_until",
             "paused_reason",
+            "held_until",
+            "held_reason",
             "circuit",
             "next_probe_at",
             "waiting",

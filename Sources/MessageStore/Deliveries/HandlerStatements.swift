@@ -120,6 +120,7 @@ enum HandlerStatements: StatementCatalog {
             StatementSample("workers", workers),
             StatementSample("pause", pause("orders", for: nil, reason: nil)),
             StatementSample("resume", resume("orders")),
+            StatementSample("endHold", "UPDATE upstream.handlers SET \(endHold) WHERE name = 'orders'"),
             StatementSample("limitLockWait", limitLockWait),
             StatementSample("lock", lock("orders")),
             StatementSample("lockSubscriptions", lockSubscriptions),

@@ -40,21 +40,3 @@ package struct TokensOfMessages: Sendable {
     /// Those of a message.
     package subscript(_ key: MessageKey) -> [String] { tokens[key] ?? [] }
 }
-
-/// The statement that finds tokens.
-enum TokenStatements: StatementCatalog {
-    /// The token of each message, and the one that a receipt holds in its data.
-    static func tokens(_ places: [(key: MessageKey, receivedAt: Timestamp)]) -> SQL {
-        """
-        SELECT
-            place.key, m.registration_token,
-            CASE WHEN m.message_type = 'receipt' THEN m.data::jsonb ->> \(TokenMask.member) END
-        FROM unnest(\(places.map(\.key.digest)), \(places.map(\.receivedAt))) AS place (key, at)
-        CROSS JOIN LATERAL upstream.message_of(place.key, place.at) AS m
-        """
-    }
-
-    static var samples: [StatementSample] {
-        [StatementSample("tokens", tokens([(MessageKey(Digest128(high: 0, low: 0)), Timestamp(microseconds: 0))]))]
-    }
-}
