@@ -88,7 +88,7 @@ struct CommitFaultTests {
         try await fixture.script(
             """
             CREATE FUNCTION upstream.warn() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN PERFORM pg_cancel_backend(-4711); RAISE WARNING 'PAYLOAD-SECRET'; RETURN NULL; END $$;
+            $$ BEGIN PERFORM pg_cancel_backend(-4711); RAISE WARNING 'QUOTED-ROW'; RETURN NULL; END $$;
             CREATE TRIGGER warn AFTER INSERT OR UPDATE ON upstream.message_ids EXECUTE FUNCTION upstream.warn();
             CREATE TRIGGER warn AFTER INSERT OR UPDATE ON upstream.conflicts EXECUTE FUNCTION upstream.warn();
             CREATE TRIGGER warn AFTER INSERT OR UPDATE ON upstream.quarantine EXECUTE FUNCTION upstream.warn()
@@ -102,7 +102,7 @@ struct CommitFaultTests {
         #expect(try await store.commit(odd) == [.conflict, .quarantined])
         let lines = output.lines.filter { $0.contains("database.warning") }
         #expect(lines.count == 1 && lines.first?.contains(#""routine":"pg_signal_backend""#) == true, "\(lines)")
-        let isQuoted = output.lines.contains { $0.contains("SECRET") || $0.contains("PID") }
+        let isQuoted = output.lines.contains { $0.contains("QUOTED") || $0.contains("PID") }
         #expect(!isQuoted)
     }
 

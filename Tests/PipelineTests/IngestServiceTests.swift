@@ -206,7 +206,7 @@ struct IngestServiceTests {
         submit(1...4, sink)
         queue.finish()
         // Three to come down to a single row, then that row and its quarantine in turn.
-        let writer = ScriptedWriter(refusesAll: 9, refused: [4])
+        let writer = ScriptedWriter(refusesAll: 8, refused: [4])
         await service([writer]).run()
         #expect(writer.quarantined == [4])
         #expect(writer.committed.sorted() == [1, 2, 3, 4])

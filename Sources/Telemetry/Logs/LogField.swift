@@ -26,8 +26,6 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case batch
     /// The SQLSTATE of a database error.
     case sqlstate = "sqlstate"
-    /// The function of PostgreSQL's source that sent a warning.
-    case routine
     /// How long it took or will take, in seconds.
     case durationSeconds = "duration_seconds"
     /// How long is left, in seconds; negative where it is over.
@@ -36,6 +34,8 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case periodSeconds = "period_seconds"
     /// By how much this machine's clock is ahead of the database's, in seconds; negative where it is behind.
     case aheadSeconds = "ahead_seconds"
+    /// The function of PostgreSQL's source that sent a warning.
+    case routine
     /// A replay's id, a UUID.
     case replay
     /// Why, from a closed set.
