@@ -19,8 +19,12 @@ struct DeliveriesFixture {
         token = try await deliveries.register(handlers)
     }
 
-    /// Another worker on the same tables.
-    func another(_ name: String = "a") -> PostgresDeliveryStore { PostgresDeliveryStore(store.settings, worker: name) }
+    /// Another worker on the same tables, with its name on its sessions.
+    func another(_ name: String = "a") -> PostgresDeliveryStore {
+        var settings = store.settings
+        settings.applicationName = name
+        return PostgresDeliveryStore(settings, worker: name)
+    }
 
     /// Stores messages with these numbers; a number is also the order of arrival.
     func receive(_ numbers: ClosedRange<UInt64>, category: String = "com.example.orders") async throws {
@@ -37,12 +41,15 @@ struct DeliveriesFixture {
         try await store.integer("SELECT count(*) FROM upstream.deliveries WHERE \(condition)")
     }
 
-    /// How many rows and index entries of the table were read by all sessions but the given number.
+    /// How many rows and index entries of the table were read, once the named worker's sessions have ended.
     ///
     /// A session tells what it has read when it ends.
-    func rowsRead(sessionsLeft count: Int) async throws -> Int64 {
+    func rowsRead(afterEndOf name: String) async throws -> Int64 {
         try await store.waitUntil(
-            "SELECT count(*) = \(count) FROM pg_stat_activity WHERE datname = current_database() AND backend_type LIKE 'client%'"
+            """
+            SELECT count(*) = 0 FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name = '\(name)' AND pid <> pg_backend_pid()
+            """
         )
         return try await store.integer(
             """

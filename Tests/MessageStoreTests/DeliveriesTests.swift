@@ -243,23 +243,24 @@ struct DeliveriesTests {
     )
     func settlesByIndex() async throws {
         let fixture = try await DeliveriesFixture()
-        let other = fixture.another()
+        let (claiming, settling) = (fixture.another("claiming"), fixture.another("settling"))
         // Planned for good while the table is as good as empty.
         for number in 1...8 as ClosedRange<UInt64> {
             try await fixture.receive(number...number)
-            let batch = try await other.claim(.make()).map { $0.settled(.done) }
-            #expect(try await fixture.deliveries.settle(batch, of: "orders") == 1)
+            let batch = try await claiming.claim(.make()).map { $0.settled(.done) }
+            #expect(try await settling.settle(batch, of: "orders") == 1)
         }
         try await fixture.receive(1_001...6_000)
-        let claimed = try await other.claim(.make(limit: 5_000))
-        await other.close()
+        let claimed = try await claiming.claim(.make(limit: 5_000))
+        await claiming.close()
         await fixture.writer.close()
-        // Left are the test's own session and the two of the deliveries.
-        let before = try await fixture.rowsRead(sessionsLeft: 3)
-        let batch = claimed.prefix(10).map { $0.settled(.done) }
-        #expect(try await fixture.deliveries.settle(batch, of: "orders") == 10)
         await fixture.deliveries.close()
-        #expect(try await fixture.rowsRead(sessionsLeft: 1) - before < 100)
+        _ = try await fixture.rowsRead(afterEndOf: fixture.store.settings.applicationName)
+        let before = try await fixture.rowsRead(afterEndOf: "claiming")
+        let batch = claimed.prefix(10).map { $0.settled(.done) }
+        #expect(try await settling.settle(batch, of: "orders") == 10)
+        await settling.close()
+        #expect(try await fixture.rowsRead(afterEndOf: "settling") - before < 100)
     }
 
     @Test("settlements of every kind in one batch")
