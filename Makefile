@@ -16,7 +16,7 @@
 # Targets that build first install missing Debian packages (as root, or with passwordless sudo).
 
 SWIFT ?= swift
-SOURCES := Sources Tests Benchmarks Fuzz Package.swift Examples/swift/Sources Examples/swift/Package.swift \
+SOURCES := Sources Plugins Tests Benchmarks Fuzz Package.swift Examples/swift/Sources Examples/swift/Package.swift \
 	Examples/plugin/swift
 BUILD_FLAGS := --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600

@@ -32,8 +32,13 @@ let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 let tracing: Target.Dependency = .product(name: "Tracing", package: "swift-distributed-tracing")
 let lifecycle: Target.Dependency = .product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 
-func module(_ name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = []) -> Target {
-    .target(name: name, dependencies: dependencies, exclude: exclude, swiftSettings: strict)
+func module(
+    _ name: String,
+    _ dependencies: [Target.Dependency] = [],
+    exclude: [String] = [],
+    plugins: [Target.PluginUsage] = []
+) -> Target {
+    .target(name: name, dependencies: dependencies, exclude: exclude, swiftSettings: strict, plugins: plugins)
 }
 
 func suite(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -69,6 +74,10 @@ let package = Package(
         .systemLibrary(name: "CBytes"),
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
+        // Migrations and assets, made part of the binary at build time.
+        .plugin(name: "EmbedFiles", capability: .buildTool(), dependencies: ["Embed"]),
+        .executableTarget(name: "Embed", path: "Plugins/Embed", swiftSettings: strict),
+
         // What `--version` says.
         .target(name: "CBuildInfo", cSettings: stamp),
         module("BuildInfo", ["CBuildInfo", "COpenSSL", "CLibXML2", "CLibPQ"]),
@@ -103,7 +112,11 @@ let package = Package(
         module("Postgres", ["Vocabulary", "CLibPQ"]),
         // A private server, for `dev`, `bench` and the suites.
         module("LocalDatabase", ["Processes"]),
-        module("MessageStore", ["Vocabulary", "UpstreamKit", "Postgres", "Pipeline", "Digests"]),
+        module(
+            "MessageStore",
+            ["Vocabulary", "UpstreamKit", "Postgres", "Pipeline", "Digests"],
+            plugins: ["EmbedFiles"]
+        ),
 
         // Looking at what is stored, and sending it again.
         module(
@@ -181,8 +194,8 @@ let package = Package(
                 .product(name: "HummingbirdTLS", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
-            // Part of the binary by scripts/embed-assets.
-            exclude: ["Assets"]
+            exclude: ["Assets"],
+            plugins: ["EmbedFiles"]
         ),
         module(
             "CLI",

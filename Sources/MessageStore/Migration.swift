@@ -2,6 +2,11 @@ import Vocabulary
 
 /// One step of the schema: a file of `migrations/` in dbmate's format.
 package struct Migration: Sendable, Equatable {
+    /// The files of `migrations/`, oldest first.
+    package static let embedded = EmbeddedFiles.all.map {
+        Migration(fileName: $0.name.description, text: $0.text.description)
+    }
+
     /// The digits that the file name begins with; they order the steps.
     package let version: String
     /// The rest of the file name, without its ending.

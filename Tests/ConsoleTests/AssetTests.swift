@@ -1,23 +1,9 @@
 import ConsoleSupport
-import Foundation
 import Testing
 
 @testable import Console
 
 struct AssetTests {
-    private static let folder = URL(filePath: #filePath).deletingLastPathComponent()
-        .appending(path: "../../Sources/Console/Assets")
-
-    @Test("the embedded files are those of Assets/: run scripts/embed-assets")
-    func embedded() throws {
-        let names = try FileManager.default.contentsOfDirectory(atPath: Self.folder.path).sorted()
-        #expect(PageAssets.files.map(\.name.description) == names)
-        for file in PageAssets.files {
-            let text = try String(contentsOf: Self.folder.appending(path: file.name.description), encoding: .utf8)
-            #expect(file.content.description + "\n" == text, "\(file.name)")
-        }
-    }
-
     @Test("the live tail tells of what is missing")
     func gap() throws {
         let tail = try #require(PageAssets.files.first { $0.name.description == "tail.js" })

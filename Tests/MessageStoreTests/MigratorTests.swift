@@ -1,4 +1,3 @@
-import Foundation
 import MessageStore
 import Postgres
 import Testing
@@ -137,20 +136,6 @@ import Testing
             """
         )
         #expect(bare == nil)
-    }
-
-    @Test("The embedded migrations equal the files")
-    func theEmbeddedStepsAreTheFiles() throws {
-        var root = URL(filePath: #filePath)
-        for _ in 0..<3 { root.deleteLastPathComponent() }
-        let folder = root.appending(path: "migrations")
-        let names = try FileManager.default.contentsOfDirectory(atPath: folder.path).filter { $0.hasSuffix(".sql") }
-            .sorted()
-        let files = try names.map {
-            Migration(fileName: $0, text: try String(contentsOf: folder.appending(path: $0), encoding: .utf8))
-        }
-        let isSame = files == Migration.embedded
-        #expect(isSame, "run scripts/embed-migrations")
     }
 
     @Test("The health check recognises a wrong schema and a read-only server")

@@ -28,6 +28,9 @@ package struct PageAssets: ConsoleRoutes {
         }
     }
 
+    /// The files of `Assets/`, by name.
+    package static let files = EmbeddedFiles.all.map { File(name: $0.name, content: $0.text) }
+
     /// The digest of all files, of which the address has the first twelve digits.
     package static let digest: String = {
         var hash = SHA256()
