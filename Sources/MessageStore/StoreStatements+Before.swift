@@ -3,7 +3,7 @@ import Postgres
 // What a schema without migration 0022 has: a worker outlives `migrate down`, and goes on with less than it checks otherwise.
 extension StoreStatements {
     /// As ``insert``, up to the lease offer.
-    static let insertBefore = call("store_batch", 24)
+    static let insertBefore = PostgresStatement(calling: "store_batch", parameters: 24)
 
     /// As ``quarantine``.
     static let quarantineBefore = PostgresStatement(

@@ -9,39 +9,16 @@ enum StoreStatements: StatementCatalog {
     /// What a statement that stored nothing for its rows' times counts as.
     static let misdated = "UW004"
 
-    /// A condition: the times between two parameters, of this number and the next, are within ``StampLimits``; nulls are.
-    ///
-    /// Here, since only the database knows its time when it stores: its clock, or ours, may have been set since the last reading.
-    private static func areDated(_ first: Int) -> String {
-        """
-        ($\(first)::timestamptz >= now() - interval '\(StampLimits.oldest.components.seconds) s'
-            AND $\(first + 1)::timestamptz <= now() + interval '\(StampLimits.ahead.components.seconds) s') IS NOT FALSE
-        """
-    }
-
-    /// Calls a function that returns one row, with the first so many parameters: no row where the times are refused.
-    ///
-    /// The first parameter goes by way of the condition's row, without which the function can't be called.
-    static func call(_ function: String, _ count: Int) -> PostgresStatement {
-        let others = (2...count).map { "$\($0)" }.joined(separator: ", ")
-        return PostgresStatement(
-            """
-            SELECT stored.* FROM (SELECT $1 AS first WHERE \(areDated(count + 1)) OFFSET 0) AS dated
-            CROSS JOIN LATERAL upstream.\(function)(dated.first, \(others)) AS stored
-            """
-        )
-    }
-
     /// New ledger rows, their bodies and their deliveries.
     ///
     /// After the rows come a lease offer (seven), the senders with what their keys are derived from (two), and three switches. The text
     /// is `upstream.store_batch` in `migrations/`.
-    static let insert = call("store_batch", 29)
+    static let insert = PostgresStatement(calling: "store_batch", parameters: 29)
 
     /// One new message that no handler subscribes to; false for all that ``insert`` has to do.
     ///
     /// The text is `upstream.store_one` in `migrations/`.
-    static let insertOne = call("store_one", 14)
+    static let insertOne = PostgresStatement(calling: "store_one", parameters: 14)
 
     /// The ledger's rows for some keys, from a transaction that waits for the standbys too: acks rely on it.
     ///
@@ -51,10 +28,10 @@ enum StoreStatements: StatementCatalog {
     )
 
     /// Conflicts; the text is `upstream.store_conflicts` in `migrations/`.
-    static let conflicts = call("store_conflicts", 13)
+    static let conflicts = PostgresStatement(calling: "store_conflicts", parameters: 13)
 
     /// Quarantined stanzas, counted once for each copy; the text is `upstream.store_quarantine` in `migrations/`.
-    static let quarantine = call("store_quarantine", 7)
+    static let quarantine = PostgresStatement(calling: "store_quarantine", parameters: 7)
 
     /// One load at a time.
     static let lockLoads: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.load', 0))"
@@ -97,5 +74,31 @@ enum StoreStatements: StatementCatalog {
             StatementSample("known", known([])),
             StatementSample("deleteDeliveries", deleteDeliveries(of: [])),
         ]
+    }
+}
+
+extension PostgresStatement {
+    /// Calls a function that returns one row, with the first so many parameters: no row where the times, which are the two
+    /// after those, are refused.
+    ///
+    /// The first parameter goes by way of the condition's row, without which the function can't be called.
+    init(calling function: String, parameters count: Int) {
+        let others = (2...count).map { "$\($0)" }.joined(separator: ", ")
+        self.init(
+            """
+            SELECT stored.* FROM (SELECT $1 AS first WHERE \(Self.areDated(count + 1)) OFFSET 0) AS dated
+            CROSS JOIN LATERAL upstream.\(function)(dated.first, \(others)) AS stored
+            """
+        )
+    }
+
+    /// A condition: the times between two parameters, of this number and the next, are within ``StampLimits``; nulls are.
+    ///
+    /// Here, since only the database knows its time when it stores: its clock, or ours, may have been set since the last reading.
+    private static func areDated(_ first: Int) -> String {
+        """
+        ($\(first)::timestamptz >= now() - interval '\(StampLimits.oldest.components.seconds) s'
+            AND $\(first + 1)::timestamptz <= now() + interval '\(StampLimits.ahead.components.seconds) s') IS NOT FALSE
+        """
     }
 }
