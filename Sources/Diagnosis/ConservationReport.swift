@@ -1,4 +1,4 @@
-/// What `audit` proves: a closed set of stable names, listed in `docs/operations.md`.
+/// What `audit` proves: a closed set of stable names, listed in `docs/findings.md`.
 package enum ConservationCheck: String, Sendable, CaseIterable {
     /// Every row of the ledger has its body, unless retention has dropped its day, or `forget` has erased it.
     case ledgerHasBody = "ledger-has-body"

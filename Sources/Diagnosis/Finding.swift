@@ -33,7 +33,7 @@ package struct Finding: Sendable, Equatable {
     package var severity: Severity { name.severity }
 }
 
-/// What `doctor` can find: a closed set of stable names, listed in `docs/operations.md`.
+/// What `doctor` can find: a closed set of stable names, listed in `docs/findings.md`.
 package enum FindingName: String, Sendable, CaseIterable {
     // The database.
     case databaseReadOnly = "database-read-only"

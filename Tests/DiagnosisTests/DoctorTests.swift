@@ -340,9 +340,9 @@ let projectFolder = URL(filePath: #filePath).deletingLastPathComponent().deletin
 
 @Suite("what doctor and audit say is documented")
 struct DiagnosisDocumentationTests {
-    @Test("docs/operations.md lists each finding with its severity, each check, and no others")
+    @Test("docs/findings.md lists each finding with its severity, each check, and no others")
     func table() throws {
-        let document = try String(contentsOf: projectFolder.appending(path: "docs/operations.md"), encoding: .utf8)
+        let document = try String(contentsOf: projectFolder.appending(path: "docs/findings.md"), encoding: .utf8)
         let findings = document.matches(of: /(?m)^\| `([a-z-]+)` \| (critical|warning|note) \|/).map {
             "\($0.1) \($0.2)"
         }

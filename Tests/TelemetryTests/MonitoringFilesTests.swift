@@ -21,10 +21,10 @@ struct MonitoringFilesTests {
 
     private static func all<Label: MetricLabel>(_: Label.Type) -> Set<String> { Set(Label.allCases.map(\.text)) }
 
-    private func text(_ name: String) throws -> String {
+    private func text(_ name: String, in folder: String = "deploy/monitoring") throws -> String {
         var root = URL(filePath: #filePath)
         for _ in 0..<3 { root.deleteLastPathComponent() }
-        return try String(contentsOf: root.appending(path: "deploy/monitoring/\(name)"), encoding: .utf8)
+        return try String(contentsOf: root.appending(path: "\(folder)/\(name)"), encoding: .utf8)
     }
 
     /// The expressions of both files, each with what stands around it where that can't be told apart.
@@ -112,5 +112,23 @@ struct MonitoringFilesTests {
     func complete() throws {
         let shown = try expressions().joined(separator: "\n")
         for metric in MetricName.allCases { #expect(shown.contains(metric.rawValue), "\(metric.rawValue)") }
+    }
+
+    @Test("docs/metrics.md has every metric with its labels once, and no other")
+    func documented() throws {
+        let rows = try text("metrics.md", in: "docs").split(separator: "\n").filter { $0.hasPrefix("| `") }
+        let names = rows.flatMap { $0.split(separator: "|")[0].matches(of: /`((?:upstream|process)_[^`]+)`/) }
+            .map { String($0.output.1) }
+        let expected = MetricName.allCases.map { metric in
+            metric.labels.isEmpty ? metric.rawValue : "\(metric.rawValue){\(metric.labels.joined(separator: ","))}"
+        }
+        #expect(names.sorted() == expected.sorted())
+    }
+
+    @Test("docs/operations.md says what to do at each alert, and names no other")
+    func runbook() throws {
+        let alerts = try text("alerts.yaml").matches(of: /- alert: (\w+)/).map { String($0.output.1) }
+        let rows = try text("operations.md", in: "docs").matches(of: /\n\| `(Upstream\w+)` \| \S/)
+        #expect(rows.map { String($0.output.1) }.sorted() == alerts.sorted())
     }
 }

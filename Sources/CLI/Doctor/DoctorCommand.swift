@@ -24,7 +24,7 @@ struct DoctorCommand: ProgramCommand {
 
             Exit code 0: nothing critical and no warning (notes don't count); 1: at least
             one of them; 69: the database can't be reached; 77: it refuses the role.
-            The names of the findings are stable; docs/operations.md lists them.
+            The names of the findings are stable; docs/findings.md lists them.
             """
     )
 

@@ -18,7 +18,7 @@ struct ForgetCommand: ProgramCommand {
 
             Only the hashes in the ledger stay, so that a redelivered copy is recognised and not stored again. Needs the \
             rights of the tables' owner. Safe to repeat. WAL, backups, replicas' archives and exports are not changed: \
-            see docs/operations.md.
+            see docs/retention.md.
             """
     )
 

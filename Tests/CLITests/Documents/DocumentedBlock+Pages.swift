@@ -95,7 +95,6 @@ extension DocumentedBlock {
         .init("messages export", 2, .json),
         .init("quarantine", .output(columns: wide)),
         .init("conflicts", .output()),
-        .init("Performance", .none("a plan of a database of 5 million messages")),
     ]
 
     static let replay: [DocumentedBlock] = [
@@ -110,28 +109,49 @@ extension DocumentedBlock {
     ]
 
     static let operations: [DocumentedBlock] = [
-        .init("What is wrong: `doctor`", .output(without: ["0 warning"])),
-        .init("Proof that nothing is missing: `audit`", .output()),
+        .init("Sizes and rates: `stats`", .output(["3s": "10ms"])),
+        .init("Handlers", 1, .output(columns: wide)),
+        .init("Handlers", 2, .output()),
+        .init("Audit trail", .sql),
+    ]
+
+    static let findings: [DocumentedBlock] = [
+        .init("doctor", .output(without: ["0 warning"])),
+        .init("audit", .output()),
+    ]
+
+    static let metrics: [DocumentedBlock] = [
         .init("Tracing", 1, .configuration),
         .init("Tracing", 2, .json),
-        .init("Sizes and rates: `stats`", .output(["3s": "10ms"])),
-        .init("Retention", .output()),
+    ]
+
+    static let retention: [DocumentedBlock] = [
+        .init("Retention and erasure", .output()),
         .init("One policy, one clock", .output()),
-        .init("Erasing a device: `forget`", .output()),
-        .init("Audit trail", .sql),
-        .init("Acting by HTTP", .test("Tests/ConsoleTests/FrozenSetTests.swift", "frozen")),
-        .init("The console", 1, .configuration),
-        .init("The console", 2, .shell),
+        .init("Erase a device: `forget`", .output()),
+    ]
+
+    static let console: [DocumentedBlock] = [
+        .init("Start it", 1, .configuration),
+        .init("Start it", 2, .shell),
         .init("Signing in", .none("nginx is not among the tests' tools")),
-        .init("Components", .configuration),
-        .init("Standard servers", 1, .configuration),
+    ]
+
+    static let api: [DocumentedBlock] = [
+        .init("HTTP API", .test("Tests/ConsoleTests/Reading/MessageListTests.swift", "filters")),
+        .init("Actions", .test("Tests/ConsoleTests/FrozenSetTests.swift", "frozen")),
+    ]
+
+    static let servers: [DocumentedBlock] = [
+        .init("Prosody", .test("Tests/IntegrationTests/ServerScenarioTests.swift", "signIn")),
+        .init("ejabberd", .test("Tests/IntegrationTests/ServerScenarioTests.swift", "signIn")),
+        .init("The worker as an account", 1, .configuration),
         .init(
-            "Standard servers",
+            "The worker as an account",
             2,
             .labels("Sources/Worker/Checking/SenderProbe.swift", ["offered mechanisms: ", "longest stanza it takes: "])
         ),
-        .init("Handlers", 1, .output(columns: wide)),
-        .init("Handlers", 2, .output()),
+        .init("The worker as a component", .configuration),
     ]
 
     static let upgrade: [DocumentedBlock] = [.init("Roll back", .shell)]

@@ -42,7 +42,8 @@ struct DocumentedBlock {
     /// The pages whose blocks have an entry each.
     static let pages: [String: [DocumentedBlock]] = [
         "README.md": readme, "docs/install.md": install, "docs/handlers.md": handlers, "docs/queries.md": queries,
-        "docs/replay.md": replay, "docs/operations.md": operations, "docs/upgrade.md": upgrade,
-        "docs/backup.md": backup,
+        "docs/replay.md": replay, "docs/operations.md": operations, "docs/findings.md": findings,
+        "docs/metrics.md": metrics, "docs/retention.md": retention, "docs/console.md": console, "docs/api.md": api,
+        "docs/servers.md": servers, "docs/upgrade.md": upgrade, "docs/backup.md": backup,
     ]
 }

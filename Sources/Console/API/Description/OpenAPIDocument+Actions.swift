@@ -107,7 +107,7 @@ extension OpenAPIDocument {
 
     /// The schemas of actions, by name.
     static let actionSchemas: [String: String] = [
-        "Outcome": #"{"type":"object","description":"What was done; docs/operations.md has the members."}"#,
+        "Outcome": #"{"type":"object","description":"What was done; docs/api.md describes each action."}"#,
         "Reason":
             #"{"type":"object","properties":{"reason":{"type":"string","maxLength":1000}},"additionalProperties":false}"#,
         "Pause": #"""
