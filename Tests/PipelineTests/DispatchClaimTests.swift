@@ -8,7 +8,7 @@ import Vocabulary
 @testable import Pipeline
 
 /// Who claims, and when, where the table is polled once an hour only.
-@Suite("Claims of handlers with a rate", .timeLimit(.minutes(1)))
+@Suite("Claims of handlers, with a rate and without", .timeLimit(.minutes(1)))
 struct DispatchClaimTests {
     private let done = Seen()
 
@@ -62,6 +62,15 @@ struct DispatchClaimTests {
         let store = CountedDeliveries(["free": 5_000])
         try await run(store, [registration("free", .all, rate: nil)]) { _ in
             try await wait("all are handled") { done.count == 5_000 }
+        }
+    }
+
+    @Test("As many handlers as there are claim, whatever share of the memory each has", arguments: 1...32)
+    func shares(_ count: Int) async throws {
+        let names = (1...count).map { "h\($0)" }
+        let store = CountedDeliveries(Dictionary(uniqueKeysWithValues: names.map { ($0, 10) }))
+        try await run(store, names.map { registration($0, .all, rate: nil) }) { _ in
+            try await wait("all are handled") { done.count == 10 * count }
         }
     }
 

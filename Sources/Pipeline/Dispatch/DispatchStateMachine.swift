@@ -142,7 +142,7 @@ package struct DispatchStateMachine: Sendable {
         case .pass:
             // Small claims cost as much as large ones: wait until half of the limit is free.
             let room = limit - waiting.claimed
-            return room * 2 >= limit && claimBytes * 2 >= settings.dispatch.waitingBytes ? min(room, 500) : 0
+            return room * 2 >= limit && claimBytes >= settings.dispatch.waitingBytes / 2 ? min(room, 500) : 0
         }
     }
 
