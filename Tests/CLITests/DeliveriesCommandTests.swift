@@ -81,6 +81,57 @@ struct DeliveriesCommandTests {
         #expect(run.errors.contains("no handler 'biling' is registered: did you mean 'billing'?"), "\(run.errors)")
     }
 
+    @Test("handlers list says of each count whether it stopped at its limit, and there may be more")
+    func countsAtLimit() async throws {
+        let stage = try await stage(2)
+        try await stage.fixture.script(
+            """
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+            SELECT 'billing', gen_random_uuid(), now(), now() FROM generate_series(1, 99998);
+            INSERT INTO upstream.dead_letters (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_token, last_error, error_group)
+            SELECT 'orders', gen_random_uuid(), now(), 1, now(), 0, 'no', 'no' FROM generate_series(1, 99999);
+            """
+        )
+        struct Counts: Decodable, Equatable {
+            var handler: String
+            var waiting: Int
+            var waiting_is_at_least: Bool
+            var dead_letters: Int
+            var dead_letters_is_at_least: Bool
+
+            init(_ name: String, _ waiting: (Int, Bool), _ dead: (Int, Bool)) {
+                (handler, (self.waiting, waiting_is_at_least)) = (name, waiting)
+                (dead_letters, dead_letters_is_at_least) = dead
+            }
+        }
+        func counts() async throws -> [Counts] {
+            let run = try await stage.run(["handlers", "list", "--json"])
+            return try JSONDecoder().decode([Counts].self, from: Data(run.output.utf8))
+        }
+        #expect(
+            try await counts() == [
+                Counts("billing", (100_000, true), (0, false)), Counts("orders", (0, false), (99_999, false)),
+            ]
+        )
+        try await stage.fixture.script(
+            """
+            INSERT INTO upstream.dead_letters SELECT 'billing', message_key, received_at, attempts, next_attempt_at, NULL,
+                0, NULL, 'no', NULL, 0, NULL, 'no'
+            FROM upstream.deliveries LIMIT 2;
+            DELETE FROM upstream.deliveries WHERE attempts > 0;
+            UPDATE upstream.dead_letters SET handler = 'orders' WHERE handler = 'billing'
+            """
+        )
+        #expect(
+            try await counts() == [
+                Counts("billing", (99_998, false), (0, false)), Counts("orders", (0, false), (100_000, true)),
+            ]
+        )
+        let table = try await stage.run(["handlers", "list"], columns: 200)
+        #expect(table.output.contains(" 99998 ") && table.output.contains(" 100000+ "), "\(table.output)")
+    }
+
     @Test("retry-now makes due what no worker holds, and records who, what and why")
     func retryNow() async throws {
         let stage = try await stage()
