@@ -24,7 +24,8 @@ import Vocabulary
         resolver: AddressResolver = .system,
         mode: WebhookHandler.Mode = .structured,
         rejecting: Set<Int> = [],
-        times: Int = 1
+        times: Int = 1,
+        atOnce: Int = 1
     ) async throws -> HandlerVerdict {
         let url = "http://\(host):\(try Self.receiver.get().port)\(path)"
         let options = WebhookHandler.Options(
@@ -38,7 +39,13 @@ import Vocabulary
         let handler = try WebhookHandler(options: options, resolver: resolver) { secrets.map { Array($0.utf8) } }
         let context = HandlerContext(handler: "h", attempt: 3, replayID: "r-1")
         var verdict = HandlerVerdict.cancelled
-        for _ in 0..<times { verdict = await .of(handler, message, context) }
+        for _ in 0..<times {
+            verdict = .cancelled
+            await withTaskGroup(of: HandlerVerdict.self) { [message] group in
+                for _ in 0..<atOnce { group.addTask { await .of(handler, message, context) } }
+                for await one in group where verdict == .cancelled || one != .done { verdict = one }
+            }
+        }
         await handler.shutdown()
         return verdict
     }
@@ -164,9 +171,9 @@ import Vocabulary
         #expect(!failure.group.contains("status"))
     }
 
-    @Test("A used connection that ends before the answer fails no attempt", arguments: ["", "?reset=1"])
-    func usedConnectionsMayEnd(_ query: String) async throws {
-        #expect(try await send("/once\(query)", times: 4) == .done)
+    @Test("A used connection that ends before the answer fails no attempt", arguments: ["", "?reset=1"], [1, 8])
+    func usedConnectionsMayEnd(_ query: String, atOnce: Int) async throws {
+        #expect(try await send("/once\(query)", times: 4, atOnce: atOnce) == .done)
     }
 
     @Test("The new connection's end is a failure, and the request is sent no third time")

@@ -18,8 +18,6 @@ final class PinnedClients: Sendable {
         let client: HTTPClient
         /// Why the files of its TLS, as they are now, are not those that it uses; nil where they are.
         var trustProblem: String?
-        /// Whether a request may go out on a connection that was used before.
-        var reusesConnections = false
     }
 
     private struct Entry {
@@ -28,6 +26,8 @@ final class PinnedClients: Sendable {
         var unpooled: HTTPClient?
         /// Which reading of the TLS files it was made with.
         var generation: Int
+        /// Whether a request may go out on a connection that was used before.
+        var reusesConnections = false
         var users = 0
         var isRetired = false
 
@@ -99,6 +99,19 @@ final class PinnedClients: Sendable {
         }
     }
 
+    /// A request was answered: another may go out on its connection, also one that waits for a connection of its own now.
+    func answered(_ loan: Loan) {
+        state.withLock { state in
+            guard let index = state.entries.firstIndex(where: { $0.loan.client === loan.client }) else { return }
+            state.entries[index].reusesConnections = true
+        }
+    }
+
+    /// Whether a request by this client may have gone out on a connection that was used before.
+    func reusesConnections(_ loan: Loan) -> Bool {
+        state.withLock { $0.entries.contains { $0.loan.client === loan.client && $0.reusesConnections } }
+    }
+
     /// Takes a client back.
     ///
     /// - Parameters:
@@ -113,7 +126,6 @@ final class PinnedClients: Sendable {
             }
             for index in state.entries.indices where state.entries[index].loan.client === loan.client {
                 state.entries[index].users -= 1
-                state.entries[index].loan.reusesConnections = true
                 if !isReachable { state.entries[index].isRetired = true }
             }
             let ended = state.entries.filter { $0.isRetired && $0.users == 0 }.flatMap(\.clients)

@@ -143,8 +143,10 @@ package final class WebhookHandler: ContainedHandler {
             return try await client.execute(request, deadline: .now() + time)
         }
         do {
-            return try await execute(request, by: loan.client)
-        } catch  where loan.reusesConnections && Self.hasClosed(error) {
+            let response = try await execute(request, by: loan.client)
+            clients.answered(loan)
+            return response
+        } catch  where Self.hasClosed(error) && clients.reusesConnections(loan) {
             var request = request
             request.headers.replaceOrAdd(name: "connection", value: "close")
             return try await execute(request, by: clients.unpooled(loan))
