@@ -127,4 +127,42 @@ struct DispatchIsolationTests {
         // Each once: no lease was lost.
         #expect(seen.all.sorted() == Array(1...300))
     }
+
+    @Test("A locked row of a handler keeps no other from its heartbeat, nor from telling of a pause")
+    func lockedHandler() async throws {
+        let busy = HandlerFailure(group: "webhook status 429", detail: "")
+        let handlers = ["locked", "other"].map { name in
+            HandlerRegistration.make(name) { _, _ in
+                throw HandlerVerdictError(.down(after: nil, hold: .seconds(3_600), busy))
+            }
+        }
+        let fixture = try await DeliveriesFixture(handlers)
+        let blocker = try await PostgresConnection.open(fixture.store.settings)
+        try await fixture.run(fixture.dispatcher(handlers) { $0.statistics = .milliseconds(50) }) {
+            try await fixture.store.waitUntil("SELECT count(*) = 4 FROM upstream.handler_workers")
+            try await blocker.run { connection throws(PostgresError) in
+                try connection.script("BEGIN; SELECT FROM upstream.handlers WHERE name = 'locked' FOR UPDATE")
+            }
+            try await fixture.store.script(
+                """
+                UPDATE upstream.handlers SET seen_at = now() - interval '1 minute' WHERE name = 'other';
+                UPDATE upstream.handler_workers SET heartbeat_at = now() - interval '1 minute'
+                """
+            )
+            let start = ContinuousClock.now
+            try await fixture.receive(1...1)
+            try await fixture.store.waitUntil(
+                """
+                SELECT seen_at > now() - interval '30 s' AND (held_until > now()) IS TRUE AND 2 = (
+                    SELECT count(*) FROM upstream.handler_workers WHERE heartbeat_at > now() - interval '30 s'
+                )
+                FROM upstream.handlers WHERE name = 'other'
+                """
+            )
+            #expect(.now - start < .seconds(5))
+            await blocker.close()
+            let isHeld = "SELECT (held_until > now()) IS TRUE FROM upstream.handlers WHERE name = 'locked'"
+            try await fixture.store.waitUntil(isHeld)
+        }
+    }
 }

@@ -108,9 +108,15 @@ enum DeliveryStatements: StatementCatalog {
     static func withdraw(_ token: Int64) -> SQL { "SELECT upstream.withdraw_handlers(\(token))" }
 
     /// Notes that a worker runs these handlers; twice a minute is enough.
+    ///
+    /// One whose row is locked keeps no other waiting.
     static let seen: PreparedStatement<[String]> = """
         UPDATE upstream.handlers SET seen_at = now()
-        WHERE name = ANY (\(\.self)) AND seen_at < now() - interval '30 seconds'
+        WHERE name = ANY (ARRAY(
+            SELECT name FROM upstream.handlers
+            WHERE name = ANY (\(\.self)) AND seen_at < now() - interval '30 seconds'
+            ORDER BY name FOR NO KEY UPDATE SKIP LOCKED
+        ))
         """
 
     /// Handlers that get deliveries though no worker has run them for a while.
@@ -134,10 +140,13 @@ enum DeliveryStatements: StatementCatalog {
         """
 
     /// Notes that a handler asked for a pause; of several, the one that lasts longest.
+    ///
+    /// Fails where its row is locked, so that no other handler's pause waits for it.
     static func hold(_ handler: String, _ hold: HandlerHold) -> SQL {
         """
         UPDATE upstream.handlers SET held_until = now() + \(hold.remaining), held_reason = \(hold.reason)
-        WHERE name = \(handler) AND (held_until IS NULL OR held_until < now() + \(hold.remaining))
+        WHERE name = (SELECT name FROM upstream.handlers WHERE name = \(handler) FOR NO KEY UPDATE NOWAIT)
+            AND (held_until IS NULL OR held_until < now() + \(hold.remaining))
         """
     }
 
@@ -283,6 +292,23 @@ enum DeliveryStatements: StatementCatalog {
     /// Turns the blocks whose lease has ended into rows; the text is in `migrations/`.
     static let unpackExpired: PreparedStatement<Void> = "SELECT upstream.unpack_expired()"
 
+    // MARK: Frozen workers
+
+    /// Ends our sessions that hold deliveries and wait for their worker to read, longer than its leases could last.
+    ///
+    /// A worker that is frozen while the rows of a claim are on their way keeps its locks, the lock of an ordered handler among
+    /// them, and no time-out of PostgreSQL's counts while it sends.
+    static let endUnread: PreparedStatement<Duration> = """
+        SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity AS sender
+        WHERE datname = current_database() AND usename = current_user AND state = 'active' AND wait_event = 'ClientWrite'
+            AND query_start < now() - \(\.self)
+            AND EXISTS (
+                SELECT FROM pg_locks AS held
+                WHERE held.pid = sender.pid AND relation = 'upstream.deliveries'::regclass AND mode = 'RowExclusiveLock'
+                OFFSET 0
+            )
+        """
+
     // MARK: Notifications
 
     /// Subscribes to the notifications about new deliveries.
@@ -310,6 +336,7 @@ enum DeliveryStatements: StatementCatalog {
             StatementSample("completeBlocks", completeBlocks),
             StatementSample("unpack", unpack),
             StatementSample("unpackExpired", unpackExpired),
+            StatementSample("endUnread", endUnread),
             StatementSample("listen", listen),
         ]
     }

@@ -65,8 +65,8 @@ extension PostgresDeliveryStore {
         return try held + run(part, isByDevice: false, connection).held
     }
 
-    /// Unpacks what is left of workers that died, at most twice a second.
-    func unpackExpired() async throws(StoreError) {
+    /// Unpacks what is left of workers that died, and takes the locks of frozen ones, at most twice a second.
+    func takeFromOthers(after lease: Duration) async throws(StoreError) {
         let now = ContinuousClock.now
         let isDue = walks.withLock { walks in
             if walks.isUnpacking { return false }
@@ -77,7 +77,13 @@ extension PostgresDeliveryStore {
         guard isDue else { return }
         defer { walks.withLock { $0.isUnpacking = false } }
         _ = try await run { connection throws(PostgresError) in
-            try connection.run(DeliveryStatements.unpackExpired, ())
+            do throws(PostgresError) {
+                try connection.run(DeliveryStatements.endUnread, lease)
+            } catch {
+                // A site may reserve pg_terminate_backend for others.
+                guard error.failureClass == .permission else { throw error }
+            }
+            return try connection.run(DeliveryStatements.unpackExpired, ())
         }
     }
 }

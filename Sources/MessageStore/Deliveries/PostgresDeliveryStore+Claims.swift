@@ -7,7 +7,7 @@ import Vocabulary
 extension PostgresDeliveryStore {
     package func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
         let deadline = ContinuousClock.now + request.lease
-        try await unpackExpired()
+        try await takeFromOthers(after: request.lease)
         guard !request.isForSuspects else { return try await claimSuspects(request, deadline) }
         guard !request.isForUntried else { return try await claimUntried(request, deadline) }
         guard request.isOrdered else { return try await claimDue(request, deadline) }

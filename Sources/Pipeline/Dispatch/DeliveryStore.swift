@@ -20,7 +20,7 @@ package protocol DeliveryStore: Sendable {
     /// - Returns: An entry for each that is registered.
     func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl]
 
-    /// Tells every worker, and operators, that the handler asked for a pause.
+    /// Tells every worker, and operators, that the handler asked for a pause; waits for no lock.
     ///
     /// - Throws: ``StoreError``
     func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError)

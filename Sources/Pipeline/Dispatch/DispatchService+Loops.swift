@@ -125,13 +125,18 @@ extension DispatchService {
                 guard let control = known.first(where: { $0.handler == lane.settings.name }) else { continue }
                 take(control, now, lane)
             }
-            for lane in lanes {
-                guard let hold = lane.inspect({ $0.untoldHold(now: clock.now()) }) else { continue }
-                try await store.hold(lane.settings.name, hold)
-                lane.withMachine(wake: 0) { $0.holdTold(hold) }
-            }
         } catch {
             report.storeFailed(error, isFirst: false)
+        }
+        for lane in lanes {
+            guard let hold = lane.inspect({ $0.untoldHold(now: clock.now()) }) else { continue }
+            do throws(StoreError) {
+                try await store.hold(lane.settings.name, hold)
+                lane.withMachine(wake: 0) { $0.holdTold(hold) }
+            } catch {
+                // It is told with the next look, and the others' now.
+                report.storeFailed(error, isFirst: false)
+            }
         }
     }
 
