@@ -128,6 +128,39 @@ struct DispatchIsolationTests {
         #expect(seen.all.sorted() == Array(1...300))
     }
 
+    @Test("Locked rows of more handlers than there are sessions hold another up for seconds, not longer than its lease")
+    func manyLockedRows() async throws {
+        let (reached, opened, seen) = (Seen(), Seen(), Seen())
+        let count = PostgresDeliveryStore.mostSessions(handlers: .max) + 1
+        var handlers = (1...count).map { number in
+            HandlerRegistration.make("locked\(number)") { message, _ in
+                reached.add(message)
+                try await waitUntil { !opened.all.isEmpty }
+                return .done
+            }
+        }
+        handlers.append(.make("other", seen: seen))
+        let fixture = try await DeliveriesFixture(handlers)
+        try await fixture.receive(1...1)
+        let blocker = try await PostgresConnection.open(fixture.store.settings)
+        try await fixture.run(fixture.dispatcher(handlers) { $0.lease = .seconds(6) }) {
+            try await waitUntil { reached.all.count == count && seen.all.count == 1 }
+            try await fixture.store.waitUntil("SELECT count(*) = \(count) FROM upstream.deliveries")
+            try await blocker.run { connection throws(PostgresError) in
+                try connection.script("BEGIN; SELECT FROM upstream.deliveries FOR UPDATE")
+            }
+            opened.add(.sample(category: "c", data: nil))
+            try await fixture.store.waitUntil("SELECT count(*) > 9 FROM pg_locks WHERE NOT granted")
+            let start = ContinuousClock.now
+            try await fixture.receive(2...2)
+            try await waitUntil { try await fixture.count("handler = 'other'") == 0 }
+            #expect(.now - start < .seconds(8))
+            await blocker.close()
+            try await waitUntil { try await fixture.count() == 0 }
+        }
+        #expect(seen.all == [1, 2])
+    }
+
     @Test("A locked row of a handler keeps no other from its heartbeat, nor from telling of a pause")
     func lockedHandler() async throws {
         let busy = HandlerFailure(group: "webhook status 429", detail: "")

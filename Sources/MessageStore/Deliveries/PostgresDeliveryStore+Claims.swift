@@ -6,12 +6,11 @@ import Vocabulary
 
 extension PostgresDeliveryStore {
     package func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
-        let deadline = ContinuousClock.now + request.lease
         try await takeFromOthers(after: request.lease)
-        guard !request.isForSuspects else { return try await claimSuspects(request, deadline) }
-        guard !request.isForUntried else { return try await claimUntried(request, deadline) }
-        guard request.isOrdered else { return try await claimDue(request, deadline) }
-        return try await claimByDevice(request, deadline)
+        guard !request.isForSuspects else { return try await claimSuspects(request) }
+        guard !request.isForUntried else { return try await claimUntried(request) }
+        guard request.isOrdered else { return try await claimDue(request) }
+        return try await claimByDevice(request)
     }
 
     /// A delivery of this device has been settled elsewhere than in this store: the next one may be claimed.
@@ -21,23 +20,21 @@ extension PostgresDeliveryStore {
 
     /// For an ordered handler claims by device, then what has no device.
     private func claimSuspects(
-        _ request: ClaimRequest,
-        _ deadline: ContinuousClock.Instant
+        _ request: ClaimRequest
     ) async throws(StoreError) -> [Delivery] {
         var found: [Delivery] = []
         if request.isOrdered {
-            found = try await claimLocked(ClaimStatements.deviceSuspects, request, deadline)?.deliveries ?? []
+            found = try await claimLocked(ClaimStatements.deviceSuspects, request)?.deliveries ?? []
         }
         guard let rest = request.rest(after: found) else { return found }
         return try await found
-            + claim(ClaimStatements.suspects, rest, deadline) {
+            + claim(ClaimStatements.suspects, rest) {
                 $0.isWithoutDevice = request.isOrdered
             }.deliveries
     }
 
     private func claimDue(
-        _ request: ClaimRequest,
-        _ deadline: ContinuousClock.Instant
+        _ request: ClaimRequest
     ) async throws(StoreError) -> [Delivery] {
         let name = request.handler
         let look = walks.withLock { walks in
@@ -48,14 +45,14 @@ extension PostgresDeliveryStore {
         }
         var found: [Delivery] = []
         if let look {
-            let part = try await claimBehind(request, look, deadline)
+            let part = try await claimBehind(request, look)
             found = part.deliveries
             let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.due[name]?.looked(isExhausted: isExhausted, part.surroundings) }
         }
         guard let rest = request.rest(after: found) else { return found }
         let front = walks.withLock { $0.due[name]?.front } ?? .start
-        let part = try await claim(ClaimStatements.ahead, rest, deadline) { $0.place = front }
+        let part = try await claim(ClaimStatements.ahead, rest) { $0.place = front }
         let isFull = rest.rest(after: part.deliveries) == nil
         walks.withLock {
             $0.due[name, default: ClaimWalk()].claimed(upTo: part.last, isFull: isFull, part.surroundings)
@@ -72,10 +69,9 @@ extension PostgresDeliveryStore {
 
     private func claimBehind(
         _ request: ClaimRequest,
-        _ look: Look,
-        _ deadline: ContinuousClock.Instant
+        _ look: Look
     ) async throws(StoreError) -> Claimed {
-        try await claim(ClaimStatements.behind, request, deadline) {
+        try await claim(ClaimStatements.behind, request) {
             $0.place = look.end
             $0.keys = look.keys
             $0.isWithoutDevice = look.isWithoutDevice
@@ -88,11 +84,10 @@ extension PostgresDeliveryStore {
     private static let rounds = 20
 
     private func claimByDevice(
-        _ request: ClaimRequest,
-        _ deadline: ContinuousClock.Instant
+        _ request: ClaimRequest
     ) async throws(StoreError) -> [Delivery] {
         let name = request.handler
-        guard var found = try await claimPieces(request, deadline) else { return [] }
+        guard var found = try await claimPieces(request) else { return [] }
         var isAllKnown = false
         for _ in 0..<Self.rounds {
             guard let rest = request.rest(after: found) else { break }
@@ -106,7 +101,7 @@ extension PostgresDeliveryStore {
             let chosen = devices
             let giveBack: @Sendable () -> Void = { self.walks.withLock { $0.devices[name]?.add(chosen) } }
             do throws(StoreError) {
-                let part = try await claimLocked(ClaimStatements.devices, rest, deadline) {
+                let part = try await claimLocked(ClaimStatements.devices, rest) {
                     $0.devices = chosen
                 }
                 guard let part, !part.surroundings.isPaused else {
@@ -129,8 +124,7 @@ extension PostgresDeliveryStore {
     ///
     /// - Returns: nil while another session claims for the handler.
     private func claimPieces(
-        _ request: ClaimRequest,
-        _ deadline: ContinuousClock.Instant
+        _ request: ClaimRequest
     ) async throws(StoreError) -> [Delivery]? {
         let name = request.handler
         let pieces = walks.withLock { walks in
@@ -140,14 +134,14 @@ extension PostgresDeliveryStore {
         }
         var found: [Delivery] = []
         if let range = pieces.devices {
-            let claimed = try await claimLocked(ClaimStatements.deviceRange, request, deadline) { $0.keys = range }
+            let claimed = try await claimLocked(ClaimStatements.deviceRange, request) { $0.keys = range }
             guard let part = claimed else { return nil }
             found = part.deliveries
             let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.devices[name]?.due.looked(isExhausted: isExhausted, part.surroundings) }
         }
         guard let keys = pieces.old, let rest = request.rest(after: found) else { return found }
-        let part = try await claimBehind(rest, Look(keys: keys, end: .end, isWithoutDevice: true), deadline)
+        let part = try await claimBehind(rest, Look(keys: keys, end: .end, isWithoutDevice: true))
         let isExhausted = rest.rest(after: part.deliveries) != nil
         walks.withLock { $0.devices[name]?.old.looked(isExhausted: isExhausted, part.surroundings) }
         return found + part.deliveries
@@ -177,12 +171,13 @@ extension PostgresDeliveryStore {
     func claim(
         _ statement: ClaimStatements.Statement,
         _ request: ClaimRequest,
-        _ deadline: ContinuousClock.Instant,
         _ change: @Sendable (inout ClaimParameters) -> Void
     ) async throws(StoreError) -> Claimed {
         let parameters = Self.parameters(request, change)
         return try await run { connection throws(PostgresError) in
-            try Claimed(try connection.run(statement, parameters), deadline)
+            // From here: there may have been a wait for the session.
+            let deadline = ContinuousClock.now + parameters.lease
+            return try Claimed(try connection.run(statement, parameters), deadline)
         }
     }
 
@@ -194,7 +189,6 @@ extension PostgresDeliveryStore {
     func claimLocked(
         _ statement: ClaimStatements.Statement,
         _ request: ClaimRequest,
-        _ deadline: ContinuousClock.Instant,
         _ change: @Sendable (inout ClaimParameters) -> Void = { _ in }
     ) async throws(StoreError) -> Claimed? {
         let parameters = Self.parameters(request, change)
@@ -203,6 +197,7 @@ extension PostgresDeliveryStore {
             let claimed = try await run { connection throws(PostgresError) in
                 try connection.transaction { connection throws(PostgresError) in
                     let isOurs = try connection.run(ClaimStatements.lockOrdered, parameters).value(Bool.self)
+                    let deadline = ContinuousClock.now + parameters.lease
                     return isOurs ? try Claimed(try connection.run(statement, parameters), deadline) : nil
                 }
             }

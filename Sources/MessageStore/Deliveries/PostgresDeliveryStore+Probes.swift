@@ -10,11 +10,10 @@ extension PostgresDeliveryStore {
     /// So a probe costs no more where much waits, or much has been handled under an old snapshot. It may find nothing
     /// though there is something; the next one looks elsewhere.
     func claimUntried(
-        _ request: ClaimRequest,
-        _ deadline: ContinuousClock.Instant
+        _ request: ClaimRequest
     ) async throws(StoreError) -> [Delivery] {
         let name = request.handler
-        var found = request.isOrdered ? [] : try await newestUntried(request, deadline)
+        var found = request.isOrdered ? [] : try await newestUntried(request)
         guard var rest = request.rest(after: found) else { return found }
         let look = walks.withLock { walks in
             // The walk over devices knows how large the table is.
@@ -25,13 +24,13 @@ extension PostgresDeliveryStore {
         }
         guard let keys = look else { return found }
         if request.isOrdered {
-            let part = try await claimLocked(ClaimStatements.deviceUntried, request, deadline) { $0.keys = keys }
+            let part = try await claimLocked(ClaimStatements.deviceUntried, request) { $0.keys = keys }
             guard let part else { return [] }
             found = part.deliveries
             guard let left = request.rest(after: found) else { return found }
             rest = left
         }
-        let part = try await claim(ClaimStatements.untriedPiece, rest, deadline) {
+        let part = try await claim(ClaimStatements.untriedPiece, rest) {
             $0.keys = keys
             $0.isWithoutDevice = request.isOrdered
         }
@@ -41,15 +40,14 @@ extension PostgresDeliveryStore {
     }
 
     private func newestUntried(
-        _ request: ClaimRequest,
-        _ deadline: ContinuousClock.Instant
+        _ request: ClaimRequest
     ) async throws(StoreError) -> [Delivery] {
         let name = request.handler
         // What is behind has been claimed before, or looked at by the last probe.
         let front = walks.withLock {
             max($0.due[name, default: ClaimWalk()].front, $0.untried[name, default: ClaimWalk()].front)
         }
-        let part = try await claim(ClaimStatements.untried, request, deadline) { $0.place = front }
+        let part = try await claim(ClaimStatements.untried, request) { $0.place = front }
         walks.withLock {
             $0.untried[name, default: ClaimWalk()].claimed(upTo: nil, isFull: false, part.surroundings)
         }

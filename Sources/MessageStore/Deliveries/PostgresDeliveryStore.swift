@@ -35,6 +35,8 @@ package final class PostgresDeliveryStore: DeliveryStore {
             settings.idleInTransactionTimeout,
             PostgresSettings.shortIdleInTransaction
         )
+        // Sessions are few: where many handlers' rows are locked, the others have them in between.
+        settings.lockTimeout = min(settings.lockTimeout, 2_000)
         self.settings = settings
         self.worker = worker
         self.recording = recording ?? AttemptRecording(worker: worker, isWanted: false)
