@@ -90,7 +90,7 @@ extension Integration {
 
         // MARK: Pages
 
-        private static let pages = ["README.md", "docs/handlers.md"]
+        private static let pages = ["docs/handlers.md"]
 
         @Test("the pages' handler of kind sql", arguments: pages)
         func sqlOnThePage(_ page: String) async throws {

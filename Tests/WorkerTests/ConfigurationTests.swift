@@ -328,12 +328,17 @@ struct ConfigurationTests {
         }
     }
 
-    @Test("the README's table is the code's")
-    func readme() throws {
+    @Test("docs/configuration.md is the code's")
+    func reference() throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
-        let readme = try String(contentsOf: root.appendingPathComponent("README.md"), encoding: .utf8)
-        #expect(readme.contains(ConfigurationLoader.table), "the table should be:\n\(ConfigurationLoader.table)")
+        let file = root.appendingPathComponent("docs/configuration.md")
+        let shipped = try String(contentsOf: file, encoding: .utf8)
+        #expect(
+            shipped == ConfigurationReference.page + "\n",
+            "write it with: upstream-worker config reference > docs/configuration.md"
+        )
+        for key in ConfigurationLoader.keys { #expect(shipped.contains("\n| `\(key.path)` | ")) }
         #expect(Set(ConfigurationLoader.keys.map(\.path)).count == ConfigurationLoader.keys.count)
     }
 

@@ -12,6 +12,8 @@ struct ConfigCommand: AsyncParsableCommand {
               upstream-worker config env --json
               upstream-worker config schema > config.schema.json
             """,
-        subcommands: [ConfigInit.self, ConfigShow.self, ConfigEnv.self, ConfigSchema.self]
+        subcommands: [
+            ConfigInit.self, ConfigShow.self, ConfigEnv.self, ConfigSchema.self, ConfigReference.self,
+        ]
     )
 }

@@ -192,14 +192,4 @@ package struct ConfigurationLoader: Sendable {
         _ = WorkerConfiguration(ConfigurationScope(reading), needsSenders: false, parts: parts)
         return ConfigurationDescription(keys: reading.keys, sections: reading.sections)
     }()
-
-    /// The table of all keys as the README holds it.
-    package static var table: String {
-        let head = "| key | environment | type | default | meaning |\n|---|---|---|---|---|\n"
-        return head
-            + keys.map { key in
-                "| `\(key.path)` | `\(key.environment)` | \(key.type) | \(key.defaultValue) | \(key.meaning) |\n"
-            }
-            .joined()
-    }
 }

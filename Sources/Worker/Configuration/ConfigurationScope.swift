@@ -1,4 +1,4 @@
-/// A key as the README's table shows it.
+/// A configuration key as it is documented.
 package struct ConfigurationKey: Sendable, Equatable {
     /// The dotted path, with `N` for a place in a list.
     package var path: String
@@ -85,7 +85,7 @@ final class ConfigurationReading {
 /// One section of the configuration while it is read.
 ///
 /// A key is declared where it is read, and nowhere else: its type, default and meaning are arguments of the call. The
-/// README's table and the check for unknown keys come from the same calls, run once without values.
+/// reference and the check for unknown keys come from the same calls, run once without values.
 struct ConfigurationScope {
     let reading: ConfigurationReading
     /// The dotted path, empty for the whole.

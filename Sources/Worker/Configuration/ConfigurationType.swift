@@ -8,7 +8,7 @@ struct ConfigurationTypeError: Error {
 
 /// How a key's text becomes a value.
 struct ConfigurationType<Value> {
-    /// The type's name in the README's table.
+    /// The type's name in docs/configuration.md.
     var name: String
     /// What stands in for a value that is missing or wrong, so that reading goes on to find the next problem.
     var placeholder: Value
@@ -33,7 +33,7 @@ extension ConfigurationType where Value == String {
     /// Text that satisfies a rule.
     ///
     /// - Parameters:
-    ///   - name: The type's name in the README's table.
+    ///   - name: The type's name in docs/configuration.md.
     ///   - rule: What the text must be.
     ///   - echoes: Whether a wrong value is shown; not where people put credentials.
     ///   - holds: Whether a text satisfies the rule.

@@ -53,26 +53,26 @@ extension SenderConfiguration {
                 "message_id",
                 .word(JSONPayload.MessageID.none),
                 default: "none",
-                "What a missing `message_id` becomes with payload json: the device's `origin_id` (XEP-0359), or that and else "
+                "With payload json, replaces a missing `message_id`: the device's `origin_id` (XEP-0359); `stanza_id`: that, else "
                     + "the stanza's `id`, which must be unique for each device over its restarts."
             ),
             from: scope.value(
                 "from",
                 .word(JSONPayload.From.none),
                 default: "none",
-                "What a missing `from` becomes with payload json: the bare address of the stanza's sender."
+                "With payload json, replaces a missing `from`: the bare address of the stanza's sender."
             ),
             categoryFrom: scope.value(
                 "category_from",
                 .word(JSONPayload.CategoryFrom.none),
                 default: "none",
-                "What a missing `category` becomes first with payload json: the local part of the address that was written to."
+                "With payload json, replaces a missing `category`: the local part of the address that was written to."
             ),
             category: scope.optional(
                 "category",
                 category,
                 "",
-                "What a missing `category` becomes else with payload json."
+                "With payload json, replaces a `category` that is still missing."
             )
         )
     }

@@ -106,7 +106,7 @@ package struct SenderConfiguration: Sendable, Equatable {
             "connections",
             .number(1...1000),
             "`2` for ccs, else `1`",
-            "Streams kept open at the same time; a standard server gives each of an account's a copy of every message."
+            "Streams kept open at the same time; a standard server sends each stream of an account a copy of every message."
         )
         let secret = scope.optionalSecretFile(
             "secret_file",
@@ -157,14 +157,14 @@ package struct SenderConfiguration: Sendable, Equatable {
             "id_scope",
             .word(IDScope.sender),
             default: "sender",
-            "Within what a message id is unique; `device` for apps whose ids repeat across devices."
+            "Scope in which a message id is unique; `device` for apps whose ids repeat across devices."
         )
         payload = Self.payload(scope, dialect, idScope)
         let trusted = scope.list(
             "trusted_from",
             of: .address,
             "`devices@gcm.googleapis.com` for ccs, none for xmpp; for component the domain above its own and all accounts there",
-            "Whose stanzas are taken: addresses, domains, or `*@domain` for all accounts of one."
+            "Senders whose stanzas are accepted: addresses, domains, or `*@domain` for all accounts of a domain."
         )
         trustedFrom = trusted ?? Self.trusted(by: dialect, domain)
         (keepaliveInterval, keepaliveTimeout) = Self.keepalive(scope.section("keepalive"))
@@ -268,7 +268,7 @@ package struct SenderConfiguration: Sendable, Equatable {
                 "interval",
                 .duration("1s", "1h"),
                 default: "30s",
-                "Time after the last answer to a ping until the next one (XEP-0199), on a busy stream too."
+                "Time from a ping's answer to the next ping (XEP-0199), also on a busy stream."
             ),
             scope.value(
                 "timeout",

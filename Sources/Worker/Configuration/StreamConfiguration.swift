@@ -23,7 +23,7 @@ package struct StreamConfiguration: Sendable, Equatable {
             "resource",
             .text("text", "at most 255 bytes, without a space at either end", Self.isResource),
             "`upstream-worker` for xmpp, the server's choice for ccs",
-            "Resource to bind: the same after a restart, so that the worker gets what the session before it left."
+            "Resource to bind; the same after a restart, so that the worker gets what its last session left."
         )
         self.resource = resource ?? (isStandard ? Self.defaultResource : nil)
         priority = scope.value(
@@ -36,7 +36,7 @@ package struct StreamConfiguration: Sendable, Equatable {
             "resume",
             .duration("0s", "10m"),
             default: "0s",
-            "How long a standard server is asked to hold a lost connection's session for resumption (XEP-0198); `0s`: not."
+            "How long a standard server is asked to hold a lost connection's session for resumption (XEP-0198); `0s`: off."
         )
         redirectHosts =
             scope.list(

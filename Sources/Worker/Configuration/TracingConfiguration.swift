@@ -38,7 +38,7 @@ package struct TracingConfiguration: Sendable, Equatable {
             "sample_ratio",
             .ratio,
             default: "0.01",
-            "Part of the traces that is recorded, where a message does not say."
+            "Share of traces recorded, where a message does not decide."
         )
         let path = ConfigurationType.text("path", "names with dots between them, at most \(TraceMember.depthLimit)") {
             $0 == Self.none || TraceMember(path: $0) != nil
@@ -47,7 +47,7 @@ package struct TracingConfiguration: Sendable, Equatable {
             "traceparent",
             path,
             default: "traceparent",
-            "Where in `data` apps send their W3C trace context; `none`: it is not taken from messages."
+            "Where in `data` apps send their W3C trace context; `none`: ignored."
         )
         self.traceparent = traceparent == Self.none ? nil : traceparent
         serviceName = scope.value("service_name", .text, default: "upstream-worker", "`service.name` of the spans.")

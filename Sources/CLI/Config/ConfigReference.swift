@@ -1,0 +1,15 @@
+import ArgumentParser
+import Worker
+
+/// `config reference`, for the project itself.
+struct ConfigReference: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "reference",
+        abstract: "Prints docs/configuration.md.",
+        shouldDisplay: false
+    )
+
+    func run(in context: CommandContext) async throws {
+        context.console.data(ConfigurationReference.page)
+    }
+}
