@@ -338,7 +338,7 @@ struct ConfigurationTests {
             shipped == ConfigurationReference.page + "\n",
             "write it with: upstream-worker config reference > docs/configuration.md"
         )
-        for key in ConfigurationLoader.keys { #expect(shipped.contains("\n| `\(key.path)` | ")) }
+        for key in ConfigurationLoader.keys { #expect(shipped.contains("\n|`\(key.path)`|")) }
         #expect(Set(ConfigurationLoader.keys.map(\.path)).count == ConfigurationLoader.keys.count)
     }
 

@@ -30,7 +30,7 @@ package enum ConfigurationReference {
     }
 
     private static func section(_ name: Substring, _ keys: [ConfigurationKey]) -> String {
-        let rows = keys.map { "| `\($0.path)` | \($0.type) | \($0.defaultValue) | \($0.meaning) |" }
-        return "\n## \(name)\n\n| key | type | default | meaning |\n|---|---|---|---|\n" + rows.joined(separator: "\n")
+        let rows = keys.map { "|`\($0.path)`|\($0.type)|\($0.defaultValue)|\($0.meaning)|" }
+        return "\n## \(name)\n\n|key|type|default|meaning|\n|---|---|---|---|\n" + rows.joined(separator: "\n")
     }
 }
