@@ -29,7 +29,7 @@ import Testing
 
     @Test(
         "each test that a document names is there",
-        arguments: ["docs/guarantees.md", "docs/protocol.md", "docs/trust.md"]
+        arguments: ["docs/guarantees.md", "docs/protocol.md"]
     )
     func tests(_ path: String) throws {
         let document = try String(contentsOf: Self.root.appending(path: path), encoding: .utf8)
