@@ -6,6 +6,10 @@ struct ConfigReference: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "reference",
         abstract: "Prints docs/configuration.md.",
+        discussion: """
+            Examples:
+              upstream-worker config reference > docs/configuration.md
+            """,
         shouldDisplay: false
     )
 
