@@ -232,8 +232,10 @@ package actor PostgresConnection {
         return result
     }
 
+    /// Begins a transaction, which the caller ends.
+    ///
     /// Behind a pooler the parameters can't be set for the session, so they go with each transaction.
-    private func begin() throws(PostgresError) { try script(isPooled ? "BEGIN; " + parameters("SET LOCAL") : "BEGIN") }
+    package func begin() throws(PostgresError) { try script(isPooled ? "BEGIN; " + parameters("SET LOCAL") : "BEGIN") }
 
     private func rollBack(thenResetting: Bool) {
         guard isInTransaction || thenResetting && isOpen else { return }
@@ -259,7 +261,7 @@ package actor PostgresConnection {
     package func withParameters<T>(
         _ body: (isolated PostgresConnection) throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
-        isPooled ? try transaction(body) : try body(self)
+        isPooled && !isInTransaction ? try transaction(body) : try body(self)
     }
 
     /// Gives the statements of the transaction another limit than ``settings``, here and on the server.

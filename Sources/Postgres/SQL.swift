@@ -182,9 +182,14 @@ package struct PreparedStatement<Parameters>: Sendable, ExpressibleByStringInter
 extension PostgresConnection {
     /// Runs a statement once, without preparing it, and returns its rows.
     ///
+    /// It may be built from what people ask for, in any number of conditions: behind a pooler, too, it runs under our
+    /// parameters, its limits among them.
+    ///
     /// - Throws: ``PostgresError``
     @discardableResult
-    package func run(_ sql: SQL) throws(PostgresError) -> PostgresResult { try query(sql.text, sql.parameters) }
+    package func run(_ sql: SQL) throws(PostgresError) -> PostgresResult {
+        try withParameters { connection throws(PostgresError) in try connection.query(sql.text, sql.parameters) }
+    }
 
     /// Runs a statement that is worth preparing, and returns its rows.
     ///

@@ -57,6 +57,26 @@ import Vocabulary
         await deliveries.close()
     }
 
+    @Test("statements that are built run under our parameters, alone and in a transaction")
+    func parameters() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.setDefault("jit", "on")
+        try await fixture.setDefault("lock_timeout", "1ms")
+        let pooler = try Pgbouncer(before: SharedCluster.cluster)
+        defer { pooler.stop() }
+        let connection = try await pooler.connect(pooler.settings(fixture))
+        let asked: SQL = "SELECT current_setting('jit') || ' ' || current_setting('lock_timeout')"
+        #expect(await connection.isPooled)
+        let (alone, inside) = try await connection.run { connection throws(PostgresError) in
+            let alone: String = try connection.run(asked).value()
+            try connection.begin()
+            let inside: String = try connection.run(asked).value()
+            try connection.script("ROLLBACK")
+            return (alone, inside)
+        }
+        #expect(alone == "off 10s" && inside == alone)
+    }
+
     /// Nothing can be set for a session there.
     @Test(
         "a handler that subscribes while an insert waits gets the message",

@@ -304,7 +304,7 @@ package struct Retention: Sendable {
     private func attemptDrop(_ partition: PartitionPlan, force: Bool) async throws(PostgresError) -> Drop {
         try await connection.run { connection throws(PostgresError) in
             guard force else { return try Self.drop(connection, partition.day) }
-            try connection.script("BEGIN")
+            try connection.begin()
             do throws(PostgresError) {
                 let discard = RetentionStatements.discardNeeds(from: partition.day.start, to: partition.end)
                 let gone: Int = try connection.run(discard).value()

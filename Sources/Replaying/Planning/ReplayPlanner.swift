@@ -25,7 +25,7 @@ package struct ReplayPlanner: Sendable {
     /// - Returns: What the plan holds; without an id if nothing was kept.
     package func plan(_ request: ReplayRequest, isDryRun: Bool = false) async throws -> ReplayPlan {
         let outcome: Result<ReplayPlan, ReplayError> = try await connection.run { connection throws(PostgresError) in
-            try connection.script("BEGIN")
+            try connection.begin()
             let outcome: Result<ReplayPlan, ReplayError>
             do throws(PostgresError) {
                 outcome = try Planning(request: request, isDryRun: isDryRun).run(connection)
