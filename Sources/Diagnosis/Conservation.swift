@@ -284,7 +284,7 @@ package struct Conservation: Sendable {
             guard let policy, let last = policy.last else { return true }
             return last < day.end || (day.end > policy.end && day.end > policy.setAt)
         }
-        let names = wrong.sorted().map { String($0.start.rfc3339.prefix(10)) }
+        let names = wrong.sorted().map { $0.start.date }
         report.update(.daysDropped, Int64(days.count), wrong: Int64(wrong.count), names)
     }
 

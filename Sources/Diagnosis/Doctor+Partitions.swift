@@ -130,7 +130,7 @@ extension Doctor {
             return
         }
         let last = try await Retention(connection).lastRun()
-        diagnosis.note("last run of retention", last?.rfc3339 ?? "none yet")
+        diagnosis.note("last run of retention", last?.shown ?? "none yet")
         let isOld = last.map { plan.now - $0 >= limits.retention } ?? !plan.partitions(.drop).isEmpty
         if isOld {
             diagnosis.find(
@@ -147,7 +147,7 @@ extension Doctor {
                 row throws(PostgresError) in
                 "\(try row.next(String.self)) (\(Amount.count(try row.next(Int64.self))))"
             }
-            let days = held.map { String($0.day.start.rfc3339.prefix(10)) }
+            let days = held.map { $0.day.start.date }
             diagnosis.find(
                 .retentionHeld,
                 "\(Said.count(held.count, "expired day")) can't be dropped (\(Said.names(days))), since deliveries need "

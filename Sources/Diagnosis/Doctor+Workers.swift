@@ -19,7 +19,7 @@ extension Doctor {
         for worker in workers where !worker.isAlive && !worker.isStopping && uptime >= limits.settling.inSeconds {
             diagnosis.find(
                 .workerSilent,
-                "worker \(worker.worker) has been silent since \(worker.heartbeatAt.rfc3339) and did not stop in order",
+                "worker \(worker.worker) has been silent since \(worker.heartbeatAt.shown) and did not stop in order",
                 fix:
                     "look at its machine and log; its deliveries go to others after dispatch.lease. Its row goes after "
                     + "ten minutes"
@@ -41,7 +41,7 @@ extension Doctor {
         }
         guard let newest else { return }
         let ahead = newest - (try await WaitingDeliveries(connection).now())
-        diagnosis.note("newest message", newest.rfc3339)
+        diagnosis.note("newest message", newest.shown)
         if ahead > limits.clock {
             diagnosis.find(
                 .messagesFromFuture,
@@ -227,7 +227,7 @@ extension Doctor {
             guard state.depth > 0 || !state.categories.isEmpty else { return }
             diagnosis.find(
                 .handlerUnclaimed,
-                "no worker has run handler \(state.name) since \(state.seenAt.rfc3339); \(waiting) wait",
+                "no worker has run handler \(state.name) since \(state.seenAt.shown); \(waiting) wait",
                 fix: "configure it in a worker, or upstream-worker handlers remove \(state.name)"
             )
             return

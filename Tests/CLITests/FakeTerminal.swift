@@ -27,6 +27,8 @@ struct FakeTerminal {
     var columns: Int?
     /// The environment's variables.
     var environment: [String: String] = [:]
+    /// Whether it shows colours, where the environment doesn't say otherwise.
+    var hasColours = false
 
     /// Runs one command line to its end.
     ///
@@ -42,7 +44,13 @@ struct FakeTerminal {
         defer { for descriptor in descriptors { close(descriptor) } }
         let streams = descriptors.map { Console.Stream($0, isTerminal: columns != nil) }
         let context = CommandContext(
-            console: Console(input: streams[0], output: streams[1], errors: streams[2], columns: columns),
+            console: Console(
+                input: streams[0],
+                output: streams[1],
+                errors: streams[2],
+                columns: columns,
+                environment: hasColours ? environment : ["NO_COLOR": "1"]
+            ),
             environment: environment
         )
         let status = await WorkerProgram.run(arguments, in: context)
@@ -64,8 +72,15 @@ struct CommandStage {
     }
 
     /// Runs a command with the configuration.
-    func run(_ arguments: [String], columns: Int? = nil, input: String = "") async throws -> CommandRun {
-        let terminal = FakeTerminal(columns: columns, environment: ["UPSTREAM_CONFIG": configuration])
+    func run(
+        _ arguments: [String],
+        columns: Int? = nil,
+        input: String = "",
+        colours: [String: String]? = nil
+    ) async throws -> CommandRun {
+        var terminal = FakeTerminal(columns: columns, environment: ["UPSTREAM_CONFIG": configuration])
+        terminal.environment.merge(colours ?? [:]) { $1 }
+        terminal.hasColours = colours != nil
         return try await terminal.run(arguments, input: input)
     }
 

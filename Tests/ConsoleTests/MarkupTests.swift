@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import Vocabulary
 
 @testable import Console
 
@@ -104,6 +105,7 @@ struct MarkupTests {
         #expect(Figures.bytes(1_536) == "1.5 KiB")
         #expect(Figures.length(seconds: 0.012) == "12 ms")
         #expect(Figures.length(seconds: 7_200) == "2 h")
+        #expect(Figures.moment(Timestamp(microseconds: 1_999_999)) == "1970-01-01 00:00:01Z")
         #expect(Figures.share(1, of: 3) == "33.3%")
         #expect(Figures.share(999_999, of: 1_000_000) == "99.9%")
         #expect(Figures.decimal(.nan) == "–")

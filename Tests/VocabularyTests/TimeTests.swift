@@ -20,6 +20,7 @@ struct TimeTests {
         #expect(time.rfc3339 == text)
         #expect(text.hasPrefix(time.date + "T"))
         #expect(text.contains("T\(time.timeOfDay)."))
+        #expect(time.shown == "\(time.date) \(time.timeOfDay)Z")
     }
 
     @Test("an instant is kept exactly, before and after the process's start")
@@ -35,6 +36,17 @@ struct TimeTests {
         }
     }
 
+    @Test(
+        "a length of time has one unit, the largest that leaves digits before the point",
+        arguments: [
+            (0, "0 s"), (-1, "0 s"), (0.000_000_4, "0.4 µs"), (0.000_25, "250 µs"), (0.000_999_7, "1 ms"),
+            (0.012, "12 ms"),
+            (0.25, "250 ms"), (0.999_7, "1 s"), (1.54, "1.5 s"), (63, "63 s"), (90, "1.5 min"), (5_400, "1.5 h"),
+            (43_200, "12 h"), (172_800, "2 d"), (.infinity, "–"),
+        ] as [(Double, String)]
+    )
+    func lengths(_ seconds: Double, _ text: String) { #expect(Amount.time(seconds).hasPrefix(text)) }
+
     @Test("the ends of what 64 bits hold are written without a trap")
     func ends() {
         #expect(Timestamp(microseconds: .max).rfc3339 == "294247-01-10T04:00:54.775807Z")
@@ -49,6 +61,9 @@ struct TimeTests {
                 microseconds: .random(in: -62_135_596_800_000_000...253_402_300_799_999_999, using: &random)
             )
             #expect(try Timestamp(parsing: time.rfc3339) == time)
+            // What people read can be given back, to the second.
+            let shown = try Timestamp(parsing: time.shown)
+            #expect(shown <= time && time - shown < .seconds(1))
             #expect(try Timestamp(parsing: time.date).microseconds == time.microseconds - time.microsecondsOfDay)
         }
     }

@@ -143,7 +143,7 @@ struct AuditCommand: ProgramCommand {
         let cells = report.results.map {
             [$0.check.rawValue, Amount.count($0.looked), $0.wrong == 0 ? "ok" : "\(Amount.count($0.wrong)) WRONG"]
         }
-        console.table(TextTable(["CHECK", "LOOKED AT", "RESULT"], cells))
+        console.table(TextTable(["CHECK", "LOOKED AT", .init("RESULT").ofStates], cells))
         let rows = report.ledger
         let parts = [
             ("bodies", rows.bodies), ("kept for dead letters", rows.kept), ("dropped days", rows.dropped),

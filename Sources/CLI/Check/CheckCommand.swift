@@ -68,7 +68,7 @@ struct CheckCommand: ProgramCommand {
                 if format.json {
                     steps.append(Self.step(sequence.subject, outcome))
                 } else {
-                    for line in Self.lines(sequence.subject, outcome) { console.data(TerminalText.escape(line)) }
+                    Self.show(Self.lines(sequence.subject, outcome).map { TerminalText.escape($0) }, console)
                 }
                 if case .failed(_, _, let status) = outcome.result { worst = worst ?? status }
             }
@@ -90,6 +90,14 @@ struct CheckCommand: ProgramCommand {
             case .skipped: ("skipped", nil, nil)
             }
         return Document.Step(subject: subject, step: outcome.step, result: result, detail: detail, fix: fix)
+    }
+
+    /// Prints a step, its mark in the mark's colour.
+    private static func show(_ lines: [String], _ console: Console) {
+        for (place, line) in lines.enumerated() {
+            let mark = line.prefix(place == 0 && console.isColoured ? 8 : 0)
+            console.data((Tone(state: String(mark))?.painted(mark) ?? String(mark)) + line.dropFirst(mark.count))
+        }
     }
 
     private static func lines(_ subject: String, _ outcome: ProbeSequence.Outcome) -> [String] {

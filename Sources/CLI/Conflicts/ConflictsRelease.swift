@@ -86,7 +86,7 @@ struct ConflictsRelease: ProgramCommand {
             console.message("released to \(handlers.joined(separator: ", ")) as \(row.releaseKey)")
         case .releasedBefore(let time):
             row.outcome = "released_before"
-            console.message("nothing changed: it was released at \(ShownTime.full(time))")
+            console.message("nothing changed: it was released at \(ShownTime.short(time))")
         case .noHandler: throw CommandFailure(.negative, "nothing changed: no handler is subscribed to its category")
         case .unknown: throw CommandFailure(.negative, "there is no such conflict")
         }

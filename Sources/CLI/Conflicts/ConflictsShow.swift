@@ -46,10 +46,10 @@ struct ConflictsShow: ProgramCommand {
         }
         for row in conflicts {
             console.data("")
-            let release = row.releasedAt.map { "\(ShownTime.full($0)) by \(row.releasedBy ?? "?")" } ?? "no"
+            let release = row.releasedAt.map { "\(ShownTime.short($0)) by \(row.releasedBy ?? "?")" } ?? "no"
             let more = [
                 ("fingerprint", row.fingerprint.description), ("times_seen", String(row.timesSeen)),
-                ("last_seen_at", ShownTime.full(row.lastSeenAt)), ("released", release),
+                ("last_seen_at", ShownTime.short(row.lastSeenAt)), ("released", release),
                 ("release_key", row.releaseKey.description),
             ]
             show("conflict", row.copy, more, console)

@@ -98,7 +98,7 @@ struct DeliveriesList: ProgramCommand {
             none: "no deliveries match",
             columns: [
                 .init("DUE", name: "due_at"), .init("HANDLER", minimum: 8), .init("MESSAGE", name: "message_key"),
-                .init("CATEGORY", minimum: 10, dropOrder: 4, cut: .middle), .init("WHY", dropOrder: 1),
+                .init("CATEGORY", minimum: 10, dropOrder: 4, cut: .middle), .init("WHY", dropOrder: 1).ofStates,
                 .init("ATTEMPTS", dropOrder: 3), .init("ERROR", name: "error_group", minimum: 14, dropOrder: 2),
                 .extra("RECEIVED", name: "received_at"), .extra("LATEST ERROR", name: "error"),
                 .extra("WORKER", name: "worker"),

@@ -96,10 +96,6 @@ struct DevStatus: Equatable {
     static func time(_ seconds: Double?) -> String {
         guard let seconds else { return "-" }
         guard seconds.isFinite else { return ">30 s" }
-        return seconds < 1 ? "≤\(trimmed(seconds * 1000)) ms" : "≤\(trimmed(seconds)) s"
-    }
-
-    private static func trimmed(_ number: Double) -> String {
-        number == number.rounded() ? String(Int(number)) : String(number)
+        return "≤" + Amount.time(seconds)
     }
 }

@@ -81,7 +81,7 @@ struct DoctorCommand: ProgramCommand {
         for finding in diagnosis.findings {
             console.data("")
             var lines = FactList()
-            lines.add(finding.severity.rawValue, finding.name.rawValue)
+            lines.add(severity: finding.severity.rawValue, finding.name.rawValue)
             lines.add("", finding.text)
             lines.add("fix", finding.fix)
             console.facts(lines)
@@ -93,16 +93,18 @@ struct DoctorCommand: ProgramCommand {
             console.facts(lines)
         }
         console.data("")
-        console.data(Self.summary(diagnosis))
+        console.data(Self.summary(diagnosis, isColoured: console.isColoured))
     }
 
-    private static func summary(_ diagnosis: Diagnosis) -> String {
+    private static func summary(_ diagnosis: Diagnosis, isColoured: Bool) -> String {
         let counts = Finding.Severity.allCases.compactMap { severity -> String? in
             let count = diagnosis.findings.count { $0.severity == severity }
             guard count > 0 else { return nil }
             let noun = severity == .critical ? "critical" : severity.rawValue + (count == 1 ? "" : "s")
-            return "\(count) \(noun)"
+            let text = "\(count) \(noun)"
+            return isColoured ? Tone(state: text)?.painted(text) ?? text : text
         }
-        return counts.isEmpty ? "nothing is wrong" : counts.joined(separator: ", ")
+        guard counts.isEmpty else { return counts.joined(separator: ", ") }
+        return isColoured ? Tone.good.painted("nothing is wrong") : "nothing is wrong"
     }
 }

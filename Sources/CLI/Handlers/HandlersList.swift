@@ -78,8 +78,8 @@ struct HandlersList: ProgramCommand {
         }
 
         private var shownState: String {
-            if state == "active", let heldUntil { return "held until \(heldUntil)" }
-            return (isFailing ? "failing" : state) + (pausedUntil.map { " until \($0)" } ?? "") + probe
+            if state == "active", let heldUntil { return "held until \(ShownTime.short(heldUntil))" }
+            return (isFailing ? "failing" : state) + (pausedUntil.map { " until \(ShownTime.short($0))" } ?? "") + probe
         }
 
         private var probe: String {
@@ -94,7 +94,7 @@ struct HandlersList: ProgramCommand {
         var cells: [String] {
             [
                 handler, shownState, Self.count(waiting, waitingIsAtLeast),
-                oldestAgeSeconds.map { "\(Int($0))s" } ?? "-", Self.count(deadLetters, deadLettersIsAtLeast),
+                oldestAgeSeconds.map(Amount.time) ?? "-", Self.count(deadLetters, deadLettersIsAtLeast),
                 categories.joined(separator: ",") + ((pausedReason ?? heldReason).map { "  (\($0))" } ?? ""),
             ]
         }
@@ -118,7 +118,7 @@ struct HandlersList: ProgramCommand {
         func cells(_ handler: String) -> [String] {
             [
                 handler, worker, categories.joined(separator: ",") + (byDevice ? "  (by device)" : ""),
-                seenAt + (isLive ? "" : "  (silent)"),
+                ShownTime.short(seenAt) + (isLive ? "" : "  (silent)"),
             ]
         }
     }
@@ -130,7 +130,7 @@ struct HandlersList: ProgramCommand {
             return try await HandlerStates(connection).list().map { Row($0, breakers[$0.name]) }
         }
         let columns: [TextTable.Column] = [
-            "HANDLER", .init("STATE", minimum: 10), "WAITING",
+            "HANDLER", .init("STATE", minimum: 10).ofStates, "WAITING",
             .init("OLDEST", name: "oldest_age_seconds", dropOrder: 2), .init("DEAD", name: "dead_letters"),
             .init("CATEGORIES", minimum: 10, dropOrder: 1, cut: .middle),
         ]

@@ -27,7 +27,7 @@ struct HandlersPause: ProgramCommand {
             try await HandlerStates($0).pause(handler, for: length?.duration, by: .command(reason))
         }
         guard let pause else { throw CommandFailure.unknownHandler(handler) }
-        let end = pause.until.map { " until \(ShownTime.full($0))" } ?? ""
+        let end = pause.until.map { " until \(ShownTime.short($0))" } ?? ""
         context.console.message("paused \(handler)\(end)")
     }
 }

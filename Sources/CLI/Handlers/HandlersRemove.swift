@@ -84,7 +84,7 @@ struct HandlersRemove: ProgramCommand {
     private static func claimed(_ handler: String, _ seenAt: Timestamp) -> CommandFailure {
         CommandFailure(
             .negative,
-            "a worker runs \(handler) (last seen \(ShownTime.full(seenAt))): remove it from the configuration, restart "
+            "a worker runs \(handler) (last seen \(ShownTime.short(seenAt))): remove it from the configuration, restart "
                 + "the workers and try again after two minutes"
         )
     }

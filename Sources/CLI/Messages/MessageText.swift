@@ -22,7 +22,7 @@ struct MessageText {
             facts.add("stanza_from", stored.stanzaFrom ?? "-")
         } else {
             facts.add("body", "gone: its day is past retention.messages")
-            if let ledger = detail.ledger { facts.add("received_at", ShownTime.full(ledger.receivedAt)) }
+            if let ledger = detail.ledger { facts.add("received_at", ShownTime.short(ledger.receivedAt)) }
         }
         if let other = detail.conflictsWith {
             facts.add("released", "a conflict with \(other)")
@@ -41,7 +41,7 @@ struct MessageText {
             return [row.handler, "\(row.attempts) attempts", died, row.lastError ?? ""]
         }
         section("attempts", detail.attempts, none: "none kept (retention.attempts)") { row in
-            let took = row.duration.map { "\(Amount.decimal($0.inSeconds * 1_000)) ms " } ?? ""
+            let took = row.duration.map { "\(Amount.time($0.inSeconds)) " } ?? ""
             return [
                 row.handler, "\(row.attempt). \(row.outcome)",
                 "\(ShownTime.short(row.startedAt)) \(took)on \(row.worker)",
@@ -76,7 +76,7 @@ struct MessageText {
     /// Adds the columns that every stored message has.
     static func add(_ stored: StoredMessage, to facts: inout FactList, tokens: Bool) {
         let message = stored.message
-        facts.add("received_at", ShownTime.full(message.receivedAtMicroseconds))
+        facts.add("received_at", ShownTime.short(message.receivedAtMicroseconds))
         facts.add("sender_id", message.senderID)
         facts.add("message_id", message.messageID)
         facts.add("category", message.category)
@@ -104,7 +104,10 @@ struct MessageText {
     private func section<Row>(_ title: String, _ rows: [Row], none: String, _ cells: (Row) -> [String]) {
         guard !rows.isEmpty else { return Self.show(title, none, console) }
         Self.show(title, String(rows.count), console)
-        let table = TextTable(["", "", "", .init("", minimum: 10)], rows.map(cells))
-        for line in table.lines(width: console.width.map { $0 - 2 }, hasHeader: false) { console.data("  " + line) }
+        let table = TextTable(["", .init("").ofStates, "", .init("", minimum: 10)], rows.map(cells))
+        let width = console.width.map { $0 - 2 }
+        for line in table.lines(width: width, hasHeader: false, isColoured: console.isColoured) {
+            console.data("  " + line)
+        }
     }
 }

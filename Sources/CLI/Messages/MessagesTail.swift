@@ -145,7 +145,7 @@ struct MessagesTail: ProgramCommand {
     }
 
     private static func text(_ span: Range<Timestamp>) -> String {
-        "from \(ShownTime.full(span.lowerBound)) to \(ShownTime.full(span.upperBound))"
+        "from \(ShownTime.short(span.lowerBound)) to \(ShownTime.short(span.upperBound))"
     }
 }
 

@@ -30,13 +30,15 @@ struct MigrateStatus: ProgramCommand {
             (try await Migrator().status(connection), try await Migrator().state(connection))
         }
         let rows = migrations.map {
-            Row(version: $0.version, name: $0.name, appliedAt: $0.appliedAt?.rfc3339)
+            Row(version: $0.version, name: $0.name, appliedAt: $0.appliedAt.map(ShownTime.full))
         }
         if json {
             try context.console.json(rows)
         } else {
-            let cells = rows.map { [$0.version, $0.name.isEmpty ? "(unknown)" : $0.name, $0.appliedAt ?? "pending"] }
-            context.console.table(TextTable(["VERSION", "NAME", "APPLIED"], cells))
+            let cells = rows.map {
+                [$0.version, $0.name.isEmpty ? "(unknown)" : $0.name, $0.appliedAt.map(ShownTime.short) ?? "pending"]
+            }
+            context.console.table(TextTable(["VERSION", "NAME", .init("APPLIED").ofStates], cells))
         }
         if let problem = state.problem { throw CommandFailure(.negative, problem) }
     }

@@ -74,8 +74,17 @@ struct FilterOptions: ParsableArguments {
 
     /// The filter.
     ///
-    /// - Throws: ``CommandFailure`` and `FilterError`: what is written cannot be parsed.
-    func make(_ console: Console) throws -> MessageFilter {
+    /// - Parameters:
+    ///   - console: Where a token is read.
+    ///   - handlers: What else is selected by, of the option `--handler`.
+    /// - Throws: ``CommandFailure`` and `FilterError`: what is written cannot be parsed, or is too much.
+    /// - Returns: The filter.
+    func make(_ console: Console, handlers: [String] = []) throws -> MessageFilter {
+        let lists = ["--category": category, "--where": clauses, "--handler": handlers]
+        let single = ["--sender": sender, "--message-id": messageID].mapValues { $0.map { [$0] } ?? [] }
+        if let excess = FilterBounds.excess(in: lists.merging(single) { first, _ in first }) {
+            throw CommandFailure(.usage, excess)
+        }
         var filter = MessageFilter()
         filter.categories = category
         filter.senderID = sender

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import Querying
+import Telemetry
 import Vocabulary
 import Worker
 
@@ -28,6 +29,8 @@ package struct Console: Sendable {
     package let output: Stream
     /// Where messages, questions and progress go.
     package let errors: Stream
+    /// Whether states and severities in the data have a colour: never where stdout is not a terminal.
+    let isColoured: Bool
     /// A terminal's width that is given; nil asks the terminal.
     private let fixedColumns: Int?
 
@@ -38,8 +41,16 @@ package struct Console: Sendable {
     ///   - output: Where data goes.
     ///   - errors: Where everything for people goes.
     ///   - columns: The terminal's width; nil asks the terminal, each time.
-    package init(input: Stream, output: Stream, errors: Stream, columns: Int? = nil) {
+    ///   - environment: The environment's variables, of which `NO_COLOR` turns colours off.
+    package init(
+        input: Stream,
+        output: Stream,
+        errors: Stream,
+        columns: Int? = nil,
+        environment: [String: String] = ProcessInfo.processInfo.environment
+    ) {
         (self.input, self.output, self.errors, fixedColumns) = (input, output, errors, columns)
+        isColoured = output.isTerminal && LogFormat.wantsColours(environment["NO_COLOR"])
     }
 
     /// The process's own streams.
@@ -101,12 +112,12 @@ package struct Console: Sendable {
 
     /// Writes a table that fits the terminal.
     func table(_ table: TextTable) {
-        for line in table.lines(width: width) { data(line) }
+        for line in table.lines(width: width, isColoured: isColoured) { data(line) }
     }
 
     /// Writes names and values that fit the terminal.
     func facts(_ facts: FactList) {
-        for line in facts.lines(width: width) { data(line) }
+        for line in facts.lines(width: width, isColoured: isColoured) { data(line) }
     }
 
     /// Tells people something, with escapes for characters that a terminal acts on.

@@ -3,7 +3,7 @@ import Vocabulary
 
 /// Names with their values, one below the other; long values are wrapped, and nothing is cut.
 package struct FactList: Sendable {
-    private var facts: [(name: String, value: String)] = []
+    private var facts: [(name: String, value: String, tones: (name: Tone?, value: Tone?))] = []
     private let minimum: Int
 
     /// No facts yet.
@@ -15,20 +15,36 @@ package struct FactList: Sendable {
 
     /// Adds a fact; its value may come from strangers.
     package mutating func add(_ name: String, _ value: String) {
-        facts.append((name, TerminalText.escape(value)))
+        facts.append((name, TerminalText.escape(value), (nil, nil)))
+    }
+
+    /// Adds a fact whose value has a tone.
+    mutating func add(_ name: String, _ value: String, _ tone: Tone?) {
+        facts.append((name, TerminalText.escape(value), (nil, tone)))
+    }
+
+    /// Adds a fact whose name is a severity.
+    mutating func add(severity name: String, _ value: String) {
+        facts.append((name, TerminalText.escape(value), (Tone(state: name), nil)))
     }
 
     /// The lines, without their ends.
     ///
-    /// - Parameter width: The terminal's columns; nil where nothing has to fit.
+    /// - Parameters:
+    ///   - width: The terminal's columns; nil where nothing has to fit.
+    ///   - isColoured: Whether what has a tone has its colour.
     /// - Returns: At least one line for each fact.
-    package func lines(width: Int?) -> [String] {
+    package func lines(width: Int?, isColoured: Bool = false) -> [String] {
+        func painted(_ text: String, _ tone: Tone?) -> String {
+            isColoured && !text.isEmpty ? tone?.painted(text) ?? text : text
+        }
         let indent = facts.reduce(minimum - 2) { max($0, TerminalText.width($1.name)) } + 2
-        return facts.flatMap { name, value in
+        return facts.flatMap { name, value, tones in
             let parts = width.map { Self.wrap(value, to: max(10, $0 - indent)) } ?? [value]
             return parts.enumerated().map { index, part in
                 let start = index == 0 ? name : ""
-                return start + String(repeating: " ", count: indent - TerminalText.width(start)) + part
+                return painted(start, tones.name)
+                    + String(repeating: " ", count: indent - TerminalText.width(start)) + painted(part, tones.value)
             }
         }
     }

@@ -27,6 +27,8 @@ package struct TextTable: Sendable {
         package var cut: Cut
         /// Whether it is shown only where `--columns` names it.
         package var isExtra = false
+        /// Whether its cells are states, which have a colour on a terminal.
+        package var isState = false
 
         package init(
             _ title: String,
@@ -43,6 +45,13 @@ package struct TextTable: Sendable {
         package static func extra(_ title: String, name: String, cut: Cut = .end) -> Column {
             var column = Column(title, name: name, minimum: 10, cut: cut)
             column.isExtra = true
+            return column
+        }
+
+        /// The same column, of states.
+        package var ofStates: Column {
+            var column = self
+            column.isState = true
             return column
         }
 
@@ -79,15 +88,16 @@ package struct TextTable: Sendable {
     /// - Parameters:
     ///   - width: The terminal's columns; nil where nothing has to fit.
     ///   - hasHeader: Whether the titles are shown.
+    ///   - isColoured: Whether states have a colour.
     /// - Returns: Lines without their ends.
-    package func lines(width: Int?, hasHeader: Bool = true) -> [String] {
-        guard let widths = fit(natural, in: width) else { return lists(width: width) }
+    package func lines(width: Int?, hasHeader: Bool = true, isColoured: Bool = false) -> [String] {
+        guard let widths = fit(natural, in: width) else { return lists(width: width, isColoured) }
         let shown = columns.indices.filter { widths[$0] > 0 }
         return ((hasHeader ? [columns.map(\.title)] : []) + rows).map { cells in
             var line = ""
             for column in shown {
                 let cell = Self.cut(cells[column], to: widths[column], columns[column].cut)
-                line += cell
+                line += isColoured ? tone(of: cells[column], in: column)?.painted(cell) ?? cell : cell
                 guard column != shown.last else { break }
                 line += String(repeating: " ", count: widths[column] - TerminalText.width(cell) + 2)
             }
@@ -139,14 +149,20 @@ package struct TextTable: Sendable {
         }
     }
 
+    private func tone(of cell: String, in column: Int) -> Tone? {
+        columns[column].isState ? Tone(state: cell) : nil
+    }
+
     /// Each row as a list of names and values, with an empty line between rows.
-    private func lists(width: Int?) -> [String] {
+    private func lists(width: Int?, _ isColoured: Bool) -> [String] {
         var lines: [String] = []
         for cells in rows {
             if !lines.isEmpty { lines.append("") }
             var facts = FactList()
-            for (column, cell) in zip(columns, cells) { facts.add(column.title, cell) }
-            lines += facts.lines(width: width)
+            for (column, cell) in zip(columns.indices, cells) {
+                facts.add(columns[column].title, cell, tone(of: cell, in: column))
+            }
+            lines += facts.lines(width: width, isColoured: isColoured)
         }
         return lines
     }

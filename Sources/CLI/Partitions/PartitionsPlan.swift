@@ -60,7 +60,7 @@ struct PartitionsPlan: ProgramCommand {
         let inForce = try await retention.policy()?.policy
         let policy = inForce ?? configured
         let plan = try await retention.plan(under: policy)
-        let last = try await retention.lastRun().map(\.rfc3339)
+        let last = try await retention.lastRun()
         let difference = try await retention.clockDifference()
         if difference.isTooLarge {
             console.message("\(difference.description): `run` deletes nothing until the wrong clock is set")
@@ -70,7 +70,7 @@ struct PartitionsPlan: ProgramCommand {
                 "no policy is in force yet: this plan uses the configuration; a worker's start sets the policy"
             )
         }
-        if json { return try console.json(Document(plan, lastRun: last)) }
+        if json { return try console.json(Document(plan, lastRun: last.map(ShownTime.full))) }
         show(plan, policy, console)
         console.message(summary(plan, last: last))
     }
@@ -83,17 +83,17 @@ struct PartitionsPlan: ProgramCommand {
             ]
         }
         let missing = plan.missing.map { [ShownTime.date($0), "-", "-", "create"] }
-        console.table(TextTable(["DAY", "ROWS", "SIZE", .init("FATE", minimum: 20)], cells + missing))
+        console.table(TextTable(["DAY", "ROWS", "SIZE", .init("FATE", minimum: 20).ofStates], cells + missing))
     }
 
-    private static func summary(_ plan: RetentionPlan, last: String?) -> String {
+    private static func summary(_ plan: RetentionPlan, last: Timestamp?) -> String {
         let drop = plan.partitions(.drop)
         return """
             run would drop \(drop.count) partitions, \(Amount.bytes(drop.reduce(0) { $0 + $1.bytes })); conflicts to delete: \
             \(Amount.count(plan.conflicts)), quarantined stanzas: \(Amount.count(plan.quarantine)), dead letters: \
             \(Amount.count(plan.deadLetters)),
             ledger rows to delete: \(Amount.estimate(plan.ledgerExpired)) of \(Amount.estimate(plan.ledgerRows)). \
-            "~" marks estimates from the catalog. Last run: \(last ?? "none yet").
+            "~" marks estimates from the catalog. Last run: \(last.map(ShownTime.short) ?? "none yet").
             """
     }
 }

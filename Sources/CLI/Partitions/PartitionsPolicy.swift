@@ -77,7 +77,7 @@ struct PartitionsPolicy: ProgramCommand {
                     configured: Times(plan.policy),
                     inForce: inForce.map { Times($0.policy) },
                     setBy: inForce?.setBy,
-                    setAt: inForce?.setAt.rfc3339,
+                    setAt: (inForce?.setAt).map(ShownTime.full),
                     applyingDrops: effect
                 )
             )
@@ -90,7 +90,7 @@ struct PartitionsPolicy: ProgramCommand {
         }
         console.table(TextTable(["KEY", "CONFIGURED", "IN FORCE"], rows))
         if let inForce {
-            console.message("in force since \(inForce.setAt.rfc3339), set by \(inForce.setBy)")
+            console.message("in force since \(ShownTime.short(inForce.setAt)), set by \(inForce.setBy)")
         } else {
             console.message("no policy is in force yet, so nothing is deleted; a worker's start sets it")
         }

@@ -54,8 +54,8 @@ struct QuarantineShow: ProgramCommand {
         }
         var facts = MessageText.facts()
         facts.add("id", String(row.id))
-        facts.add("received_at", ShownTime.full(row.receivedAt))
-        facts.add("last_seen_at", ShownTime.full(row.lastSeenAt))
+        facts.add("received_at", ShownTime.short(row.receivedAt))
+        facts.add("last_seen_at", ShownTime.short(row.lastSeenAt))
         facts.add("times_seen", String(row.timesSeen))
         facts.add("sender_id", row.senderID)
         facts.add("message_id", row.messageID ?? "-")

@@ -50,7 +50,7 @@ struct ReplayPlanCommand: ProgramCommand {
         let console = context.console
         let name = name ?? Self.generatedName()
         try ReplayCommand.check(name: name)
-        let chosen = try filter.make(context.console)
+        let chosen = try filter.make(context.console, handlers: target.handlers)
         var request = ReplayRequest(
             name: name,
             filter: chosen,

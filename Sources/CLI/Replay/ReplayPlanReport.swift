@@ -149,7 +149,7 @@ struct ReplayPlanReport: Encodable {
             let length = Amount.time((span.upperBound - span.lowerBound) / .seconds(1))
             facts.add(
                 "received",
-                "\(ShownTime.full(span.lowerBound)) to \(ShownTime.full(span.upperBound)) (\(length))"
+                "\(ShownTime.short(span.lowerBound)) to \(ShownTime.short(span.upperBound)) (\(length))"
             )
         }
         ReplayReport.add(plan.pace, to: &facts)

@@ -89,7 +89,7 @@ struct ReplayReport: Encodable {
     ) {
         var facts = FactList()
         facts.add("replay", "\(replay.name)  (\(replay.id))")
-        facts.add("state", state(replay))
+        facts.add("state", state(replay), Tone(state: state(replay)))
         facts.add("to", replay.target.description)
         facts.add("selection", replay.selection)
         let skipped = replay.skipped > 0 ? ", \(Amount.count(replay.skipped)) of them skipped" : ""
@@ -112,7 +112,7 @@ struct ReplayReport: Encodable {
             "AT", "EVENT", "DONE", .init("WHO", minimum: 10, dropOrder: 1), .init("DETAIL", minimum: 10, dropOrder: 2),
         ]
         let rows = history.map {
-            [ShownTime.full($0.at), $0.event, Amount.count($0.done), $0.who, $0.detail ?? ""]
+            [ShownTime.short($0.at), $0.event, Amount.count($0.done), $0.who, $0.detail ?? ""]
         }
         console.show(TextTable(columns, rows), way: "--json has all")
     }

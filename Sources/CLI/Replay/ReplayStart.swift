@@ -81,7 +81,7 @@ struct ReplayStart: ProgramCommand {
         try Self.conclude(ending, last, context)
     }
 
-    private static func when(_ time: Timestamp?) -> String { time.map { "at \(ShownTime.full($0))" } ?? "before" }
+    private static func when(_ time: Timestamp?) -> String { time.map { "at \(ShownTime.short($0))" } ?? "before" }
 
     private static func conclude(_ ending: ReplayRunner.Ending, _ replay: Replay, _ context: CommandContext) throws {
         let resume = context.suggestion("replay start \(replay.name)")

@@ -66,7 +66,8 @@ struct ReplayStatus: ProgramCommand {
     }
 
     private static let columns: [TextTable.Column] = [
-        "NAME", "STATE", "DONE", .init("PLANNED", dropOrder: 1), .init("CREATED", name: "created_at", dropOrder: 3),
+        "NAME", .init("STATE").ofStates, "DONE", .init("PLANNED", dropOrder: 1),
+        .init("CREATED", name: "created_at", dropOrder: 3),
         .init("BY", name: "created_by", minimum: 10, dropOrder: 4, cut: .middle),
         .init("TO", name: "target", minimum: 12, dropOrder: 2),
     ]

@@ -51,9 +51,9 @@ struct StatsDocument: Encodable {
 
     /// The figures of one look, with the rates since the one before.
     init(_ look: StoreStatistics, _ rates: StoreRates?) {
-        time = look.takenAt.rfc3339
+        time = ShownTime.full(look.takenAt)
         databaseBytes = look.databaseBytes
-        newestMessage = look.newest.map(\.rfc3339)
+        newestMessage = look.newest.map(ShownTime.full)
         newestMessageAgeSeconds = look.newest.map { max(0, (look.takenAt - $0).inSeconds) }
         ratesPerSecond = rates.map {
             func rounded(_ rate: Double) -> Double { (rate * 100).rounded() / 100 }
@@ -105,7 +105,7 @@ struct StatsDocument: Encodable {
     private var head: FactList {
         let span = [partitions.first, partitions.last].compactMap(\.self).joined(separator: " to ")
         var facts = FactList()
-        facts.add("time", time)
+        facts.add("time", ShownTime.short(time))
         facts.add("database", Amount.bytes(databaseBytes))
         facts.add("partitions", "\(partitions.count): \(span), \(partitions.ahead) ahead")
         facts.add("newest message", newestMessageAgeSeconds.map { Amount.time($0) + " ago" } ?? "never")

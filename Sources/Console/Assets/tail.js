@@ -47,11 +47,11 @@ const cut = (text, length) => (text.length > length ? `${text.slice(0, length)}â
 /** The cells of a row, in the order of the table's columns. */
 const cells = {
     Received(message) {
-        const time = element("time", "", message.received_at.slice(0, 19).replace("T", " "));
+        const time = element("time", "", `${message.received_at.slice(0, 19).replace("T", " ")}Z`);
         time.dateTime = message.received_at;
         const age = element("time", "age", "now");
         age.dateTime = message.received_at;
-        age.title = `${time.textContent} UTC`;
+        age.title = time.textContent;
         return [time, element("span", "sub", age)];
     },
     Category: (message) => [element("span", "tag", stranger(message.category))],

@@ -24,7 +24,7 @@ export function showLocalTimes(part) {
     for (const time of part.querySelectorAll("time[datetime]")) {
         const moment = new Date(time.dateTime);
         if (Number.isNaN(moment.getTime())) continue;
-        const utc = time.classList.contains("age") ? time.title : time.textContent.replace(/( UTC)?$/, " UTC");
+        const utc = time.classList.contains("age") ? time.title : time.textContent;
         time.title = `${utc}\n${local.format(moment)} local time`;
         if (time.classList.contains("both") && !time.nextElementSibling?.classList.contains("local")) {
             const text = document.createElement("span");

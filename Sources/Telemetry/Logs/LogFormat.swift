@@ -17,8 +17,11 @@ package enum LogFormat: Sendable, Equatable {
         .text(colours: isatty(STDERR_FILENO) == 1 && coloursWanted)
     }
 
-    private static var coloursWanted: Bool {
-        guard let value = getenv("NO_COLOR") else { return true }
-        return value.pointee == 0
-    }
+    private static var coloursWanted: Bool { wantsColours(getenv("NO_COLOR").map { String(cString: $0) }) }
+
+    /// Whether a terminal gets colours: unless `NO_COLOR` is set and not empty.
+    ///
+    /// - Parameter variable: Its value; nil where it isn't set.
+    /// - Returns: Whether colours are wanted.
+    package static func wantsColours(_ variable: String?) -> Bool { variable?.isEmpty ?? true }
 }

@@ -47,10 +47,14 @@ package enum Amount {
         seconds < 0 ? "ended \(time(Double(-seconds))) ago" : "ends in \(time(Double(seconds)))"
     }
 
-    /// A length of time in its largest units: `4 s`, `3 min`, `5.2 h`, `12 d`.
+    /// A length of time in its largest unit: `12 ms`, `4 s`, `3 min`, `5.2 h`, `12 d`.
+    ///
+    /// Everything that people read of a length, in commands, findings and pages, is written so.
     package static func time(_ seconds: Double) -> String {
         switch seconds {
-        case ..<0: "0 s"
+        case ...0: "0 s"
+        case ..<0.000_999_5: decimal(seconds * 1_000_000) + " µs"
+        case ..<0.999_5: decimal(seconds * 1_000) + " ms"
         case ..<90: decimal(seconds) + " s"
         case ..<5_400: decimal(seconds / 60) + " min"
         case ..<172_800: decimal(seconds / 3_600) + " h"

@@ -2,6 +2,12 @@ extension Timestamp {
     /// RFC 3339 in UTC with six decimals: `2026-01-31T23:59:59.123456Z`.
     package var rfc3339: String { text { $0.append(rfc3339: self) } }
 
+    /// To the second, in UTC: `2026-01-31 23:59:59Z`.
+    ///
+    /// Every moment that people read, in commands, findings and pages, is written so; programs get ``rfc3339``. What reads times
+    /// takes both.
+    package var shown: String { date + " " + timeOfDay + "Z" }
+
     /// The date alone: `2026-01-31`.
     package var date: String { text { $0.append(date: self) } }
 

@@ -32,7 +32,8 @@ struct OutputSample {
     }
 
     private static func figures(_ text: String) -> String {
-        text.replacing(/\d{4}-\d\d-\d\d([T ][0-9:.]+Z)?/, with: "T")
+        // People read another form than programs do.
+        text.replacing(/\d{4}-\d\d-\d\dT[0-9:.]+Z/, with: "J").replacing(/\d{4}-\d\d-\d\d( [0-9:]+Z)?/, with: "T")
             .replacing(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/, with: "K")
             .replacing(/~?\d[\d,.]*( ?(B|KiB|MiB|GiB|ms|s|min|h)\b)?/, with: "0")
     }

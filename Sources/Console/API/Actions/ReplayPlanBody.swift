@@ -141,9 +141,8 @@ struct ReplayPlanBody: ActionBody {
         if let concurrency, !(1...100_000).contains(concurrency) {
             throw .badRequest("'concurrency' is 1 to 100000")
         }
-        try FilterBounds.check(
-            (filter?.texts ?? [:]).merging(["handlers": handlers ?? []]) { first, _ in first }
-        )
+        let texts = (filter?.texts ?? [:]).merging(["handlers": handlers ?? []]) { first, _ in first }
+        if let excess = FilterBounds.excess(in: texts) { throw .badRequest(excess) }
         var request = ReplayRequest(
             name: name,
             filter: try (filter ?? Filter())

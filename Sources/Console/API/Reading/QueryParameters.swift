@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import Querying
 import UpstreamKit
 import Vocabulary
 import Worker
@@ -39,7 +40,7 @@ struct QueryParameters: Sendable {
                 throw .badRequest("'\(name)' is given \(given.count) times; give it once")
             }
         }
-        try FilterBounds.check(values)
+        if let excess = FilterBounds.excess(in: values) { throw .badRequest(excess) }
     }
 
     /// A value; nil where it is not given.

@@ -30,14 +30,7 @@ enum Figures {
     static func length(_ duration: Duration) -> String { length(seconds: duration.inSeconds) }
 
     /// The same of seconds.
-    static func length(seconds: Double) -> String {
-        switch seconds {
-        case ...0: "0 s"
-        case ..<0.001: decimal(seconds * 1_000_000) + " µs"
-        case ..<1: decimal(seconds * 1_000) + " ms"
-        default: Amount.time(seconds)
-        }
-    }
+    static func length(seconds: Double) -> String { Amount.time(seconds) }
 
     /// How far a moment is from now: `4 s ago`, `in 3 min`.
     static func age(of time: Timestamp, now: Timestamp) -> String {
@@ -46,8 +39,8 @@ enum Figures {
         return distance > 0 ? length(seconds: distance) + " ago" : "in " + length(seconds: -distance)
     }
 
-    /// A moment to the second in UTC: `2026-01-31 23:59:59`.
-    static func moment(_ time: Timestamp) -> String { time.date + " " + time.timeOfDay }
+    /// A moment to the second in UTC: `2026-01-31 23:59:59Z`.
+    static func moment(_ time: Timestamp) -> String { time.shown }
 
     /// A share of a whole: `0.3%`, `42%`, `100%` only for all of it.
     static func share(_ part: Int64, of whole: Int64) -> String {

@@ -30,7 +30,7 @@ enum Part {
 
     /// A moment as its distance from now, with the moment itself as title.
     static func age(_ time: Timestamp, now: Timestamp) -> HTML {
-        #"<time class="age" datetime="\#(time.rfc3339)" title="\#(Figures.moment(time)) UTC">\#(Figures.age(of: time, now: now))</time>"#
+        #"<time class="age" datetime="\#(time.rfc3339)" title="\#(Figures.moment(time))">\#(Figures.age(of: time, now: now))</time>"#
     }
 
     /// A key, shortened to its first part, linked to what it names.

@@ -128,7 +128,7 @@ struct MessageDetailPage: ConsoleRoutes {
                     (
                         "Received",
                         """
-                        <time class="both" datetime="\(time.rfc3339)">\(Figures.moment(time)) UTC</time> \
+                        <time class="both" datetime="\(time.rfc3339)">\(Figures.moment(time))</time> \
                         <span class="muted">(\(Part.age(time, now: now)))</span>
                         """
                     ),
