@@ -2,6 +2,7 @@ import ConsoleSupport
 import Foundation
 import HTTPTypes
 import QuerySupport
+import Querying
 import Testing
 import Vocabulary
 
@@ -154,6 +155,15 @@ struct SecrecyTests {
             #expect(stage.leaks(after) == [])
             #expect(try await console.get("/api/v1/conflicts?limit=1&after=\(after)").items.isEmpty)
         }
+    }
+
+    @Test("the trail names no token in the group of a filter, whoever looks at it")
+    func subject() {
+        let token = String(repeating: "aB3_x", count: 30)
+        let subject = "dead letters, handler 'a', group 'no device \(token)'"
+        let shown = "dead letters, handler 'a', group 'no device (masked)'"
+        #expect(AuditSubject.shown(subject, to: Sight(tokens: false, payloads: true)) == shown)
+        #expect(AuditSubject.shown(subject, to: Sight(tokens: false, payloads: false)).contains("group '(hidden)'"))
     }
 
     @Test("names of fingerprints are a permutation that another process does not know")

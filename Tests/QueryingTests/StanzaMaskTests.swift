@@ -21,6 +21,7 @@ struct StanzaMaskTests {
             (#"{"a":[{"from":"S1"},{"from":"S2"}]}"#, #"{"a":[{"from":"(masked)"},{"from":"(masked)"}]}"#),
             (#"{"to":"SECRET","data":{"to":"kept"}}"#, #"{"to":"(masked)","data":{"to":"kept"}}"#),
             (#"{"registration_ids":["SECRET"]}"#, #"{"registration_ids":"(masked)"}"#),
+            (#"{"a":[{"registration_id":"SECRET"}]}"#, #"{"a":[{"registration_id":"(masked)"}]}"#),
             (#"{"data":{"device_registration_id":"SECRET"}}"#, #"{"data":{"device_registration_id":"(masked)"}}"#),
             (#"{"data":"{\"device_registration_id\":\"SECRET\"}"}"#, #"{"data":"(masked)"}"#),
             (#"{"data":"{\"\\u0064evice_registration_id\":\"SECRET\"}"}"#, #"{"data":"(masked)"}"#),
@@ -89,6 +90,10 @@ struct StanzaMaskTests {
     func run() {
         let token = String(repeating: "aB3_-:", count: 24)
         #expect(Self.masked("<gcm>{\"form\":\"\(token)\"}</gcm>") == #"<gcm>{"form":"(masked)"}</gcm>"#)
+        #expect(
+            Self.masked("<m to=\"\(token)\"><\(token)>1</\(token)></m>")
+                == #"<m to="(masked)"><(masked)>1</(masked)></m>"#
+        )
     }
 }
 

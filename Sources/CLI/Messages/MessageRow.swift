@@ -48,7 +48,7 @@ enum MessageRow {
     /// The beginning of the data, on one line.
     static func data(_ stored: StoredMessage, tokens: Bool) -> String {
         guard var data = stored.message.data else { return "-" }
-        if !tokens { data = TokenMask.mask(data) }
+        if !tokens { data = TokenMask.mask(data, of: stored.message.registrationToken.rawValue) }
         return String(
             decoding: data.prefix(400).map { $0 == 0x0A || $0 == 0x0D || $0 == 0x09 ? 0x20 : $0 },
             as: UTF8.self

@@ -87,7 +87,8 @@ struct MessageText {
 
     /// Prints `data` and `extra`, laid out.
     static func showBody(_ stored: StoredMessage, tokens: Bool, _ console: Console) {
-        func shown(_ json: [UInt8]?) -> [UInt8]? { tokens ? json : json.map { TokenMask.mask($0) } }
+        let token = stored.message.registrationToken.rawValue
+        func shown(_ json: [UInt8]?) -> [UInt8]? { tokens ? json : json.map { TokenMask.mask($0, of: token) } }
         if let data = shown(stored.message.data) {
             let note = stored.isDataRaw ? ", in data_raw: jsonb would refuse it" : ""
             show("data", Amount.bytes(Int64(data.count)) + note, console)

@@ -58,7 +58,6 @@ extension MessageDetail {
 enum AuditSubject {
     /// The subject without what is a device's or a handler's: the group of a filter, and a fingerprint.
     static func shown(_ subject: String, to sight: Sight) -> String {
-        guard !sight.payloads else { return subject }
         var subject = subject
         if let start = subject.range(of: "group '"), let end = subject.range(of: "'", options: .backwards),
             start.upperBound <= end.lowerBound
@@ -66,7 +65,7 @@ enum AuditSubject {
             let group = sight.group(String(subject[start.upperBound..<end.lowerBound]))
             subject.replaceSubrange(start.upperBound..<end.lowerBound, with: group)
         }
-        if let start = subject.range(of: ", fingerprint ") {
+        if !sight.payloads, let start = subject.range(of: ", fingerprint ") {
             subject.replaceSubrange(start.upperBound..., with: Sight.hidden)
         }
         return subject

@@ -128,7 +128,8 @@ extension WhereClause {
     /// - Parameters:
     ///   - alias: The row's alias in the statement.
     ///   - seesTokens: Without it neither a regular expression nor an order matches a value whose text has
-    ///     ``TokenMask/member`` in it: by the answers one would find the token letter by letter. Clauses on the member itself are refused before.
+    ///     ``TokenMask/member`` or the device's own token in it: by the answers one would find the token letter by letter.
+    ///     Clauses on the member itself are refused before.
     /// - Returns: A part of a statement.
     func condition(alias: String, seesTokens: Bool = true) -> SQL {
         let data: SQL = "\(raw: alias).data::jsonb"
@@ -137,7 +138,7 @@ extension WhereClause {
         case .compares(let comparison, let operand):
             switch comparison {
             case .matches:
-                return guarded("(\(data) #>> \(path)) ~ \(operand.text)", data, seesTokens)
+                return guarded("(\(data) #>> \(path)) ~ \(operand.text)", alias, seesTokens)
             case .equal: return equality(data, operand)
             case .notEqual: return "(\(equality(data, operand))) IS NOT TRUE"
             case .less, .lessOrEqual, .greater, .greaterOrEqual:
@@ -147,24 +148,27 @@ extension WhereClause {
                     jsonb_build_object('x', \(Self.jsonb(operand))))
                     """
                 if case .number = operand { return compares }
-                return guarded(compares, data, seesTokens)
+                return guarded(compares, alias, seesTokens)
             }
         }
     }
 
     /// A condition that by many answers would tell a text letter by letter, where that text may hold a token.
     ///
-    /// jsonb's text has the member's name without escapes; the text of JSON in a string may have it with them.
-    private func guarded(_ condition: SQL, _ data: SQL, _ seesTokens: Bool) -> SQL {
+    /// jsonb's text has the member's name without escapes; the text of JSON, or of a URL, in a string may have it with them.
+    private func guarded(_ condition: SQL, _ alias: String, _ seesTokens: Bool) -> SQL {
         guard !seesTokens else { return condition }
+        let text: SQL = "\(raw: alias).data::jsonb #>> \(path)"
+        let token: SQL = "\(raw: alias).registration_token"
         return """
-            (strpos(\(data) #>> \(path), \(TokenMask.member)) = 0 AND strpos(\(data) #>> \(path), \(Self.escape)) = 0 \
-            AND \(condition))
+            (strpos(\(text), \(TokenMask.member)) = 0 AND (\(text)) !~ \(Self.escapes) \
+            AND (octet_length(\(token)) < \(TokenMask.shortest) OR strpos(\(text), \(token)) = 0) AND \(condition))
             """
     }
 
-    /// How an escape of a letter begins (RFC 8259, section 7).
-    private static let escape = #"\u00"#
+    /// Escapes of what the name, or an escape in its turn, is made of: letters, digits, `_`, `%` and the backslash (RFC 8259,
+    /// section 7; RFC 3986, section 2.1, by which URLs have no need of them).
+    private static let escapes = #"(\\u00|%)(25|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[cCfF])"#
 
     private func equality(_ data: SQL, _ operand: Operand) -> SQL {
         var choices = [Self.jsonb(operand)]

@@ -4,11 +4,11 @@
 /// JSON (RFC 8259) has no answer.
 struct JSONMask {
     /// The members that hold tokens at any depth.
-    private static let names: Set<[UInt8]> = Set(["from", TokenMask.member].map { Array($0.utf8) })
-    /// Those that hold them in the envelope of CCS, at the top.
-    private static let envelopeNames: Set<[UInt8]> = Set(
-        ["to", "registration_id", "registration_ids", "registration_token"].map { Array($0.utf8) }
+    private static let names: Set<[UInt8]> = Set(
+        ["from", TokenMask.member, "registration_id", "registration_ids", "registration_token"].map { Array($0.utf8) }
     )
+    /// The one that holds one in the envelope of CCS, at the top.
+    private static let envelopeName = Array("to".utf8)
     /// How deep values may nest; what is deeper is no message.
     private static let depthLimit = 512
 
@@ -79,7 +79,7 @@ struct JSONMask {
             skipSpaces()
             guard take(UInt8(ascii: ":")) else { return false }
             skipSpaces()
-            let isToken = Self.names.contains(name) || (depth == 0 && Self.envelopeNames.contains(name))
+            let isToken = Self.names.contains(name) || (depth == 0 && name == Self.envelopeName)
             guard value(depth: depth + 1, isMasked: isToken) else { return false }
             skipSpaces()
             if take(UInt8(ascii: "}")) { return true }

@@ -202,9 +202,10 @@ struct RowFields {
     /// Lends the bytes of a value as they are shown: what devices sent with ``TokenMask`` over it.
     func withText(_ column: MessagePage.Column, tokens: Bool, _ body: (UnsafeRawBufferPointer) -> Void) {
         withBytes(column) { text in
-            guard !tokens, [.data, .dataRaw, .extra].contains(column), let masked = TokenMask.mask(text) else {
-                return body(text)
-            }
+            guard !tokens, [.data, .dataRaw, .extra].contains(column) else { return body(text) }
+            var masked: [UInt8]?
+            withBytes(.registrationToken) { masked = TokenMask.mask(text, of: $0) }
+            guard let masked else { return body(text) }
             masked.withUnsafeBytes(body)
         }
     }

@@ -2,7 +2,7 @@
 ///
 /// Where such a stanza has its token is read as the worker's own parsers read it: the text of each element, with references
 /// and CDATA sections resolved, is a JSON text, whose members that hold tokens are masked. What is no JSON text can hold a
-/// token anywhere, and is hidden whole; so is a stanza whose XML can't be read.
+/// token anywhere, and is hidden whole; so is a stanza whose XML can't be read. In tags what looks like a token is masked.
 package enum StanzaMask {
     /// What stands for a text that nobody can find a token in.
     static let hiddenText = "(hidden: not JSON)"
@@ -47,7 +47,8 @@ private struct StanzaReader {
                 } else {
                     let end = closeText()
                     guard let next = tagEnd() else { return nil }
-                    output += bytes[end..<next]
+                    // No token belongs here; what looks like one is somebody's all the same.
+                    output += TokenText.maskRuns(Array(bytes[end..<next]))
                     place = next
                     textStart = next
                 }

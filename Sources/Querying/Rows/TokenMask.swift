@@ -1,3 +1,4 @@
+import CGlibc
 import Glibc
 
 /// Masks the registration token that a receipt of CCS holds in its `data`.
@@ -12,16 +13,42 @@ package enum TokenMask {
 
     private static let name = Array(member.utf8)
 
-    /// A JSON text with `"(masked)"` for each such value that is a string, an object or an array.
+    /// The device's own token is masked from this length on wherever it stands: real ones have 100 characters and more, and a
+    /// short one would be found in any text.
+    static let shortest = 32
+
+    /// A JSON text with `"(masked)"` for each such value that is a string, an object or an array, and for the device's own token,
+    /// which apps send along.
     ///
-    /// - Parameter json: A JSON text; of another text some may be masked, and nothing else changes.
-    /// - Returns: The text; the same one where there is nothing to mask.
-    package static func mask(_ json: [UInt8]) -> [UInt8] {
-        json.withUnsafeBytes { mask($0) } ?? json
+    /// - Parameters:
+    ///   - json: A JSON text; of another text some may be masked, and nothing else changes.
+    ///   - token: The message's registration token.
+    /// - Returns: The text without tokens.
+    package static func mask(_ json: [UInt8], of token: some StringProtocol) -> [UInt8] {
+        json.withUnsafeBytes { json in Array(token.utf8).withUnsafeBytes { mask(json, of: $0) } } ?? json
     }
 
     /// The same over borrowed bytes; nil where there is nothing to mask.
-    static func mask(_ json: UnsafeRawBufferPointer) -> [UInt8]? {
+    static func mask(_ json: UnsafeRawBufferPointer, of token: UnsafeRawBufferPointer) -> [UInt8]? {
+        let masked = maskMembers(json)
+        func withoutToken(_ json: UnsafeRawBufferPointer) -> [UInt8]? {
+            guard token.count >= shortest, let start = token.baseAddress else { return nil }
+            var (result, copied): ([UInt8], Int) = ([], 0)
+            while copied < json.count, let place = json.baseAddress.map({ $0 + copied }),
+                let found = memmem(place, json.count - copied, start, token.count)
+            {
+                let count = place.distance(to: UnsafeRawPointer(found))
+                result += json[copied..<(copied + count)]
+                result += TokenText.masked.utf8
+                copied += count + token.count
+            }
+            return copied > 0 ? result + json[copied...] : nil
+        }
+        return masked.map { masked in masked.withUnsafeBytes(withoutToken) ?? masked } ?? withoutToken(json)
+    }
+
+    /// Masks the members alone; nil where there are none.
+    private static func maskMembers(_ json: UnsafeRawBufferPointer) -> [UInt8]? {
         guard mayHold(json) else { return nil }
         var masked: [UInt8] = []
         var (copied, place) = (0, 0)
@@ -55,7 +82,8 @@ package enum TokenMask {
     /// Whether the name can stand there: as it is, or with escapes.
     private static func mayHold(_ json: UnsafeRawBufferPointer) -> Bool {
         guard let start = json.baseAddress else { return false }
-        if memchr(start, 0x5C, json.count) != nil { return true }
+        // With escapes of JSON or of URLs.
+        if memchr(start, 0x5C, json.count) != nil || memchr(start, 0x25, json.count) != nil { return true }
         // By its first underscore, which is rarer than any letter.
         var from = 0
         while let found = memchr(start + from, 0x5F, json.count - from) {

@@ -146,7 +146,8 @@ package enum TokenText {
         return false
     }
 
-    private static func maskRuns(_ text: [UInt8]) -> [UInt8] {
+    /// A text with ``masked`` for each run of characters that is as long as a token.
+    static func maskRuns(_ text: [UInt8]) -> [UInt8] {
         guard hasLongRun(text) else { return text }
         var (result, run): ([UInt8], [UInt8]) = ([], [])
         for byte in text + [0x20] {

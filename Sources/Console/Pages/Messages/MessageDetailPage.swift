@@ -171,12 +171,13 @@ struct MessageDetailPage: ConsoleRoutes {
             var parts = HTML()
             let note: HTML =
                 detail.stored?.isDataRaw == true ? Part.badge(.warning, "text that jsonb refuses") : HTML()
-            if let data = message.data.map({ TokenMask.mask($0) }) {
+            let token = message.registrationToken.rawValue
+            if let data = message.data.map({ TokenMask.mask($0, of: token) }) {
                 parts += Part.card("Data", actions: note + size(data), Self.code("Data", data))
             } else {
                 parts += Part.card("Data", Part.empty("The message has no data"))
             }
-            if let extra = message.extra.map({ TokenMask.mask($0) }) {
+            if let extra = message.extra.map({ TokenMask.mask($0, of: token) }) {
                 parts += Part.card("Other members", actions: size(extra), Self.code("Other members", extra))
             }
             return parts

@@ -143,12 +143,15 @@ struct MessageListPage: ConsoleRoutes {
                 Part.key(device, PageAddress("/messages").query("device", device)),
                 "<span class=\"mono tight\">\(stranger: message.senderID)</span>",
             ]
-            if showsPayloads { cells.append(preview(message.data)) }
+            if showsPayloads { cells.append(preview(message)) }
             return cells
         }
 
-        private func preview(_ data: [UInt8]?) -> HTML {
-            guard let data = data.map({ TokenMask.mask($0) }) else { return "<span class=\"muted\">none</span>" }
+        private func preview(_ message: UpstreamMessage) -> HTML {
+            let token = message.registrationToken.rawValue
+            guard let data = message.data.map({ TokenMask.mask($0, of: token) }) else {
+                return "<span class=\"muted\">none</span>"
+            }
             let isCut = data.count > MessageListPage.previewLength
             let text = String(decoding: data.prefix(MessageListPage.previewLength), as: UTF8.self)
             return "<code class=\"clip\">\(stranger: isCut ? text + "…" : text)</code>"

@@ -191,7 +191,8 @@ struct ConflictsPage: ConsoleRoutes {
                 "category: \(message.message.category)", "device_key: \(message.message.deviceKey)",
                 "message_type: \(message.message.messageType ?? "none")", "data:",
             ]
-            let data = message.message.data.map { TokenMask.mask($0) }
+            let token = message.message.registrationToken.rawValue
+            let data = message.message.data.map { TokenMask.mask($0, of: token) }
             lines += data.map { JSONMarkup.lines($0, limit: TextDiff.limit) } ?? ["none"]
             return lines
         }
