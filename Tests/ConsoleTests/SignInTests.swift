@@ -1,6 +1,9 @@
 import ConsoleSupport
+import QuerySupport
+import Querying
 import Synchronization
 import Testing
+import Vocabulary
 
 @testable import Console
 
@@ -138,6 +141,38 @@ import Testing
             let again = try Self.cookie(try await Self.signIn(console, token))
             clock.advance(.seconds(6))
             #expect(try await Self.whoami(console, again) == "guest")
+        }
+    }
+
+    @Test(
+        "a stream ends with the token, or the session, that it began with: nothing that comes later is sent",
+        arguments: [false, true]
+    )
+    func withdrawnStream(hasSession: Bool) async throws {
+        let clock = ManualClock()
+        let token = "FAKE-a-token-that-is-withdrawn-while-it-streams"
+        let secrets = Mutex<[[UInt8]]>([Array(token.utf8)])
+        var rules = Self.rules(clock)
+        rules.tokens.append(ConsoleToken(Principal(name: "guest", role: .viewer)) { secrets.withLock { $0 } })
+        try await ConsoleHarness.run([Seed(id: "before")], rules: rules) { console in
+            try await console.database.script("SELECT upstream.ensure_partitions(current_date - 2, current_date + 2)")
+            let cookie = try Self.cookie(try await Self.signIn(console, token))
+            let proof = hasSession ? ["Cookie": cookie] : ["Authorization": "Bearer \(token)"]
+            var events = EventReader(try await console.open("/api/v1/messages/stream", as: .nobody, headers: proof))
+            #expect(try await events.next("message")?.text("message_id") == "before")
+            secrets.withLock { $0 = [] }
+            clock.advance(.seconds(6))
+            console.access.refreshTokens()
+            let now = try await MessageTail.now(console.database.admin)
+            try await console.database.add([Seed(id: "after", at: (now - QueryFixture.start).microseconds)])
+            // It ends, and not only where the client gives up.
+            var seen: [String] = []
+            await #expect(throws: (any Error).self) {
+                while !seen.contains("after"), let event = try await events.next() {
+                    seen.append(event.text("message_id") ?? "")
+                }
+            }
+            #expect(!seen.contains("after"))
         }
     }
 

@@ -46,6 +46,8 @@ package final class ConsoleAccess: Sendable {
         var isSecure: Bool
         /// What limits count by.
         var key: String
+        /// Whether their proof still counts: an answer that goes on for long ends where it was withdrawn.
+        var lasts: @Sendable () -> Bool = { true }
     }
 
     let settings: Settings
@@ -107,9 +109,12 @@ package final class ConsoleAccess: Sendable {
             guard request.headers[values: .authorization].count == 1 else {
                 throw .badRequest("the header Authorization came twice")
             }
-            (sender.principal, sender.proof) = (try bearer(value, client.key), .token)
-        } else if let principal = session(of: request, isSecure: sender.isSecure) {
+            let entry = try bearer(value, client.key)
+            (sender.principal, sender.proof) = (entry.principal, .token)
+            sender.lasts = { [tokens] in tokens.entry(entry.id) != nil }
+        } else if let id = SessionCookie.id(in: request, isSecure: sender.isSecure), let principal = principal(of: id) {
             (sender.principal, sender.proof) = (principal, .session)
+            sender.lasts = { [self] in self.principal(of: id) != nil }
         } else if let anybody = settings.anybody, !ForwardingHeaders.areIn(request) {
             (sender.principal, sender.proof) = (anybody, .anybody)
         }
@@ -161,15 +166,15 @@ package final class ConsoleAccess: Sendable {
         )
     }
 
-    private func bearer(_ value: String, _ key: String) throws(Problem) -> Principal {
+    private func bearer(_ value: String, _ key: String) throws(Problem) -> TokenRegistry.Entry {
         let parts = value.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2, parts[0].lowercased() == "bearer" else { throw .unauthorized }
-        return try entry(for: parts[1].utf8, key).principal
+        return try entry(for: parts[1].utf8, key)
     }
 
-    private func session(of request: Request, isSecure: Bool) -> Principal? {
-        guard let id = SessionCookie.id(in: request, isSecure: isSecure) else { return nil }
-        switch sessions.source(of: id) {
+    /// Whose session it is; nil for one that has ended.
+    private func principal(of session: String) -> Principal? {
+        switch sessions.source(of: session) {
         case .token(let id): return tokens.entry(id)?.principal
         case .link(let principal): return principal
         case nil: return nil

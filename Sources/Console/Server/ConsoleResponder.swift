@@ -65,15 +65,17 @@ struct ConsoleResponder: HTTPResponder {
             return try await routes.respond(to: Request(head: head, body: request.body), context: context)
         }
         return try await ReadPool.$reader.withValue(sender.principal?.name ?? "address " + sender.key) { [context] in
-            try await respond(request, context, client)
+            try await respond(request, context, client, while: sender.lasts)
         }
     }
 
-    /// Reading ends with the client that asks, whether it goes before the answer or while that is sent; a change is made whole.
+    /// Reading ends with the client that asks, whether it goes before the answer or while that is sent, and with its right to
+    /// ask; a change is made whole.
     private func respond(
         _ request: Request,
         _ context: ConsoleContext,
-        _ client: ClientConnection?
+        _ client: ClientConnection?,
+        while lasts: @escaping @Sendable () -> Bool
     ) async throws -> Response {
         guard request.method == .get, let client else { return try await routes.respond(to: request, context: context) }
         var response = try await client.run { try await routes.respond(to: request, context: context) }
@@ -82,7 +84,7 @@ struct ConsoleResponder: HTTPResponder {
         guard body.contentLength == nil else { return response }
         let reader = ReadPool.reader
         response.body = ResponseBody { writer in
-            nonisolated(unsafe) let out = CountedWriter(writer, client)
+            nonisolated(unsafe) let out = CountedWriter(writer, client, while: lasts)
             try await ReadPool.$reader.withValue(reader) {
                 try await client.run { try await body.write(out) }
             }

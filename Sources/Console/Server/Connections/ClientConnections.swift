@@ -168,14 +168,18 @@ final class ClientConnection: Sendable {
     func took(_ bytes: Int) { connections.took(id, bytes) }
 }
 
-/// Counts what is sent while it is made.
+/// Counts what is sent while it is made, and ends it with the proof of who asked.
 struct CountedWriter: ResponseBodyWriter {
     private var base: any ResponseBodyWriter
     private let client: ClientConnection
+    private let lasts: @Sendable () -> Bool
 
-    init(_ base: any ResponseBodyWriter, _ client: ClientConnection) { (self.base, self.client) = (base, client) }
+    init(_ base: any ResponseBodyWriter, _ client: ClientConnection, while lasts: @escaping @Sendable () -> Bool) {
+        (self.base, self.client, self.lasts) = (base, client, lasts)
+    }
 
     mutating func write(_ buffer: ByteBuffer) async throws {
+        guard lasts() else { throw CancellationError() }
         client.made(buffer.readableBytes)
         try await base.write(buffer)
     }
