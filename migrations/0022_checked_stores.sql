@@ -174,6 +174,12 @@ BEGIN
     IF taken < stored THEN
         PERFORM upstream.raise_rows_missing(stored, taken, 'upstream.messages');
     END IF;
+    -- A rule may have stored them elsewhere, which counts as much. Looked for here, where both tables are locked: it neither comes nor
+    -- goes now.
+    PERFORM upstream.raise_rows_missing(stored, 0, 'upstream.message_ids', 'upstream.messages')
+    FROM pg_rewrite AS r
+    WHERE r.ev_class IN ('upstream.message_ids'::regclass, 'upstream.messages'::regclass)
+        AND r.ev_type = '3' AND r.is_instead AND r.ev_enabled <> 'D' AND r.ev_qual::text = '<>';
     IF fresh IS NULL AND cardinality(packed) > 0 THEN
         -- The usual case at no cost for each message: a handler that takes everything, of a batch that is new throughout.
         WITH block AS (
@@ -245,6 +251,8 @@ EXCEPTION
         stored := NULL;
         GET STACKED DIAGNOSTICS
             refused_state = RETURNED_SQLSTATE, refused_table = TABLE_NAME, refused_constraint = CONSTRAINT_NAME;
+        -- So fails a server that gives out no transaction ids any more: then this fails likewise, and nobody catches it.
+        PERFORM txid_current() WHERE refused_state = '54000';
     -- A statement in WITH, or one with ON CONFLICT, on a table with rules; PostgreSQL does not say which.
     WHEN feature_not_supported THEN
         IF EXISTS (SELECT FROM pg_rules AS r WHERE r.schemaname = 'upstream') THEN
@@ -317,8 +325,12 @@ BEGIN
     IF NOT FOUND THEN
         RAISE SQLSTATE 'UW001';
     END IF;
-    -- Last, and by a statement of its own: that one may have waited, and handlers have subscribed meanwhile.
-    IF EXISTS (SELECT FROM upstream.subscriptions) THEN
+    -- Last, and by a statement of its own: that one may have waited, and handlers have subscribed meanwhile. Or a rule has stored it
+    -- elsewhere.
+    IF EXISTS (SELECT FROM upstream.subscriptions) OR EXISTS (
+        SELECT FROM pg_rewrite AS r
+        WHERE r.ev_class = 'upstream.messages'::regclass AND r.ev_type = '3' AND r.is_instead AND r.ev_enabled <> 'D'
+    ) THEN
         RAISE SQLSTATE 'UW001';
     END IF;
     RETURN true;
@@ -385,6 +397,7 @@ EXCEPTION
     WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
         GET STACKED DIAGNOSTICS
             refused_state = RETURNED_SQLSTATE, refused_table = TABLE_NAME, refused_constraint = CONSTRAINT_NAME;
+        PERFORM txid_current() WHERE refused_state = '54000';
     -- A statement in WITH, or one with ON CONFLICT, on a table with rules; PostgreSQL does not say which.
     WHEN feature_not_supported THEN
         IF EXISTS (SELECT FROM pg_rules AS r WHERE r.schemaname = 'upstream') THEN
@@ -466,6 +479,7 @@ EXCEPTION
         stored := NULL;
         GET STACKED DIAGNOSTICS
             refused_state = RETURNED_SQLSTATE, refused_table = TABLE_NAME, refused_constraint = CONSTRAINT_NAME;
+        PERFORM txid_current() WHERE refused_state = '54000';
     -- A statement in WITH, or one with ON CONFLICT, on a table with rules; PostgreSQL does not say which.
     WHEN feature_not_supported THEN
         IF EXISTS (SELECT FROM pg_rules AS r WHERE r.schemaname = 'upstream') THEN

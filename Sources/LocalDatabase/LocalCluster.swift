@@ -244,7 +244,8 @@ package final class LocalCluster: Sendable {
         return (getuid() == 0 ? asPostgres : []) + [binaries.appending(path: program).path] + arguments
     }
 
-    private func run(_ program: String, _ arguments: [String]) -> Int32 {
+    /// Runs one of PostgreSQL's programs, as the server's user.
+    func run(_ program: String, _ arguments: [String]) -> Int32 {
         guard let process = try? ChildProcess(ChildProgram(command(program, arguments))) else { return -1 }
         guard case .code(let code) = process.wait() else { return -1 }
         return code

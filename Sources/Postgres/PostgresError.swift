@@ -91,7 +91,7 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         self.severity = severity
         self.table = table
         self.constraint = constraint
-        self.failureClass = PostgresError.classify(sqlState, hasConstraint: constraint != nil)
+        self.failureClass = PostgresError.classify(sqlState, isOfPartition: table != nil && constraint == nil)
         // Some messages of class 22 quote the value that was refused ("invalid input syntax for type json: …").
         self.message =
             failureClass == .data ? PostgresError.withoutQuotedValue(message) : message
@@ -101,14 +101,15 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
     ///
     /// - Parameters:
     ///   - sqlState: Its SQLSTATE.
-    ///   - hasConstraint: Whether it names a constraint: a row without a partition violates none that has a name.
+    ///   - isOfPartition: Whether it names a table and no constraint, as of a row without a partition. Triggers that raise the same state
+    ///     name none of both.
     /// - Returns: The class; never one of our own.
-    package static func classify(_ sqlState: String, hasConstraint: Bool) -> Class {
+    package static func classify(_ sqlState: String, isOfPartition: Bool) -> Class {
         switch sqlState {
         case "25006": return .readOnly
         case "57014", "25P03": return .timeout
         case "42501": return .permission
-        case "23514" where !hasConstraint: return .missingPartition
+        case "23514" where isOfPartition: return .missingPartition
         default: break
         }
         switch sqlState.prefix(2) {

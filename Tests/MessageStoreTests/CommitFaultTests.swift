@@ -1,3 +1,5 @@
+import Foundation
+import Glibc
 import Logging
 import MessageStore
 import Pipeline
@@ -6,6 +8,8 @@ import Telemetry
 import Testing
 import UpstreamKit
 import Vocabulary
+
+@testable import LocalDatabase
 
 /// G5: only what a storing function reports of its rows, or what no text can hold, is said of a message.
 @Suite("faults of a statement or of its COMMIT")
@@ -64,6 +68,63 @@ struct CommitFaultTests {
         }
         #expect(try await fixture.count("conflicts") == 1)
         #expect(try await fixture.text("SELECT string_agg(message_id, ' ') FROM upstream.quarantine") == "m-2")
+    }
+
+    @Test("a row that a trigger refuses is refused alone, whatever of class 23", arguments: ["23514", "23000"])
+    func trigger(state: String) async throws {
+        let fixture = try await StoreFixture()
+        let store = fixture.store()
+        try await fixture.script(
+            """
+            CREATE FUNCTION upstream.judge() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE 'no' USING ERRCODE = '\(state)'; END $$;
+            CREATE TRIGGER judging BEFORE INSERT ON upstream.messages
+            FOR EACH ROW WHEN (new.category = 'com.example.bad') EXECUTE FUNCTION upstream.judge()
+            """
+        )
+        let (good, bad) = (IncomingMessage.make(1), IncomingMessage.make(2, category: "com.example.bad"))
+        for batch in [[good, bad], [bad]] {
+            let error = await #expect(throws: StoreError.self) { try await store.commit(batch) }
+            #expect(error?.kind == .refused && error?.sqlState == state)
+        }
+        #expect(try await store.commit([good]) == [.stored])
+    }
+
+    @Test("a server that gives out no transaction ids any more refuses no row", .timeLimit(.minutes(3)))
+    func wraparound() async throws {
+        var options = LocalCluster.Options()
+        options.fsync = false
+        options.isTemporary = true
+        options.configuration = ["wal_level = logical", "autovacuum = off"]
+        let folder = URL(filePath: "/tmp/upstream-store-xids-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
+        let cluster = try LocalCluster.start(in: folder, options)
+        defer { cluster.stop() }
+        let fixture = try await StoreFixture(on: cluster)
+        let known = IncomingMessage.make(1)
+        #expect(try await fixture.store().commit([known]) == [.stored])
+        // Holds the oldest transaction id.
+        try await fixture.script("SELECT pg_create_logical_replication_slot('old', 'pgoutput')")
+        let oldest = try #require(
+            try await fixture.integer("SELECT oldest_xid::text::int8 FROM pg_control_checkpoint()")
+        )
+        cluster.stop()
+        let next = oldest + Int64(Int32.max) - 2_000_000
+        let data = folder.appending(path: "data")
+        // The status of the transactions around it.
+        let file = data.appending(path: "pg_xact/" + String(format: "%04lX", next / 1_048_576))
+        try Data(count: 262_144).write(to: file)
+        var owner = stat()
+        #expect(stat(data.path, &owner) == 0 && chown(file.path, owner.st_uid, owner.st_gid) == 0)
+        #expect(cluster.run("pg_resetwal", ["-x", "\(next)", "-D", data.path]) == 0)
+        try cluster.restart()
+        let store = fixture.store()
+        let batches: [[IncomingMessage]] = [
+            [.make(2)], [.make(3), .make(4)], [known.copy(fingerprint: 2)], [.make(5, quarantine: .duplicateKey)],
+        ]
+        for batch in batches {
+            let error = await #expect(throws: StoreError.self) { try await store.commit(batch) }
+            #expect(error?.kind == .unavailable && error?.sqlState == "54000", "\(error?.message ?? "")")
+        }
     }
 
     @Test("a quarantine that the table refuses keeps its id, and waits")

@@ -9,8 +9,8 @@ import Vocabulary
 /// G1 where a trigger or rule of the site's takes rows away: nothing is acked of which less was stored than there is.
 @Suite("rows that a trigger or rule drops")
 struct MissingRowsTests {
-    enum Way: String, CaseIterable, Sendable {
-        case trigger, rule
+    enum Way: CaseIterable, Sendable {
+        case trigger, rule, redirection
 
         func make(on relation: String) -> String {
             switch self {
@@ -21,10 +21,19 @@ struct MissingRowsTests {
                 FOR EACH ROW EXECUTE FUNCTION public.drop_row()
                 """
             case .rule: "CREATE RULE site_filter AS ON INSERT TO upstream.\(relation) DO INSTEAD NOTHING"
+            case .redirection:
+                """
+                CREATE TABLE public.elsewhere (LIKE upstream.\(relation));
+                CREATE RULE site_filter AS ON INSERT TO upstream.\(relation)
+                DO INSTEAD INSERT INTO public.elsewhere VALUES (new.*)
+                """
             }
         }
 
-        func drop(on relation: String) -> String { "DROP \(rawValue) site_filter ON upstream.\(relation)" }
+        /// What PostgreSQL calls it.
+        var kind: String { self == .trigger ? "trigger" : "rule" }
+
+        func drop(on relation: String) -> String { "DROP \(kind) site_filter ON upstream.\(relation)" }
     }
 
     /// A way to an ack, and a table that it relies on.
@@ -100,7 +109,7 @@ struct MissingRowsTests {
                 try await store.commit(path.batch, isRetry: isRetry)
             }
             #expect(error?.kind == .unavailable && error?.sqlState == "UW002")
-            let cause = "\(way.rawValue) site_filter on upstream.\(path.relation)"
+            let cause = "\(way.kind) site_filter on upstream.\(path.relation)"
             #expect(error?.message.contains(cause) == true, "\(error?.message ?? "")")
         }
         try await fixture.script(way.drop(on: path.relation))

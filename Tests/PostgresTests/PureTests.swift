@@ -43,10 +43,21 @@ import Vocabulary
         #expect(ServerWarning(sqlState: "01000", routine: "exec_stmt_raise", text: "PAYLOAD").text == nil)
     }
 
-    @Test("A check violation without a constraint means a missing partition")
-    func aCheckViolationWithoutAConstraintIsAMissingPartition() {
-        #expect(PostgresError.classify("23514", hasConstraint: false) == .missingPartition)
-        #expect(PostgresError.classify("23514", hasConstraint: true) == .constraint)
+    @Test(
+        "a check violation of a table without a constraint means a missing partition; what a trigger raises is a constraint",
+        arguments: [
+            ("t", nil, .missingPartition), ("t", "c", .constraint), (nil, nil, .constraint), (nil, "c", .constraint),
+        ] as [(String?, String?, PostgresError.Class)]
+    )
+    func checkViolations(table: String?, constraint: String?, expected: PostgresError.Class) {
+        let error = PostgresError(
+            sqlState: "23514",
+            severity: "ERROR",
+            message: "m",
+            table: table,
+            constraint: constraint
+        )
+        #expect(error.failureClass == expected)
     }
 
     @Test("the label of each class stays what it is: alerts and dashboards name them")
@@ -60,7 +71,7 @@ import Vocabulary
         let own: Set<PostgresError.Class> = [.deadline, .cancelled, .local, .closed]
         for first in "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ" {
             for second in "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ" {
-                #expect(!own.contains(PostgresError.classify("\(first)\(second)000", hasConstraint: false)))
+                #expect(!own.contains(PostgresError.classify("\(first)\(second)000", isOfPartition: false)))
             }
         }
     }
