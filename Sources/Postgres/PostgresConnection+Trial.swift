@@ -9,10 +9,7 @@ extension PostgresConnection {
     package func trial<T, Failure: StatementFailure>(
         _ body: (isolated PostgresConnection) throws(Failure) -> T
     ) throws(Failure) -> T {
-        let parameters = isPooled ? parameters("SET LOCAL") + "; " : ""
-        try Failure.catching { () throws(PostgresError) in
-            try script("BEGIN; " + parameters + "SET LOCAL lock_timeout = 5000")
-        }
+        try Failure.catching { () throws(PostgresError) in try begin("; SET LOCAL lock_timeout = 5000") }
         let result: Result<T, Failure>
         do throws(Failure) {
             result = .success(try body(self))

@@ -232,10 +232,20 @@ package actor PostgresConnection {
         return result
     }
 
-    /// Begins a transaction, which the caller ends.
+    /// Begins a transaction; behind a pooler the parameters can't be set for the session, so they go with each.
     ///
-    /// Behind a pooler the parameters can't be set for the session, so they go with each transaction.
-    package func begin() throws(PostgresError) { try script(isPooled ? "BEGIN; " + parameters("SET LOCAL") : "BEGIN") }
+    /// Where that fails, as when somebody cancels it, it leaves no transaction: nothing could be done in one, and nobody would end it.
+    ///
+    /// - Parameter further: Statements to go with it, each behind a semicolon.
+    /// - Throws: ``PostgresError``, as ``script(_:)`` does.
+    package func begin(_ further: String = "") throws(PostgresError) {
+        do throws(PostgresError) {
+            try script("BEGIN" + (isPooled ? "; " + parameters("SET LOCAL") : "") + further)
+        } catch {
+            rollBack(thenResetting: false)
+            throw error
+        }
+    }
 
     private func rollBack(thenResetting: Bool) {
         guard isInTransaction || thenResetting && isOpen else { return }

@@ -77,6 +77,30 @@ import Vocabulary
         #expect(alone == "off 10s" && inside == alone)
     }
 
+    @Test("a transaction that could not begin is ended, and the session goes on")
+    func brokenBeginning() async throws {
+        let fixture = try await StoreFixture()
+        let pooler = try Pgbouncer(before: SharedCluster.cluster)
+        defer { pooler.stop() }
+        var settings = try pooler.settings(fixture)
+        // Fails behind BEGIN, as it does where somebody cancels it there.
+        settings.lockTimeout = -2
+        let connection = try await pooler.connect(settings)
+        for isTrial in [false, true] {
+            let error = await #expect(throws: PostgresError.self) {
+                try await connection.run { connection throws(PostgresError) in
+                    let body = { (_: isolated PostgresConnection) throws(PostgresError) in }
+                    if isTrial { try connection.trial(body) } else { try connection.transaction(body) }
+                }
+            }
+            #expect(error?.sqlState == "22023")
+            let answer = try await connection.run { connection throws(PostgresError) in
+                try connection.query("SELECT 7::int8").value(Int64.self)
+            }
+            #expect(answer == 7)
+        }
+    }
+
     /// Nothing can be set for a session there.
     @Test(
         "a handler that subscribes while an insert waits gets the message",
