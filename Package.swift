@@ -133,6 +133,9 @@ let package = Package(
             ]
         ),
 
+        // What is shown of each kind of row, described once for commands, API and pages.
+        module("Resources", ["Vocabulary", "UpstreamKit", "Postgres", "Querying", "Replaying", "MessageStore"]),
+
         // Looking at a running system, and proving that nothing is missing.
         module(
             "Diagnosis",
@@ -186,7 +189,7 @@ let package = Package(
             "Console",
             [
                 "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "Postgres", "MessageStore", "Querying",
-                "Replaying", "Worker", nio, logging, lifecycle,
+                "Replaying", "Resources", "Worker", nio, logging, lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "Hummingbird", package: "hummingbird"),
@@ -205,7 +208,7 @@ let package = Package(
                 "MessageStore",
                 "Diagnosis",
                 "Querying",
-                "Replaying",
+                "Replaying", "Resources",
                 "Pipeline",
                 "XMLWire", "XMPP", "UpstreamKit", nio, nioPosix, logging,
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
@@ -290,7 +293,7 @@ let package = Package(
         suite(
             "QueryingTests",
             [
-                "Vocabulary", "QuerySupport", "Querying", "Postgres", "UpstreamKit",
+                "Vocabulary", "QuerySupport", "Querying", "Resources", "Postgres", "UpstreamKit",
             ]
         ),
         suite(
@@ -304,7 +307,7 @@ let package = Package(
             "CLITests",
             [
                 "BuildInfo", "Vocabulary", "CLI", "Worker", "DatabaseSupport", "LocalDatabase", "Postgres",
-                "IntegrationSupport", "QuerySupport", "Querying", "MessageStore",
+                "IntegrationSupport", "QuerySupport", "Querying", "Resources", "MessageStore",
             ]
         ),
         suite(
@@ -346,7 +349,7 @@ let package = Package(
             "ConsoleTests",
             [
                 "Vocabulary", "UpstreamKit", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
-                "Console",
+                "Console", "Resources",
                 "ConsoleSupport",
                 "IntegrationSupport", "TLSWire", "Worker", nio, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),

@@ -52,7 +52,7 @@ struct DeliveriesCommandTests {
         #expect(table.output.contains("leased") && table.output.contains("retry"))
         let run = try await stage.run(["deliveries", "list", "--group", "timeout", "--json"])
         let rows = try #require(try JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [NSDictionary])
-        #expect(rows.count == 1 && rows[0]["why"] as? String == "retry" && rows[0]["attempts"] as? Int == 2)
+        #expect(rows.count == 1 && rows[0]["reason"] as? String == "retry" && rows[0]["attempts"] as? Int == 2)
         #expect(rows[0]["error"] as? String == "the handler took too long")
         #expect(rows[0]["message_key"] as? String == (try await stage.key("m9")))
         let odd = try await stage.run(["deliveries", "list", "--category", "com.example.odd", "--limit", "2"])
@@ -96,14 +96,9 @@ struct DeliveriesCommandTests {
         struct Counts: Decodable, Equatable {
             var handler: String
             var waiting: Int
-            var waiting_is_at_least: Bool
             var dead_letters: Int
-            var dead_letters_is_at_least: Bool
-
-            init(_ name: String, _ waiting: (Int, Bool), _ dead: (Int, Bool)) {
-                (handler, (self.waiting, waiting_is_at_least)) = (name, waiting)
-                (dead_letters, dead_letters_is_at_least) = dead
-            }
+            /// A count that is this is a lower bound.
+            var counted_to = 100_000
         }
         func counts() async throws -> [Counts] {
             let run = try await stage.run(["handlers", "list", "--json"])
@@ -111,7 +106,8 @@ struct DeliveriesCommandTests {
         }
         #expect(
             try await counts() == [
-                Counts("billing", (100_000, true), (0, false)), Counts("orders", (0, false), (99_999, false)),
+                Counts(handler: "billing", waiting: 100_000, dead_letters: 0),
+                Counts(handler: "orders", waiting: 0, dead_letters: 99_999),
             ]
         )
         try await stage.fixture.script(
@@ -125,7 +121,8 @@ struct DeliveriesCommandTests {
         )
         #expect(
             try await counts() == [
-                Counts("billing", (99_998, false), (0, false)), Counts("orders", (0, false), (100_000, true)),
+                Counts(handler: "billing", waiting: 99_998, dead_letters: 0),
+                Counts(handler: "orders", waiting: 0, dead_letters: 100_000),
             ]
         )
         let table = try await stage.run(["handlers", "list"], columns: 200)
@@ -253,6 +250,6 @@ struct DeliveriesCommandTests {
         #expect(run.lines.first { $0.hasPrefix("orders") }?.contains("active") == true)
         let json = try await stage.run(["handlers", "list", "--json"])
         #expect(json.output.contains(#""circuit":"open""#) && !json.output.contains("failing"), "\(json.output)")
-        #expect(json.output.contains(#""next_probe_seconds":2"#), "\(json.output)")
+        #expect(json.output.contains(#""next_probe_at":"2"#), "\(json.output)")
     }
 }

@@ -3,6 +3,7 @@ import Foundation
 import HTTPTypes
 import QuerySupport
 import Querying
+import Resources
 import Testing
 import Vocabulary
 
@@ -38,8 +39,8 @@ struct SecrecyTests {
             }
             described[name] = members
         }
-        let known = Dictionary(Resources.all.map { ($0.schema, Set($0.members.keys)) }) { one, _ in one }
-        #expect(known.count == Resources.all.count)
+        let known = Dictionary(ResourceCatalog.all.map { ($0.schema, Set($0.members.keys)) }) { one, _ in one }
+        #expect(known.count == ResourceCatalog.all.count)
         #expect(Set(known.keys) == Set(described.keys))
         for (name, members) in described { #expect(known[name] == members, "\(name)") }
     }

@@ -151,7 +151,7 @@ extension DoctorFaultTests {
             make: { stage in
                 try await stage.run(DoctorTests.drop(0))
                 try await stage.run("CREATE TABLE upstream.messages_rest PARTITION OF upstream.messages DEFAULT")
-                try await stage.run(DoctorFixture.messages(3, from: "date_trunc('day', now(), 'UTC')"))
+                try await stage.run(DoctorFixture.messages(3, from: "date_trunc('day', now(), 'UTC')", over: "1 ms"))
             },
             statement: "ALTER TABLE upstream.messages DETACH PARTITION upstream.messages_rest",
             mend: { stage in

@@ -31,13 +31,13 @@ struct DoctorFixture {
     }
 
     /// Makes messages whose data has 300 bytes, received evenly over an hour from a time on.
-    static func messages(_ count: Int, from time: String) -> String {
+    static func messages(_ count: Int, from time: String, over length: String = "1 hour") -> String {
         """
         WITH made AS (
             INSERT INTO upstream.messages (
                 message_key, sender_id, message_id, registration_token, device_key, category, data, received_at)
             SELECT gen_random_uuid(), '1234567890', 'm' || n, 'FAKE-token', gen_random_uuid(), 'com.example.orders',
-                to_json(repeat('x', 300)), \(time) + n * interval '1 hour' / \(count)
+                to_json(repeat('x', 300)), \(time) + n * interval '\(length)' / \(count)
             FROM generate_series(0, \(count) - 1) AS n RETURNING message_key, received_at
         )
         INSERT INTO upstream.message_ids SELECT message_key, gen_random_uuid(), received_at FROM made;

@@ -2,6 +2,7 @@ import Foundation
 import Postgres
 import QuerySupport
 import Querying
+import Resources
 import Testing
 import UpstreamKit
 import Vocabulary
@@ -85,7 +86,7 @@ struct LookupTests {
         let detail = try #require(try await lookup.find("many").first)
         #expect(detail.conflicts.count == 3 && detail.hasMoreConflicts)
         #expect(
-            try detail.json(tokens: false, isForTerminal: false).suffix(24) == Array(#"],"more_conflicts":true}"#.utf8)
+            detail.json(tokens: false, isForTerminal: false).suffix(24) == Array(#"],"more_conflicts":true}"#.utf8)
         )
         let few = try #require(try await lookup.detail(detail.messageKey, conflictBytes: 0))
         #expect(few.conflicts.count == 1 && few.hasMoreConflicts)
@@ -138,17 +139,17 @@ struct LookupTests {
     func json() async throws {
         let fixture = try await fixture()
         let detail = try #require(try await MessageLookup(fixture.reader).find("a").first { !$0.deliveries.isEmpty })
-        let bytes = try detail.json(tokens: true, isForTerminal: true)
+        let bytes = detail.json(tokens: true, isForTerminal: true)
         #expect(String(decoding: bytes, as: UTF8.self).unicodeScalars.allSatisfy { !Danger.isDangerous($0) })
         let object = try #require(try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: Any])
         #expect(object["registration_token"] as? String == "token-SECRET-a")
         let deliveries = try #require(object["deliveries"] as? [[String: Any]])
-        #expect(deliveries[0]["last_error"] as? String == "status 503\u{1B}[31m")
+        #expect(deliveries[0]["error"] as? String == "status 503\u{1B}[31m")
         #expect((object["dead_letters"] as? [[String: Any]])?.first?["handler"] as? String == "h2")
         let conflicts = try #require(object["conflicts"] as? [[String: Any]])
         #expect(Set(conflicts.compactMap { $0["fingerprint"] as? String }).count == 2)
         #expect(conflicts.allSatisfy { $0["times_seen"] as? Int == 2 && $0["release_key"] is String })
-        let masked = try detail.json(tokens: false, isForTerminal: false)
+        let masked = detail.json(tokens: false, isForTerminal: false)
         #expect(!String(decoding: masked, as: UTF8.self).contains("SECRET"))
     }
 

@@ -2,6 +2,7 @@ import ArgumentParser
 import Diagnosis
 import Postgres
 import Querying
+import Resources
 import Vocabulary
 import Worker
 

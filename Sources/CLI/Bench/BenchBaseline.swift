@@ -1,5 +1,6 @@
 import CCSEmulator
 import Foundation
+import Resources
 
 /// Ours and the bare C worker (`Benchmarks/Baseline`) in turns: what the guarantees cost.
 ///

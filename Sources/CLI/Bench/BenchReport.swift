@@ -1,4 +1,5 @@
 import Foundation
+import Resources
 
 /// Everything that a run of `bench` has found.
 struct BenchReport: Codable, Sendable {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Resources
 import Vocabulary
 import Worker
 

@@ -57,26 +57,3 @@ struct DeadFilter: ParsableArguments {
             && (until ?? formerUntil) == nil
     }
 }
-
-/// A dead letter as programs read it.
-struct DeadRow: Encodable {
-    var handler: String
-    var messageKey: String
-    var category: String?
-    var receivedAt: String
-    var diedAt: String
-    var attempts: Int
-    var errorGroup: String
-    var error: String
-
-    init(_ letter: DeadLetter) {
-        handler = letter.handler
-        messageKey = letter.messageKey.description
-        category = letter.category
-        receivedAt = ShownTime.full(letter.receivedAt)
-        diedAt = ShownTime.full(letter.diedAt)
-        attempts = letter.attempts
-        errorGroup = letter.group
-        error = letter.error
-    }
-}

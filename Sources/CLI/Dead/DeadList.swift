@@ -1,5 +1,6 @@
 import ArgumentParser
 import MessageStore
+import Resources
 import UpstreamKit
 import Worker
 
@@ -30,27 +31,9 @@ struct DeadList: ProgramCommand {
             let letters = DeadLetters(connection)
             return try await letters.list(letters.judge(filter), limit: limit)
         }
-        try context.console.show(letters.map(DeadRow.init), output, Self.list)
+        try context.console.show(letters, output, Self.list)
         if letters.count == limit { context.console.message("more may match: --limit is \(limit)") }
     }
 
-    private static var list: RowList<DeadRow> {
-        RowList(
-            none: "no dead letters match",
-            columns: [
-                .init("DIED", name: "died_at"), .init("HANDLER", dropOrder: 1), .init("MESSAGE", name: "message_key"),
-                .init("CATEGORY", minimum: 10, dropOrder: 3, cut: .middle), .init("ATTEMPTS", dropOrder: 4),
-                .init("ERROR GROUP", minimum: 14, dropOrder: 2), .extra("RECEIVED", name: "received_at"),
-                .extra("ERROR", name: "error"),
-            ]
-        ) { row in
-            [
-                ShownTime.short(row.diedAt), row.handler, row.messageKey,
-                row.category ?? "-", String(row.attempts), row.errorGroup,
-                ShownTime.short(row.receivedAt), row.error,
-            ]
-        } json: {
-            try Console.object($0, isForTerminal: $1)
-        }
-    }
+    private static var list: RowList<DeadLetter> { RowList(none: "no dead letters match") }
 }

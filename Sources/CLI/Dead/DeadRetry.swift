@@ -1,5 +1,6 @@
 import ArgumentParser
 import MessageStore
+import Resources
 import Vocabulary
 import Worker
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import MessageStore
+import Resources
 import UpstreamKit
 import Worker
 
@@ -24,21 +25,16 @@ struct DeadShow: ProgramCommand {
         var filter = DeadLetterFilter()
         filter.messageKey = try MessageKey(message, for: "dead show")
         let chosen = filter
-        let rows = try await options.withConnection(context) {
+        let letters = try await options.withConnection(context) {
             try await DeadLetters($0).list(chosen, limit: 1_000)
-        }.map(DeadRow.init)
-        guard !rows.isEmpty else { throw CommandFailure(.negative, "this message has no dead letter") }
-        if format.json { return try context.console.json(rows) }
-        for row in rows {
+        }
+        guard !letters.isEmpty else { throw CommandFailure(.negative, "this message has no dead letter") }
+        if format.json {
+            return try context.console.show(letters, tokens: false) { $0.json(isForTerminal: $1) }
+        }
+        for letter in letters {
             var facts = FactList()
-            facts.add("handler", row.handler)
-            facts.add("message_key", row.messageKey)
-            facts.add("category", row.category ?? "-")
-            facts.add("received_at", ShownTime.short(row.receivedAt))
-            facts.add("died_at", ShownTime.short(row.diedAt))
-            facts.add("attempts", String(row.attempts))
-            facts.add("error_group", row.errorGroup)
-            facts.add("error", row.error)
+            for (name, text) in letter.facts { facts.add(name, text) }
             context.console.facts(facts)
             context.console.data("")
         }

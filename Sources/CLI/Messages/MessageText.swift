@@ -1,4 +1,5 @@
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 import Worker
@@ -37,7 +38,7 @@ struct MessagesShow: ProgramCommand {
         let console = context.console
         if format.json {
             return try console.show(Array(found), tokens: tokens.reveal) {
-                try $0.json(tokens: tokens.reveal, isForTerminal: $1)
+                $0.json(tokens: tokens.reveal, isForTerminal: $1)
             }
         }
         for (index, detail) in found.enumerated() {

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 import Worker

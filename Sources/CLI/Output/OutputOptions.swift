@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import Resources
 import Worker
 
 /// How rows are shown.

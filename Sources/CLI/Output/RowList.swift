@@ -1,4 +1,5 @@
 import Querying
+import Resources
 import Vocabulary
 
 /// How the rows of a list are called and shown.
@@ -11,6 +12,17 @@ struct RowList<Row> {
     var cells: (Row) throws -> [String]
     /// A row's JSON object; told whether it is for a terminal.
     var json: (Row, Bool) throws -> [UInt8]
+}
+
+extension RowList where Row: ShownResource {
+    /// Rows that are shown by their fields.
+    init(none: String) {
+        self.init(none: none, columns: Row.columns) {
+            $0.cells
+        } json: {
+            $0.json(isForTerminal: $1)
+        }
+    }
 }
 
 extension Console {

@@ -1,6 +1,7 @@
 import ArgumentParser
 import MessageStore
 import Postgres
+import Resources
 import Vocabulary
 import Worker
 

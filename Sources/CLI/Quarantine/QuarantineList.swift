@@ -1,5 +1,6 @@
 import ArgumentParser
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 import Worker

@@ -1,5 +1,6 @@
 import Querying
 import Replaying
+import Resources
 import UpstreamKit
 import Vocabulary
 

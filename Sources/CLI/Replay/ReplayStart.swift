@@ -1,6 +1,8 @@
 import ArgumentParser
+import Foundation
 import Postgres
 import Replaying
+import Resources
 import Vocabulary
 import Worker
 
@@ -77,7 +79,7 @@ struct ReplayStart: ProgramCommand {
         let ending = try await run.run(controlling: connection)
         let last = try await ReplayCommand.find(replay.id.description, connection)
         await connection.close()
-        if json { try console.json(ReplayReport(last)) }
+        if json { console.data(json: Data(last.json())) }
         try Self.conclude(ending, last, context)
     }
 

@@ -1,6 +1,8 @@
 import ArgumentParser
+import Foundation
 import Postgres
 import Replaying
+import Resources
 import Vocabulary
 import Worker
 
@@ -32,7 +34,7 @@ struct ReplayStatus: ProgramCommand {
                 "--csv, --columns and --reverse are for the list; one replay is text, or --json"
             )
         }
-        _ = (try output.chosen(context.console), try output.chosen(Self.columns))
+        _ = (try output.chosen(context.console), try output.chosen(Self.list.columns))
         try await options.withConnection(context) { connection in
             if let name {
                 try await show(name, connection, context.console)
@@ -47,42 +49,19 @@ struct ReplayStatus: ProgramCommand {
         let replays = try await connection.run { connection throws(PostgresError) in
             try ReplayTable.list(connection, limit: limit)
         }
-        let rows = replays.map { Row(replay: $0, report: ReplayReport($0)) }
-        let list = RowList<Row>(none: "no replays", columns: Self.columns) {
-            let replay = $0.replay
-            return [
-                replay.name, ReplayReport.state(replay), ReplayReport.share(replay), Amount.count(replay.planned),
-                ShownTime.short(replay.createdAt), replay.createdBy, replay.target.description,
-            ]
-        } json: {
-            try Console.object($0.report, isForTerminal: $1)
-        }
-        try console.show(rows, output, list)
+        try console.show(replays, output, Self.list)
     }
 
-    private struct Row {
-        var replay: Replay
-        var report: ReplayReport
-    }
-
-    private static let columns: [TextTable.Column] = [
-        "NAME", .init("STATE").ofStates, "DONE", .init("PLANNED", dropOrder: 1),
-        .init("CREATED", name: "created_at", dropOrder: 3),
-        .init("BY", name: "created_by", minimum: 10, dropOrder: 4, cut: .middle),
-        .init("TO", name: "target", minimum: 12, dropOrder: 2),
-    ]
+    private static var list: RowList<Replay> { RowList(none: "no replays") }
 
     private func show(_ name: String, _ connection: PostgresConnection, _ console: Console) async throws {
         let replay = try await ReplayCommand.find(name, connection)
-        let (history, deliveries) = try await connection.run { connection throws(PostgresError) in
-            (
-                try ReplayTable.history(connection, of: replay.id),
-                try ReplayTable.deliveries(connection, of: replay)
-            )
+        let detail = try await connection.run { connection throws(PostgresError) in
+            try ReplayDetail.read(connection, replay)
         }
         if output.format == .json || output.format == .ndjson {
-            return try console.json(ReplayReport(replay, history: history, deliveries: deliveries))
+            return console.data(json: Data(detail.json()))
         }
-        ReplayReport.show(replay, history, deliveries, console)
+        ReplayReport.show(detail, console)
     }
 }

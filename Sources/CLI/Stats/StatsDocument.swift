@@ -1,4 +1,5 @@
 import MessageStore
+import Resources
 import Vocabulary
 
 /// What `stats` shows, for people and programs.

@@ -2,6 +2,7 @@ import Foundation
 import MessageStore
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -49,31 +50,23 @@ extension MessageDetail {
     /// Everything about the message as somebody may see it, with the addresses of its conflicts.
     func shown(to sight: Sight, by aliases: Aliases) -> MessageDetail {
         var detail = shown(to: sight, knowing: tokens)
-        detail.conflicts = conflicts.map { aliases.named($0, sight) }
+        detail.conflicts = conflicts.map { aliases.named($0) }
         return detail
     }
 }
 
-/// The subject of an entry of the audit trail, or of a job.
-enum AuditSubject {
-    /// The subject without what is a device's or a handler's: the group of a filter, and a fingerprint.
-    static func shown(_ subject: String, to sight: Sight) -> String {
-        var subject = subject
-        if let start = subject.range(of: "group '"), let end = subject.range(of: "'", options: .backwards),
-            start.upperBound <= end.lowerBound
-        {
-            let group = sight.group(String(subject[start.upperBound..<end.lowerBound]))
-            subject.replaceSubrange(start.upperBound..<end.lowerBound, with: group)
-        }
-        if !sight.payloads, let start = subject.range(of: ", fingerprint ") {
-            subject.replaceSubrange(start.upperBound..., with: Sight.hidden)
-        }
-        return subject
-    }
-}
-
 /// The groups of a frozen set, which its row holds as JSON.
-enum JobGroups {
+struct JobGroups: ShownValue {
+    static var schema: ValueSchema { ValueSchema("array", items: #"{"type":"object"}"#) }
+
+    private let json: [UInt8]
+
+    init(_ json: [UInt8]) { self.json = json }
+
+    var text: String? { String(decoding: json, as: UTF8.self) }
+
+    func write(to json: inout JSONWriter) { json.json(self.json) }
+
     private struct Group: Codable {
         var handler: String
         var group: String

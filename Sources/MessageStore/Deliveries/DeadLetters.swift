@@ -78,6 +78,8 @@ package struct DeadLetterGroup: Sendable {
     package var first: Timestamp
     /// When the last died.
     package var last: Timestamp
+    /// Where its count stops; nil where it does not.
+    package var countedTo: Int?
 }
 
 /// The table `dead_letters`, for the commands `dead …`.
@@ -165,9 +167,10 @@ package struct DeadLetters: Sendable {
         counted limit: Int = 10_000
     ) async throws(PostgresError) -> [DeadLetterGroup] {
         let sql = DeadLetterStatements.summary(handler: handler, groups: groups, counted: limit)
-        let found = try await connection.run { connection throws(PostgresError) in
+        var found = try await connection.run { connection throws(PostgresError) in
             try connection.run(sql).map(DeadLetterGroup.init)
         }
+        for index in found.indices { found[index].countedTo = limit }
         return found.sorted { ($1.count, $0.handler, $0.group) < ($0.count, $1.handler, $1.group) }
     }
 

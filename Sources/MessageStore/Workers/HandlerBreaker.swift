@@ -17,12 +17,18 @@ package struct HandlerBreaker: Sendable, Equatable {
     /// - Throws: ``PostgresError``
     /// - Returns: An entry for each handler that a living worker runs.
     package static func all(_ connection: PostgresConnection) async throws(PostgresError) -> [String: HandlerBreaker] {
+        let (workers, now) = try await workers(connection)
+        return of(workers, now: now)
+    }
+
+    /// The workers' rows and the database's time; no rows without the right to see them, or the table.
+    static func workers(_ connection: PostgresConnection) async throws(PostgresError) -> ([WorkerRow], Timestamp) {
         try await connection.run { connection throws(PostgresError) in
+            let now: Timestamp = try connection.run(WaitingStatements.now).value()
             do throws(PostgresError) {
-                let now: Timestamp = try connection.run(WaitingStatements.now).value()
-                return of(try WorkerTable.list(connection), now: now)
+                return (try WorkerTable.list(connection), now)
             } catch  where ["42P01", "42703", "42501"].contains(error.sqlState ?? "") {
-                return [:]
+                return ([], now)
             }
         }
     }

@@ -29,6 +29,20 @@ package struct MessageDetail: Sendable {
     /// The key of the message it conflicts with, if the key is the release key of a conflict.
     package var conflictsWith: MessageKey?
 
+    /// The message's own JSON object; nil where retention has deleted the body.
+    ///
+    /// - Parameters:
+    ///   - tokens: Whether the registration token is written.
+    ///   - payloads: Whether what the device sent is written.
+    ///   - isForTerminal: Whether characters that a terminal may act on are escaped, too.
+    /// - Returns: One line without its end.
+    package func storedJSON(tokens: Bool, payloads: Bool, isForTerminal: Bool = false) -> [UInt8]? {
+        guard let row else { return nil }
+        var lines = MessageLines(.ndjson, tokens: tokens, payloads: payloads, isForTerminal: isForTerminal)
+        lines.appendObject(page, row)
+        return lines.take()
+    }
+
     /// A row of `message_ids`.
     package struct LedgerRow: Sendable {
         /// The fingerprint of the accepted copy; nil where it is not shown.

@@ -47,7 +47,7 @@ struct MessageDetailTests {
             let dead = try await console.get("/api/v1/dead?group=reject").items
             #expect(dead.count == 1 && dead.first?["category"] as? String == "com.example.orders")
             let groups = try await console.get("/api/v1/dead/groups").items
-            #expect(groups.first?["group"] as? String == "reject" && groups.first?["count"] as? Int == 1)
+            #expect(groups.first?["error_group"] as? String == "reject" && groups.first?["count"] as? Int == 1)
         }
     }
 

@@ -3,6 +3,7 @@ import Hummingbird
 import MessageStore
 import NIOCore
 import Postgres
+import Resources
 import Vocabulary
 
 /// `GET audit`: what people did, the latest first.
@@ -45,23 +46,5 @@ struct AuditRoutes: ConsoleRoutes {
             json.endArray()
             json.member("next", hasMore ? entries.last.map { String($0.id) } : nil)
         }.response(isReplayed: false)
-    }
-}
-
-extension AuditEntry {
-    /// The entry as JSON.
-    func write(to json: inout JSONWriter) {
-        json.beginObject()
-        json.member("id", id)
-        json.member("at", at)
-        json.member("who", who)
-        json.member("role", role)
-        json.member("via", via)
-        json.member("action", action)
-        json.member("subject", subject)
-        json.name("count")
-        if let count { json.integer(count) } else { json.null() }
-        json.member("reason", reason)
-        json.endObject()
     }
 }

@@ -47,8 +47,7 @@ struct ConflictActions: ConsoleRoutes {
             $0.member("message_key", key)
             $0.member("fingerprint", fingerprint)
             $0.member("outcome", before == nil ? "released" : "released_before")
-            $0.name("released_before_at")
-            $0.optional(before)
+            $0.member("released_before_at", before)
             $0.name("handlers")
             $0.beginArray()
             for handler in handlers { $0.string(handler) }

@@ -3,6 +3,7 @@ import Hummingbird
 import MessageStore
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -51,7 +52,7 @@ struct DeadActions: ConsoleRoutes {
                 ActionAnswer(
                     .accepted,
                     location: Self.location(job),
-                    body: job.shown(to: sight).json + [UInt8(ascii: "\n")]
+                    body: job.shown(to: sight).json() + [UInt8(ascii: "\n")]
                 )
             }
         }
@@ -84,7 +85,7 @@ struct DeadActions: ConsoleRoutes {
                         $0.endArray()
                     }
                 }
-                let body = job.shown(to: sight).json + [UInt8(ascii: "\n")]
+                let body = job.shown(to: sight).json() + [UInt8(ascii: "\n")]
                 return ActionAnswer(.created, location: Self.location(job), body: body)
             }
         }

@@ -41,8 +41,7 @@ struct HandlerActions: ConsoleRoutes {
                     $0.member("handler", name)
                     $0.name("paused")
                     $0.bool(true)
-                    $0.name("paused_until")
-                    $0.optional(pause.until)
+                    $0.member("paused_until", pause.until)
                 }
             )
         }

@@ -66,40 +66,6 @@ struct Job: Sendable {
             groups: Array(try row.next(String.self).utf8)
         )
     }
-
-    /// The job as JSON.
-    var json: [UInt8] {
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("id", id)
-        json.member("action", action)
-        json.member("subject", subject)
-        json.member("state", isExpired ? "expired" : state)
-        json.member("planned", planned)
-        json.member("done", done)
-        json.member("skipped", skipped)
-        json.name("groups")
-        json.json(groups)
-        json.member("created_by", createdBy)
-        json.member("created_at", createdAt)
-        json.member("expires_at", expiresAt)
-        json.member("started_by", startedBy)
-        json.name("started_at")
-        json.optional(startedAt)
-        json.member("reason", reason)
-        json.name("finished_at")
-        json.optional(finishedAt)
-        json.member("error", lastError)
-        json.endObject()
-        return json.finish()
-    }
-}
-
-extension JSONWriter {
-    /// Writes a moment, or null.
-    mutating func optional(_ time: Timestamp?) {
-        if let time { self.time(time) } else { null() }
-    }
 }
 
 /// The tables `jobs` and `job_items`.

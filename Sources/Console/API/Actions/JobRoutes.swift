@@ -3,6 +3,7 @@ import Hummingbird
 import MessageStore
 import NIOCore
 import Postgres
+import Resources
 import ServiceLifecycle
 import Vocabulary
 
@@ -27,7 +28,7 @@ struct JobRoutes: ConsoleRoutes {
     @Sendable private func show(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         try context.require(.read)
         let job = try await find(try context.uuid("id"))
-        let body = job.json + [UInt8(ascii: "\n")]
+        let body = job.json() + [UInt8(ascii: "\n")]
         return ActionAnswer(.ok, location: nil, body: body).response(isReplayed: false)
     }
 
@@ -51,7 +52,7 @@ struct JobRoutes: ConsoleRoutes {
             guard job.state == "cancelled" else {
                 return .failure(Problem(.conflict, "has-ended", "The job has ended", "it is \(job.state)"))
             }
-            return .success(ActionAnswer(.ok, location: nil, body: job.shown(to: sight).json + [UInt8(ascii: "\n")]))
+            return .success(ActionAnswer(.ok, location: nil, body: job.shown(to: sight).json() + [UInt8(ascii: "\n")]))
         }
     }
 
@@ -67,7 +68,7 @@ struct JobRoutes: ConsoleRoutes {
             var job = first
             var silence = ContinuousClock.now
             while true {
-                let json = job.json
+                let json = job.json()
                 if json != sent {
                     try await writer.write(Self.event(job.hasEnded ? "end" : "progress", json))
                     (sent, silence) = (json, .now)

@@ -137,22 +137,5 @@ extension OpenAPIDocument {
         "include_replayed":{"type":"boolean"},"rate":{"type":"number"},"speed":{"type":"number"},"concurrency":{"type":"integer"},
         "filter":{"type":"object"}},"additionalProperties":false}
         """#,
-        "Job": #"""
-        {"type":"object","required":["id","action","subject","state","planned","done","skipped","groups"],
-        "properties":{"id":{"type":"string","format":"uuid"},"action":{"enum":["dead.retry","dead.discard"]},
-        "subject":{"type":"string"},"reason":{"type":["string","null"]},"error":{"type":["string","null"]},
-        "created_by":{"type":"string"},"created_at":{"type":"string","format":"date-time"},
-        "expires_at":{"type":"string","format":"date-time"},"started_by":{"type":["string","null"]},
-        "started_at":{"type":["string","null"],"format":"date-time"},
-        "finished_at":{"type":["string","null"],"format":"date-time"},
-        "state":{"enum":["planned","running","finished","cancelled","failed","expired"]},
-        "planned":{"type":"integer"},"done":{"type":"integer"},"skipped":{"type":"integer"},
-        "groups":{"type":"array","items":{"type":"object"}}},"additionalProperties":false}
-        """#,
-        "AuditTrail": #"""
-        {"type":"object","required":["items","next"],"properties":{"items":{"type":"array","items":{"type":"object",
-        "required":["id","at","who","role","via","action","subject","count","reason"]}},
-        "next":{"type":["string","null"]}},"additionalProperties":false}
-        """#,
     ]
 }

@@ -97,7 +97,8 @@ enum OpenAPIDocument {
         json.json(Array(securitySchemes.utf8))
         json.name("schemas")
         json.beginObject()
-        for (name, schema) in schemas.merging(actionSchemas, uniquingKeysWith: { $1 }).sorted(by: { $0.key < $1.key }) {
+        let all = [actionSchemas, ResourceCatalog.schemas].reduce(schemas) { $0.merging($1) { $1 } }
+        for (name, schema) in all.sorted(by: { $0.key < $1.key }) {
             json.name(escaping: name)
             json.json(Array(schema.utf8))
         }

@@ -2,6 +2,7 @@ import Hummingbird
 import MessageStore
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -45,16 +46,7 @@ struct DeliveryRoutes: ConsoleRoutes {
             try await DeadLetters(connection).summary(handler: handler, groups: 500, counted: Self.groupLimit)
         }
         let sight = services.settings.sight
-        return JSONAnswer.list(groups.map { $0.shown(to: sight) }, next: nil) { json, group in
-            json.beginObject()
-            json.member("handler", group.handler)
-            json.member("group", group.group)
-            json.member("count", group.count)
-            json.member("counted_to", Self.groupLimit)
-            json.member("first_died_at", group.first)
-            json.member("last_died_at", group.last)
-            json.endObject()
-        }
+        return JSONAnswer.list(groups.map { $0.shown(to: sight) }, next: nil) { $1.write(to: &$0) }
     }
 
     private func deliveries(_ request: Request, _ context: ConsoleContext) async throws -> Response {
@@ -109,44 +101,5 @@ struct DeadParameters: Sendable {
             throw .badRequest("'since' must be before 'until'")
         }
         return filter
-    }
-}
-
-extension DeadLetter {
-    func write(to json: inout JSONWriter) {
-        json.beginObject()
-        json.member("handler", handler)
-        json.member("message_key", messageKey.digest)
-        json.member("category", category)
-        json.member("received_at", receivedAt)
-        json.member("died_at", diedAt)
-        json.member("attempts", attempts)
-        json.member("group", group)
-        json.member("error", error)
-        json.member("replay_id", replayID)
-        json.endObject()
-    }
-}
-
-extension WaitingDelivery {
-    func write(to json: inout JSONWriter) {
-        json.beginObject()
-        json.member("handler", handler)
-        json.member("message_key", messageKey.digest)
-        json.member("category", category)
-        json.member("received_at", receivedAt)
-        json.member("reason", reason.rawValue)
-        json.member("due_at", dueAt)
-        json.member("attempts", attempts)
-        json.member("error", error)
-        json.member("worker", leaseOwner)
-        json.member("lease_until", leaseUntil)
-        json.member("paused_until", pausedUntil)
-        json.member("paused_reason", pausedReason)
-        json.member("held_until", heldUntil)
-        json.member("held_reason", heldReason)
-        json.member("replay_id", replayID)
-        json.member("in_block", is: isInBlock)
-        json.endObject()
     }
 }

@@ -3,6 +3,7 @@ import Hummingbird
 import MessageStore
 import NIOCore
 import Querying
+import Resources
 import UpstreamKit
 
 /// `GET messages`, `messages/{key}`, `messages/export` and `messages/stream`.
@@ -63,7 +64,7 @@ struct MessageRoutes: ConsoleRoutes {
         if reveals { try await Revealing.record(1, "message \(key)", [], services, principal) }
         let payloads = services.settings.showsPayloads
         let shown = found.shown(to: Sight(tokens: reveals, payloads: payloads), by: services.aliases)
-        return JSONAnswer.of(try shown.json(tokens: reveals, payloads: payloads, isForTerminal: false))
+        return JSONAnswer.of(shown.json(tokens: reveals, payloads: payloads, isForTerminal: false))
     }
 
     // MARK: Preferences (RFC 7240)

@@ -71,7 +71,7 @@ struct OddRoutes: ConsoleRoutes {
             query.byteLimit = AnswerBounds.page
             return try await query.page(connection)
         }
-        let rows = found.rows.map { aliases.named($0, services.settings.sight) }
+        let rows = found.rows.map { aliases.named($0) }
         let next = found.isFull ? rows.last?.namedCursor.description : nil
         return JSONAnswer.list(rows, next: next) { json, row in
             json.json(row.json(tokens: false, payloads: payloads, isForTerminal: false))
@@ -99,7 +99,7 @@ struct OddRoutes: ConsoleRoutes {
             json.member("stored", json: detail.storedJSON(tokens: reveals, payloads: payloads))
             json.name("conflicts")
             json.array(detail.conflicts) { json, row in
-                let row = services.aliases.named(row, Sight(tokens: reveals, payloads: payloads))
+                let row = services.aliases.named(row)
                 json.json(row.json(tokens: reveals, payloads: payloads, isForTerminal: false))
             }
             if detail.hasMoreConflicts { json.member("more_conflicts", is: true) }

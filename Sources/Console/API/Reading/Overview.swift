@@ -36,6 +36,11 @@ struct Overview: Sendable {
         (alive.compactMap(\.rates.ackP50).max(), alive.compactMap(\.rates.ackP99).max())
     }
 
+    /// The handlers, by name.
+    var handlers: [HandlerView] {
+        HandlerView.all(store.handlers, counted: Self.countLimit, workers, at: store.takenAt)
+    }
+
     /// The streams of each sender over the workers that are alive, by sender.
     var streams: [WorkerReport.Streams] { SenderStreams.sum(alive) }
 }
@@ -59,47 +64,4 @@ enum SenderStreams {
         }
         return sums.values.sorted { $0.sender < $1.sender }
     }
-}
-
-/// A handler as the database and the workers know it.
-struct HandlerView: Sendable {
-    /// What the database knows.
-    var state: HandlerState
-    /// What the workers that are alive tell of it.
-    var inWorkers: [(worker: String, heartbeatAt: Timestamp, report: WorkerReport.Handler)]
-
-    /// All handlers, by name.
-    static func all(_ handlers: [HandlerState], _ workers: [WorkerRow]) -> [HandlerView] {
-        handlers.map { state in
-            HandlerView(
-                state: state,
-                inWorkers: workers.filter(\.isAlive).flatMap { worker in
-                    worker.handlers.filter { $0.handler == state.name }
-                        .map { (worker: worker.worker, heartbeatAt: worker.heartbeatAt, report: $0) }
-                }
-            )
-        }
-    }
-
-    /// Its circuit breaker's state where it is worst: `open`, `half_open` or `closed`; nil where no worker runs it.
-    var circuit: String? {
-        let known = inWorkers.map(\.report.circuit)
-        return ["open", "half_open", "closed"].first { known.contains($0) } ?? known.first
-    }
-
-    /// When the next probe of an open circuit may begin.
-    var nextProbeAt: Timestamp? {
-        inWorkers.compactMap { entry in
-            entry.report.nextProbe.flatMap { seconds in
-                (0...1e9).contains(seconds) ? entry.heartbeatAt + .microseconds(Int64(seconds * 1e6)) : nil
-            }
-        }.min()
-    }
-
-    /// Attempts that ended, per second.
-    var attempts: Double { inWorkers.reduce(0) { $0 + $1.report.attempts } }
-    /// Those of them that did not succeed, per second.
-    var failed: Double { inWorkers.reduce(0) { $0 + $1.report.failed } }
-    /// Attempts under way.
-    var running: Int { inWorkers.reduce(0) { $0 + $1.report.running } }
 }

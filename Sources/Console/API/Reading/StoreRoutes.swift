@@ -2,6 +2,7 @@ import Hummingbird
 import MessageStore
 import Postgres
 import Querying
+import Resources
 import Vocabulary
 
 /// `GET overview`, `workers`, `senders`, `handlers` and `partitions`: the state of the whole.
@@ -45,25 +46,14 @@ struct StoreRoutes: ConsoleRoutes {
             return (stored, workers)
         }
         let senders = SenderView.all(stored, workers)
-        return JSONAnswer.list(senders, next: nil) { json, sender in
-            json.beginObject()
-            json.member("sender_id", sender.senderID)
-            json.member("id_scopes", list: sender.idScopes)
-            json.name("streams")
-            sender.streams.write(to: &json)
-            json.endObject()
-        }
+        return JSONAnswer.list(senders, next: nil) { $1.write(to: &$0) }
     }
 
     private func handlers(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         try context.require(.read)
         _ = try QueryParameters(request, .init(single: []))
         let views = try await services.reader.withConnection { connection in
-            let states = try await HandlerStates(connection).list(counted: Overview.countLimit)
-            let workers = try await connection.run { connection throws(PostgresError) in
-                try WorkerTable.list(connection)
-            }
-            return HandlerView.all(states, workers)
+            try await HandlerView.list(connection, counted: Overview.countLimit)
         }
         return JSONAnswer.list(views, next: nil) { $1.write(to: &$0) }
     }

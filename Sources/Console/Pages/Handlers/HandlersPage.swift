@@ -13,15 +13,9 @@ struct HandlersPage: ConsoleRoutes {
     }
 
     private func page(_ request: PageRequest) async throws -> HTML {
-        let (handlers, workers, now) = try await services.reader.withConnection { connection in
-            let handlers = try await HandlerStates(connection).list()
-            let workers = try await connection.run { connection throws(PostgresError) in
-                try WorkerTable.list(connection)
-            }
-            return (handlers, workers, try await MessageTail.now(connection))
-        }
+        let handlers = try await services.reader.withConnection { try await HandlerView.list($0) }
         let shell = PageShell("Handlers", .handlers, for: request, refresh: 5)
-        let view = HandlerCards(workers: workers, now: now, mayAct: request.mayAct)
+        let view = HandlerCards(mayAct: request.mayAct)
         return shell.document(
             """
             \(Part.head("Handlers", "Who takes the messages, how fast, and what waits for them."))
@@ -33,52 +27,21 @@ struct HandlersPage: ConsoleRoutes {
 
 /// The handlers' cards.
 struct HandlerCards {
-    var workers: [WorkerRow]
-    var now: Timestamp
     var mayAct: Bool
 
-    /// What the living workers tell of a handler.
-    struct Activity {
-        var workers = 0
-        var attempts = 0.0
-        var failed = 0.0
-        var running = 0
-        var open = 0
-        /// The time until the soonest probe of an open circuit, in seconds.
-        var nextProbe: Double?
-    }
-
-    /// The sum over the living workers.
-    func activity(_ handler: String) -> Activity {
-        var sum = Activity()
-        for worker in workers where worker.isAlive {
-            for row in worker.handlers where row.handler == handler {
-                sum.workers += 1
-                sum.attempts += row.attempts
-                sum.failed += row.failed
-                sum.running += row.running
-                guard row.circuit != "closed" else { continue }
-                sum.open += 1
-                guard let probe = row.nextProbe else { continue }
-                let rest = max(0, probe - (now - worker.heartbeatAt).inSeconds)
-                sum.nextProbe = min(sum.nextProbe ?? rest, rest)
-            }
-        }
-        return sum
-    }
-
     /// The state in a badge.
-    func badge(_ handler: HandlerState, _ activity: Activity) -> HTML {
+    static func badge(_ view: HandlerView) -> HTML {
+        let handler = view.state
         if handler.isPaused { return Part.badge(.warning, "paused") }
         if handler.heldUntil != nil { return Part.badge(.warning, "held") }
-        if activity.open > 0 { return Part.badge(.bad, "circuit open") }
+        if view.failing > 0 { return Part.badge(.bad, "circuit open") }
         if !handler.isClaimed { return Part.badge(.idle, "no worker") }
-        return activity.attempts > 0 || activity.running > 0
+        return view.attempts > 0 || view.running > 0
             ? Part.badge(.active, "working") : Part.badge(.good, "idle")
     }
 
     /// All of them.
-    func list(_ handlers: [HandlerState]) -> HTML {
+    func list(_ handlers: [HandlerView]) -> HTML {
         guard !handlers.isEmpty else {
             return Part.card(
                 "Handlers",
@@ -91,21 +54,21 @@ struct HandlerCards {
         return "<div class=\"stack\">\(HTML(handlers, card))</div>"
     }
 
-    private func card(_ handler: HandlerState) -> HTML {
-        let activity = activity(handler.name)
+    private func card(_ view: HandlerView) -> HTML {
+        let handler = view.state
         let facts: [(String, HTML)] = [
             ("Waiting", waiting(handler)),
             ("Oldest", handler.oldestAge.map { "\(Figures.length($0))" } ?? "–"),
             (
                 "Attempts",
                 """
-                \(Figures.decimal(activity.attempts)) per second\
-                \(HTML.when(activity.failed > 0, ", \(Figures.decimal(activity.failed)) failed"))
+                \(Figures.decimal(view.attempts)) per second\
+                \(HTML.when(view.failed > 0, ", \(Figures.decimal(view.failed)) failed"))
                 """
             ),
-            ("Running now", "\(Figures.count(activity.running))"),
+            ("Running now", "\(Figures.count(view.running))"),
             ("Dead letters", dead(handler)),
-            ("Seen", Part.age(handler.seenAt, now: now)),
+            ("Seen", Part.age(handler.seenAt, now: view.at)),
             (
                 "Categories",
                 "<span class=\"tags\">\(HTML(handler.categories) { "<span class=\"tag\">\(stranger: $0)</span>" })</span>"
@@ -113,9 +76,9 @@ struct HandlerCards {
             ("Workers", workers(handler)),
         ]
         return """
-            <section class="card"><div class="card-head"><h2>\(handler.name) \(badge(handler, activity))</h2>
+            <section class="card"><div class="card-head"><h2>\(handler.name) \(Self.badge(view))</h2>
             <div class="actions">\(mayAct ? buttons(handler) : "")</div></div>
-            \(notes(handler, activity))\(Part.facts(facts))</section>
+            \(notes(view))\(Part.facts(facts))</section>
             """
     }
 
@@ -141,7 +104,8 @@ struct HandlerCards {
         }
     }
 
-    private func notes(_ handler: HandlerState, _ activity: Activity) -> HTML {
+    private func notes(_ view: HandlerView) -> HTML {
+        let (handler, now) = (view.state, view.at)
         var notes = HTML()
         if handler.isPaused {
             let end: HTML = handler.pausedUntil.map { "Ends \(Part.age($0, now: now))." } ?? "Until it is resumed."
@@ -154,13 +118,14 @@ struct HandlerCards {
                 .warning,
                 "<strong>Held.</strong> The handler asked for a pause (Retry-After). \(reason)Ends \(Part.age(end, now: now))."
             )
-        } else if activity.open > 0 {
+        } else if view.failing > 0 {
             let probe: HTML =
-                activity.nextProbe.map { "Next probe in \(Figures.length(seconds: $0))." } ?? "A probe is under way."
+                view.breaker?.nextProbe.map { "Next probe in \(Figures.length(seconds: $0))." }
+                ?? "A probe is under way."
             notes += Part.notice(
                 .bad,
                 """
-                <strong>The circuit is open</strong> in \(Figures.count(activity.open, "worker")): attempts failed one after the other, \
+                <strong>The circuit is open</strong> in \(Figures.count(view.failing, "worker")): attempts failed one after the other, \
                 so none is made for a while. \(probe)
                 """
             )

@@ -1,6 +1,7 @@
 import Hummingbird
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 

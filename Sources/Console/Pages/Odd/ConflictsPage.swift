@@ -27,7 +27,7 @@ struct ConflictsPage: ConsoleRoutes {
         let (found, now) = try await services.reader.withConnection(.search) { [query] connection in
             (try await query.page(connection), try await MessageTail.now(connection))
         }
-        let rows = found.rows.map { aliases.named($0, services.settings.sight) }
+        let rows = found.rows.map { aliases.named($0) }
         let base = PageAddress("/conflicts").query("category", filter.categories).query("message_id", filter.messageID)
         let next = found.isFull ? rows.last.map { base.query("cursor", "\($0.namedCursor)") } : nil
         return PageShell("Conflicts", .conflicts, for: request).document(
@@ -86,7 +86,7 @@ struct ConflictsPage: ConsoleRoutes {
         }
         guard let row = rows.first else { throw Problem.notFound("there is no such conflict any more: see /conflicts") }
         let view = Comparison(
-            row: services.aliases.named(row, services.settings.sight),
+            row: services.aliases.named(row),
             stored: stored,
             now: now,
             showsPayloads: services.settings.showsPayloads,

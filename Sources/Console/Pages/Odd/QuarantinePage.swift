@@ -1,6 +1,7 @@
 import Hummingbird
 import Postgres
 import Querying
+import Resources
 import Vocabulary
 
 /// What could not be taken as messages: a list, and each stanza as text and as bytes.

@@ -2,6 +2,7 @@ import Hummingbird
 import MessageStore
 import Postgres
 import Querying
+import Resources
 import Vocabulary
 
 /// What people did, by console and command.

@@ -2,6 +2,7 @@ import Hummingbird
 import MessageStore
 import Postgres
 import Querying
+import Resources
 import Vocabulary
 
 /// How things are, what needs attention first.
@@ -30,7 +31,7 @@ struct OverviewPage: ConsoleRoutes {
             workers: workers,
             groups: groups.map { $0.shown(to: services.settings.sight) },
             history: history.add(workers),
-            handlers: HandlerCards(workers: workers, now: statistics.takenAt, mayAct: false)
+            handlers: HandlerView.all(statistics.handlers, counted: 10_000, workers, at: statistics.takenAt)
         )
         return PageShell("Overview", .overview, for: request, refresh: 5).document(
             """
@@ -51,7 +52,7 @@ struct OverviewView {
     var workers: [WorkerRow]
     var groups: [DeadLetterGroup]
     var history: [RateHistory.Sample]
-    var handlers: HandlerCards
+    var handlers: [HandlerView]
 
     private var now: Timestamp { statistics.takenAt }
     private var alive: [WorkerRow] { workers.filter(\.isAlive) }
@@ -76,7 +77,7 @@ struct OverviewView {
                 "Handlers"
             )
         }
-        for sender in streams(of: alive) where sender.bound == 0 {
+        for sender in SenderStreams.sum(alive) where sender.bound == 0 {
             item(
                 .bad,
                 "no stream",
@@ -88,9 +89,9 @@ struct OverviewView {
         if statistics.daysAhead == 0 {
             item(.bad, "no partition", "Tomorrow has no partition yet.", "/retention", "Retention")
         }
-        for handler in statistics.handlers {
-            let activity = handlers.activity(handler.name)
-            if activity.open > 0 {
+        for view in handlers {
+            let handler = view.state
+            if view.failing > 0 {
                 item(
                     .bad,
                     "circuit open",
@@ -166,7 +167,7 @@ struct OverviewView {
                 "given up",
                 tone: dead > 0 ? .warning : nil
             ),
-            Part.figure("Streams", Figures.count(streams(of: alive).reduce(0) { $0 + $1.bound }), "bound"),
+            Part.figure("Streams", Figures.count(SenderStreams.sum(alive).reduce(0) { $0 + $1.bound }), "bound"),
             Part.figure(
                 "Database",
                 Figures.bytes(statistics.databaseBytes),
@@ -216,32 +217,18 @@ struct OverviewView {
             Column("Handler"), Column("State"), Column("Attempts/s", isNumber: true), Column("Waiting", isNumber: true),
             Column("Dead", isNumber: true),
         ]
-        let rows = statistics.handlers.map { handler -> [HTML] in
-            let activity = handlers.activity(handler.name)
-            return [
-                "<a href=\"/handlers\">\(handler.name)</a>", handlers.badge(handler, activity),
-                "\(Figures.decimal(activity.attempts))", "\(Figures.count(handler.depth, limit: 10_000))",
-                "\(Figures.count(handler.deadLetters, limit: 10_000))",
+        let rows = handlers.map { handler -> [HTML] in
+            [
+                "<a href=\"/handlers\">\(handler.state.name)</a>", HandlerCards.badge(handler),
+                "\(Figures.decimal(handler.attempts))", "\(Figures.count(handler.state.depth, limit: 10_000))",
+                "\(Figures.count(handler.state.deadLetters, limit: 10_000))",
             ]
         }
         return Part.card("Handlers", count: "\(rows.count)", Part.table("Handlers", columns, rows))
     }
 
-    /// The streams of some workers together, by sender.
-    private func streams(of workers: [WorkerRow]) -> [WorkerReport.Streams] {
-        var sums: [String: WorkerReport.Streams] = [:]
-        for row in workers.flatMap(\.streams) {
-            var sum = sums[row.sender] ?? .init(sender: row.sender, connecting: 0, bound: 0, draining: 0)
-            sum.connecting += row.connecting
-            sum.bound += row.bound
-            sum.draining += row.draining
-            sums[row.sender] = sum
-        }
-        return sums.values.sorted { $0.sender < $1.sender }
-    }
-
     var streams: HTML {
-        let rows = streams(of: alive).map { row -> [HTML] in
+        let rows = SenderStreams.sum(alive).map { row -> [HTML] in
             [
                 "<a class=\"mono\" href=\"\(PageAddress("/messages").query("sender", row.sender))\">\(stranger: row.sender)</a>",
                 row.bound > 0 ? Part.badge(.good, "receiving") : Part.badge(.bad, "none bound"),

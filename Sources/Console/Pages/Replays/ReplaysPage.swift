@@ -2,6 +2,7 @@ import Hummingbird
 import Postgres
 import Querying
 import Replaying
+import Resources
 import Vocabulary
 
 /// The replays: all of them, and each with its progress and history.
@@ -74,9 +75,9 @@ struct ReplaysPage: ConsoleRoutes {
     private func detail(_ request: PageRequest) async throws -> HTML {
         let name = request.part("id")
         let found = try await services.reader.withConnection { connection in
-            try await connection.run { connection throws(PostgresError) -> ReplayView? in
+            try await connection.run { connection throws(PostgresError) -> ReplayDetail? in
                 guard let replay = try ReplayTable.find(connection, name) else { return nil }
-                return try ReplayView.read(connection, replay.id)
+                return try ReplayDetail.read(connection, replay)
             }
         }
         guard let found = found?.shown(to: services.settings.sight) else {
@@ -94,7 +95,7 @@ struct ReplaysPage: ConsoleRoutes {
     }
 
     private struct View {
-        var found: ReplayView
+        var found: ReplayDetail
         var now: Timestamp
         var mayAct: Bool
 

@@ -35,9 +35,9 @@ struct Aliases: Sendable {
         return Digest128(high: left, low: right)
     }
 
-    /// A conflict with its name, as somebody may see it.
-    func named(_ row: ConflictRow, _ sight: Sight) -> ConflictRow {
-        var row = row.shown(to: sight)
+    /// A conflict with its name.
+    func named(_ row: ConflictRow) -> ConflictRow {
+        var row = row
         row.name = name(of: row.fingerprint)
         return row
     }

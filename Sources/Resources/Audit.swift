@@ -1,0 +1,41 @@
+import Foundation
+package import MessageStore
+package import Querying
+import Vocabulary
+
+extension AuditEntry: ShownResource {
+    package static let schema = "AuditEntry"
+    package static let fields: [Field<AuditEntry>] = [
+        Field("id") { $0.id },
+        Field("at") { $0.at },
+        Field("who") { $0.who },
+        Field("role", about: "the database role of the session") { $0.role },
+        Field("via", about: "command or console") { $0.via },
+        Field("action") { $0.action },
+        Field("subject") {
+            $0.subject
+        } redact: { row, sight, _ in
+            row.subject = AuditSubject.shown(row.subject, to: sight)
+        },
+        Field("count", about: "to how many rows; null where that is not known, or means nothing") { $0.count },
+        Field("reason") { $0.reason },
+    ]
+}
+
+/// The subject of an entry of the audit trail, or of a job.
+package enum AuditSubject {
+    /// The subject without what is a device's or a handler's: the group of a filter, and a fingerprint.
+    package static func shown(_ subject: String, to sight: Sight) -> String {
+        var subject = subject
+        if let start = subject.range(of: "group '"), let end = subject.range(of: "'", options: .backwards),
+            start.upperBound <= end.lowerBound
+        {
+            let group = sight.group(String(subject[start.upperBound..<end.lowerBound]))
+            subject.replaceSubrange(start.upperBound..<end.lowerBound, with: group)
+        }
+        if !sight.payloads, let start = subject.range(of: ", fingerprint ") {
+            subject.replaceSubrange(start.upperBound..., with: Sight.hidden)
+        }
+        return subject
+    }
+}

@@ -1,0 +1,204 @@
+package import UpstreamKit
+package import Vocabulary
+
+/// A value that a field shows: as JSON, as text, and as its type in the API's description.
+package protocol ShownValue: Sendable {
+    /// Its type as JSON Schema tells it.
+    static var schema: ValueSchema { get }
+    /// Its text in CSV and in facts; nil for null.
+    var text: String? { get }
+    /// Its text in a table for people.
+    var cell: String { get }
+    /// Writes it as JSON.
+    func write(to json: inout JSONWriter)
+}
+
+extension ShownValue {
+    package var cell: String { text ?? "-" }
+}
+
+/// The type of a value in JSON Schema.
+package struct ValueSchema: Sendable {
+    /// The JSON type.
+    package var type: StaticString
+    /// What a string holds: `date-time`, `uuid`.
+    package var format: StaticString?
+    /// The words of a closed set; empty for any.
+    package var words: [String] = []
+    /// The schema of an array's items, in JSON; nil for what is no array.
+    package var items: String?
+    /// The resource that an object is; nil for what is none.
+    package var resource: String?
+    /// Whether null is one of its values.
+    package var isNullable = false
+
+    package init(_ type: StaticString, format: StaticString? = nil, words: [String] = [], items: String? = nil) {
+        (self.type, self.format, self.words, self.items) = (type, format, words, items)
+    }
+
+    /// Writes it as a JSON object.
+    ///
+    /// - Parameters:
+    ///   - json: Where it is written.
+    ///   - about: What the value means.
+    func write(to json: inout JSONWriter, about: StaticString?) {
+        json.beginObject()
+        if let resource {
+            json.member("$ref", "#/components/schemas/\(resource)")
+            return json.endObject()
+        }
+        json.name("type")
+        if isNullable {
+            json.beginArray()
+            json.string(type.description)
+            json.string("null")
+            json.endArray()
+        } else {
+            json.string(type.description)
+        }
+        if let format { json.member("format", format.description) }
+        if !words.isEmpty {
+            json.name("enum")
+            json.beginArray()
+            for word in words { json.string(word) }
+            if isNullable { json.null() }
+            json.endArray()
+        }
+        if let items {
+            json.name("items")
+            json.json(Array(items.utf8))
+        }
+        if let about { json.member("description", about.description) }
+        json.endObject()
+    }
+}
+
+extension String: ShownValue {
+    package static var schema: ValueSchema { ValueSchema("string") }
+    package var text: String? { self }
+    package func write(to json: inout JSONWriter) { json.string(self) }
+}
+
+extension Int: ShownValue {
+    package static var schema: ValueSchema { ValueSchema("integer") }
+    package var text: String? { String(self) }
+    package func write(to json: inout JSONWriter) { json.integer(self) }
+}
+
+extension Int64: ShownValue {
+    package static var schema: ValueSchema { ValueSchema("integer") }
+    package var text: String? { String(self) }
+    package func write(to json: inout JSONWriter) { json.integer(self) }
+}
+
+extension Double: ShownValue {
+    package static var schema: ValueSchema { ValueSchema("number") }
+    package var text: String? {
+        var json = JSONWriter()
+        write(to: &json)
+        return String(decoding: json.finish(), as: UTF8.self)
+    }
+    package func write(to json: inout JSONWriter) { json.number(self) }
+}
+
+extension Bool: ShownValue {
+    package static var schema: ValueSchema { ValueSchema("boolean") }
+    package var text: String? { self ? "true" : "false" }
+    package func write(to json: inout JSONWriter) { json.bool(self) }
+}
+
+extension Timestamp: ShownValue {
+    package static var schema: ValueSchema { ValueSchema("string", format: "date-time") }
+    package var text: String? { rfc3339 }
+    package var cell: String { shown }
+    package func write(to json: inout JSONWriter) { json.time(self) }
+}
+
+extension Digest128: ShownValue {
+    package static var schema: ValueSchema { ValueSchema("string", format: "uuid") }
+    package var text: String? { description }
+    package func write(to json: inout JSONWriter) { json.uuid(self) }
+}
+
+extension MessageKey: ShownValue {
+    package static var schema: ValueSchema { Digest128.schema }
+    package var text: String? { description }
+    package func write(to json: inout JSONWriter) { json.uuid(digest) }
+}
+
+extension Optional: ShownValue where Wrapped: ShownValue {
+    package static var schema: ValueSchema {
+        var schema = Wrapped.schema
+        schema.isNullable = true
+        return schema
+    }
+    package var text: String? { self?.text }
+    package var cell: String { self?.cell ?? "-" }
+    package func write(to json: inout JSONWriter) {
+        if let self { self.write(to: &json) } else { json.null() }
+    }
+}
+
+extension Array: ShownValue where Element: ShownValue {
+    package static var schema: ValueSchema {
+        var items = JSONWriter()
+        Element.schema.write(to: &items, about: nil)
+        return ValueSchema("array", items: String(decoding: items.finish(), as: UTF8.self))
+    }
+    package var text: String? {
+        var json = JSONWriter()
+        write(to: &json)
+        return String(decoding: json.finish(), as: UTF8.self)
+    }
+    package var cell: String { map(\.cell).joined(separator: ",") }
+    package func write(to json: inout JSONWriter) {
+        json.beginArray()
+        for value in self { value.write(to: &json) }
+        json.endArray()
+    }
+}
+
+/// Rows within a row: an array of another resource.
+package struct Rows<Row: ShownResource>: ShownValue {
+    private let rows: [Row]
+
+    package init(_ rows: [Row]) { self.rows = rows }
+
+    package static var schema: ValueSchema {
+        ValueSchema("array", items: "{\"$ref\":\"#/components/schemas/\(Row.schema)\"}")
+    }
+    package var text: String? {
+        var json = JSONWriter()
+        write(to: &json)
+        return String(decoding: json.finish(), as: UTF8.self)
+    }
+    package func write(to json: inout JSONWriter) {
+        json.beginArray()
+        for row in rows { row.write(to: &json) }
+        json.endArray()
+    }
+}
+
+/// A row within a row.
+package struct Nested<Row: ShownResource>: ShownValue {
+    private let row: Row
+
+    package init(_ row: Row) { self.row = row }
+
+    package static var schema: ValueSchema {
+        var schema = ValueSchema("object")
+        schema.resource = Row.schema
+        return schema
+    }
+    package var text: String? { String(decoding: row.json(), as: UTF8.self) }
+    package func write(to json: inout JSONWriter) { row.write(to: &json) }
+}
+
+/// A word of a closed set.
+package protocol ShownWord: ShownValue, RawRepresentable<String>, CaseIterable {}
+
+extension ShownWord {
+    package static var schema: ValueSchema { ValueSchema("string", words: allCases.map(\.rawValue)) }
+    package var text: String? { rawValue }
+    package func write(to json: inout JSONWriter) { json.string(rawValue) }
+}
