@@ -45,6 +45,16 @@ func suite(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .testTarget(name: name, dependencies: dependencies, swiftSettings: strict)
 }
 
+/// A worker of Examples/swift, built with everything else for the tests that run it.
+func example(_ name: String) -> Target {
+    .executableTarget(
+        name: "example-\(name)",
+        dependencies: ["UpstreamWorker"],
+        path: "Examples/swift/Sources/\(name)",
+        swiftSettings: strict
+    )
+}
+
 let package = Package(
     name: "upstream-worker",
     products: [
@@ -219,6 +229,10 @@ let package = Package(
 
         // The same commands for a worker with Swift handlers of its own.
         module("UpstreamWorker", ["CLI", "UpstreamKit"]),
+
+        // The workers of Examples/swift, whose own package is built by `make examples`.
+        example("orders-worker"),
+        example("shortest-worker"),
 
         // Run by hand, in a release build.
         .executableTarget(

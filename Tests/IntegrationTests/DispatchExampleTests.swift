@@ -6,10 +6,10 @@ import Testing
 extension Integration {
     /// What the documentation and `Examples/` show, as they stand there.
     @Suite struct DispatchExampleTests {
-        /// A worker of one's own that `make examples` has built.
+        /// A worker of one's own.
         private func example(_ name: String) throws -> URL {
-            let program = projectFolder.appending(path: ".build/example/debug/\(name)")
-            try #require(FileManager.default.isExecutableFile(atPath: program.path), "build it: make examples")
+            let program = projectFolder.appending(path: ".build/debug/example-\(name)")
+            try #require(FileManager.default.isExecutableFile(atPath: program.path), "build it: make build")
             return program
         }
 
