@@ -320,7 +320,7 @@ let package = Package(
         suite(
             "CLITests",
             [
-                "BuildInfo", "Vocabulary", "CLI", "Worker", "DatabaseSupport", "LocalDatabase", "Postgres",
+                "BuildInfo", "Vocabulary", "CLI", "ConsoleSupport", "Worker", "DatabaseSupport", "LocalDatabase", "Postgres",
                 "IntegrationSupport", "QuerySupport", "Querying", "Resources", "MessageStore",
             ]
         ),

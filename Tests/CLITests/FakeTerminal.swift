@@ -65,8 +65,11 @@ struct CommandStage {
     let folder: TemporaryFolder
     let configuration: String
 
-    init(_ seeds: [Seed] = []) async throws {
-        fixture = try await QueryFixture(seeds)
+    init(_ seeds: [Seed] = []) async throws { try self.init(on: try await QueryFixture(seeds)) }
+
+    /// Commands on a database that is there.
+    init(on fixture: QueryFixture) throws {
+        self.fixture = fixture
         folder = try TemporaryFolder()
         configuration = try folder.write("database: {url: \"\(fixture.url)\"}\n".utf8, as: "worker.yaml")
     }

@@ -14,7 +14,7 @@ extension CommandStage {
         return stage
     }
 
-    private static let content = """
+    static let content = """
         CREATE FUNCTION public.h(text) RETURNS text IMMUTABLE LANGUAGE sql AS $$
             SELECT $1 || chr(27) || '[2J' || chr(27) || ']0;x' || chr(7) || chr(155) || '31m' || chr(127) || chr(13)
                 || chr(10) || chr(8) || chr(8238) || chr(8232) || chr(8297) || chr(8203) || chr(133)
