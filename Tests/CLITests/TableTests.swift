@@ -39,7 +39,8 @@ struct TableTests {
         let stage = try await CommandStage.hostile()
         // These show ages, rates and estimates, which change from one run to the next.
         let moving: Set<[String]> = [
-            ["stats", "10ms"], ["handlers", "list"], ["replay", "plan"], ["partitions", "plan"], ["partitions", "run"],
+            ["stats", "10ms"], ["handlers", "list"], ["replay", "plan"], ["replay", "status"], ["partitions", "plan"],
+            ["partitions", "run"],
         ]
         for (command, formats) in try await stage.listings() where formats.contains("--json") {
             var seen: Set<NSObject> = []
