@@ -4,17 +4,22 @@ extension CommandStage {
     /// Tables whose every text holds what a terminal acts on.
     static func hostile() async throws -> CommandStage {
         let stage = try await CommandStage(Awkward.seeds)
+        try await fill(stage.fixture)
+        return stage
+    }
+
+    /// Adds what stands beside the messages.
+    static func fill(_ fixture: QueryFixture) async throws {
         let conflicts = Awkward.seeds.map { seed in
             var seed = seed
             (seed.data, seed.raw) = (#"{"other":1}"#, nil)
             return seed
         }
-        try await stage.fixture.add(conflicts, into: "conflicts")
-        try await stage.fixture.script(content)
-        return stage
+        try await fixture.add(conflicts, into: "conflicts")
+        try await fixture.script(content)
     }
 
-    static let content = """
+    private static let content = """
         CREATE FUNCTION public.h(text) RETURNS text IMMUTABLE LANGUAGE sql AS $$
             SELECT $1 || chr(27) || '[2J' || chr(27) || ']0;x' || chr(7) || chr(155) || '31m' || chr(127) || chr(13)
                 || chr(10) || chr(8) || chr(8238) || chr(8232) || chr(8297) || chr(8203) || chr(133)
