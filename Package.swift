@@ -320,7 +320,8 @@ let package = Package(
         suite(
             "CLITests",
             [
-                "BuildInfo", "Vocabulary", "CLI", "ConsoleSupport", "Worker", "DatabaseSupport", "LocalDatabase", "Postgres",
+                "BuildInfo", "Vocabulary", "CLI", "ConsoleSupport", "Worker", "DatabaseSupport", "LocalDatabase",
+                "Postgres",
                 "IntegrationSupport", "QuerySupport", "Querying", "Resources", "MessageStore",
             ]
         ),
