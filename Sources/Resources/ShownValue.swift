@@ -15,6 +15,13 @@ package protocol ShownValue: Sendable {
 
 extension ShownValue {
     package var cell: String { text ?? "-" }
+
+    /// The JSON itself, as of all that is neither a string nor null.
+    package var text: String? {
+        var json = JSONWriter()
+        write(to: &json)
+        return String(decoding: json.finish(), as: UTF8.self)
+    }
 }
 
 /// The type of a value in JSON Schema.
@@ -81,29 +88,21 @@ extension String: ShownValue {
 
 extension Int: ShownValue {
     package static var schema: ValueSchema { ValueSchema("integer") }
-    package var text: String? { String(self) }
     package func write(to json: inout JSONWriter) { json.integer(self) }
 }
 
 extension Int64: ShownValue {
     package static var schema: ValueSchema { ValueSchema("integer") }
-    package var text: String? { String(self) }
     package func write(to json: inout JSONWriter) { json.integer(self) }
 }
 
 extension Double: ShownValue {
     package static var schema: ValueSchema { ValueSchema("number") }
-    package var text: String? {
-        var json = JSONWriter()
-        write(to: &json)
-        return String(decoding: json.finish(), as: UTF8.self)
-    }
     package func write(to json: inout JSONWriter) { json.number(self) }
 }
 
 extension Bool: ShownValue {
     package static var schema: ValueSchema { ValueSchema("boolean") }
-    package var text: String? { self ? "true" : "false" }
     package func write(to json: inout JSONWriter) { json.bool(self) }
 }
 
@@ -145,11 +144,6 @@ extension Array: ShownValue where Element: ShownValue {
         Element.schema.write(to: &items, about: nil)
         return ValueSchema("array", items: String(decoding: items.finish(), as: UTF8.self))
     }
-    package var text: String? {
-        var json = JSONWriter()
-        write(to: &json)
-        return String(decoding: json.finish(), as: UTF8.self)
-    }
     package var cell: String { map(\.cell).joined(separator: ",") }
     package func write(to json: inout JSONWriter) {
         json.beginArray()
@@ -166,11 +160,6 @@ package struct Rows<Row: ShownResource>: ShownValue {
 
     package static var schema: ValueSchema {
         ValueSchema("array", items: "{\"$ref\":\"#/components/schemas/\(Row.schema)\"}")
-    }
-    package var text: String? {
-        var json = JSONWriter()
-        write(to: &json)
-        return String(decoding: json.finish(), as: UTF8.self)
     }
     package func write(to json: inout JSONWriter) {
         json.beginArray()
@@ -190,7 +179,6 @@ package struct Nested<Row: ShownResource>: ShownValue {
         schema.resource = Row.schema
         return schema
     }
-    package var text: String? { String(decoding: row.json(), as: UTF8.self) }
     package func write(to json: inout JSONWriter) { row.write(to: &json) }
 }
 

@@ -63,8 +63,6 @@ struct JobGroups: ShownValue {
 
     init(_ json: [UInt8]) { self.json = json }
 
-    var text: String? { String(decoding: json, as: UTF8.self) }
-
     func write(to json: inout JSONWriter) { json.json(self.json) }
 
     private struct Group: Codable {
