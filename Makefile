@@ -18,8 +18,7 @@
 SWIFT ?= swift
 SOURCES := Sources Plugins Tests Benchmarks Fuzz Package.swift Examples/swift/Sources Examples/swift/Package.swift \
 	Examples/plugin/swift
-# No index for editors: theirs is made apart, and this one costs a sixth of the build.
-BUILD_FLAGS := --explicit-target-dependency-import-check error --disable-index-store
+BUILD_FLAGS ?= --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
