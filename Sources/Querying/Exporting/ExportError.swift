@@ -1,6 +1,5 @@
 /// Why an export failed.
 package struct ExportError: Error, Sendable, CustomStringConvertible {
-    /// The kind of failure.
     package enum Kind: Sendable {
         /// The file exists, or can't be created.
         case refused
@@ -12,7 +11,6 @@ package struct ExportError: Error, Sendable, CustomStringConvertible {
         case readerGone
     }
 
-    /// The kind of failure.
     package var kind: Kind
     /// What failed and what to do about it.
     package var description: String

@@ -1,22 +1,22 @@
 import CGlibc
 import Glibc
 
-/// The file that an export goes to; the one owner of its descriptor.
+/// An export's output file; owns the descriptor.
 ///
 /// Readable by its owner only: it holds what devices sent.
 package final class ExportFile: @unchecked Sendable {
     // Used by one task at a time.
     private let descriptor: Int32
     private let path: String?
-    // A device or a named pipe has no end to continue at and nothing to sync.
+    // A device or a named pipe can't be continued or synced.
     private let isFile: Bool
 
-    /// The size of the file when it was opened, without an incomplete last line; 0 for a new one.
+    /// Its size when opened, without an incomplete last line; 0 for a new file.
     package private(set) var size: Int = 0
     /// Its size as found.
     private(set) var length: Int = 0
 
-    /// A stream that is open already and stays open, such as stdout.
+    /// Wraps a stream that stays open, such as stdout.
     package convenience init(stream descriptor: Int32) {
         self.init(descriptor: descriptor, path: nil)
     }
@@ -29,16 +29,10 @@ package final class ExportFile: @unchecked Sendable {
 
     deinit { if path != nil { close(descriptor) } }
 
-    /// Creates a file, or opens one to continue it.
+    /// Creates a file, or opens an existing one to continue it.
     ///
-    /// An existing file is continued only if it is ours and nobody else can write to it; links to files are not followed.
-    /// Devices and named pipes are written to as they are.
-    ///
-    /// - Parameters:
-    ///   - path: Where.
-    ///   - isResumed: Whether to continue an existing file; otherwise it must not exist.
-    /// - Throws: ``ExportError``
-    /// - Returns: The file, empty or as found.
+    /// An existing file is continued only if it is ours and nobody else can write to it; links to files are not
+    /// followed. Devices and named pipes are written to as they are.
     package static func open(_ path: String, isResumed: Bool) throws(ExportError) -> ExportFile {
         var descriptor = Glibc.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         if descriptor < 0, errno == EEXIST { descriptor = try existing(path, isResumed: isResumed) }
@@ -51,14 +45,14 @@ package final class ExportFile: @unchecked Sendable {
         return file
     }
 
-    /// Opens an existing file; a negative number with `errno` if that fails.
+    /// Opens an existing file; negative, with `errno`, on failure.
     private static func existing(_ path: String, isResumed: Bool) throws(ExportError) -> Int32 {
         var status = upstream_file()
         guard upstream_stat(path, &status) == 0 else {
             throw ExportError(.refused, "can't write \(path): \(describe(errno))")
         }
         guard status.mode & S_IFMT == S_IFREG else {
-            // /dev/stdout is a link, so these are followed; the opened file is checked again.
+            // /dev/stdout is a link, so links are followed here; the opened file is checked again.
             let descriptor = Glibc.open(path, O_WRONLY | O_CLOEXEC)
             if descriptor >= 0, upstream_fstat(descriptor, &status) == 0, status.mode & S_IFMT == S_IFREG {
                 close(descriptor)
@@ -86,11 +80,11 @@ package final class ExportFile: @unchecked Sendable {
         return descriptor
     }
 
-    /// Finds the last complete line, and changes nothing.
+    /// Finds the last complete line, without changing the file.
     ///
-    /// - Parameter format: In CSV a line end inside quotes is part of a field.
-    /// - Throws: ``ExportError``
-    /// - Returns: The line without line end, and whether it is the file's first; nil if there is none.
+    /// In CSV a line end inside quotes is part of a field.
+    ///
+    /// - Returns: The line without its end, and whether it is the file's first; nil if there is none.
     package func lastLine(_ format: MessageLines.Format) throws(ExportError) -> (line: [UInt8], isFirst: Bool)? {
         guard isFile else { return nil }
         var scanner = LineScanner(hasQuotes: format == .csv)
@@ -112,8 +106,6 @@ package final class ExportFile: @unchecked Sendable {
     }
 
     /// Truncates the file after the last complete line, once ``lastLine(_:)`` has shown it to be an export.
-    ///
-    /// - Throws: ``ExportError``
     package func cutTornLine() throws(ExportError) {
         guard isFile else { return }
         guard ftruncate(descriptor, size) == 0 else { throw failure("cut") }
@@ -121,8 +113,6 @@ package final class ExportFile: @unchecked Sendable {
     }
 
     /// Bytes from an offset on; fewer if the file ends before.
-    ///
-    /// - Throws: ``ExportError``
     func read(count: Int, at offset: Int) throws(ExportError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         let found = pread(descriptor, &bytes, count, offset)
@@ -131,8 +121,6 @@ package final class ExportFile: @unchecked Sendable {
     }
 
     /// Writes all bytes.
-    ///
-    /// - Throws: ``ExportError``
     package func write(_ bytes: [UInt8]) throws(ExportError) {
         var written = 0
         while written < bytes.count {
@@ -151,8 +139,6 @@ package final class ExportFile: @unchecked Sendable {
     }
 
     /// Waits until the file and its name are on disk; does nothing for stdout.
-    ///
-    /// - Throws: ``ExportError``
     package func sync() throws(ExportError) {
         guard isFile, let path else { return }
         guard fsync(descriptor) == 0 else { throw failure("save") }

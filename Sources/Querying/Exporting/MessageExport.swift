@@ -9,15 +9,12 @@ package import Vocabulary
 /// its page was read. What commits later behind the export's position is missing, so an export of recent messages
 /// should end a little before now (`--until 5m`).
 package struct MessageExport: Sendable {
-    /// Which messages.
     package var filter: MessageFilter
-    /// How they are written.
     package var format: MessageLines.Format
     /// Whether to write registration tokens.
     package var tokens: Bool
     /// Whether to escape control characters in what devices sent.
     package var isForTerminal = false
-    /// The maximum number of rows in a page.
     package var pageRows = 5_000
     /// About how many bytes a page may take.
     package var pageBytes = 4 << 20
@@ -26,7 +23,6 @@ package struct MessageExport: Sendable {
         (self.filter, self.format, self.tokens) = (filter, format, tokens)
     }
 
-    /// The progress of an export.
     package struct Progress: Sendable {
         /// Messages written by this run.
         package var rows: Int64 = 0
@@ -36,11 +32,9 @@ package struct MessageExport: Sendable {
         package var cursor: MessageCursor?
     }
 
-    /// Where an export ends that has no end of its own: it would follow new messages for ever.
+    /// The time at which an export without an end of its own stops, instead of following new messages for ever.
     ///
-    /// After everything that there is now, also what a worker's clock has stamped ahead of the database's.
-    ///
-    /// - Throws: ``PostgresError``
+    /// It is after every stored message, including those stamped by a worker's clock that is ahead of the database's.
     package static func end(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(MessageStatements.end).value()
@@ -77,15 +71,9 @@ package struct MessageExport: Sendable {
         }
     }
 
-    /// Runs to the end.
+    /// Runs to the end, reporting progress after each page.
     ///
-    /// - Parameters:
-    ///   - file: Where to.
-    ///   - start: The position after which to begin.
-    ///   - connection: The database.
-    ///   - report: Called after each page.
     /// - Throws: ``PostgresError``, ``ExportError``, and `CancellationError`.
-    /// - Returns: What was written.
     package func run(
         to file: ExportFile,
         after start: MessageCursor?,
@@ -154,7 +142,6 @@ package struct MessageExport: Sendable {
 }
 
 extension ExportFile {
-    /// Whether the file begins with these bytes.
     fileprivate func begins(with head: [UInt8]) throws(ExportError) -> Bool {
         try read(count: head.count, at: 0) == head
     }

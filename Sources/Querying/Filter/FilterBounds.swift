@@ -1,16 +1,13 @@
-/// How much may be asked for at once, in a request's query or body and on a command line.
+/// Limits on what one request or command line may select by.
 ///
 /// Each condition is planned before the statement's time limit counts much: their number bounds what that costs.
 package enum FilterBounds {
     /// The longest value, in bytes of UTF-8; a message id takes 4,096.
     static let bytes = 4_096
-    /// The most values of what may be repeated: of one name, and of all such names together.
+    /// The most values of one repeatable name, and of all repeatable names together.
     static let values = 100
 
-    /// What is too much in what somebody selects by.
-    ///
-    /// - Parameter given: The values by their names.
-    /// - Returns: A value that is too long, or too many of them, for people; nil where all is within bounds.
+    /// Describes a value that is too long, or too many values; nil if all are within bounds.
     package static func excess(in given: [String: [String]]) -> String? {
         let given = given.sorted { $0.key < $1.key }
         if let (name, _) = given.first(where: { $0.value.contains { $0.utf8.count > bytes } }) {

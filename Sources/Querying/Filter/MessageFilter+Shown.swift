@@ -2,9 +2,9 @@ import Foundation
 import Vocabulary
 
 extension MessageFilter {
-    /// The conditions as the audit trail names them, each after a comma; empty where nothing narrows.
+    /// The conditions as the audit trail names them, each after a comma; empty without conditions.
     ///
-    /// What clauses compare with is left out: it may be a part of a payload, or a registration token, and the trail holds
+    /// Operands of clauses are left out: they may be part of a payload or a registration token, and the trail holds
     /// neither.
     package var auditText: String {
         var parts = categories.map { "category \($0)" }
@@ -18,13 +18,11 @@ extension MessageFilter {
         return parts.map { ", " + $0 }.joined()
     }
 
-    /// A stored selection of a replay as somebody may see it: what its clauses compare with is a part of payloads, and may be
-    /// a registration token.
+    /// A replay's stored selection, shown to a reader with this sight.
     ///
-    /// - Parameters:
-    ///   - selection: The filter in its JSON form.
-    ///   - sight: What they may see.
-    /// - Returns: The JSON form, with an ellipsis for what is not shown; ``Sight/hidden`` where it can't be read.
+    /// Operands of clauses are parts of payloads, and may be registration tokens.
+    ///
+    /// - Returns: The JSON form with an ellipsis for each hidden operand; ``Sight/hidden`` if it can't be read.
     package static func shown(_ selection: String, to sight: Sight) -> String {
         guard !(sight.payloads && sight.tokens) else { return selection }
         guard var filter = try? JSONDecoder().decode(MessageFilter.self, from: Data(selection.utf8)) else {

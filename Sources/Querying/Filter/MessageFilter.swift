@@ -2,7 +2,7 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// Which messages a command selects; an empty member selects all.
+/// Selects messages; an empty member selects all.
 ///
 /// Replays store its JSON form (`Codable`) with their frozen selection.
 package struct MessageFilter: Sendable, Equatable {
@@ -10,11 +10,9 @@ package struct MessageFilter: Sendable, Equatable {
     package var categories: [String] = []
     /// The sender that they were addressed to.
     package var senderID: String?
-    /// The device that sent them.
     package var deviceKey: DeviceKey?
     /// The id from the device, compared as bytes.
     package var messageID: String?
-    /// One message by its key.
     package var messageKey: MessageKey?
     /// Received at or after.
     package var since: Timestamp?
@@ -24,7 +22,7 @@ package struct MessageFilter: Sendable, Equatable {
     package var clauses: [WhereClause] = []
     /// Whether clauses may look at what ``TokenMask`` masks; without it a clause matches no value that holds it.
     ///
-    /// Belongs to who asks, not to what is selected: it is no part of the JSON form.
+    /// Describes the reader, not the selection: not part of the JSON form.
     package var seesTokens = true
 
     package init() {}
@@ -40,15 +38,15 @@ package struct MessageFilter: Sendable, Equatable {
             && lhs.clauses == rhs.clauses && lhs.seesTokens == rhs.seesTokens
     }
 
-    /// Whether an index, or the pruning of old partitions, keeps a query from reading every message.
+    /// Whether an index or partition pruning keeps a query from reading every message.
     package var isNarrow: Bool {
         !categories.isEmpty || deviceKey != nil || messageID != nil || messageKey != nil || since != nil
     }
 
-    /// Whether some condition must be checked row by row, because no index serves it.
+    /// Whether a condition must be checked row by row, because no index serves it.
     package var hasResidue: Bool { !clauses.isEmpty || senderID != nil }
 
-    /// The filter without the conditions that no index serves: it selects the rows that have to be read.
+    /// The filter without such conditions: it selects the rows to be read.
     package var withoutResidue: MessageFilter {
         var filter = self
         filter.clauses = []
@@ -58,18 +56,12 @@ package struct MessageFilter: Sendable, Equatable {
 
     /// The tables that a filter can select from.
     package enum Table: String, Sendable {
-        /// The stored messages.
         case messages = "upstream.messages"
         /// Copies with other content.
         case conflicts = "upstream.conflicts"
     }
 
-    /// The filter as a condition on the rows of a table.
-    ///
-    /// - Parameters:
-    ///   - table: The table.
-    ///   - alias: The table's alias in the statement.
-    /// - Returns: A part of a statement; `true` if nothing narrows.
+    /// The filter as an SQL condition on a table's rows; `true` if nothing narrows.
     package func condition(on table: Table = .messages, alias: String = "m") -> SQL {
         let row: SQL = "\(raw: alias)"
         var parts: [SQL] = []
@@ -78,7 +70,7 @@ package struct MessageFilter: Sendable, Equatable {
         if let key = messageKey?.digest {
             parts.append("\(row).message_key = \(key)")
             if table == .messages {
-                // The ledger knows the day, and so the one partition.
+                // The ledger gives the day, and so the partition.
                 parts.append(
                     "\(row).received_at = (SELECT received_at FROM upstream.message_ids WHERE message_key = \(key))"
                 )
@@ -96,7 +88,8 @@ package struct MessageFilter: Sendable, Equatable {
         return parts.isEmpty ? "true" : .joined(parts, separator: " AND ")
     }
 
-    /// No index of `messages` is by id alone: the database's function finds the few rows by their keys.
+    /// Selects by message id: `messages` has no index on the id alone, so a database function finds the few rows by
+    /// key.
     private func condition(messageID: String, on table: Table, row: SQL) -> SQL {
         switch table {
         case .messages:

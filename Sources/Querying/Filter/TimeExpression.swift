@@ -6,12 +6,8 @@ package import Vocabulary
 /// RFC 3339, with optional seconds, and a space allowed for the `T`. Without an offset it is UTC, as partitions and output
 /// are.
 package enum TimeExpression {
-    /// Parses an age, a day or a moment.
+    /// Parses an age counted back from `now`, a day or a moment.
     ///
-    /// - Parameters:
-    ///   - text: The text as written.
-    ///   - now: The time that ages count back from.
-    /// - Returns: The moment.
     /// - Throws: ``FilterError`` with the position of the mistake.
     package static func parse(_ text: String, now: Timestamp) throws(FilterError) -> Timestamp {
         let midnight = now.microseconds - now.microsecondsOfDay
@@ -22,13 +18,13 @@ package enum TimeExpression {
         default: break
         }
         guard let age = DurationText(text), age.unit != nil else { return try moment(text) }
-        // Beyond what a duration can hold is too long ago as well.
+        // Overflow is too long ago as well.
         let (time, overflow) = now.microseconds.subtractingReportingOverflow(age.duration?.microseconds ?? .max)
         guard !overflow, time >= earliest else { throw FilterError("too long ago", in: text, at: 0) }
         return Timestamp(microseconds: time)
     }
 
-    /// Parses a date or a moment, which mean the same whenever they are read.
+    /// Parses a date or a moment, whose meaning doesn't depend on the current time.
     ///
     /// - Throws: ``FilterError`` with the position of the mistake.
     package static func moment(_ text: String) throws(FilterError) -> Timestamp {

@@ -16,25 +16,18 @@ import Postgres
 /// A path steps into objects by name and into arrays by index: `data.items[0].sku`, from the end with `[-1]`. A name
 /// with characters other than letters, digits, `_` and `-` is quoted: `data."a.b"`.
 package struct WhereClause: Sendable, Equatable {
-    /// How a value is compared.
     package enum Comparison: String, Sendable, CaseIterable {
-        /// Equal.
         case equal = "="
         /// Not equal, or absent.
         case notEqual = "!="
-        /// Less.
         case less = "<"
-        /// Less or equal.
         case lessOrEqual = "<="
-        /// Greater.
         case greater = ">"
-        /// Greater or equal.
         case greaterOrEqual = ">="
-        /// Matches a regular expression.
         case matches = "~"
     }
 
-    /// What a value is compared with.
+    /// The right side of a comparison.
     package enum Operand: Sendable, Equatable {
         /// Written in quotes: only a string.
         case string(String)
@@ -43,7 +36,6 @@ package struct WhereClause: Sendable, Equatable {
         /// Anything else: a string, or one of the words `true`, `false` and `null`.
         case word(String)
 
-        /// The text that it stands for.
         package var text: String {
             switch self {
             case .string(let text), .number(let text), .word(let text): text
@@ -51,11 +43,8 @@ package struct WhereClause: Sendable, Equatable {
         }
     }
 
-    /// The condition on the value.
     package enum Test: Sendable, Equatable {
-        /// It exists.
         case exists
-        /// It compares like this.
         case compares(Comparison, Operand)
     }
 
@@ -63,12 +52,10 @@ package struct WhereClause: Sendable, Equatable {
     package let text: String
     /// Names and indexes from the root of `data` to the value; empty for the root itself.
     package let path: [String]
-    /// The condition on the value there.
     package let test: Test
 
-    /// Parses a clause.
+    /// Parses a clause in one of the forms in the table above.
     ///
-    /// - Parameter text: One of the forms in the table above.
     /// - Throws: ``FilterError`` with the position of the mistake.
     package init(parsing text: String) throws(FilterError) {
         var parser = WhereParser(text)
@@ -76,10 +63,10 @@ package struct WhereClause: Sendable, Equatable {
         (path, test) = try parser.parse()
     }
 
-    /// Whether it looks at a registration token that a receipt holds, or into it.
+    /// Whether its path leads to, or into, a receipt's registration token.
     package var isOnToken: Bool { path.contains(TokenMask.member) }
 
-    /// The clause with an ellipsis for what a value is compared with.
+    /// The clause with an ellipsis for its operand.
     package var textWithoutOperand: String {
         let steps = path.map { name in
             let isPlain =
@@ -98,14 +85,14 @@ package struct WhereClause: Sendable, Equatable {
         (text, self.path, self.test) = ("", path, test)
     }
 
-    /// The clause with its operand left out of the text, to be shown only.
+    /// The clause without its operand in the text, for display only.
     var withoutOperand: WhereClause { WhereClause(textWithoutOperand, self) }
 
     private init(_ text: String, _ clause: WhereClause) {
         (self.text, path, test) = (text, clause.path, clause.test)
     }
 
-    /// Whether its operand may be a registration token, or a part of one.
+    /// Whether its operand may be a registration token or part of one.
     var mayNameToken: Bool {
         switch test {
         case .exists: false
@@ -121,16 +108,13 @@ package struct WhereClause: Sendable, Equatable {
 }
 
 extension WhereClause {
-    /// The clause as a condition on the row that `alias` names.
+    /// The clause as a condition on the row named `alias`.
     ///
     /// `data::jsonb` never fails: what jsonb rejects is in `data_raw`, and such rows match no clause.
     ///
-    /// - Parameters:
-    ///   - alias: The row's alias in the statement.
-    ///   - seesTokens: Without it neither a regular expression nor an order matches a value whose text has
-    ///     ``TokenMask/member`` or the device's own token in it: by the answers one would find the token letter by letter.
-    ///     Clauses on the member itself are refused before.
-    /// - Returns: A part of a statement.
+    /// Without `seesTokens`, neither a regular expression nor an order matches a value whose text holds
+    /// ``TokenMask/member`` or the device's own token: repeated queries would reveal the token letter by letter.
+    /// Clauses on the member itself are refused earlier.
     func condition(alias: String, seesTokens: Bool = true) -> SQL {
         let data: SQL = "\(raw: alias).data::jsonb"
         switch test {
@@ -153,9 +137,9 @@ extension WhereClause {
         }
     }
 
-    /// A condition that by many answers would tell a text letter by letter, where that text may hold a token.
+    /// Guards a condition that could reveal a token letter by letter.
     ///
-    /// jsonb's text has the member's name without escapes; the text of JSON, or of a URL, in a string may have it with them.
+    /// jsonb's text has the member's name without escapes; JSON or a URL inside a string may escape it.
     private func guarded(_ condition: SQL, _ alias: String, _ seesTokens: Bool) -> SQL {
         guard !seesTokens else { return condition }
         let text: SQL = "\(raw: alias).data::jsonb #>> \(path)"
@@ -166,8 +150,9 @@ extension WhereClause {
             """
     }
 
-    /// Escapes of what the name, or an escape in its turn, is made of: letters, digits, `_`, `%` and the backslash (RFC 8259,
-    /// section 7; RFC 3986, section 2.1, by which URLs have no need of them).
+    /// Escapes of the characters of the name, or of an escape: letters, digits, `_`, `%` and the backslash.
+    ///
+    /// RFC 8259, section 7; RFC 3986, section 2.1: URLs have no need to escape them.
     private static let escapes = #"(\\u00|%)(25|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[cCfF])"#
 
     private func equality(_ data: SQL, _ operand: Operand) -> SQL {

@@ -4,7 +4,7 @@ struct WhereParser {
     private let characters: [Character]
     private var position = 0
 
-    /// More digits, or a larger exponent, than any real number has; within the range of `numeric`.
+    /// More digits, or a larger exponent, than any real-world number has; within the range of `numeric`.
     private static let longestNumber = 200
     private static let largestExponent = 1_000
 
@@ -115,7 +115,7 @@ struct WhereParser {
         return .number(value)
     }
 
-    /// The exponent of a text that is a JSON number (RFC 8259 §6), 0 where it has none; nil for another text.
+    /// The exponent of a JSON number (RFC 8259 §6), 0 if it has none; nil for any other text.
     private static func exponentOfNumber(_ text: String) -> Int? {
         var rest = Substring(text)
         func digits() -> Substring { rest.prefix { $0.isASCII && $0.isNumber } }
@@ -141,7 +141,7 @@ struct WhereParser {
 
     // MARK: Strings
 
-    /// Parses a quoted string, with the escapes of JSON.
+    /// Parses a quoted string with JSON escapes.
     private mutating func parseQuoted() throws(FilterError) -> String {
         let start = position
         position += 1

@@ -3,9 +3,8 @@ package import Vocabulary
 
 /// An attempt of a handler at a message, as `upstream.attempts` shows it.
 package struct AttemptRow: Sendable, Equatable {
-    /// The handler.
     package var handler: String
-    /// Its number: 1, and one more for each attempt before it that was counted.
+    /// Its number: 1 plus the counted attempts before it.
     package var attempt: Int
     /// When it began, by the database's clock.
     package var startedAt: Timestamp
@@ -13,9 +12,8 @@ package struct AttemptRow: Sendable, Equatable {
     package var duration: Duration?
     /// `done`, `retry`, `rejected`, `exhausted` or `released`.
     package var outcome: String
-    /// The HTTP status of a webhook's answer that was no success.
+    /// The HTTP status of a webhook's unsuccessful answer.
     package var status: Int?
-    /// What went wrong.
     package var errorGroup: String?
     /// The process that made it: host and process id.
     package var worker: String
@@ -23,15 +21,10 @@ package struct AttemptRow: Sendable, Equatable {
 
 /// The history of attempts (`upstream.attempts`).
 package enum AttemptHistory {
-    /// The attempts at a message that are still kept, by all handlers, oldest first.
+    /// The kept attempts at a message by all handlers, oldest first; empty if the schema predates the history.
     ///
-    /// Found by an index, in a few milliseconds however many there are.
-    ///
-    /// - Parameters:
-    ///   - key: The message's key, or the release key of a conflict.
-    ///   - connection: A session that may read the tables; one statement.
-    /// - Throws: ``PostgresError``
-    /// - Returns: The attempts; none where the schema is from before the history.
+    /// `key` is the message's key or a conflict's release key. An index serves it: a few milliseconds, however many
+    /// there are.
     package static func of(
         _ key: Digest128,
         _ connection: isolated PostgresConnection

@@ -1,9 +1,7 @@
 import Postgres
 import Vocabulary
 
-/// The statement that reads the history of attempts.
 enum AttemptHistoryStatements: StatementCatalog {
-    /// The attempts at a message, oldest first.
     static func history(of key: Digest128) -> SQL {
         """
         SELECT handler, attempt, started_at, duration, outcome, status, error_group, worker

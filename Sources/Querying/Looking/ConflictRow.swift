@@ -6,32 +6,31 @@ package import Vocabulary
 package struct ConflictRow: Sendable {
     /// The first copy with this content; its key is that of the message it conflicts with.
     package var copy: StoredMessage
-    /// The copy's fingerprint.
     package var fingerprint: Digest128
-    /// What addresses it: the fingerprint, or where payloads are hidden a name that stands for it.
+    /// Its public name: the fingerprint, or a substitute where payloads are hidden.
     package var name: Digest128
     /// How many copies of this content were received.
     package var timesSeen: Int64
-    /// When the latest was received.
+    /// When the latest copy was received.
     package var lastSeenAt: Timestamp
-    /// When it was released to the handlers; nil if it was not.
+    /// When it was released to the handlers; nil if never.
     package var releasedAt: Timestamp?
     /// The database role that released it.
     package var releasedBy: String?
     /// The key under which handlers see it.
     package var releaseKey: MessageKey
 
-    /// The bytes of the page up to here; 0 where they were not counted.
+    /// The page's bytes up to and including this row; 0 if not counted.
     let bytesThrough: Int64
     fileprivate let page: MessagePage
     fileprivate let row: Int
 
     /// Its place in the order of conflicts.
     package var cursor: ConflictCursor { ConflictCursor(message: copy.cursor, fingerprint: fingerprint) }
-    /// The same under its name.
+    /// The same with ``name`` for the fingerprint.
     package var namedCursor: ConflictCursor { ConflictCursor(message: copy.cursor, fingerprint: name) }
 
-    /// The rows of ``ConflictStatements/page(_:)``.
+    /// Decodes the rows of ``ConflictStatements/page(_:)``.
     static func rows(of result: PostgresResult) throws(PostgresError) -> [ConflictRow] {
         let page = try MessagePage(result)
         var number = -1
@@ -54,14 +53,10 @@ package struct ConflictRow: Sendable {
         }
     }
 
-    /// The copy's JSON object with `times_seen`, `last_seen_at` and its release added; without payloads its `fingerprint` is
-    /// ``name``, and there is no `release_key`, which is made of the fingerprint.
+    /// The copy's JSON object on one line, with `times_seen`, `last_seen_at` and its release.
     ///
-    /// - Parameters:
-    ///   - tokens: Whether the registration token is written.
-    ///   - payloads: Whether what the device sent is written.
-    ///   - isForTerminal: Whether control characters are escaped as well.
-    /// - Returns: One line without line end.
+    /// Without payloads its `fingerprint` is ``name``, and `release_key`, which is derived from the fingerprint, is
+    /// left out. `isForTerminal` escapes control characters as well.
     package func json(tokens: Bool, payloads: Bool = true, isForTerminal: Bool) -> [UInt8] {
         var lines = MessageLines(.ndjson, tokens: tokens, payloads: payloads, isForTerminal: isForTerminal)
         lines.appendObject(page, row)
@@ -80,7 +75,7 @@ package struct ConflictRow: Sendable {
     }
 }
 
-/// A position in the order of conflicts; its text form is that of ``MessageCursor``, a slash, and the fingerprint.
+/// A position in the order of conflicts; as text that of ``MessageCursor``, a slash, and the fingerprint.
 package struct ConflictCursor: Sendable, Equatable, CustomStringConvertible {
     /// The time and key of the first copy.
     package var message: MessageCursor
@@ -110,9 +105,8 @@ package struct ConflictQuery: Sendable {
     package var fingerprint: Digest128?
     /// The position after which it begins, newest first.
     package var cursor: ConflictCursor?
-    /// The maximum number of rows.
     package var limit: Int
-    /// A page ends with the row that takes it past this many bytes, as they are read; nil for no limit.
+    /// Ends a page with the row that takes it past this many bytes, uncompressed; nil for no limit.
     package var byteLimit: Int?
 
     package init(filter: MessageFilter, fingerprint: Digest128? = nil, after cursor: ConflictCursor? = nil, limit: Int)
@@ -125,10 +119,7 @@ package struct ConflictQuery: Sendable {
 
     var statement: SQL { ConflictStatements.page(self) }
 
-    /// Runs it.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: The newest first.
+    /// Runs the query, newest first.
     package func rows(_ connection: PostgresConnection) async throws(PostgresError) -> [ConflictRow] {
         let sql = statement
         return try await connection.run { connection throws(PostgresError) in
@@ -136,10 +127,7 @@ package struct ConflictQuery: Sendable {
         }
     }
 
-    /// Runs it.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: The newest first, and whether others may follow.
+    /// Runs the query, newest first, and tells whether more rows may follow.
     package func page(
         _ connection: PostgresConnection
     ) async throws(PostgresError) -> (rows: [ConflictRow], isFull: Bool) {

@@ -2,7 +2,6 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// The statements that read conflicts.
 enum ConflictStatements: StatementCatalog {
     /// A page of conflicts, the newest first.
     static func page(_ query: ConflictQuery) -> SQL {

@@ -2,9 +2,8 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// One message with everything that the tables hold about it.
+/// A message with everything that the tables hold about it.
 package struct MessageDetail: Sendable {
-    /// The key.
     package var messageKey: MessageKey
     /// The page that holds its row of `messages` or `dead_messages`.
     let page: MessagePage
@@ -14,28 +13,22 @@ package struct MessageDetail: Sendable {
     package var stored: StoredMessage?
     /// Its row of the ledger.
     package var ledger: LedgerRow?
-    /// Its pending deliveries.
     package var deliveries: [DeliveryRow]
-    /// Its dead letters.
     package var deadLetters: [DeliveryRow]
-    /// What handlers tried, oldest first, as far as it is kept (`retention.attempts`).
+    /// Attempts of handlers, oldest first, as far as kept (`retention.attempts`).
     package var attempts: [AttemptRow]
     /// Copies with other content.
     package var conflicts: [ConflictRow]
     /// Whether more conflicts are stored than ``MessageLookup`` reads at once.
     package var hasMoreConflicts = false
-    /// The bytes of these, as they were read.
+    /// The conflicts' bytes, uncompressed.
     var conflictBytes: Int { Int(conflicts.last?.bytesThrough ?? 0) }
-    /// The key of the message it conflicts with, if the key is the release key of a conflict.
+    /// The key of the message it conflicts with, if it was found by a conflict's release key.
     package var conflictsWith: MessageKey?
 
-    /// The message's own JSON object; nil where retention has deleted the body.
+    /// The message's JSON object on one line; nil if retention has deleted the body.
     ///
-    /// - Parameters:
-    ///   - tokens: Whether the registration token is written.
-    ///   - payloads: Whether what the device sent is written.
-    ///   - isForTerminal: Whether characters that a terminal may act on are escaped, too.
-    /// - Returns: One line without its end.
+    /// `isForTerminal` also escapes characters that a terminal may act on.
     package func storedJSON(tokens: Bool, payloads: Bool, isForTerminal: Bool = false) -> [UInt8]? {
         guard let row else { return nil }
         var lines = MessageLines(.ndjson, tokens: tokens, payloads: payloads, isForTerminal: isForTerminal)
@@ -53,7 +46,6 @@ package struct MessageDetail: Sendable {
 
     /// A row of `deliveries` or `dead_letters`.
     package struct DeliveryRow: Sendable {
-        /// The handler.
         package var handler: String
         /// Failed attempts that count.
         package var attempts: Int
@@ -61,9 +53,7 @@ package struct MessageDetail: Sendable {
         package var nextAttemptAt: Timestamp
         /// The worker that holds the lease, or made the last attempt.
         package var leaseOwner: String?
-        /// When its lease ends.
         package var leaseUntil: Timestamp?
-        /// The error of the latest attempt.
         package var lastError: String?
         /// The replay that queued it.
         package var replayID: Digest128?
@@ -77,7 +67,7 @@ package struct MessageDetail: Sendable {
 /// The messages that a reference may mean.
 package struct FoundMessages: RandomAccessCollection, Sendable {
     private let details: [MessageDetail]
-    /// Whether there are more of them than ``MessageLookup`` reads at once.
+    /// Whether there are more than ``MessageLookup`` reads at once.
     package let isCut: Bool
 
     init(_ details: [MessageDetail], isCut: Bool = false) { (self.details, self.isCut) = (details, isCut) }
@@ -93,25 +83,24 @@ package struct FoundMessages: RandomAccessCollection, Sendable {
 package struct MessageLookup: Sendable {
     /// The most messages for one id, and the most conflicts of one message.
     static let hitLimit = 100
-    /// The most messages for the beginning of a key.
+    /// The most messages for the prefix of a key.
     static let prefixLimit = 10
-    /// A list ends with the row that takes it past this many bytes, as they are read: one of messages, and one of the
-    /// conflicts of all of them together.
+    /// A list ends with the row that takes it past this many bytes, uncompressed.
+    ///
+    /// Applies to the messages, and to the conflicts of all of them together.
     static let byteLimit = 2 << 20
 
     private let connection: PostgresConnection
 
-    /// A lookup in the database that the connection leads to.
     package init(_ connection: PostgresConnection) {
         self.connection = connection
     }
 
-    /// Everything about the messages that a reference may mean.
+    /// Finds the messages that a reference may mean, with everything about them.
     ///
-    /// A UUID is taken for a `message_key` first, then for a `message_id`: apps use UUIDs as ids. What is neither may be the
-    /// beginning of a key, of 8 digits or more.
+    /// A UUID is tried as a `message_key` first, then as a `message_id`: apps use UUIDs as ids. What is neither may be
+    /// the first 8 or more digits of a key.
     ///
-    /// - Throws: ``PostgresError``
     /// - Returns: One message for a key; for an id one per sender (or device) that used it.
     package func find(_ reference: String) async throws(PostgresError) -> FoundMessages {
         if let key = MessageKey(reference), let detail = try await detail(key) { return FoundMessages([detail]) }
@@ -148,13 +137,9 @@ package struct MessageLookup: Sendable {
         return FoundMessages(found, isCut: keys.count == Self.prefixLimit)
     }
 
-    /// Everything about the message of a key, or of the release key of a conflict; nil if there is none.
+    /// Finds a message by its key, or by the release key of a conflict; nil if there is none.
     ///
-    /// - Parameters:
-    ///   - key: The key.
-    ///   - conflictBytes: Its conflicts end with the row that takes them past this; with 0 one tells that there are any.
-    /// - Throws: ``PostgresError``
-    /// - Returns: The message.
+    /// Its conflicts end with the row that takes them past `conflictBytes`; 0 only tells whether there are any.
     package func detail(
         _ key: MessageKey,
         conflictBytes: Int = 2 << 20
@@ -181,7 +166,7 @@ package struct MessageLookup: Sendable {
         }
     }
 
-    /// The released conflict with this release key, under which handlers and dead letters know it.
+    /// Finds a released conflict by its release key, under which handlers and dead letters know it.
     private func released(_ key: MessageKey) async throws(PostgresError) -> MessageDetail? {
         let found = try await connection.run { connection throws(PostgresError) in
             let result = try connection.run(MessageStatements.released(key))
@@ -205,7 +190,7 @@ package struct MessageLookup: Sendable {
         var filter = MessageFilter()
         filter.messageKey = key
         var query = ConflictQuery(filter: filter, limit: Self.hitLimit)
-        // Nothing left still tells whether there are any.
+        // With no bytes left, one conflict still tells that there are any.
         query.byteLimit = max(1, conflictBytes)
         let conflicts = try await query.page(connection)
         return try await connection.run { connection throws(PostgresError) in

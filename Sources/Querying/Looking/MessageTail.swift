@@ -7,18 +7,15 @@ package struct MessageTail: Sendable {
     /// Which rows still have to be shown, and whether the follower keeps up.
     package var window: TailWindow
 
-    /// Where another follower could go on: everything up to here was shown, and a little after it.
+    /// Where another follower can resume: everything up to here was shown, and a little after it.
     package private(set) var position: TailPosition
 
     private let filter: MessageFilter
 
-    /// Starts to follow: what has committed by now counts as shown.
+    /// Starts to follow; what has committed by now counts as shown.
     ///
-    /// - Parameters:
-    ///   - filter: Which messages.
-    ///   - overlap: How late a commit may be.
-    ///   - longInterval: How often the whole overlap is read.
-    ///   - connection: The database.
+    /// `overlap` is how late a commit may be; every `longInterval` the whole overlap is read.
+    ///
     /// - Throws: ``PostgresError``
     package init(
         _ filter: MessageFilter,
@@ -33,20 +30,19 @@ package struct MessageTail: Sendable {
         try await eachNewPlace(from: window.start, connection) { _, _ in }
     }
 
-    /// Messages that a follower can't show, or can't be sure of.
+    /// Messages that a follower missed, or may have missed.
     package enum Gap: Sendable, Equatable {
         /// Retention dropped what was received in this span before it was read.
         case dropped(Range<Timestamp>)
-        /// Too many messages arrived to remember them all: late commits among those received in this span are missing.
+        /// Too many messages arrived to remember: late commits among those received in this span may be missing.
         case unproven(Range<Timestamp>)
     }
 
     /// Shows what has committed since the last successful poll, in order of arrival.
     ///
-    /// - Parameters:
-    ///   - connection: The database.
-    ///   - show: Takes a page and the number of a new row.
-    /// - Throws: ``PostgresError``, and what `show` throws; the next poll does not repeat what was shown.
+    /// Calls `show` with a page and the number of each new row; the next poll does not repeat what was shown.
+    ///
+    /// - Throws: ``PostgresError``, and what `show` throws.
     /// - Returns: What is missing, if anything.
     package mutating func poll(
         _ connection: PostgresConnection,
@@ -68,7 +64,7 @@ package struct MessageTail: Sendable {
         return gap
     }
 
-    /// The start of the oldest day that retention has kept; nil if there is none.
+    /// The start of the oldest day still kept; nil if there is none.
     package static func oldest(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp? {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(MessageStatements.oldestDay).value(Timestamp?.self)
@@ -77,7 +73,7 @@ package struct MessageTail: Sendable {
 
     /// Shows the new rows from a time on.
     ///
-    /// Most of what each poll looks at was shown before, so places are read first, and bodies only of new ones.
+    /// Most rows of a poll were shown before, so positions are read first, and bodies only of new rows.
     private mutating func read(
         from floor: Timestamp,
         _ connection: PostgresConnection,
@@ -98,7 +94,7 @@ package struct MessageTail: Sendable {
                     let page = try await Self.page(Array(places[next..<end]), connection)
                     for row in 0..<page.count {
                         try show(page, row)
-                        // In the same order; one that is gone meanwhile is passed by.
+                        // Same order; a row deleted in the meantime is skipped.
                         while shown < end, places[shown] != page.cursor(row) { shown += 1 }
                         shown += 1
                     }
@@ -111,7 +107,7 @@ package struct MessageTail: Sendable {
         }
     }
 
-    /// Hands over the places of new rows from a time on, in order, with the bytes of each, some thousands at a time.
+    /// Passes on the positions and sizes of new rows from a time on, in order, some thousands at a time.
     private mutating func eachNewPlace(
         from floor: Timestamp,
         _ connection: PostgresConnection,
@@ -153,14 +149,12 @@ package struct MessageTail: Sendable {
         return try await connection.run { connection throws(PostgresError) in try MessagePage(try connection.run(sql)) }
     }
 
-    /// How many places are read at once.
+    /// How many positions are read at once.
     private static let placeLimit = 10_000
-    /// The most rows, and about the most bytes, whose bodies are read at once.
+    /// The most rows, and about the most bytes, of bodies read at once.
     private static let (pageRows, pageBytes) = (1_000, Int64(4 << 20))
 
-    /// Where a follower begins that starts now.
-    ///
-    /// - Throws: ``PostgresError``
+    /// The starting position of a new follower.
     package static func moment(_ connection: PostgresConnection) async throws(PostgresError) -> TailPosition {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(MessageStatements.moment).only { row throws(PostgresError) in

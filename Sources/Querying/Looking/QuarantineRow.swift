@@ -3,7 +3,6 @@ package import Vocabulary
 
 /// A row of `upstream.quarantine`.
 package struct QuarantineRow: Sendable {
-    /// Identifies the row.
     package var id: Int64
     /// The sender whose connection delivered it.
     package var senderID: String
@@ -11,7 +10,6 @@ package struct QuarantineRow: Sendable {
     package var messageID: String?
     /// The reason, from a closed set.
     package var reason: String
-    /// Details of the reason.
     package var detail: String
     /// The stanza as received; empty if it was not requested.
     package var stanza: [UInt8]
@@ -24,12 +22,10 @@ package struct QuarantineRow: Sendable {
     /// When the latest was received.
     package var lastSeenAt: Timestamp
 
-    /// The row as a JSON object.
+    /// The row as a JSON object on one line.
     ///
-    /// - Parameters:
-    ///   - verbatim: Whether to write the stanza as received, in base64, instead of as text with masked tokens.
-    ///   - isForTerminal: Whether control characters are escaped as well.
-    /// - Returns: One line without line end.
+    /// `verbatim` writes the stanza as received, in base64, instead of as text with masked tokens. `isForTerminal`
+    /// escapes control characters as well.
     package func json(verbatim: Bool, isForTerminal: Bool) -> [UInt8] {
         var writer = JSONWriter(isForTerminal: isForTerminal)
         writer.beginObject()
@@ -56,11 +52,8 @@ package struct QuarantineRow: Sendable {
 
 /// A query for quarantined stanzas, in pages along the id.
 package struct QuarantineQuery: Sendable {
-    /// One row.
     package var id: Int64?
-    /// Only of this sender.
     package var senderID: String?
-    /// Only for this reason.
     package var reason: String?
     /// Only with this message id; no index serves it.
     package var messageID: String?
@@ -70,18 +63,13 @@ package struct QuarantineQuery: Sendable {
     package var until: Timestamp?
     /// The row id after which it begins.
     package var cursor: Int64?
-    /// The direction.
     package var order = PageOrder.newestFirst
     /// Whether to read the stanzas themselves.
     package var hasStanzas = false
-    /// The maximum number of rows.
     package var limit = 50
 
     package init() {}
 
-    /// Runs it.
-    ///
-    /// - Throws: ``PostgresError``
     package func rows(_ connection: PostgresConnection) async throws(PostgresError) -> [QuarantineRow] {
         let sql = QuarantineStatements.page(self)
         return try await connection.run { connection throws(PostgresError) in

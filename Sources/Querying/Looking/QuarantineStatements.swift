@@ -1,9 +1,7 @@
 import Postgres
 import Vocabulary
 
-/// The statements that read quarantined stanzas.
 enum QuarantineStatements: StatementCatalog {
-    /// A page of stanzas along the id.
     static func page(_ query: QuarantineQuery) -> SQL {
         let isBackwards = query.order == .newestFirst
         var parts: [SQL] = []

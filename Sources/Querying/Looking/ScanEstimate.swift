@@ -1,23 +1,16 @@
 import Foundation
 package import Postgres
 
-/// What the planner expects of a query that is not run.
+/// The planner's estimates for queries that are not run.
 package enum ScanEstimate {
-    /// The planner's estimate of how many messages a filter selects.
-    ///
-    /// - Parameters:
-    ///   - filter: Which messages.
-    ///   - cursor: Only messages after this position, oldest first; nil for all.
-    ///   - connection: The database.
-    /// - Throws: ``PostgresError``
-    /// - Returns: The number of messages; nil if the plan does not say.
+    /// Estimates how many messages a filter selects after a cursor, oldest first; nil if the plan does not say.
     package static func rows(
         _ filter: MessageFilter,
         after cursor: MessageCursor? = nil,
         _ connection: PostgresConnection
     ) async throws(PostgresError) -> Int64? {
         let sql: SQL = "EXPLAIN (FORMAT JSON) \(MessageStatements.selected(filter, from: cursor?.receivedAt))"
-        // Under a limit of its own: it takes milliseconds, and must not use up a short one that is meant for the query.
+        // Under its own limit: it takes milliseconds, and must not use up a short one meant for the query.
         let text = try await connection.run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 try connection.limitStatements(milliseconds: limitMilliseconds, "")
@@ -29,12 +22,10 @@ package enum ScanEstimate {
         return (plan?["Plan Rows"] as? NSNumber)?.int64Value
     }
 
-    /// How many rows a query may have to read one by one, because no index serves its whole filter.
+    /// Estimates how many rows must be read one by one, because no index serves the whole filter; nil below
+    /// ``threshold``.
     ///
     /// Queries the database only if no index serves the filter.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: The number of rows; nil below ``threshold``.
     package static func rowsToRead(
         _ filter: MessageFilter,
         _ connection: PostgresConnection
@@ -45,7 +36,7 @@ package enum ScanEstimate {
         return rows
     }
 
-    /// From this number of rows on, commands print a warning.
+    /// Commands warn from this number of rows on.
     package static let threshold: Int64 = 100_000
 
     /// The longest that an estimate may take.

@@ -1,14 +1,13 @@
 package import Vocabulary
 
-/// How far a follower has got: everything that had committed by then, and was received within the overlap, was shown.
+/// A follower's progress: everything committed by then, and received within the overlap, was shown.
 ///
-/// Its text form is two whole numbers with a hyphen between; what they mean is nobody's business outside.
+/// Its text form is two whole numbers joined by a hyphen, opaque to clients.
 package struct TailPosition: Sendable, Equatable, CustomStringConvertible {
-    /// The database's time.
     package var at: Timestamp
-    /// The oldest transaction that had not ended: what it and later ones inserted may not have been shown.
+    /// The oldest open transaction: what it and later ones inserted may not have been shown.
     package var transaction: Int64
-    /// How long after it was received a message may commit and still be found.
+    /// How late after its receipt a message may commit and still be found.
     package var overlap = Duration.seconds(60)
 
     package init(at: Timestamp, transaction: Int64) {
@@ -18,7 +17,7 @@ package struct TailPosition: Sendable, Equatable, CustomStringConvertible {
     /// Parses the text form; nil if it is not one.
     package init?(_ text: String) {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
-        // Fewer digits than overflow, so that a time before it can be computed, too.
+        // Too few digits to overflow, also when an earlier time is computed from it.
         guard parts.count == 2, parts.allSatisfy(Self.isNumber), let time = Int64(parts[0]),
             let transaction = Int64(parts[1]), time < Self.latest
         else { return nil }
@@ -27,7 +26,7 @@ package struct TailPosition: Sendable, Equatable, CustomStringConvertible {
 
     package var description: String { "\(at.microseconds)-\(transaction)" }
 
-    /// The year 9999, which the text of times ends with.
+    /// The end of the year 9999, the last with a text form.
     private static let latest: Int64 = 253_402_300_800_000_000
 
     private static func isNumber(_ text: Substring) -> Bool {

@@ -1,28 +1,27 @@
 import UpstreamKit
 package import Vocabulary
 
-/// Decides where each poll of a follower begins, and which of the rows it finds are new.
+/// Decides where each poll of a follower begins, and which rows are new.
 ///
-/// `received_at` is when a message was parsed, but its row is visible only after its transaction has committed: maybe much
-/// later, and after messages that were parsed later. So a follower can't continue from the last row it has seen.
-/// Each poll looks back from the last successful one: a little every time, and by the whole overlap every few
-/// seconds, so that a row that commits within the overlap is found by the next such poll. Keys already shown are
-/// remembered for as long as a poll may find them again. At high rates, beyond ``seenLimit`` keys, the overlap shrinks
-/// instead of memory growing, and ``unproven`` says for which span.
+/// `received_at` is set when a message is parsed, but its row is visible only after its transaction has committed:
+/// maybe much later, and after messages that were parsed later. So each poll looks back from the last successful one: a
+/// little every time, and by the whole overlap every few seconds, which finds each row that commits within the overlap.
+/// Keys already shown are remembered for as long as a poll may find them again. Beyond ``seenLimit`` keys the overlap
+/// shrinks instead of memory growing, and ``unproven`` says for which span.
 package struct TailWindow: Sendable {
     /// How long after its `received_at` a message may commit and still be shown.
     package let overlap: Duration
     /// How far every poll looks back.
     package let shortOverlap: Duration
-    /// How long after a poll over the whole overlap the next one is due.
+    /// The interval between polls over the whole overlap.
     package let longInterval: Duration
     /// The maximum number of remembered keys.
     package let seenLimit: Int
 
-    /// The span that a poll should have looked back over but could not, because too many messages arrived: late commits
-    /// among those received in it may not have been shown.
+    /// The span that a poll should have covered but could not, because too many messages arrived.
+    ///
+    /// Late commits among those received in it may not have been shown.
     package private(set) var unproven: Range<Timestamp>?
-    /// The number of remembered keys.
     package var seenCount: Int { seen.count }
 
     /// Whether the overlap had to shrink because too many messages arrived.
@@ -31,16 +30,10 @@ package struct TailWindow: Sendable {
     private var lastPoll: Timestamp
     private var lastLongPoll: Timestamp
     private var lowest = Timestamp(microseconds: .min)
-    /// The time of the present poll, and whether it reads the whole overlap.
+    /// The current poll's time, and whether it reads the whole overlap.
     private var current: (now: Timestamp, isLong: Bool)
 
-    /// A follower that starts now.
-    ///
-    /// - Parameters:
-    ///   - now: The database's time.
-    ///   - overlap: How late a commit may be.
-    ///   - longInterval: How often the whole overlap is read.
-    ///   - seenLimit: The maximum number of keys to remember.
+    /// Starts a follower at `now`, by the database's clock.
     package init(
         now: Timestamp,
         overlap: Duration,
@@ -65,14 +58,11 @@ package struct TailWindow: Sendable {
     /// The time of the last successful poll.
     package var lastSuccess: Timestamp { lastPoll }
 
-    /// Begins a poll.
+    /// Begins a poll and returns the `received_at` to read from.
     ///
     /// Until ``succeeded()`` is called, the next poll begins where this one did.
-    ///
-    /// - Parameter now: The database's time.
-    /// - Returns: The `received_at` to read from.
     package mutating func poll(now: Timestamp) -> Timestamp {
-        // A clock that was set back must not open a gap, even if something is shown twice.
+        // A clock that was set back must not open a gap, even if a row is shown twice.
         if now < lastPoll { lowest = min(lowest, now) }
         lastPoll = min(now, lastPoll)
         lastLongPoll = min(now, lastLongPoll)
@@ -82,7 +72,7 @@ package struct TailWindow: Sendable {
         return max(floor, lowest)
     }
 
-    /// The poll has read all rows.
+    /// Records that the poll has read all rows.
     package mutating func succeeded() {
         lastPoll = current.now
         guard current.isLong else { return }
@@ -102,10 +92,10 @@ package struct TailWindow: Sendable {
         return true
     }
 
-    /// Takes a row back that was new and could not be shown: the next poll finds it again.
+    /// Forgets a new row that could not be shown, so that the next poll finds it again.
     package mutating func takeBack(_ place: MessageCursor) { seen[place.messageKey] = nil }
 
-    /// Makes room: first by forgetting what no later poll reads, which after a long pause is most of it.
+    /// Makes room, first by forgetting what no later poll reads, which after a long pause is most of it.
     ///
     /// If this poll fails, those rows are shown again rather than lost.
     private mutating func shorten() {

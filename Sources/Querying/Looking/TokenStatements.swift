@@ -2,9 +2,8 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// The statement that finds tokens.
 enum TokenStatements: StatementCatalog {
-    /// The token of each message, and the one that a receipt holds in its data.
+    /// Each message's token, and the one in a receipt's data.
     static func tokens(_ places: [(key: MessageKey, receivedAt: Timestamp)]) -> SQL {
         """
         SELECT

@@ -2,19 +2,13 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// The registration tokens of some messages, to be found in what handlers said of them; never shown themselves.
+/// The registration tokens of some messages, for masking in what handlers said; never shown themselves.
 package struct TokensOfMessages: Sendable {
     private let tokens: [MessageKey: [String]]
 
-    /// None.
     package init() { tokens = [:] }
 
-    /// Reads them: one statement, which looks every message up by its key.
-    ///
-    /// - Parameters:
-    ///   - places: The messages; those that are gone have none.
-    ///   - connection: A session that may select from the tables.
-    /// - Throws: ``PostgresError``
+    /// Reads them in one statement that looks up every message by key; deleted messages have none.
     package init(
         of places: [(key: MessageKey, receivedAt: Timestamp)],
         _ connection: PostgresConnection
@@ -37,6 +31,5 @@ package struct TokensOfMessages: Sendable {
         self.tokens = tokens
     }
 
-    /// Those of a message.
     package subscript(_ key: MessageKey) -> [String] { tokens[key] ?? [] }
 }

@@ -4,15 +4,9 @@ package import Vocabulary
 
 /// The fingerprint of docs/protocol.md (What identifies a message), from a row's columns.
 package enum Fingerprint {
-    /// The first 16 bytes of SHA-256 over the parts, each as 8 bytes of length and its bytes; an absent part is the length
-    /// 2^64-1 alone.
+    /// The first 16 bytes of SHA-256 over the parts, each as 8 bytes of length and its bytes.
     ///
-    /// - Parameters:
-    ///   - token: The registration token.
-    ///   - category: The category.
-    ///   - messageType: The type; nil if the message has none.
-    ///   - data: The verbatim text of `data`; nil if the message has none.
-    /// - Returns: What the ledger holds for a message with this content.
+    /// An absent part is the length 2^64-1 alone. `data` is verbatim text.
     package static func compute(
         token: [UInt8],
         category: [UInt8],
@@ -30,7 +24,6 @@ package enum Fingerprint {
         return hash.finish128()
     }
 
-    /// Adds a part that is present.
     static func add(_ part: UnsafeRawBufferPointer, to hash: inout SHA256) {
         hash.update(bigEndian: UInt64(part.count))
         hash.update(part)

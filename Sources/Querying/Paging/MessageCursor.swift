@@ -5,7 +5,6 @@ package import Vocabulary
 ///
 /// Its text form is `2026-01-31T23:59:59.123456Z/7d1c0a52-0000-4000-8000-000000000001`.
 package struct MessageCursor: Sendable, Equatable, Comparable, CustomStringConvertible {
-    /// When the message was received.
     package var receivedAt: Timestamp
     /// Distinguishes messages of the same microsecond.
     package var messageKey: MessageKey
@@ -30,10 +29,7 @@ package struct MessageCursor: Sendable, Equatable, Comparable, CustomStringConve
     }
 }
 
-/// The direction of pages.
 package enum PageOrder: Sendable {
-    /// The newest message first.
     case newestFirst
-    /// The oldest message first.
     case oldestFirst
 }

@@ -6,19 +6,18 @@ import Vocabulary
 ///
 /// Exports copy columns as the server sent them, without making a ``StoredMessage`` of each row.
 package struct MessagePage: Sendable {
-    /// The rows; see ``Column``.
     let result: PostgresResult
     /// Whether another page may follow.
     package let isFull: Bool
     private let keys: [Keys?]
 
-    /// The columns of a row that are read in any case.
+    /// The columns read for every row.
     struct Keys: Sendable {
         var cursor: MessageCursor
         var deviceKey: DeviceKey
     }
 
-    /// The rows of a query that selected ``columns(alias:)`` first.
+    /// Wraps the rows of a query that selected ``columns(alias:)`` first.
     ///
     /// - Throws: ``PostgresError`` of class `schema`.
     package init(_ result: PostgresResult, isFull: Bool = false) throws(PostgresError) {
@@ -48,7 +47,6 @@ package struct MessagePage: Sendable {
         case messageType
         case stanzaFrom
 
-        /// The name in the table.
         var name: String {
             switch self {
             case .messageKey: "message_key"
@@ -67,12 +65,11 @@ package struct MessagePage: Sendable {
         }
     }
 
-    /// The select list of ``Column`` for the row that `alias` names.
+    /// The select list of ``Column`` for the row named `alias`.
     package static func columns(alias: String = "m") -> SQL {
         "\(raw: Column.allCases.map { "\(alias).\($0.name)" }.joined(separator: ", "))"
     }
 
-    /// The number of rows.
     package var count: Int { result.count }
 
     /// The position of the last message; nil for a page without rows.
@@ -110,7 +107,6 @@ package struct MessagePage: Sendable {
     /// The keys of a row's message; nil where an outer join found none.
     func keys(_ row: Int) -> Keys? { keys[row] }
 
-    /// Whether the value is null.
     package func isNull(_ row: Int, _ column: Column) -> Bool { result.isNull(row, column.rawValue) }
 
     /// Lends the bytes of a value; empty for null.

@@ -7,21 +7,18 @@ import UpstreamKit
 /// never see messages newer than the first page. Pages going forwards miss what commits behind their cursor;
 /// ``MessageTail`` shows that too.
 package struct MessagePager: Sendable {
-    /// Which messages.
     package var filter: MessageFilter
-    /// The direction.
     package var order: PageOrder
-    /// The maximum number of rows in a page.
     package var limit: Int
-    /// A page ends with the row that takes it past this many bytes, as stored; nil for no limit.
+    /// Ends a page with the row that takes it past this many bytes, as stored; nil for no limit.
     ///
     /// Bounds memory whatever devices send.
     package var byteLimit: Int?
-    /// Whether ``byteLimit`` counts values as they are read instead of as they are stored, compressed.
+    /// Whether ``byteLimit`` counts uncompressed instead of stored bytes.
     ///
-    /// Costs the reading of what is compressed; without it a page of compressible text may take many times the limit.
+    /// Costs decompression; without it a page of compressible text may take many times the limit.
     package var countsVerbatim = false
-    /// Only what may have committed since a follower's position; nil for all.
+    /// Restricts to what may have committed since a follower's position; nil for all.
     package var since: TailPosition?
     /// The position after which the next page begins; nil for the first page.
     package var cursor: MessageCursor?
@@ -33,13 +30,9 @@ package struct MessagePager: Sendable {
         self.cursor = cursor
     }
 
-    /// The next page's statement.
     package var statement: SQL { MessageStatements.page(self) }
 
-    /// Reads the next page and moves past it.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: The page; one that is not full is the last.
+    /// Reads the next page and moves past it; a page that is not full is the last.
     package mutating func next(_ connection: PostgresConnection) async throws(PostgresError) -> MessagePage {
         let (sql, limit, byteLimit) = (statement, limit, byteLimit)
         let page = try await connection.run { connection throws(PostgresError) in

@@ -2,7 +2,6 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// The statements that read messages and what belongs to them.
 enum MessageStatements: StatementCatalog {
     /// A page of messages along the primary key.
     ///
@@ -38,14 +37,14 @@ enum MessageStatements: StatementCatalog {
             """
     }
 
-    /// The bytes of a row `m` as it is stored; no value that is stored out of line is read.
+    /// The size of a row `m` as stored; reads no value that is stored out of line.
     static let storedBytes: SQL = """
         (pg_column_size(m.message_id) + pg_column_size(m.registration_token)
             + coalesce(pg_column_size(m.data), pg_column_size(m.data_raw), 0)
             + coalesce(pg_column_size(m.extra), 0))::bigint
         """
 
-    /// The bytes of a row `m` as it is read: what is stored compressed counts in full, and is read for it.
+    /// The uncompressed size of a row `m`; reads what is stored compressed.
     static let verbatimBytes: SQL = """
         (octet_length(m.message_id) + octet_length(m.registration_token)
             + coalesce(octet_length(m.data::text), octet_length(m.data_raw), 0)
@@ -54,8 +53,8 @@ enum MessageStatements: StatementCatalog {
 
     /// What may have committed since a follower's position, and all that was received after it.
     ///
-    /// The subtraction is modulo 2^32, as transaction numbers are: right unless two thousand million transactions ended
-    /// within the overlap.
+    /// The subtraction is modulo 2^32, as transaction numbers are: right unless two billion transactions ended within
+    /// the overlap.
     private static func committed(since position: TailPosition) -> SQL {
         """
         m.received_at >= \(position.at - position.overlap) AND (
@@ -64,7 +63,7 @@ enum MessageStatements: StatementCatalog {
         """
     }
 
-    /// The places of a filter's messages behind a place, oldest first, with the bytes that each is stored in.
+    /// The positions of a filter's messages after a cursor, oldest first, with their stored sizes.
     static func places(_ filter: MessageFilter, after cursor: MessageCursor?, limit: Int) -> SQL {
         var condition = filter.condition()
         if let cursor {
@@ -78,7 +77,7 @@ enum MessageStatements: StatementCatalog {
             """
     }
 
-    /// The messages at some places, oldest first; the span that they are in keeps other partitions out.
+    /// The messages at some positions, oldest first; the span prunes other partitions.
     static func at(_ places: [MessageCursor], in span: ClosedRange<Timestamp>) -> SQL {
         """
         SELECT \(MessagePage.columns()) FROM upstream.messages AS m
@@ -90,13 +89,10 @@ enum MessageStatements: StatementCatalog {
         """
     }
 
-    /// The database's time, and the oldest transaction that has not ended: all before it are visible to the next statement.
+    /// The database's time, and the oldest open transaction: all before it are visible to the next statement.
     static let moment: SQL = "SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 
-    /// Messages of dropped days that are kept for their dead letters.
-    ///
-    /// - Parameter condition: On the row `m`.
-    /// - Returns: The statement.
+    /// Messages of dropped days that are kept for their dead letters; `condition` is on the row `m`.
     static func kept(where condition: SQL) -> SQL {
         let order: SQL = "m.received_at DESC, m.message_key DESC"
         return """
@@ -133,7 +129,6 @@ enum MessageStatements: StatementCatalog {
         """
     }
 
-    /// The pending deliveries of a message.
     static func deliveries(_ key: MessageKey) -> SQL {
         """
         SELECT
@@ -156,10 +151,9 @@ enum MessageStatements: StatementCatalog {
         """
     }
 
-    /// The database's time.
     static let now: SQL = "SELECT clock_timestamp()"
 
-    /// A time after that of every message that there is, and not before the database's.
+    /// A time after every stored message, and not before the database's.
     static let end: SQL = """
         SELECT greatest(clock_timestamp(), max(received_at) + interval '1 microsecond') FROM upstream.messages
         """
@@ -171,14 +165,13 @@ enum MessageStatements: StatementCatalog {
         WHERE inhparent = 'upstream.messages'::regclass AND relname ~ '^messages_[0-9]{8}$'
         """
 
-    /// The rows that a filter selects, from a time on; to be explained, not run.
+    /// The rows that a filter selects from a time on; explained, not run.
     static func selected(_ filter: MessageFilter, from start: Timestamp?) -> SQL {
         var condition = filter.condition()
         if let start { condition = "\(condition) AND m.received_at >= \(start)" }
         return "SELECT FROM upstream.messages AS m WHERE \(condition)"
     }
 
-    /// Makes the further transactions of the session read-only.
     static let readOnly: SQL = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
 
     static var samples: [StatementSample] {

@@ -6,12 +6,11 @@ package import Vocabulary
 package struct StoredMessage: Sendable {
     /// The message as handlers see it.
     package var message: UpstreamMessage
-    /// Whether `data` comes from `data_raw`, because jsonb would reject it.
+    /// Whether `data` comes from `data_raw`, because jsonb rejects it.
     package var isDataRaw: Bool
     /// The stanza's `from` attribute.
     package var stanzaFrom: String?
 
-    /// Its position in the order of messages.
     package var cursor: MessageCursor {
         MessageCursor(
             receivedAt: Timestamp(microseconds: message.receivedAtMicroseconds),
@@ -31,7 +30,7 @@ package struct StoredMessage: Sendable {
 }
 
 extension StoredMessage {
-    /// Reads the columns of ``MessagePage/Column``; columns after them stay for the caller.
+    /// Reads the columns of ``MessagePage/Column``; later columns stay for the caller.
     ///
     /// - Throws: `PostgresError` of class `schema`.
     init(_ row: inout PostgresRow) throws(PostgresError) {

@@ -1,26 +1,26 @@
-/// Finds the values of a JSON text that may be registration tokens.
+/// Finds the values in a JSON text that may be registration tokens.
 ///
-/// Unlike ``TokenMask``, which knows that a text is valid and whose members are where, it trusts nothing: a text that is no
-/// JSON (RFC 8259) has no answer.
+/// Unlike ``TokenMask``, which knows a text to be valid, it trusts nothing: a text that is not JSON (RFC 8259) has no
+/// answer.
 struct JSONMask {
-    /// The members that hold tokens at any depth.
+    /// Members that hold tokens at any depth.
     private static let names: Set<[UInt8]> = Set(
         ["from", TokenMask.member, "registration_id", "registration_ids", "registration_token"].map { Array($0.utf8) }
     )
-    /// The one that holds one in the envelope of CCS, at the top.
+    /// The member that holds a token at the top of the CCS envelope.
     private static let envelopeName = Array("to".utf8)
-    /// How deep values may nest; what is deeper is no message.
+    /// How deep values may nest; no message nests deeper.
     private static let depthLimit = 512
 
     private let text: [UInt8]
     private var place = 0
     private var found: [Range<Int>] = []
-    /// What the string that was read last means.
+    /// The unescaped content of the last string.
     private var meaning: [UInt8] = []
 
     private init(_ text: [UInt8]) { self.text = text }
 
-    /// Where values stand that are to be masked, in order; nil where the text is no JSON text.
+    /// The ranges of the values to be masked, in order; nil if the text is not JSON.
     static func ranges(in text: [UInt8]) -> [Range<Int>]? {
         guard String(validating: text, as: UTF8.self) != nil else { return nil }
         var mask = JSONMask(text)
@@ -42,7 +42,7 @@ struct JSONMask {
         return true
     }
 
-    /// Reads the value that stands here; false where there is none.
+    /// Reads the value at the current position; false if there is none.
     private mutating func value(depth: Int, isMasked: Bool) -> Bool {
         guard depth < Self.depthLimit, let first = next else { return false }
         let (start, count) = (place, found.count)
@@ -61,7 +61,7 @@ struct JSONMask {
         default: guard number() else { return false }
         }
         guard mayHoldToken else { return true }
-        // What was found inside is covered.
+        // Ranges inside this one are covered by it.
         found.removeSubrange(count...)
         found.append(start..<place)
         return true
@@ -101,7 +101,7 @@ struct JSONMask {
         }
     }
 
-    /// Reads a string and what it means.
+    /// Reads a string and its meaning.
     private mutating func string() -> Bool {
         let start = place + 1
         place = start
@@ -143,9 +143,9 @@ struct JSONMask {
     }
 }
 
-/// What a string of JSON means (RFC 8259, section 7).
+/// Unescapes JSON strings (RFC 8259, section 7).
 enum JSONUnescape {
-    /// The content of a string as UTF-8, lone surrogates as U+FFFD; nil where an escape is none.
+    /// A string's content as UTF-8, with U+FFFD for lone surrogates; nil for an invalid escape.
     static func content(_ text: some Collection<UInt8>) -> [UInt8]? {
         guard text.contains(UInt8(ascii: "\\")) else { return Array(text) }
         var content: [UInt8] = []
@@ -173,7 +173,7 @@ enum JSONUnescape {
         return content
     }
 
-    /// A character whose first half was read, with its other half if that follows.
+    /// Completes a character from its first code unit, with the other half of the pair if that follows.
     private static func scalar<Rest: Collection<UInt8>>(_ unit: UInt16, _ rest: inout Rest) -> Unicode.Scalar
     where Rest.SubSequence == Rest {
         if let scalar = Unicode.Scalar(unit) { return scalar }

@@ -1,13 +1,13 @@
 import Glibc
 import Vocabulary
 
-/// Lines that are put together from values, byte by byte, before they are written out.
+/// Lines under construction, byte by byte.
 struct LineBuffer {
     private(set) var bytes: [UInt8] = []
 
     var count: Int { bytes.count }
 
-    /// Gives the lines away and starts anew with the same room.
+    /// Returns the lines and starts anew with the same capacity.
     mutating func take() -> [UInt8] {
         let taken = bytes
         bytes = []
@@ -37,7 +37,7 @@ struct LineBuffer {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether a line ends inside.
+    /// Whether it contains a line end.
     var hasLineEnd: Bool {
         guard let start = baseAddress else { return false }
         return memchr(start, 0x0A, count) != nil || memchr(start, 0x0D, count) != nil

@@ -4,39 +4,33 @@ import Vocabulary
 
 /// Messages as NDJSON lines or CSV records: what `list`, `tail` and `export` write and `replay import` reads.
 ///
-/// A line is one JSON object. `data` and `extra` stand in it as the device wrote them, not as strings; where that text
-/// has line ends, which JSON allows between tokens, they become spaces, and `data_verbatim` or `extra_verbatim` holds the
-/// exact text as a string. `data_raw` holds, as a string, what jsonb would refuse. A member is left out where the
-/// message has no such value; `"data":null` is JSON's null that the device sent. `registration_token` is there only
-/// when it was asked for; without it ``TokenMask`` masks the token that a receipt holds in its data, too. `fingerprint` is what the ledger holds for the message; without payloads it
-/// is left out as well.
+/// A line is one JSON object. `data` and `extra` stand in it as the device wrote them, not as strings; line ends in
+/// that text, which JSON allows between tokens, become spaces, and `data_verbatim` or `extra_verbatim` holds the exact
+/// text as a string. `data_raw` holds, as a string, what jsonb would refuse. A member without a value is left out;
+/// `"data":null` is a JSON null that the device sent. `registration_token` is written only on request; without it
+/// ``TokenMask`` also masks the token in a receipt's data. `fingerprint` is what the ledger holds for the message;
+/// without payloads it is left out as well.
 package struct MessageLines {
-    /// How messages are written.
     package enum Format: Sendable {
         /// One JSON object a line.
         case ndjson
-        /// RFC 4180 with a head; an empty field is null, `""` is the empty string.
+        /// RFC 4180 with a header row; an empty field is null, `""` is the empty string.
         case csv
     }
 
-    /// How messages are written.
     package let format: Format
-    /// Whether tokens are written.
     package let hasTokens: Bool
-    /// Whether `data` and `extra` are written as JSON; without them an object says `"payload":"hidden"`.
+    /// Whether `data` and `extra` are written; otherwise an object says `"payload":"hidden"`.
     package let hasPayloads: Bool
 
     private let isForTerminal: Bool
     private let strings: JSONEscape
     private var buffer = LineBuffer()
 
-    /// No lines yet.
+    /// Starts without lines.
     ///
-    /// - Parameters:
-    ///   - format: How messages are written.
-    ///   - tokens: Whether registration tokens are written.
-    ///   - payloads: Whether what the device sent is written; only for NDJSON.
-    ///   - isForTerminal: Whether characters that a terminal may act on are escaped in what devices sent, too.
+    /// `payloads` may be false only for NDJSON. `isForTerminal` also escapes characters in devices' data that a
+    /// terminal may act on.
     package init(_ format: Format, tokens: Bool, payloads: Bool = true, isForTerminal: Bool = false) {
         self.format = format
         self.isForTerminal = isForTerminal
@@ -45,13 +39,13 @@ package struct MessageLines {
         strings = isForTerminal ? .stringForTerminal : .string
     }
 
-    /// The number of bytes that wait to be taken.
+    /// The number of bytes not yet taken.
     package var count: Int { buffer.count }
 
-    /// Gives away what has been written so far.
+    /// Returns and removes what has been written so far.
     package mutating func take() -> [UInt8] { buffer.take() }
 
-    /// The head of CSV; nothing for NDJSON.
+    /// Appends the header row of CSV; nothing for NDJSON.
     package mutating func appendHead() {
         guard format == .csv else { return }
         let names = [
@@ -72,10 +66,10 @@ package struct MessageLines {
         }
     }
 
-    /// Appends a row as a JSON object without a line's end; only for NDJSON.
+    /// Appends a row as a JSON object without a line end; only for NDJSON.
     package mutating func appendObject(of page: MessagePage, _ row: Int) { appendObject(page, row) }
 
-    /// Appends a text as it is.
+    /// Appends text verbatim.
     package mutating func append(text: String) {
         var text = text
         text.withUTF8 { buffer.append(UnsafeRawBufferPointer($0)) }
@@ -83,7 +77,7 @@ package struct MessageLines {
 
     // MARK: JSON
 
-    /// Appends a row as a JSON object without a line's end.
+    /// Appends a row as a JSON object without a line end.
     mutating func appendObject(_ page: MessagePage, _ row: Int) {
         guard let fields = RowFields(page, row) else { return }
         buffer.append("{\"message_key\":\"")
@@ -108,7 +102,7 @@ package struct MessageLines {
             buffer.append(uuid: fields.fingerprint)
             buffer.append("\"}")
         } else {
-            // Nor their hash: it would tell whether a guess is right.
+            // Nor their hash: it would confirm a guess.
             buffer.append(",\"payload\":\"hidden\"}")
         }
     }
@@ -199,7 +193,7 @@ struct RowFields {
         page.withBytes(row, column, body)
     }
 
-    /// Lends the bytes of a value as they are shown: what devices sent with ``TokenMask`` over it.
+    /// Lends a value's bytes as shown: what devices sent is masked by ``TokenMask``.
     func withText(_ column: MessagePage.Column, tokens: Bool, _ body: (UnsafeRawBufferPointer) -> Void) {
         withBytes(column) { text in
             guard !tokens, [.data, .dataRaw, .extra].contains(column) else { return body(text) }
@@ -210,7 +204,7 @@ struct RowFields {
         }
     }
 
-    /// Computed from the row: the ledger holds the same, and reading it there would cost a look-up in another large table.
+    /// Computed from the row: reading it from the ledger would cost a lookup in another large table.
     var fingerprint: Digest128 {
         var hash = SHA256()
         for column in [MessagePage.Column.registrationToken, .category, .messageType] { add(column, to: &hash) }

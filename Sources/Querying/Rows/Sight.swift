@@ -1,14 +1,14 @@
-/// Who may see a field of what is stored.
+/// Who may see a stored field.
 package enum Secrecy: String, Sendable, CaseIterable {
-    /// Everybody who may look: what describes a message, what the project's own code wrote.
+    /// Everybody with access: a message's metadata, and texts of the project's own code.
     case plain
-    /// What devices sent, and what handlers said of it: nobody where payloads are hidden, and else without tokens.
+    /// What devices sent and handlers said of it: hidden where payloads are, otherwise shown without tokens.
     case payload
-    /// A registration token: who has the right to it and asks for it, which is recorded.
+    /// A registration token: shown to those with the right to it on request, which is recorded.
     case secret
 }
 
-/// What somebody may see of what is stored.
+/// What a reader may see of stored data.
 package struct Sight: Sendable, Equatable {
     /// Whether registration tokens are shown.
     package var tokens: Bool
@@ -17,30 +17,25 @@ package struct Sight: Sendable, Equatable {
 
     package init(tokens: Bool, payloads: Bool) { (self.tokens, self.payloads) = (tokens, payloads) }
 
-    /// What stands for a text that is not shown.
+    /// The placeholder for a hidden text.
     package static let hidden = "(hidden)"
 
-    /// A text of a handler, or of who answered it, about a message.
-    ///
-    /// - Parameters:
-    ///   - text: The text.
-    ///   - known: The message's tokens.
-    /// - Returns: What may be shown of it.
+    /// What may be shown of a text by a handler, or by what it called, about a message with these tokens.
     package func words(_ text: String, _ known: [String] = []) -> String {
         guard payloads else { return Self.hidden }
         return tokens ? text : TokenText.mask(text, known)
     }
 
-    /// A group of failures: shown whole where it is one of the project's own, whatever is hidden.
+    /// An error group: shown whole if it is one of the project's own, whatever is hidden.
     package func group(_ text: String, _ known: [String] = []) -> String {
         FailureGroups.areOwn(text) ? text : words(text, known)
     }
 
-    /// Whether a group can be named in a filter: by others' groups, where payloads are hidden, one would find out what they hold.
+    /// Whether a filter may name a group: where payloads are hidden, filtering by handlers' groups would reveal them.
     package func mayName(group: String?) -> Bool { payloads || group.map(FailureGroups.areOwn) != false }
 }
 
-/// The error groups that the project's own code names; every other one is made from a handler's words.
+/// Error groups named by the project's own code; every other is made from a handler's words.
 enum FailureGroups {
     private static let known: Set<String> = [
         "timeout", "message gone", "worker crashed", "cancelled by operator", "retry asked for", "unknown",

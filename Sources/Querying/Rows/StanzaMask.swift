@@ -1,17 +1,16 @@
-/// Masks registration tokens in a stanza that could not be taken as a message.
+/// Masks registration tokens in a stanza that could not be accepted as a message.
 ///
-/// Where such a stanza has its token is read as the worker's own parsers read it: the text of each element, with references
-/// and CDATA sections resolved, is a JSON text, whose members that hold tokens are masked. What is no JSON text can hold a
-/// token anywhere, and is hidden whole; so is a stanza whose XML can't be read. In tags what looks like a token is masked.
+/// The stanza is read as the worker's own parsers read it: the text of each element, with references and CDATA sections
+/// resolved, is JSON, whose token members are masked. Text that is not JSON may hold a token anywhere and is hidden
+/// whole, as is a stanza whose XML can't be read. In tags, what looks like a token is masked.
 package enum StanzaMask {
-    /// What stands for a text that nobody can find a token in.
+    /// The placeholder for text in which tokens can't be located.
     static let hiddenText = "(hidden: not JSON)"
-    /// What stands for a stanza that can't be read.
+    /// The placeholder for an unreadable stanza.
     static let hiddenStanza = "(hidden: not an XML element)"
 
-    /// The stanza without its tokens.
+    /// Masks the tokens of a stanza as received.
     ///
-    /// - Parameter stanza: As received.
     /// - Returns: The stanza with `"(masked)"` for each value that may be a token; everything else byte for byte.
     package static func mask(_ stanza: [UInt8]) -> [UInt8] {
         guard !stanza.isEmpty else { return [] }
@@ -20,16 +19,16 @@ package enum StanzaMask {
     }
 }
 
-/// Walks over a stanza's markup and masks the text between.
+/// Walks over a stanza's markup and masks the text between tags.
 private struct StanzaReader {
     private let bytes: [UInt8]
     private var place = 0
     private var output: [UInt8] = []
-    /// Where the element's text begins that is being read.
+    /// Where the text being read begins.
     private var textStart = 0
     /// That text with references and CDATA sections resolved.
     private var text: [UInt8] = []
-    /// Where in the stanza each of its bytes comes from.
+    /// The offset in the stanza of each of its bytes.
     private var origins: [Int32] = []
 
     init(_ bytes: [UInt8]) {
@@ -37,7 +36,7 @@ private struct StanzaReader {
         output.reserveCapacity(bytes.count)
     }
 
-    /// The stanza without tokens; nil where its markup can't be read.
+    /// The stanza without tokens; nil if its markup can't be read.
     mutating func masked() -> [UInt8]? {
         while place < bytes.count {
             switch bytes[place] {
@@ -47,7 +46,7 @@ private struct StanzaReader {
                 } else {
                     let end = closeText()
                     guard let next = tagEnd() else { return nil }
-                    // No token belongs here; what looks like one is somebody's all the same.
+                    // No token belongs here; what looks like one is masked all the same.
                     output += TokenText.maskRuns(Array(bytes[end..<next]))
                     place = next
                     textStart = next
@@ -56,7 +55,7 @@ private struct StanzaReader {
             default: take(bytes[place])
             }
         }
-        // Behind the last tag is nothing but white space.
+        // Only white space may follow the last tag.
         guard textStart > 0, text.allSatisfy(isSpace) else { return nil }
         _ = closeText()
         return output
@@ -74,7 +73,7 @@ private struct StanzaReader {
         place += 1
     }
 
-    /// Takes a CDATA section; false where it has no end.
+    /// Reads a CDATA section; false if it has no end.
     private mutating func takeSection() -> Bool {
         place += 9
         while place < bytes.count {
@@ -87,7 +86,8 @@ private struct StanzaReader {
         return false
     }
 
-    /// Takes a reference to a character (XML 1.0, section 4.1); false for what is none, or an entity that only a DTD defines.
+    /// Reads a character reference (XML 1.0, section 4.1); false for an invalid one, or an entity that only a DTD
+    /// defines.
     private mutating func takeReference() -> Bool {
         guard let end = bytes[place...].prefix(32).firstIndex(of: UInt8(ascii: ";")) else { return false }
         let name = bytes[(place + 1)..<end]
@@ -116,7 +116,7 @@ private struct StanzaReader {
         }
     }
 
-    /// Where the tag that begins here ends; nil for what is no tag: a comment, an instruction, a declaration.
+    /// Where the tag that begins here ends; nil for what is not a tag, such as a comment or a declaration.
     private func tagEnd() -> Int? {
         guard place + 1 < bytes.count, bytes[place + 1] != UInt8(ascii: "!"), bytes[place + 1] != UInt8(ascii: "?")
         else {
@@ -134,9 +134,7 @@ private struct StanzaReader {
         return nil
     }
 
-    /// Writes the text that was read, masked.
-    ///
-    /// - Returns: Where it ended.
+    /// Writes the text read so far, masked, and returns where it ended.
     private mutating func closeText() -> Int {
         defer { (text, origins) = ([], []) }
         if text.allSatisfy(isSpace) {

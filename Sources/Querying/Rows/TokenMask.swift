@@ -1,34 +1,32 @@
 import CGlibc
 import Glibc
 
-/// Masks the registration token that a receipt of CCS holds in its `data`.
+/// Masks the registration token in the `data` of a CCS receipt.
 ///
-/// The `from` of a receipt is the service itself; the device's token stands in the member `device_registration_id`
-/// ([XMPP server reference](https://firebase.google.com/docs/cloud-messaging/xmpp-server-ref), "Message receipt"). It is
-/// masked at any depth, whatever the type of message, and however the member's name is escaped. A string that is a text with
-/// that member in its turn is masked whole.
+/// A receipt's `from` is the service itself; the device's token is in the member `device_registration_id` ([XMPP server
+/// reference](https://firebase.google.com/docs/cloud-messaging/xmpp-server-ref), "Message receipt"). It is masked at
+/// any depth, in any type of message, and however the member's name is escaped. A string whose text has that member in
+/// turn is masked whole.
 package enum TokenMask {
     /// The member whose value is a token.
     package static let member = "device_registration_id"
 
     private static let name = Array(member.utf8)
 
-    /// The device's own token is masked from this length on wherever it stands: real ones have 100 characters and more, and a
-    /// short one would be found in any text.
+    /// The device's own token is masked anywhere from this length on.
+    ///
+    /// Real ones have 100 characters and more; a short one would be found in any text.
     static let shortest = 32
 
-    /// A JSON text with `"(masked)"` for each such value that is a string, an object or an array, and for the device's own token,
-    /// which apps send along.
+    /// Masks each such value that is a string, an object or an array, and the device's own token, which apps send
+    /// along.
     ///
-    /// - Parameters:
-    ///   - json: A JSON text; of another text some may be masked, and nothing else changes.
-    ///   - token: The message's registration token.
-    /// - Returns: The text without tokens.
+    /// In a text that is not JSON some values may be masked; nothing else changes.
     package static func mask(_ json: [UInt8], of token: some StringProtocol) -> [UInt8] {
         json.withUnsafeBytes { json in Array(token.utf8).withUnsafeBytes { mask(json, of: $0) } } ?? json
     }
 
-    /// The same over borrowed bytes; nil where there is nothing to mask.
+    /// Masks borrowed bytes; nil if there is nothing to mask.
     static func mask(_ json: UnsafeRawBufferPointer, of token: UnsafeRawBufferPointer) -> [UInt8]? {
         let masked = maskMembers(json)
         func withoutToken(_ json: UnsafeRawBufferPointer) -> [UInt8]? {
@@ -47,7 +45,7 @@ package enum TokenMask {
         return masked.map { masked in masked.withUnsafeBytes(withoutToken) ?? masked } ?? withoutToken(json)
     }
 
-    /// Masks the members alone; nil where there are none.
+    /// Masks only the members; nil if there are none.
     private static func maskMembers(_ json: UnsafeRawBufferPointer) -> [UInt8]? {
         guard mayHold(json) else { return nil }
         var masked: [UInt8] = []
@@ -79,10 +77,10 @@ package enum TokenMask {
         return masked
     }
 
-    /// Whether the name can stand there: as it is, or with escapes.
+    /// Whether the name may occur, plain or escaped.
     private static func mayHold(_ json: UnsafeRawBufferPointer) -> Bool {
         guard let start = json.baseAddress else { return false }
-        // With escapes of JSON or of URLs.
+        // Escaped, in JSON or in a URL.
         if memchr(start, 0x5C, json.count) != nil || memchr(start, 0x25, json.count) != nil { return true }
         // By its first underscore, which is rarer than any letter.
         var from = 0
@@ -112,13 +110,13 @@ package enum TokenMask {
         return rest.isEmpty
     }
 
-    /// Whether a string's content, still escaped, is a text that holds the member in its turn: JSON in a string of JSON.
+    /// Whether a string's content, still escaped, is text with the member in turn: JSON in a JSON string.
     private static func holdsMember(_ text: Slice<UnsafeRawBufferPointer>) -> Bool {
         guard text.count > name.count + 4, mayHold(UnsafeRawBufferPointer(rebasing: text)) else { return false }
         return JSONUnescape.content(text).map { TokenText.holdsMember($0) } ?? true
     }
 
-    /// Where the value behind a member's name begins, if it is to be masked.
+    /// Where the value after a member's name begins, if it is to be masked.
     private static func valueStart(_ json: UnsafeRawBufferPointer, after end: Int) -> Int? {
         var place = skipSpaces(json, from: end)
         guard place < json.count, json[place] == UInt8(ascii: ":") else { return nil }
@@ -141,7 +139,7 @@ package enum TokenMask {
         return min(place, json.count)
     }
 
-    /// The place behind a string, an object or an array that begins here.
+    /// The position after the string, object or array that begins here.
     private static func valueEnd(_ json: UnsafeRawBufferPointer, from start: Int) -> Int {
         var (place, depth) = (start, 0)
         while place < json.count {

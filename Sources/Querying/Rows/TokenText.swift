@@ -1,24 +1,22 @@
-/// Registration tokens in texts of any kind: strings of devices that may hold JSON, and what handlers say of a message.
+/// Finds registration tokens in any text: devices' strings that may hold JSON, and what handlers say of a message.
 package enum TokenText {
-    /// What stands for a token.
+    /// The placeholder for a token.
     package static let masked = "(masked)"
-    /// A run of a token's characters from this length on is taken for one: those of FCM have 140 and more.
+    /// Runs of token characters of at least this length are taken for tokens; those of FCM have 140 and more.
     private static let longRun = 100
-    /// The beginning of a token that a text ends in is masked from this length on.
+    /// The beginning of a token at the end of a text is masked from this length on.
     private static let shortestPart = 6
 
-    /// Whether a string's content may hold a token: a JSON text (in a JSON text, and so on) with a member that does, or a run
-    /// of characters that looks like one.
+    /// Whether a string's content, unescaped, may hold a token.
     ///
-    /// - Parameter content: What the string means, its own escapes resolved.
-    /// - Returns: Whether it must not be shown.
+    /// That is JSON text (in JSON text, and so on) with a member that does, or a run of characters that looks like one.
     static func mayHold(_ content: [UInt8]) -> Bool {
         guard content.count > 7 else { return false }
         if hasLongRun(content) { return true }
         return holdsMember(content) { content in contains(content, Array(#"from""#.utf8)) }
     }
 
-    /// Whether a string's content holds ``TokenMask/member`` in a text within it, through any number of escapes.
+    /// Whether a string's content holds ``TokenMask/member``, under any number of escapes.
     static func holdsMember(_ content: [UInt8], or isSuspect: ([UInt8]) -> Bool = { _ in false }) -> Bool {
         var content = content
         while true {
@@ -32,19 +30,16 @@ package enum TokenText {
         }
     }
 
-    /// What a handler said, without the tokens of the message that it said it of.
+    /// Masks a message's tokens in what a handler said.
     ///
-    /// - Parameters:
-    ///   - text: Anybody's text, possibly cut.
-    ///   - tokens: The message's tokens.
-    /// - Returns: The text with ``masked`` for each token; for all of it where a token is in it in another spelling.
+    /// - Returns: The text with ``masked`` for each token; ``masked`` alone if it holds a token in another spelling.
     package static func mask(_ text: String, _ tokens: [String]) -> String {
         var bytes = Array(text.utf8)
         let tokens = tokens.map { Array($0.utf8) }.filter { !$0.isEmpty }
         for token in tokens { bytes = replace(token, in: bytes) }
         for token in tokens { bytes = maskEnd(token, in: bytes) }
         bytes = maskRuns(bytes)
-        // A member in quotation marks, an XML element, a parameter: from its name on nobody knows where its value ends.
+        // A member in quotation marks, an XML element, a parameter: after its name, the end of the value is unknown.
         let name = Array(TokenMask.member.utf8)
         let start = firstIndex(of: name, in: bytes)
         var plain = start.map { Array(bytes[..<$0]) } ?? bytes
@@ -59,7 +54,7 @@ package enum TokenText {
 
     // MARK: Bytes
 
-    /// A text whose escapes of JSON and of URLs are resolved once; what is no escape stays.
+    /// Resolves escapes of JSON and of URLs once; what is no escape stays.
     private static func unescaped(_ text: [UInt8]) -> [UInt8] {
         var plain: [UInt8] = []
         plain.reserveCapacity(text.count)
@@ -146,7 +141,7 @@ package enum TokenText {
         return false
     }
 
-    /// A text with ``masked`` for each run of characters that is as long as a token.
+    /// Masks each run of characters as long as a token.
     static func maskRuns(_ text: [UInt8]) -> [UInt8] {
         guard hasLongRun(text) else { return text }
         var (result, run): ([UInt8], [UInt8]) = ([], [])
