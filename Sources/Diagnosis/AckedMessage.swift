@@ -2,17 +2,16 @@ import Digests
 import Foundation
 import Vocabulary
 
-/// A line of a file that says what was acked, or stored: one of `emulate --acks`, or of `messages export`.
+/// A line of a file of acked or stored messages, as written by `emulate --acks` or `messages export`.
 package struct AckedMessage: Sendable, Equatable, Decodable {
-    /// The message's key, which an export has.
     package var messageKey: String?
-    /// The key that the message has where ids are unique for a device alone (`id_scope: device`), which `emulate --acks` writes.
+    /// The message's key where ids are unique only per device (`id_scope: device`); written by `emulate --acks`.
     package var keyByDevice: String?
-    /// Whom it was for.
+    /// The sender it was addressed to.
     package var senderID: String?
-    /// The id that the ack has.
+    /// The acked id.
     package var messageID: String?
-    /// When the ack came, or the message; RFC 3339.
+    /// When the ack or the message was received; RFC 3339.
     package var time: String?
 
     private enum CodingKeys: String, CodingKey {
@@ -35,7 +34,7 @@ package struct AckedMessage: Sendable, Equatable, Decodable {
             ?? values.decodeIfPresent(String.self, forKey: .receivedAt)
     }
 
-    /// The key in the ledger: what the line says, or what follows from sender and id; nil where the line has neither.
+    /// The key in the ledger: the line's own, or derived from sender and id; nil if the line has neither.
     var key: Digest128? {
         if let messageKey { return Digest128(uuid: messageKey.utf8) }
         guard let senderID, let messageID else { return nil }
@@ -44,11 +43,11 @@ package struct AckedMessage: Sendable, Equatable, Decodable {
 
     /// The keys that the message may have in the ledger.
     ///
-    /// Where ids are unique for a device alone, sender and id don't say which device's message it was: another device's may have
-    /// the same id.
+    /// Where ids are unique only per device, sender and id don't identify the message: another device's may have the
+    /// same id.
     ///
-    /// - Parameter scopes: What the ids of the sender's messages are, or were, unique for (`upstream.senders`).
-    /// - Returns: One key, or two where the sender's messages have keys of both forms; none where it can't be told.
+    /// - Parameter scopes: What ids of the sender's messages are, or were, unique for (`upstream.senders`).
+    /// - Returns: One key, or two where the sender's messages have keys of both forms; none if it can't be told.
     func keys(_ scopes: Set<String>) -> [Digest128] {
         guard let key else { return [] }
         guard messageKey == nil, scopes.contains("device") else { return [key] }
@@ -56,41 +55,38 @@ package struct AckedMessage: Sendable, Equatable, Decodable {
         return scopes.contains("sender") ? [ofDevice, key] : [ofDevice]
     }
 
-    /// Whether no column holds the id, or the sender: such a message is in quarantine without its id (`docs/protocol.md`).
+    /// Whether no column can hold the id or the sender: such a message is quarantined without its id
+    /// (`docs/protocol.md`).
     var isBeyondText: Bool {
         [senderID, messageID].compactMap(\.self).contains { $0.utf8.count > 4_096 || $0.utf8.contains(0) }
     }
 
-    /// For people.
     var title: String { messageID.map { "\(senderID ?? "?") \($0)" } ?? messageKey ?? "?" }
 }
 
 /// Reads a file of acked messages, line by line.
 package struct AckedFile: Sendable {
-    /// Why a file can't be used.
+    /// A reason why a file can't be used.
     package struct Failure: Error, Sendable, CustomStringConvertible {
-        /// For people.
         package var description: String
-        /// Whether there is no such file, or none that can be read.
+        /// Whether the file is missing or unreadable.
         package var isMissing = false
     }
 
-    /// The longest line: an export's has its message's data.
+    /// The longest line: an export's line includes the message's data.
     private static let lineLimit = 4 << 20
 
     private let handle: FileHandle
     private let path: String
-    /// The file's size in bytes, 0 where it has none.
+    /// The file's size in bytes; 0 if unknown.
     package let size: Int64
-    /// How many bytes are read.
+    /// How many bytes have been read.
     package private(set) var position: Int64 = 0
     private var rest: [UInt8] = []
     private var line = 0
     private var isAtEnd = false
 
     /// Opens a file.
-    ///
-    /// - Throws: ``Failure``
     package init(_ path: String) throws(Failure) {
         guard let handle = FileHandle(forReadingAtPath: path) else {
             throw Failure(description: "cannot read \(path)", isMissing: true)
@@ -103,7 +99,7 @@ package struct AckedFile: Sendable {
 
     /// The next lines; empty at the end.
     ///
-    /// - Throws: ``Failure`` with the number of the first line that is none of the two forms.
+    /// - Throws: ``Failure`` with the number of the first line of neither form.
     package mutating func next() throws(Failure) -> [AckedMessage] {
         var found: [AckedMessage] = []
         while found.isEmpty, !isAtEnd {

@@ -1,19 +1,19 @@
 import Postgres
 import Vocabulary
 
-/// The statements of `audit`; each looks at one part of the store, in a snapshot of its own.
+/// The statements of `audit`; each examines one part of the store, in its own snapshot.
 enum AuditCheckStatements: StatementCatalog {
     /// Begins a part: one snapshot for all its statements.
     ///
-    /// The lock comes before the snapshot, so that no day is dropped between the two; it stands in nobody's way but retention's,
-    /// which tries again.
+    /// The lock precedes the snapshot, so that no day is dropped between the two; it blocks only retention, which tries
+    /// again.
     static let begin: SQL = """
         SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL work_mem = '64MB'; \
         SET LOCAL max_parallel_workers_per_gather = 0; \
         SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO, YMD'; LOCK TABLE upstream.messages IN ACCESS SHARE MODE
         """
 
-    /// The clock, the ledger's blocks, and how many rows the queue and the dead letters have by estimate.
+    /// The clock, the ledger's size in blocks, and the estimated number of deliveries and dead letters.
     static let extent: SQL = """
         SELECT
             clock_timestamp(),
@@ -28,7 +28,7 @@ enum AuditCheckStatements: StatementCatalog {
         WHERE isfinite(p.since) AND isfinite(p.until) ORDER BY p.since
         """
 
-    /// The policy in force, since when it is, and the latest run of retention, by a worker or a command.
+    /// The policy in force, when it was set, and the latest run of retention by a worker or a command.
     static let retention: SQL = """
         SELECT
             now() - messages, set_at,
@@ -38,12 +38,12 @@ enum AuditCheckStatements: StatementCatalog {
         FROM upstream.retention_policy
         """
 
-    /// What erasures have recorded: with each transaction, and, by earlier versions, at their ends.
+    /// What erasures have recorded: with each transaction, or, by earlier versions, at the end.
     static let erasures: SQL = """
         SELECT subject, coalesce(count, 0) FROM upstream.audit WHERE action IN ('forget', 'forget.finished') ORDER BY id
         """
 
-    /// The first and the last time in some blocks of the ledger.
+    /// The first and the last time in a range of the ledger's blocks.
     static func span(_ blocks: Range<Int64>) -> SQL {
         "SELECT min(received_at), max(received_at) FROM upstream.message_ids WHERE \(raw: within(blocks, "message_ids"))"
     }
@@ -52,14 +52,10 @@ enum AuditCheckStatements: StatementCatalog {
         "\(table).ctid >= '(\(blocks.lowerBound),0)'::tid AND \(table).ctid < '(\(blocks.upperBound),0)'::tid"
     }
 
-    /// Some blocks of the ledger beside the bodies, by UTC day: rows, rows with a body, rows whose body is kept for dead letters,
-    /// rows of days that have no partition, rows without a body, and the first of these.
+    /// Compares a range of the ledger's blocks with the bodies, by UTC day.
     ///
-    /// - Parameters:
-    ///   - blocks: Which.
-    ///   - since: Only what was received at or after.
-    ///   - until: Only what was received before.
-    /// - Returns: A row for each day.
+    /// Each row: ledger rows, rows with a body, rows whose body is kept for dead letters, rows of days without a
+    /// partition, rows without a body, and the first of these. Only what was received within the given time counts.
     static func ledger(_ blocks: Range<Int64>, since: Timestamp, until: Timestamp) -> SQL {
         """
         WITH covered AS MATERIALIZED (
@@ -88,18 +84,19 @@ enum AuditCheckStatements: StatementCatalog {
         """
     }
 
-    /// How many bodies there are of some time; an index alone answers it.
+    /// Counts the bodies of a time span; an index alone answers it.
     static func count(since: Timestamp, until: Timestamp) -> SQL {
         "SELECT count(*) FROM upstream.messages WHERE received_at >= \(since) AND received_at < \(until)"
     }
 
-    /// Whether something is being erased, or was within a day.
+    /// Whether an erasure runs, or ran within a day.
     static let isErasing: SQL = """
         SELECT EXISTS (SELECT FROM upstream.audit WHERE action IN ('forget', 'forget.finished') AND at > now() - interval '1 day')
         """
 
-    /// The bodies of some time beside the ledger: bodies, those without a row there, and those whose row has another time, with
-    /// the first of each.
+    /// Compares the bodies of a time span with the ledger.
+    ///
+    /// Bodies, those without a row there, those whose row has another time, and the first of each.
     static func bodies(since: Timestamp, until: Timestamp) -> SQL {
         let most = "[1:\(Conservation.examples)]"
         return """
@@ -115,8 +112,8 @@ enum AuditCheckStatements: StatementCatalog {
             """
     }
 
-    /// Deliveries, dead letters, and deliveries in blocks, of messages whose keys are in a range: how many, how many have no
-    /// message, and the first of these.
+    /// Deliveries, deliveries in blocks and dead letters in a range of keys: how many, how many without a message, and
+    /// the first of these.
     static func queue(_ keys: ClosedRange<Digest128>, since: Timestamp, until: Timestamp) -> SQL {
         func source(_ kind: String, _ from: String, _ handler: String, _ key: String, _ time: String) -> SQL {
             """
@@ -143,7 +140,7 @@ enum AuditCheckStatements: StatementCatalog {
             """
     }
 
-    /// The places, from 1, of keys that the ledger does not know.
+    /// The positions, from 1, of keys that the ledger does not know.
     static func unknown(_ keys: [Digest128]) -> SQL {
         """
         SELECT place FROM unnest(\(keys)) WITH ORDINALITY AS given (key, place)
@@ -151,15 +148,10 @@ enum AuditCheckStatements: StatementCatalog {
         """
     }
 
-    /// What ids of senders' messages are unique for: a row for each.
+    /// What ids of each sender's messages are unique for.
     static let scopes: SQL = "SELECT sender_id, id_scope FROM upstream.senders"
 
-    /// The places, from 1, of ids that were quarantined; the quarantine is read once for all of them.
-    ///
-    /// - Parameters:
-    ///   - senders: The sender of each id.
-    ///   - ids: The ids.
-    /// - Returns: A row for each place.
+    /// The positions, from 1, of ids that were quarantined; the quarantine is read once for all of them.
     static func quarantined(_ senders: [String], _ ids: [String]) -> SQL {
         """
         SELECT DISTINCT given.place
@@ -169,7 +161,7 @@ enum AuditCheckStatements: StatementCatalog {
         """
     }
 
-    /// What was received before this may be gone: from the ledger, or from quarantine.
+    /// The time before which rows of the ledger or the quarantine may have been deleted.
     static let oldest: SQL = "SELECT now() - least(messages, dedupe_window) FROM upstream.retention_policy"
 
     static var samples: [StatementSample] {

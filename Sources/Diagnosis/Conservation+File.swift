@@ -2,26 +2,21 @@ import Postgres
 import Vocabulary
 
 extension Conservation {
-    /// What came of some lines of a file.
     private struct Compared: Sendable {
         /// Lines that were looked up.
         var looked: Int64 = 0
-        /// The places, from 0, of those that neither the ledger nor the quarantine knows.
+        /// The positions, from 0, of lines that neither the ledger nor the quarantine knows.
         var unknown: [Int] = []
-        /// Lines without a key of messages whose ids are unique for a device alone.
+        /// Lines without a key, of messages whose ids are unique only per device.
         var keyless: Int64 = 0
     }
 
-    /// Checks that each message of a file is known: in the ledger, or in quarantine.
+    /// Checks that each message of a file is in the ledger or in quarantine.
     ///
-    /// What is not found and was acked before `retention.messages` (or `retention.dedupe_window`, if that is shorter) may have been
-    /// deleted from the quarantine, or from the ledger. An id that no column can hold is in quarantine without it. And an id
-    /// that is unique for a device alone says nothing without the message's key. All these are counted, and not wrong.
+    /// Three kinds are counted as unverifiable, not as wrong: messages acked before `retention.messages` (or
+    /// `retention.dedupe_window`, if that is shorter), which may have been deleted; ids that no column can hold, which
+    /// are quarantined without them; and ids that are unique only per device, without the message's key.
     ///
-    /// - Parameters:
-    ///   - file: The file.
-    ///   - report: What came of the other checks; this one is added.
-    ///   - progress: Is told how many bytes are read.
     /// - Throws: `PostgresError`, ``AckedFile/Failure``.
     package func compare(
         with file: consuming AckedFile,
@@ -60,7 +55,7 @@ extension Conservation {
         )
     }
 
-    /// Looks some lines up, all in one snapshot and each table once.
+    /// Looks up some lines in one snapshot, each table once.
     private func compare(_ messages: [AckedMessage]) async throws(PostgresError) -> Compared {
         try await part { connection throws(PostgresError) in
             var scopes: [String: Set<String>] = [:]
@@ -83,7 +78,7 @@ extension Conservation {
         }
     }
 
-    /// Takes out what is in quarantine.
+    /// Removes what is in quarantine from the unknown.
     private static func takeQuarantined(
         _ connection: isolated PostgresConnection,
         _ messages: [AckedMessage],
@@ -103,7 +98,7 @@ extension Conservation {
 }
 
 extension Timestamp? {
-    /// Whether both are known, and this is earlier.
+    /// Whether both times are known, and this one is earlier.
     fileprivate func isBefore(_ other: Timestamp?) -> Bool {
         guard let self, let other else { return false }
         return self < other

@@ -4,25 +4,25 @@ package import Vocabulary
 
 /// Proves from the tables that no message is missing.
 ///
-/// The work is done in parts: some blocks of the ledger, the bodies of a day or a slice of it, the queue of some keys. Each part is one
-/// transaction with a snapshot of its own, seconds long, so that vacuum is not held back. That is enough, since what is compared
-/// commits together (a ledger row with its body and deliveries, a dead letter with the end of its delivery): it is consistent in
-/// every snapshot. And what is there for the whole time is looked at: rows of the ledger are never changed, so none moves to
-/// a block that was looked at before; a key has its place in one range.
+/// The work is split into parts: a range of the ledger's blocks, the bodies of a day or a slice of it, a key range of
+/// the queue. Each part is one transaction with its own snapshot, seconds long, so that vacuum is not held back. That
+/// suffices, since what is compared commits together (a ledger row with its body and deliveries, a dead letter with the
+/// end of its delivery) and so is consistent in every snapshot. Nothing that exists throughout is skipped: ledger rows
+/// are never changed, so none moves to a block already examined; a key belongs to one range.
 package struct Conservation: Sendable {
-    /// How many examples of what is wrong are kept of each check.
+    /// How many examples of errors are kept for each check.
     package static let examples = 20
 
-    /// How far an audit is: so many of all parts.
+    /// Progress of an audit, in parts done and in all.
     package typealias Progress = @Sendable (_ done: Int64, _ total: Int64) -> Void
 
-    /// How much one part holds.
+    /// The size of one part.
     package struct Parts: Sendable {
         /// Blocks of the ledger, of 8 KiB and about 120 rows each.
         package var blocks: Int64 = 4_096
-        /// Rows of the queue and the dead letters, by estimate.
+        /// Rows of deliveries and dead letters, by estimate.
         package var queue: Int64 = 200_000
-        /// Bodies that are looked up in the ledger, as long as they come evenly within a day.
+        /// Bodies that are looked up in the ledger, if they are spread evenly over the day.
         package var bodies: Int64 = 500_000
 
         package init() {}
@@ -33,13 +33,9 @@ package struct Conservation: Sendable {
     private var since: Timestamp
     private var until: Timestamp
 
-    /// An audit of what was received within a time.
+    /// Audits what was received at or after `since` and before `until`; nil for all.
     ///
-    /// - Parameters:
-    ///   - connection: A session of `upstream_reader` or `upstream_worker`, or with more rights.
-    ///   - since: Received at or after; nil for all.
-    ///   - until: Received before; nil for all.
-    ///   - parts: How much one part holds.
+    /// `connection` needs the rights of `upstream_reader` or `upstream_worker`.
     package init(
         _ connection: PostgresConnection,
         since: Timestamp? = nil,
@@ -59,18 +55,13 @@ package struct Conservation: Sendable {
         var partitions: [Day]
     }
 
-    /// A partition.
     private struct Day: Sendable {
         var name: String
         var since: Timestamp
         var until: Timestamp
     }
 
-    /// Makes every check but the one against a file.
-    ///
-    /// - Parameter progress: Is told how far it is.
-    /// - Throws: `PostgresError`
-    /// - Returns: What came of each check.
+    /// Makes every check except the one against a file.
     package func run(progress: Progress = { _, _ in }) async throws(PostgresError) -> ConservationReport {
         var report = ConservationReport()
         for check in ConservationCheck.allCases where check != .ackedIsKnown { report.update(check, 0, wrong: 0, []) }
@@ -87,8 +78,9 @@ package struct Conservation: Sendable {
         return report
     }
 
-    /// Where the time begins or ends inside a day that `forget` has erased from, that day is looked at as a whole: recorded is
-    /// how many bodies of all of it were erased, and a body that is lost could hide behind those of its other hours.
+    /// Widens a span that begins or ends inside a day that `forget` has erased from.
+    ///
+    /// Erased bodies are recorded per day, and a lost body could hide behind those of the day's other hours.
     private func widened(to days: [Day], _ erased: [String: Int64]) -> Conservation {
         var whole = self
         for day in days where erased[day.name, default: 0] > 0 {
@@ -179,7 +171,7 @@ package struct Conservation: Sendable {
     private func ledger(_ blocks: Range<Int64>) async throws(PostgresError) -> [LedgerDay] {
         let (since, until) = (since, until)
         return try await part { connection throws(PostgresError) in
-            // Only the days that these blocks are about are joined.
+            // Only the days of these blocks are joined.
             let span = try connection.run(AuditCheckStatements.span(blocks)).only { row throws(PostgresError) in
                 (first: try row.next(Timestamp?.self), last: try row.next(Timestamp?.self))
             }
@@ -214,13 +206,13 @@ package struct Conservation: Sendable {
         report.ledger.kept += day.kept
         report.ledger.dropped += day.dropped
         guard day.missing > 0 else { return }
-        // A partition that was made meanwhile is nobody's to have erased from.
+        // Nothing can have been erased from a partition created meanwhile.
         let name = partitions.first { $0.since <= day.day.start && day.day.start < $0.until }?.name ?? "?"
         let known = missing[name] ?? (0, [])
         missing[name] = (known.count + day.missing, known.keys + day.keys)
     }
 
-    /// What `forget` has recorded: bodies by partition, and rows where an earlier version did not say of which days.
+    /// What `forget` has recorded: bodies by partition, and rows that an earlier version recorded without their days.
     private func erased() async throws(PostgresError) -> (days: [String: Int64], undated: Int64) {
         let entries = try await connection.run { connection throws(PostgresError) in
             try connection.run(AuditCheckStatements.erasures).map { row throws(PostgresError) in
@@ -236,7 +228,7 @@ package struct Conservation: Sendable {
         return (days, undated)
     }
 
-    /// Takes off what `forget` has recorded of each partition; the rest is missing.
+    /// Subtracts what `forget` has recorded for each partition; the rest is missing.
     private func judge(
         _ missing: [String: (count: Int64, keys: [String])],
         _ report: inout ConservationReport
@@ -269,8 +261,10 @@ package struct Conservation: Sendable {
         }
     }
 
-    /// Whether the days without a partition are such as retention may have dropped: expired by the policy in force, or over
-    /// before it was set; and a run, or a command, came after them.
+    /// Checks that retention may have dropped the days without a partition.
+    ///
+    /// They must have expired under the policy in force, or have ended before it was set; and a run or a command came
+    /// after.
     private func judge(dropped days: Set<UTCDay>, _ report: inout ConservationReport) async throws(PostgresError) {
         let policy = try await connection.run { connection throws(PostgresError) in
             try connection.run(AuditCheckStatements.retention).first { row throws(PostgresError) in
@@ -290,12 +284,11 @@ package struct Conservation: Sendable {
 
     // MARK: Bodies and the queue
 
-    /// Compares the bodies of a day, or a part of it, with the ledger.
+    /// Compares the bodies of a day, or part of it, with the ledger.
     ///
-    /// Where the ledger's rows were found to have as many bodies as there are, each body is the one of a row, since a body
-    /// is found by key and time, and both tables hold a key, or a key and a time, once. That takes a count. Where the numbers
-    /// differ, or may have changed since the rows were counted, each body is looked up: slice by slice of that time, so that a
-    /// busy day does not make one long snapshot.
+    /// If the ledger's rows were found to have as many bodies as there are, each body belongs to a row, since a body is
+    /// found by key and time, which both tables hold once; a count suffices. If the numbers differ, or may have changed
+    /// since the rows were counted, each body is looked up, slice by slice so that a busy day needs no long snapshot.
     private func bodies(
         _ since: Timestamp,
         _ until: Timestamp,
@@ -327,7 +320,7 @@ package struct Conservation: Sendable {
         }
     }
 
-    /// A time in so many slices of one length, at least 1; the last one takes what is left over.
+    /// Splits a time span into slices of equal length; the last one takes the rest.
     static func slices(_ time: Range<Timestamp>, _ count: Int) -> [Range<Timestamp>] {
         let length = (time.upperBound.microseconds - time.lowerBound.microseconds) / Int64(count)
         guard count > 1, length > 0 else { return [time] }
@@ -359,7 +352,7 @@ package struct Conservation: Sendable {
         }
     }
 
-    /// All keys in so many ranges, 1 to 256, by their first byte: keys are digests, and spread evenly.
+    /// Splits all keys into 1 to 256 ranges by their first byte: keys are digests, and spread evenly.
     static func keyRanges(_ count: Int) -> [ClosedRange<Digest128>] {
         (0..<count).map { index in
             let (low, high) = (UInt64(index * 256 / count), UInt64((index + 1) * 256 / count) - 1)

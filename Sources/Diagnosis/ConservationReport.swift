@@ -1,12 +1,12 @@
-/// What `audit` proves: a closed set of stable names, listed in `docs/findings.md`.
+/// The checks of `audit`: a closed set of stable names, listed in `docs/findings.md`.
 package enum ConservationCheck: String, Sendable, CaseIterable {
-    /// Every row of the ledger has its body, unless retention has dropped its day, or `forget` has erased it.
+    /// Every ledger row has its body, unless retention has dropped its day or `forget` has erased it.
     case ledgerHasBody = "ledger-has-body"
-    /// Days without a partition are days that retention may have dropped.
+    /// Days without a partition may have been dropped by retention.
     case daysDropped = "days-dropped-by-retention"
     /// Every body is in the ledger.
     case bodyInLedger = "body-in-ledger"
-    /// No message has two bodies: each has the time that the ledger knows it with.
+    /// No message has two bodies: each body has the ledger's time.
     case oneBody = "one-body-each"
     /// Every delivery has its message.
     case deliveryHasMessage = "delivery-has-message"
@@ -14,21 +14,20 @@ package enum ConservationCheck: String, Sendable, CaseIterable {
     case blockHasMessage = "block-has-message"
     /// Every dead letter has its message.
     case deadLetterHasMessage = "dead-letter-has-message"
-    /// Every message that a file says was acked is known.
+    /// Every message that a file lists as acked is known.
     case ackedIsKnown = "acked-is-known"
 }
 
-/// What came of an audit.
+/// The result of an audit.
 package struct ConservationReport: Sendable, Equatable {
-    /// What came of one check.
+    /// The result of one check.
     package struct Result: Sendable, Equatable {
-        /// Which.
         package var check: ConservationCheck
-        /// How many were looked at.
+        /// How many items were examined.
         package var looked: Int64 = 0
         /// How many of them are wrong.
         package var wrong: Int64 = 0
-        /// The first of these: keys, `handler key`, days, or `sender id`.
+        /// The first wrong ones: keys, `handler key`, days, or `sender id`.
         package var examples: [String] = []
 
         mutating func add(_ looked: Int64, wrong: Int64, _ examples: [String]) {
@@ -38,38 +37,36 @@ package struct ConservationReport: Sendable, Equatable {
         }
     }
 
-    /// What the ledger's rows are: `rows` = `bodies` + `kept` + `dropped` + `erased` + `missing`.
+    /// The ledger's rows: `rows` = `bodies` + `kept` + `dropped` + `erased` + `missing`.
     package struct Ledger: Sendable, Equatable {
-        /// Rows.
         package var rows: Int64 = 0
-        /// Those whose body is in `messages`.
+        /// Rows whose body is in `messages`.
         package var bodies: Int64 = 0
-        /// Those whose body is in `dead_messages`, for its dead letters.
+        /// Rows whose body is in `dead_messages`, for its dead letters.
         package var kept: Int64 = 0
-        /// Those of days that have no partition any more.
+        /// Rows of days without a partition.
         package var dropped: Int64 = 0
-        /// Those whose body `forget` has erased.
+        /// Rows whose body `forget` has erased.
         package var erased: Int64 = 0
-        /// Those whose body is missing.
+        /// Rows whose body is missing.
         package var missing: Int64 = 0
     }
 
-    /// The checks that were made.
+    /// The checks made.
     package internal(set) var results: [Result] = []
-    /// What the ledger's rows are.
+    /// Counts of the ledger's rows.
     package internal(set) var ledger = Ledger()
-    /// Acks of a file that were not found and need not be: the id is past `retention.dedupe_window`, or can't be looked up.
+    /// Acks of a file that were not found and need not be: older than retention keeps, or impossible to look up.
     package internal(set) var unverifiable: Int64 = 0
-    /// What to know beside the figures.
+    /// Remarks beside the figures.
     package internal(set) var remarks: [String] = []
 
-    /// No check was made yet.
     package init() {}
 
     /// Whether nothing is wrong.
     package var isSound: Bool { results.allSatisfy { $0.wrong == 0 } }
 
-    /// What came of a check; nil where it was not made.
+    /// The result of a check; nil if it was not made.
     package func result(_ check: ConservationCheck) -> Result? { results.first { $0.check == check } }
 
     mutating func update(_ check: ConservationCheck, _ looked: Int64, wrong: Int64, _ examples: [String]) {

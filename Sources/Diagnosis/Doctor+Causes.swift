@@ -2,7 +2,7 @@ import MessageStore
 import Postgres
 import Vocabulary
 
-/// What keeps a worker from storing although the database answers: rights, locks, and limits of connections.
+/// Checks what keeps a worker from storing although the database answers: rights, locks, connection limits.
 extension Doctor {
     private struct Locker: Sendable {
         var pid: Int64
@@ -16,7 +16,7 @@ extension Doctor {
         var title: String { "session \(pid) (\(user)\(application.isEmpty ? "" : ", \(application)"))" }
     }
 
-    /// Sessions that others have waited for, or that keep writers out.
+    /// Sessions that others have waited for, or that block writers.
     func locks(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         let lockers = try await rows(DoctorStatements.locks) { row throws(PostgresError) in
             Locker(
@@ -50,7 +50,7 @@ extension Doctor {
         }
     }
 
-    /// What the roles that workers work as may not do, as `check --connect` finds it.
+    /// Rights that the workers' roles lack, as `check --connect` finds them.
     func rights(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         let roles = try await rows(DoctorStatements.workerRoles) { row throws(PostgresError) in
             try row.next(String.self)
@@ -67,7 +67,7 @@ extension Doctor {
         }
     }
 
-    /// The limits of roles and of the database; ``server(_:)`` looks at the server's.
+    /// The connection limits of roles and of the database; ``server(_:)`` checks the server's.
     func connectionLimits(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         typealias Limit = (kind: String, name: String, most: Int64, used: Int64)
         let found = try await rows(DoctorStatements.connectionLimits) { row throws(PostgresError) -> Limit in
@@ -83,7 +83,7 @@ extension Doctor {
         }
     }
 
-    /// Indexes and triggers that somebody dropped, and a default partition that somebody made.
+    /// Dropped indexes and triggers, and default partitions that somebody created.
     func drift(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         let drift = try await SchemaDrift.ask(connection)
         for object in drift.missing {

@@ -2,9 +2,9 @@ import MessageStore
 import Postgres
 import Vocabulary
 
-/// Partitions, retention, and the disk.
+/// Checks partitions, retention, and the disk.
 extension Doctor {
-    /// The days that have no partition, by the catalog alone: they are found however long counting takes.
+    /// Days without a partition, from the catalog alone: found however long counting takes.
     func partitions(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         let days = try await Retention(connection).days()
         let today = UTCDay(days.now)
@@ -27,16 +27,16 @@ extension Doctor {
         }
     }
 
-    /// How the count of the last hour's messages is bounded: beyond it their pace is that of so many.
+    /// The bound on counting the last hour's messages; beyond it their rate is that of so many.
     private static let countedMessages = 100_000
 
-    /// The policy in force, and what retention would do by it, or by the usual one where there is none.
+    /// The policy in force, and what retention would do under it, or under the default if there is none.
     struct Plan: Sendable {
         var policy: RetentionPolicy?
         var plan: RetentionPlan
     }
 
-    /// What retention would do; it counts what needs expired days, so it is made once.
+    /// What retention would do; made once, since it counts what still needs expired days.
     func plan(_ diagnosis: inout Diagnosis) async throws(PostgresError) -> Plan {
         let retention = Retention(connection)
         let policy = try await retention.policy()?.policy
@@ -46,13 +46,13 @@ extension Doctor {
         )
     }
 
-    /// Where no policy is in force: the configuration's defaults.
+    /// The configuration's defaults, for when no policy is in force.
     private static let usualPolicy = RetentionPolicy(
         messages: .seconds(30 * 86_400),
         dedupeWindow: .seconds(35 * 86_400)
     )
 
-    /// How much is left of the disk, and how long it lasts: at the pace of the last hour, and at that of the last days.
+    /// The free disk space, and how long it lasts at the rate of the last hour and of the last days.
     func disk(_ known: Plan, _ diagnosis: inout Diagnosis) async throws(PostgresError) {
         let ledger = try await rows(DoctorStatements.ledger) { row throws(PostgresError) in try row.next(Int64.self) }
         let hour = try await rows(DoctorStatements.lastHour(counted: Self.countedMessages)) {
@@ -118,7 +118,7 @@ extension Doctor {
         }
     }
 
-    /// The policy, the last run, and the days that are held.
+    /// The policy, the last run, and the days held back.
     func retention(_ known: Plan, _ diagnosis: inout Diagnosis) async throws(PostgresError) {
         let plan = known.plan
         guard known.policy != nil else {
@@ -169,15 +169,15 @@ extension Doctor {
     }
 }
 
-/// How much messages take, from the sizes of the last days.
+/// How much space messages take, estimated from the last days.
 struct DiskGrowth: Equatable {
-    /// Bytes that the messages of the last hour took, by their number and the size of others.
+    /// Bytes of the last hour's messages, estimated from their number and the size of others.
     var perHour: Int64 = 0
-    /// Bytes of one day: the mean of up to seven days that are over, with the ledger's share.
+    /// Bytes of one day: the mean of up to seven complete days, with the ledger's share.
     var perDay: Int64 = 0
-    /// Bytes that will be added until a day is dropped for each that comes.
+    /// Bytes that will be added until each new day displaces an old one.
     var toCome: Int64 = 0
-    /// Bytes when that is so.
+    /// Bytes in use then.
     var atMost: Int64 = 0
 
     init(_ plan: RetentionPlan, ledger: Int64, hour: (messages: Int, seconds: Double)) {
@@ -188,7 +188,7 @@ struct DiskGrowth: Equatable {
             let each = Double(bytes + ledger) / Double(rows)
             perHour = Int64(min(each * Double(hour.messages) / hour.seconds * 3_600, 9e18))
         }
-        // What an empty day takes says nothing.
+        // The size of an empty day says nothing.
         let over = plan.partitions.filter { $0.end <= plan.now && $0.bytes > 1 << 20 }
         let recent = over.filter { $0.day.number >= today.number - 7 }
         let held = over.reduce(0) { $0 + $1.bytes }

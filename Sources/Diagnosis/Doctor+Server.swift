@@ -23,7 +23,7 @@ extension Doctor {
             return try connection.run(DoctorStatements.server).only { row throws(PostgresError) in
                 let database = try row.next(Timestamp.self)
                 let answered = clock()
-                // The database told its time at some moment between the two.
+                // The database read its clock at some moment between the two.
                 let ahead = asked > database ? asked - database : min(answered - database, .zero)
                 let version = try row.next(String.self)
                 let isStandby = try row.next(Bool.self)
@@ -44,7 +44,7 @@ extension Doctor {
         }
     }
 
-    /// The server and its settings; gives whether the role may see other roles' sessions.
+    /// Checks the server and its settings; returns whether the role sees other roles' sessions.
     func server(_ diagnosis: inout Diagnosis) async throws(PostgresError) -> Bool {
         let server = try await readServer()
         diagnosis.note("PostgreSQL", server.version)
@@ -62,8 +62,8 @@ extension Doctor {
                     + "pg_stat_activity GROUP BY 1, 2"
             )
         }
-        // Autovacuum begins at the setting by itself, so half as much again means that it can't, or can't keep up. The
-        // server takes no more transactions shortly before 2^31.
+        // Autovacuum begins at the setting by itself, so half as much again means that it can't run or can't keep up.
+        // The server refuses transactions shortly before 2^31.
         if server.transactionAge > min(server.freezeAge + server.freezeAge / 2, 1_500_000_000) {
             diagnosis.find(
                 .transactionIDsOld,
@@ -126,7 +126,7 @@ extension Doctor {
         }
     }
 
-    /// Sequences, indexes, and dead rows.
+    /// Checks sequences, indexes, and dead rows.
     func tables(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         for (name, share) in try await rows(
             DoctorStatements.sequences(beyond: limits.sequence),

@@ -1,7 +1,7 @@
 import Postgres
 import Vocabulary
 
-/// What keeps vacuum from removing dead rows, and the standbys.
+/// Checks standbys, and what keeps vacuum from removing dead rows.
 extension Doctor {
     private struct Holder: Sendable {
         var pid: Int64
@@ -15,7 +15,7 @@ extension Doctor {
         var title: String { "session \(pid) (\(user)\(application.isEmpty ? "" : ", \(application)"))" }
     }
 
-    /// Sessions and prepared transactions that are open for long.
+    /// Sessions and prepared transactions that have been open for long.
     func sessions(_ diagnosis: inout Diagnosis, seesAll: Bool) async throws(PostgresError) {
         let holders = try await rows(DoctorStatements.sessions) { row throws(PostgresError) in
             Holder(
@@ -70,7 +70,7 @@ extension Doctor {
         }
     }
 
-    /// Slots that nobody reads, or that hold old rows.
+    /// Replication slots that nobody reads, or that hold old rows.
     func slots(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         typealias Slot = (name: String, isActive: Bool, status: String, age: Int64, bytes: Int64)
         let slots = try await rows(DoctorStatements.slots) { row throws(PostgresError) -> Slot in
@@ -97,7 +97,7 @@ extension Doctor {
         var bytes: Int64?
     }
 
-    /// Standbys that are missing, late, or hold old rows; and commits that wait for them.
+    /// Standbys that are missing, lag, or hold old rows; and commits that wait for them.
     func standbys(_ diagnosis: inout Diagnosis, seesAll: Bool) async throws(PostgresError) {
         let standbys = try await rows(DoctorStatements.standbys) { row throws(PostgresError) in
             Standby(

@@ -2,9 +2,9 @@ import MessageStore
 import Postgres
 import Vocabulary
 
-/// Workers, senders and handlers.
+/// Checks workers, senders and handlers.
 extension Doctor {
-    /// The workers by their heartbeats, and the senders by the workers' streams.
+    /// Workers by their heartbeats, and senders by the workers' streams.
     func workers(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         let workers = try await connection.run { connection throws(PostgresError) in
             try WorkerTable.list(connection)
@@ -14,7 +14,7 @@ extension Doctor {
             "workers",
             alive.isEmpty ? "none" : Said.names(alive.map { "\($0.worker) (\($0.version))" })
         )
-        // After a start of the server, all are silent until their next row.
+        // After a server start, all are silent until they next report.
         let uptime = try await uptime()
         for worker in workers where !worker.isAlive && !worker.isStopping && uptime >= limits.settling.inSeconds {
             diagnosis.find(
@@ -78,7 +78,7 @@ extension Doctor {
                 fix: "start one with --roles receive, or without --roles"
             )
         }
-        // One that has just started is still connecting: whether it can is judged later.
+        // A worker that has just started is still connecting: it is judged later.
         func isSettled(_ worker: WorkerRow) -> Bool { worker.heartbeatAt - worker.startedAt >= limits.settling }
         var bound: [String: Int] = [:]
         var judged: Set<String> = []
@@ -106,7 +106,7 @@ extension Doctor {
         }
         for worker in alive {
             for handler in worker.handlers where (handler.failedInRow ?? 0) >= limits.failures && !handler.isPaused {
-                // That the handler is down says its breaker.
+                // If the handler is down, its breaker says so.
                 guard handler.circuit == "closed" else { continue }
                 diagnosis.find(
                     .handlerNeverDone,
@@ -120,7 +120,7 @@ extension Doctor {
         }
     }
 
-    /// The certificates that workers have seen, each with the earliest of its ends: a server may have several machines.
+    /// The certificates that workers have seen, each with its earliest end: a server may have several machines.
     private func certificates(_ seen: [WorkerReport.Certificate], _ diagnosis: inout Diagnosis) {
         guard !seen.isEmpty else { return }
         let now = Int(clock().microseconds / 1_000_000)
@@ -165,12 +165,12 @@ extension Doctor {
         }
     }
 
-    /// How long the server has been up, in seconds.
+    /// The server's uptime in seconds.
     private func uptime() async throws(PostgresError) -> Double {
         try await rows(DoctorStatements.uptime) { row throws(PostgresError) in try row.next(Double.self) }.first ?? 0
     }
 
-    /// Handlers, what waits for them, and what died.
+    /// Handlers, their waiting deliveries and dead letters.
     func handlers(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         let states = try await HandlerStates(connection).list(counted: Self.counted)
         let breakers = try await HandlerBreaker.all(connection)
@@ -180,7 +180,7 @@ extension Doctor {
             },
             uniquingKeysWith: { $1 }
         )
-        // Workers tell of their handlers every minute, and of none while the server is down.
+        // Workers report their handlers every minute, and none while the server is down.
         let isSettled = try await uptime() >= limits.settling.inSeconds
         for state in states where isSettled || state.isClaimed {
             judge(state, breakers[state.name], paused: pauses[state.name], &diagnosis)
@@ -250,7 +250,7 @@ extension Doctor {
         }
     }
 
-    /// Odd messages that arrive much more often than before.
+    /// Quarantined or conflicting messages that arrive much more often than before.
     func oddMessages(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         for (table, name) in [
             (DoctorStatements.OddTable.quarantine, FindingName.quarantineSurge), (.conflicts, .conflictSurge),

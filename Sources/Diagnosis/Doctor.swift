@@ -2,67 +2,67 @@ import MessageStore
 package import Postgres
 package import Vocabulary
 
-/// Looks at a running system, from its database: catalogs, counters, and the tables of workers, handlers and what waits.
+/// Examines a running system through its database: catalogs, counters, and the tables of workers, handlers and queues.
 ///
-/// It reads no messages, and each statement is bounded by the session's time limit. What the session's role may not see by
-/// design is said (``Diagnosis/unseen``); a subject that could not be looked at is a finding, since there may be anything. The
-/// rest is looked at all the same.
+/// It reads no messages, and the session's time limit bounds each statement. What the role may not see by design is
+/// reported (``Diagnosis/unseen``); a subject that could not be examined is a finding, since anything may be wrong
+/// there. The rest is examined all the same.
 package struct Doctor: Sendable {
-    /// From where on something is a finding.
+    /// Thresholds from which on something is a finding.
     package struct Limits: Sendable {
-        /// A session that is idle inside a transaction for as long.
+        /// How long a session is idle inside a transaction.
         package var idle = Duration.seconds(300)
-        /// A transaction that runs for as long.
+        /// How long a transaction runs.
         package var transaction = Duration.seconds(3_600)
-        /// A prepared transaction that waits for as long.
+        /// How long a prepared transaction waits.
         package var prepared = Duration.seconds(300)
-        /// Transactions behind, for a snapshot whose age in time is not known, and for a standby's.
+        /// Age in transactions of a snapshot whose age in time is unknown, or of a standby's.
         package var snapshotAge: Int64 = 5_000_000
-        /// Dead rows of a table; they have to be half of its living ones as well.
+        /// Dead rows of a table, if they are also at least half of its live ones.
         package var deadRows = 100_000
-        /// A standby that is so far behind.
+        /// How far a standby lags.
         package var lag = Duration.seconds(60)
-        /// A standby that is so many bytes behind, or a slot that keeps so many.
+        /// Bytes that a standby lags, or that a slot retains.
         package var walBytes: Int64 = 1 << 30
-        /// A handler that is paused for as long.
+        /// How long a handler is paused.
         package var pause = Duration.seconds(3_600)
-        /// A delivery that waits for as long.
+        /// How long a delivery waits.
         package var delivery = Duration.seconds(900)
         /// Dead letters within an hour.
         package var deadLetters = 100
         /// Quarantined stanzas, or conflicts, within an hour.
         package var surge = 100
-        /// The share of the connections that is used.
+        /// The share of connections in use.
         package var connections = 0.9
-        /// Sessions that wait for a lock for as long.
+        /// How long sessions wait for a lock.
         package var lockWait = Duration.seconds(2)
-        /// A transaction that keeps writers out of one of our tables for as long.
+        /// How long a transaction blocks writers of one of our tables.
         package var lockHeld = Duration.seconds(5)
-        /// How long a worker, or the server, may take after its start until what it needs is there.
+        /// Grace period after the start of a worker, or of the server.
         package var settling = Duration.seconds(60)
-        /// A certificate that ends within so long.
+        /// Remaining validity of a certificate.
         package var certificate = Duration.seconds(14 * 86_400)
-        /// Attempts in a row that a handler failed in one worker.
+        /// Consecutive failed attempts of a handler in one worker.
         package var failures = 20
-        /// The share of a sequence that is used.
+        /// The share of a sequence in use.
         package var sequence = 0.5
-        /// Clocks that differ by so much.
+        /// Clock difference.
         package var clock = Duration.seconds(10)
-        /// A run of retention is so long ago.
+        /// Time since the last run of retention.
         package var retention = Duration.seconds(26 * 3_600)
-        /// The days that partitions must reach ahead.
+        /// How many days partitions must reach ahead.
         package var daysAhead = 2
-        /// The disk is full within so many days: a warning, and critical.
+        /// Days until the disk is full: warning, and critical.
         package var diskDays = (warning: 14.0, critical: 3.0)
-        /// The disk is full within so much at the pace of the last hour: critical.
+        /// Time until the disk is full at the last hour's rate: critical.
         package var diskHours = Duration.seconds(24 * 3_600)
-        /// Less space than this is free: a warning, and critical.
+        /// Free space: warning, and critical.
         package var diskFloor: (warning: Int64, critical: Int64) = (4 << 30, 1 << 30)
 
         package init() {}
     }
 
-    /// How counts of what waits and what died are bounded.
+    /// The bound on counts of waiting deliveries and dead letters.
     static let counted = 10_000
 
     let connection: PostgresConnection
@@ -70,13 +70,10 @@ package struct Doctor: Sendable {
     let clock: @Sendable () -> Timestamp
     let freeSpace: @Sendable (String) -> Int64?
 
-    /// A look at the system whose database the connection leads to.
+    /// Examines the system whose database `connection` leads to.
     ///
-    /// - Parameters:
-    ///   - connection: A session of `upstream_worker` or `upstream_reader`, or with more rights; one that only reads will do.
-    ///   - limits: From where on something is a finding.
-    ///   - clock: This machine's clock.
-    ///   - freeSpace: The bytes that are free where a folder is; nil where that can't be told.
+    /// The session needs the rights of `upstream_worker` or `upstream_reader`; a read-only one will do. `clock` is this
+    /// machine's; `freeSpace` gives the free bytes at a folder, nil if unknown.
     package init(
         _ connection: PostgresConnection,
         limits: Limits = Limits(),
@@ -89,13 +86,12 @@ package struct Doctor: Sendable {
         self.freeSpace = freeSpace
     }
 
-    /// Looks at everything.
+    /// Examines everything.
     ///
-    /// - Throws: `PostgresError` where the database went away; what is refused, missing or too slow is not thrown.
-    /// - Returns: What was seen.
+    /// - Throws: `PostgresError` if the database went away; what is refused, missing or too slow is not thrown.
     package func examine() async throws(PostgresError) -> Diagnosis {
         var diagnosis = Diagnosis()
-        // What follows is about the rows of a schema that may not be there.
+        // The rest needs a schema, which may be missing.
         let state = try await look("schema", &diagnosis, schema) ?? nil
         let seesAll = try await look("server", &diagnosis, server) ?? false
         try await look("locks", &diagnosis, locks)
@@ -134,7 +130,7 @@ package struct Doctor: Sendable {
         return diagnosis
     }
 
-    /// Looks at one subject; where that can't be, it is a finding, with the reason.
+    /// Examines one subject; failure to do so is a finding with the reason.
     @discardableResult
     private func look<T>(
         _ subject: String,
@@ -155,7 +151,6 @@ package struct Doctor: Sendable {
         }
     }
 
-    /// Runs a statement and reads its rows.
     func rows<Value: Sendable>(
         _ sql: SQL,
         _ decode: @Sendable (inout PostgresRow) throws(PostgresError) -> Value
