@@ -2,17 +2,17 @@ import Digests
 import Querying
 import Vocabulary
 
-/// Names for fingerprints where payloads are hidden: this process tells what they mean, and nobody else can.
+/// Names for fingerprints where payloads are hidden; only this process can resolve them.
 ///
-/// A fingerprint is a hash of what a device sent, so that whoever sees it can find out whether a guess is right. A conflict is
-/// addressed by one all the same, so that it gets another name: its fingerprint under a permutation of 128 bits with a random
-/// key (Luby and Rackoff: four rounds of a Feistel network over a keyed function, here HMAC-SHA256).
+/// A fingerprint is a hash of what a device sent, so it could confirm a guess. Yet conflicts are addressed by
+/// fingerprint; each gets another name: its fingerprint under a random permutation of 128 bits (Luby and Rackoff: four
+/// rounds of a Feistel network over a keyed function, here HMAC-SHA256).
 struct Aliases: Sendable {
     private let key: [UInt8]
     /// Whether names differ from fingerprints at all.
     private let isHiding: Bool
 
-    /// New names for the life of a process.
+    /// Makes new names for the life of the process.
     init(isHiding: Bool) {
         var generator = SystemRandomNumberGenerator()
         key = (0..<4).flatMap { _ in withUnsafeBytes(of: generator.next() as UInt64) { Array($0) } }
@@ -27,7 +27,7 @@ struct Aliases: Sendable {
         return Digest128(high: left, low: right)
     }
 
-    /// The fingerprint that a name means; of a name that was never given, some other one.
+    /// The fingerprint that a name stands for; a name never given maps to an arbitrary one.
     func fingerprint(of name: Digest128) -> Digest128 {
         guard isHiding else { return name }
         var (left, right) = (name.high, name.low)

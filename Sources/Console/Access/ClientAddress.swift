@@ -7,17 +7,18 @@ enum NetworkAddressText {
     static func isAddress(_ text: String) -> Bool { NetworkAddress(text) != nil }
 }
 
-/// A host and perhaps a port, as `Host` (RFC 9110 section 7.2) and proxies write them: an IPv6 address stands in brackets.
+/// A host and an optional port, as in `Host` (RFC 9110 section 7.2) and proxies' headers; an IPv6 address is in
+/// brackets.
 struct HostAndPort {
     /// The host; an address without brackets.
     let host: Substring
-    /// Whether it stood in brackets.
+    /// Whether it was in brackets.
     let isBracketed: Bool
 
     /// Whether it could be the name of a host: letters, digits, `-`, `.` and `_`.
     var isName: Bool { host.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-._".contains($0)) } }
 
-    /// Reads a text; nil where anything but a port stands behind the host.
+    /// Parses a text; nil if anything but a port follows the host.
     init?(_ text: Substring) {
         let rest: Substring
         isBracketed = text.hasPrefix("[")
@@ -35,16 +36,14 @@ struct HostAndPort {
     }
 }
 
-/// Who is at the other end of a connection.
 struct ClientAddress: Sendable {
-    /// The address; nil where there is none, as of a socket in a file system.
+    /// The address; nil if there is none, as for a Unix socket.
     let address: NetworkAddress?
 
-    /// The other end of a connection.
     init(_ peer: SocketAddress?) {
         let text = peer?.ipAddress.map { $0.prefix { $0 != "%" } }
         let address = text.flatMap { NetworkAddress(String($0)) }
-        // An IPv4 client of a socket that takes both.
+        // An IPv4 client of a dual-stack socket.
         self.address = address?.mappedIPv4 ?? address
     }
 
@@ -57,7 +56,8 @@ struct ClientAddress: Sendable {
         return last.flatMap(Self.address).map { ClientAddress($0.mappedIPv4 ?? $0) } ?? self
     }
 
-    /// An address as proxies write it: some with the client's port, and then IPv6 in brackets (RFC 7239 section 6).
+    /// Parses an address as proxies write it: some add the client's port, and put IPv6 in brackets (RFC 7239 section
+    /// 6).
     private static func address(_ text: Substring) -> NetworkAddress? {
         var text = text[...]
         while text.last == " " || text.last == "\t" { text.removeLast() }
@@ -66,7 +66,7 @@ struct ClientAddress: Sendable {
         return NetworkAddress(String(host))
     }
 
-    /// What limits count by: the address, or an IPv6 network of 64 bits, which one client has for itself.
+    /// The key that limits count by: the address, or its IPv6 /64 network, which one client has to itself.
     var key: String {
         guard let address else { return "local" }
         return address.bytes.count == 4

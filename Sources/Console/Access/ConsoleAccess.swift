@@ -5,36 +5,34 @@ import NIOCore
 import Telemetry
 import Vocabulary
 
-/// Finds out who sent a request, and whether a stranger's page made them.
+/// Authenticates requests and detects those forged by other sites' pages.
 package final class ConsoleAccess: Sendable {
-    /// Whom to let in.
+    /// Who is let in.
     package struct Settings: Sendable {
-        /// The tokens.
         package var tokens: [ConsoleToken] = []
-        /// The proxy that signs people in.
+        /// The proxy that authenticates people.
         package var proxy: TrustedProxy?
-        /// Who everybody is that proves nothing; nil for nobody.
+        /// The principal of unauthenticated requests; nil if they are refused.
         ///
-        /// Only where nothing but this machine reaches the console. What a proxy passed on is nobody's: it connects from this
-        /// machine too.
+        /// Only where nothing but this machine reaches the console. Does not apply to what a proxy passed on, which
+        /// comes from this machine too.
         package var anybody: Principal?
-        /// The names that requests may be addressed to.
+        /// The host names that requests may be addressed to.
         package var hosts = AllowedHosts([], isOnLoopback: true)
         /// Whether the console itself serves TLS.
         package var isTLS = false
         /// How long a sign-in lasts.
         package var sessionLifetime = Duration.seconds(43_200)
-        /// The clock.
         package var now: @Sendable () -> ContinuousClock.Instant = { .now }
 
         package init() {}
     }
 
-    /// How somebody proved who they are.
+    /// How somebody authenticated.
     enum Proof: Sendable, Equatable {
         case none
         case token
-        /// Of the kinds that a browser adds by itself, whoever made the request.
+        /// Kinds that a browser adds by itself, whoever made the request.
         case session, proxy, anybody
     }
 
@@ -44,9 +42,9 @@ package final class ConsoleAccess: Sendable {
         var proof: Proof
         /// Whether the client's own connection is TLS.
         var isSecure: Bool
-        /// What limits count by.
+        /// The key that limits count by.
         var key: String
-        /// Whether their proof still counts: an answer that goes on for long ends where it was withdrawn.
+        /// Whether the proof is still valid: a long-running answer ends when it is withdrawn.
         var lasts: @Sendable () -> Bool = { true }
     }
 
@@ -54,16 +52,16 @@ package final class ConsoleAccess: Sendable {
     let sessions: SessionStore
     let logger: Logger
     private let tokens: TokenRegistry
-    /// Failures to sign in: ten at once, then one in three seconds.
+    /// Failed sign-ins: ten at once, then one in three seconds.
     ///
-    /// Who proves who they are is not limited by them.
+    /// Does not limit those who authenticate.
     private let failures: RateLimiter
     /// Requests: a page with its parts is one burst.
     private let requests: RateLimiter
 
-    /// Access by these rules.
+    /// Sets up access by these rules.
     ///
-    /// - Throws: What reading a token throws; ``ConsoleError`` where two are the same.
+    /// - Throws: What reading a token throws; ``ConsoleError`` if two are the same.
     package init(_ settings: Settings, logger: Logger) throws {
         self.settings = settings
         self.logger = logger
@@ -73,22 +71,17 @@ package final class ConsoleAccess: Sendable {
         requests = RateLimiter(burst: 400, perSecond: 100, now: settings.now)
     }
 
-    /// The path of a link that signs somebody in once.
-    ///
-    /// - Parameters:
-    ///   - principal: Whom.
-    ///   - lifetime: For how long it can be used.
-    /// - Returns: The path, which is a secret until then.
+    /// The path of a link that signs in `principal` once within `lifetime`; a secret until then.
     package func oneTimePath(for principal: Principal, lifetime: Duration) -> String {
         "/sign-in/once/" + sessions.makeLink(for: principal, lifetime: lifetime)
     }
 
-    /// Reads the tokens again where that is due.
+    /// Rereads the tokens if due.
     func refreshTokens() { tokens.refresh() }
 
-    /// Who sent a request.
+    /// Authenticates a request.
     ///
-    /// - Throws: A ``Problem`` where what they sent proves nothing, is ambiguous, or comes too often.
+    /// - Throws: A ``Problem`` if what was sent proves nothing, is ambiguous, or comes too often.
     func sender(of request: Request, from peer: SocketAddress?) throws(Problem) -> Sender {
         var client = ClientAddress(peer)
         var sender = Sender(principal: nil, proof: .none, isSecure: settings.isTLS, key: "")
@@ -97,7 +90,7 @@ package final class ConsoleAccess: Sendable {
             if request.headers[values: .forwardedProto] == ["https"] { sender.isSecure = true }
             client = client.behindProxy(request)
             user = try proxy.user(of: request)
-            // The audit trail and the keys of repeated requests tell people apart by their names.
+            // The audit trail and idempotency keys tell people apart by name.
             if let name = user?.name, settings.tokens.contains(where: { $0.principal.name == name }) {
                 throw .forbiddenName
             }
@@ -123,23 +116,19 @@ package final class ConsoleAccess: Sendable {
 
     /// Counts a request.
     ///
-    /// - Throws: A ``Problem`` with status 429 where its sender asks too often.
+    /// - Throws: A ``Problem`` with status 429 if the sender asks too often.
     func count(_ sender: Sender) throws(Problem) {
         let key = sender.principal.map { "principal " + $0.name } ?? "address " + sender.key
         guard let wait = requests.use(key) else { return }
         throw .tooMany("more than 100 requests a second", wait)
     }
 
-    /// Whose token it is.
+    /// Looks up a token; `key` identifies the client to the limits.
     ///
-    /// - Parameters:
-    ///   - token: What somebody sent.
-    ///   - key: Who they are to the limits.
-    /// - Throws: A ``Problem``: the token is unknown, and where too many have been tried, how long to wait.
-    /// - Returns: The token's entry.
+    /// - Throws: A ``Problem``: the token is unknown, or, after too many attempts, how long to wait.
     func entry(for token: some Sequence<UInt8>, _ key: String) throws(Problem) -> TokenRegistry.Entry {
-        // A right one first: many people may have one address, behind NAT or a proxy, and a stranger there must not lock them
-        // out. No number of guesses finds a token of 128 bits or more; the limit is for the log and the noise.
+        // A right one first: many people may share an address behind NAT or a proxy, and a stranger there must not lock
+        // them out. Guessing can't find a token of 128 bits or more; the limit keeps down log and noise.
         if let entry = tokens.entry(for: token) { return entry }
         if let wait = failures.use(key) { throw .tooMany("too many wrong tokens", wait) }
         logger.event(
@@ -151,10 +140,9 @@ package final class ConsoleAccess: Sendable {
         throw .unauthorized
     }
 
-    /// Uses a one-time link up.
+    /// Consumes a one-time link and returns whom it signs in.
     ///
-    /// - Throws: A ``Problem``: the link is unknown, used or expired, and where too many have been tried, how long to wait.
-    /// - Returns: Whom it signs in.
+    /// - Throws: A ``Problem``: the link is unknown, used or expired, or, after too many attempts, how long to wait.
     func link(_ secret: String, _ key: String) throws(Problem) -> SessionStore.Source {
         if let source = sessions.useLink(secret) { return source }
         if let wait = failures.use(key) { throw .tooMany("too many wrong links", wait) }
@@ -172,7 +160,7 @@ package final class ConsoleAccess: Sendable {
         return try entry(for: parts[1].utf8, key)
     }
 
-    /// Whose session it is; nil for one that has ended.
+    /// The principal of a session; nil if it has ended.
     private func principal(of session: String) -> Principal? {
         switch sessions.source(of: session) {
         case .token(let id): return tokens.entry(id)?.principal

@@ -1,10 +1,9 @@
-/// A token that lets its holder in.
+/// A token that grants access.
 package struct ConsoleToken: Sendable {
-    /// Whom it stands for.
     package var principal: Principal
-    /// Reads the secret values: two are valid at once while one replaces the other.
+    /// Reads the secret values; during a rotation two are valid at once.
     ///
-    /// Asked again from time to time, so that a rotated file takes effect without a restart.
+    /// Called repeatedly, so that a rotated file takes effect without a restart.
     package var secrets: @Sendable () throws -> [[UInt8]]
 
     package init(_ principal: Principal, secrets: @escaping @Sendable () throws -> [[UInt8]]) {

@@ -1,16 +1,16 @@
 import Synchronization
 
-/// Who is limited: a token bucket for each key.
+/// A token bucket per key.
 ///
-/// Bounded: with too many keys at once, those that have used nothing lately are forgotten, and then all new ones share one
-/// bucket, so that many addresses can neither fill the memory nor escape the limit.
+/// Bounded: with too many keys, those that have used nothing lately are forgotten; if that is not enough, all new keys
+/// share one bucket, so that many addresses can neither fill the memory nor escape the limit.
 final class RateLimiter: Sendable {
     private struct Bucket {
         var left: Double
         var at: ContinuousClock.Instant
     }
 
-    /// How many keys are told apart.
+    /// The most keys with a bucket of their own.
     static let keyLimit = 4_096
     private static let shared = "others"
 
@@ -19,21 +19,13 @@ final class RateLimiter: Sendable {
     private let now: @Sendable () -> ContinuousClock.Instant
     private let buckets = Mutex<[String: Bucket]>([:])
 
-    /// A limiter.
-    ///
-    /// - Parameters:
-    ///   - burst: How much may be used at once.
-    ///   - perSecond: How much comes back each second.
-    ///   - now: The clock.
     init(burst: Int, perSecond: Double, now: @escaping @Sendable () -> ContinuousClock.Instant) {
         self.burst = Double(burst)
         self.perSecond = perSecond
         self.now = now
     }
 
-    /// Uses one.
-    ///
-    /// - Returns: How long to wait where there was none left.
+    /// Uses one token; returns how long to wait if there was none.
     @discardableResult
     func use(_ key: String) -> Duration? {
         let time = now()
@@ -51,7 +43,7 @@ final class RateLimiter: Sendable {
         }
     }
 
-    /// How many keys are told apart now.
+    /// The number of buckets.
     var count: Int { buckets.withLock { $0.count } }
 
     private func refilled(_ bucket: Bucket?, _ time: ContinuousClock.Instant) -> Bucket {

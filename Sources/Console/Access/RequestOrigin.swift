@@ -1,20 +1,18 @@
 import HTTPTypes
 import Hummingbird
 
-/// Where a browser says that a request came from.
+/// The origin of a request, according to the browser.
 enum RequestOrigin: Equatable {
-    /// A page of ours, or the address bar.
+    /// Our own page, or the address bar.
     case ours
-    /// A page of somebody else's.
+    /// Another site's page.
     case foreign
-    /// No browser that is in use today: each names the origin of a request that may change something.
+    /// No current browser: each names the origin of a request that may change something.
     case unknown
 
     /// Judges by `Sec-Fetch-Site`, which no page can set, else by `Origin` (RFC 6454).
     ///
-    /// - Parameters:
-    ///   - request: The request.
-    ///   - isSecure: Whether the client's own connection is TLS.
+    /// `isSecure`: the client's own connection is TLS.
     init(_ request: Request, isSecure: Bool) {
         let sites = request.headers[values: .secFetchSite]
         guard sites.isEmpty else {
@@ -33,11 +31,11 @@ enum RequestOrigin: Equatable {
     }
 }
 
-/// What a proxy adds to a request that it passes on.
+/// Headers that a proxy adds to a forwarded request.
 enum ForwardingHeaders {
-    /// `Forwarded` (RFC 7239), `Via` (RFC 9110 section 7.6.3), and the names without a standard.
+    /// Whether a request has `Forwarded` (RFC 7239), `Via` (RFC 9110 section 7.6.3), or a header without a standard.
     ///
-    /// Not every proxy adds one of them: a request without them may still be a proxy's.
+    /// Not every proxy adds one: a request without them may still be a proxy's.
     static func areIn(_ request: Request) -> Bool {
         request.headers.contains { field in
             let name = field.name.canonicalName
@@ -46,25 +44,21 @@ enum ForwardingHeaders {
     }
 }
 
-/// The names that a request may be addressed to.
+/// The host names that requests may be addressed to.
 ///
-/// A page of a stranger's may give its own name our address (DNS rebinding), and then is of the same origin as we are; but its
-/// requests name that host. An address is nobody's name.
+/// With DNS rebinding, another site's name resolves to our address and its page shares our origin; but its requests
+/// name that host. IP addresses are always allowed: nobody can own one as a name.
 package struct AllowedHosts: Sendable {
     private let names: Set<String>
     private let isAny: Bool
 
-    /// The rule.
-    ///
-    /// - Parameters:
-    ///   - names: Host names besides loopback's.
-    ///   - isOnLoopback: Whether only this machine reaches the console; otherwise no names means any.
+    /// Allows `names` and loopback's; without names, any, unless only this machine reaches the console.
     package init(_ names: [String], isOnLoopback: Bool) {
         self.names = Set(names.map { $0.lowercased() } + ["localhost"])
         isAny = names.isEmpty && !isOnLoopback
     }
 
-    /// Whether `Host` (RFC 9110 section 7.2), with or without a port, is one of them.
+    /// Whether a `Host` (RFC 9110 section 7.2), with or without a port, is allowed.
     func contains(_ authority: String) -> Bool {
         guard let host = HostAndPort(authority[...]) else { return false }
         let name = host.host.lowercased()

@@ -1,11 +1,11 @@
 import Digests
 import Vocabulary
 
-/// A secret that the console makes: 256 random bits in hexadecimal.
+/// A secret made by the console: 256 random bits in hexadecimal.
 struct SecretText: Sendable {
-    /// What the holder is given.
+    /// What the holder receives.
     let text: String
-    /// What is kept: looking it up tells nothing of the text by its time.
+    /// What is stored: the time of a lookup reveals nothing about the text.
     let digest: [UInt8]
 
     init() {
@@ -16,7 +16,7 @@ struct SecretText: Sendable {
         digest = Self.digest(of: text)
     }
 
-    /// The digest of what somebody sent.
+    /// The digest of a secret that was sent.
     static func digest(of text: String) -> [UInt8] { HashFunction.sha256.digest(of: Array(text.utf8)) }
 
     private static func hex(_ bytes: [UInt8]) -> String {

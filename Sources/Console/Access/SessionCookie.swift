@@ -3,10 +3,10 @@ import Hummingbird
 
 /// The cookie of a sign-in (RFC 6265).
 enum SessionCookie {
-    /// The name; with `__Host-` a browser takes it only from TLS, for the whole of this host and no other.
+    /// The name; browsers accept `__Host-` only over TLS, for this whole host and no other.
     static func name(isSecure: Bool) -> String { isSecure ? "__Host-upstream-session" : "upstream-session" }
 
-    /// The id in a request; nil where there is none, or more than one.
+    /// The session id in a request; nil if there is none, or more than one.
     static func id(in request: Request, isSecure: Bool) -> String? {
         let wanted = name(isSecure: isSecure)
         var found: [String] = []
@@ -20,7 +20,7 @@ enum SessionCookie {
         return found.count == 1 ? found.first : nil
     }
 
-    /// `Set-Cookie` for an id; an empty one removes the cookie.
+    /// The `Set-Cookie` value for an id; an empty id removes the cookie.
     static func header(_ id: String, isSecure: Bool, lifetime: Duration) -> String {
         let age = id.isEmpty ? 0 : lifetime.components.seconds
         return "\(name(isSecure: isSecure))=\(id); Path=/; Max-Age=\(age); HttpOnly; SameSite=Strict"

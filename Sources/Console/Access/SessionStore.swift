@@ -1,15 +1,15 @@
 import Synchronization
 
-/// The sign-ins that last: in memory, bounded, gone with the process.
+/// Sessions, in memory: bounded, lost with the process.
 final class SessionStore: Sendable {
-    /// What somebody signed in with.
+    /// What a session was started with.
     enum Source: Sendable {
-        /// A token: the session ends when the token is removed, and stays ended when it comes back.
+        /// A token: the session ends when the token is removed, and stays ended when it returns.
         case token(TokenRegistry.Entry.ID)
         /// A one-time link.
         case link(Principal)
 
-        /// Whether both are sign-ins of one token, or of one link's principal.
+        /// Whether both are of the same token, or of the same link's principal.
         func isOfSame(as other: Source) -> Bool {
             switch (self, other) {
             case (.token(let own), .token(let other)): own == other
@@ -29,11 +29,11 @@ final class SessionStore: Sendable {
         var links: [[UInt8]: Session] = [:]
     }
 
-    /// How many sign-ins last at once; beyond it the one that would end first is ended.
+    /// The most sessions; beyond it the one that expires first is ended.
     static let limit = 1_000
-    /// How many sign-ins of one token last at once; beyond it that token's oldest is ended, and nobody else's.
+    /// The most sessions per token or person; beyond it their oldest is ended, and nobody else's.
     static let limitOfOne = 50
-    /// How many one-time links are open at once.
+    /// The most open one-time links.
     static let linkLimit = 16
 
     private let lifetime: Duration
@@ -45,14 +45,9 @@ final class SessionStore: Sendable {
         self.now = now
     }
 
-    /// Begins a session, and ends the one that the same browser had.
+    /// Begins a session, and ends the previous one of the same browser.
     ///
-    /// The id is always new: one that was known before signing in is worth nothing afterwards.
-    ///
-    /// - Parameters:
-    ///   - source: What somebody signed in with.
-    ///   - previous: The id that came with the request.
-    /// - Returns: The new id.
+    /// The id is always new: one that was known before signing in is worthless afterwards.
     func begin(_ source: Source, replacing previous: String?) -> String {
         let id = SecretText()
         let time = now()
@@ -66,7 +61,7 @@ final class SessionStore: Sendable {
         return id.text
     }
 
-    /// What the holder of an id signed in with; nil where the id is unknown or has expired.
+    /// What a session was started with; nil if the id is unknown or has expired.
     func source(of id: String) -> Source? {
         let (digest, time) = (SecretText.digest(of: id), now())
         return state.withLock { state in
@@ -79,18 +74,12 @@ final class SessionStore: Sendable {
         }
     }
 
-    /// Ends a session.
     func end(_ id: String) {
         let digest = SecretText.digest(of: id)
         state.withLock { $0.sessions[digest] = nil }
     }
 
-    /// A secret that signs somebody in once.
-    ///
-    /// - Parameters:
-    ///   - principal: Whom.
-    ///   - lifetime: For how long it can be used.
-    /// - Returns: The secret.
+    /// Makes a secret that signs in `principal` once within `lifetime`.
     func makeLink(for principal: Principal, lifetime: Duration) -> String {
         let secret = SecretText()
         let time = now()
@@ -101,7 +90,7 @@ final class SessionStore: Sendable {
         return secret.text
     }
 
-    /// Uses a one-time secret up; nil where it is unknown, used or expired.
+    /// Consumes a one-time secret; nil if it is unknown, used or expired.
     func useLink(_ secret: String) -> Source? {
         let (digest, time) = (SecretText.digest(of: secret), now())
         return state.withLock { state in
@@ -110,10 +99,9 @@ final class SessionStore: Sendable {
         }
     }
 
-    /// How many sign-ins are held.
     var count: Int { state.withLock { $0.sessions.count } }
 
-    /// Ends the sign-ins that would end first, until only so many of a kind are left.
+    /// Ends the sessions of a kind that expire first, until at most `limit` are left.
     private static func trim(
         _ sessions: inout [[UInt8]: Session],
         to limit: Int,

@@ -98,7 +98,7 @@ struct SignInRoutes: ConsoleRoutes {
         Response(status: .seeOther, headers: [.location: path])
     }
 
-    /// A path of ours to go on to; anything that could lead elsewhere becomes `/`.
+    /// A path of ours to continue to; anything that could lead elsewhere becomes `/`.
     static func safe(_ path: String?) -> String {
         guard let path, path.hasPrefix("/"), !path.hasPrefix("//"), path.utf8.count <= 2_048,
             path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "\\") })
@@ -121,7 +121,7 @@ struct SignInRoutes: ConsoleRoutes {
     }
 }
 
-/// The pages around signing in; they work without script.
+/// The sign-in pages; they work without script.
 enum SignInPage {
     static func response(next: String, problem: String?, status: HTTPResponse.Status) -> Response {
         let problem: HTML =
@@ -137,10 +137,10 @@ enum SignInPage {
         return Response(html: PageShell("Sign in").card(body), status: status)
     }
 
-    /// A page that leads on by itself.
+    /// A page that redirects by itself.
     ///
-    /// A redirect would count as the other site's navigation where the link was clicked in one, and the cookie, which is only
-    /// for our own, would not be sent with it.
+    /// If the link was clicked on another site, an HTTP redirect would count as that site's navigation, and the
+    /// same-site cookie would not be sent with it.
     static func onward(to path: String) -> [UInt8] {
         let head: HTML = "<meta http-equiv=\"refresh\" content=\"0;url=\(exact: path)\">"
         let body: HTML = "<h1>Signed in</h1><p><a href=\"\(exact: path)\">Go on to the console</a></p>"

@@ -3,14 +3,13 @@ import Logging
 import Synchronization
 import Telemetry
 
-/// The tokens that are valid now.
+/// The valid tokens.
 ///
-/// Kept as digests, and read again from their files every few seconds while somebody asks: a token that was added works, and
-/// one that was removed no longer does, without a restart.
+/// Kept as digests, and reread from their files every few seconds while requests come: added tokens work, and removed
+/// ones stop working, without a restart.
 final class TokenRegistry: Sendable {
-    /// A valid token.
     struct Entry: Sendable {
-        /// One stay of a token: a token that was removed and comes back is another one.
+        /// A token's period of validity: a token that was removed and returns gets a new one.
         struct ID: Sendable, Equatable {
             let digest: [UInt8]
             let stay: Int
@@ -19,10 +18,10 @@ final class TokenRegistry: Sendable {
         /// Its SHA-256.
         let digest: [UInt8]
         let principal: Principal
-        /// How many readings there had been when it came.
+        /// The number of readings before it appeared.
         fileprivate var stay = 0
 
-        /// What a session keeps of it.
+        /// What a session keeps of the token.
         var id: ID { ID(digest: digest, stay: stay) }
     }
 
@@ -32,7 +31,7 @@ final class TokenRegistry: Sendable {
         var readings = 0
     }
 
-    /// How old what was read may be.
+    /// How long a reading counts as current.
     static let age = Duration.seconds(5)
 
     private let tokens: [ConsoleToken]
@@ -40,9 +39,9 @@ final class TokenRegistry: Sendable {
     private let now: @Sendable () -> ContinuousClock.Instant
     private let loaded: Mutex<Loaded>
 
-    /// The registry of these tokens.
+    /// Reads the tokens.
     ///
-    /// - Throws: What reading one throws, the first time; ``ConsoleError`` where two hold the same secret.
+    /// - Throws: What reading one throws, the first time; ``ConsoleError`` if two hold the same secret.
     init(_ tokens: [ConsoleToken], logger: Logger, now: @escaping @Sendable () -> ContinuousClock.Instant) throws {
         self.tokens = tokens
         self.logger = logger
@@ -57,9 +56,9 @@ final class TokenRegistry: Sendable {
         loaded = Mutex(Loaded(entries: entries, at: now()))
     }
 
-    /// Whose token it is.
+    /// The entry of a token.
     ///
-    /// Digests are compared, each with every one, so that the time tells nothing of a token.
+    /// The digest is compared with every entry's, so that the time reveals nothing.
     func entry(for token: some Sequence<UInt8>) -> Entry? {
         let digest = HashFunction.sha256.digest(of: Array(token))
         var found: Entry?
@@ -67,12 +66,12 @@ final class TokenRegistry: Sendable {
         return found
     }
 
-    /// The valid token that a session began with; nil once it was removed from its file, for good.
+    /// The token that a session began with, if still valid; nil for good once it was removed from its file.
     func entry(_ id: Entry.ID) -> Entry? {
         current().first { $0.stay == id.stay && ConstantTime.areEqual($0.digest, id.digest) }
     }
 
-    /// Reads the tokens again where that is due.
+    /// Rereads the tokens if due.
     func refresh() { _ = current() }
 
     private func current() -> [Entry] {
@@ -92,7 +91,7 @@ final class TokenRegistry: Sendable {
         }
     }
 
-    /// Without the tokens that a rotation has given to two: which of them sends one nobody could tell.
+    /// Without tokens that a rotation has given to two principals: their senders could not be told apart.
     private func distinct(_ entries: [Entry]) -> [Entry] {
         let shared = Self.shared(entries)
         for shared in shared {
@@ -106,7 +105,7 @@ final class TokenRegistry: Sendable {
         return entries.filter { entry in !shared.contains { $0.digest == entry.digest } }
     }
 
-    /// The secrets that two have, and the names of the two.
+    /// Secrets held by two principals, with their names.
     private static func shared(_ entries: [Entry]) -> [(digest: [UInt8], one: String, other: String)] {
         var holders: [[UInt8]: Principal] = [:]
         return entries.compactMap { entry in
@@ -122,7 +121,7 @@ final class TokenRegistry: Sendable {
         do {
             return try Self.entries(token)
         } catch {
-            // A file that is gone lets nobody in.
+            // A missing file lets nobody in.
             logger.event(
                 .warning,
                 .consoleTokenUnreadable,

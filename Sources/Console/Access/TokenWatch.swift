@@ -1,6 +1,6 @@
 import ServiceLifecycle
 
-/// Reads the tokens again and again, so that one that was withdrawn ends its sessions even where nobody asks meanwhile.
+/// Rereads the tokens regularly, so that a withdrawn token ends its sessions even without requests.
 struct TokenWatch: Service {
     let access: ConsoleAccess
 

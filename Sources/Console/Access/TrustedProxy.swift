@@ -2,17 +2,16 @@ package import HTTPTypes
 import Hummingbird
 package import Vocabulary
 
-/// A proxy in front of the console, which may sign people in and say in a header who they are.
+/// A proxy in front of the console, which may authenticate people and name them in a header.
 package struct TrustedProxy: Sendable {
-    /// Where it sends from; what anybody else says in its headers is ignored.
+    /// The networks it connects from; the header is ignored from elsewhere.
     package var networks: [Network]
     /// The header with the user's name.
     package var header: HTTPField.Name
-    /// What its users may do; `*` for those without an entry.
+    /// Principals by user name; `*` for users without an entry.
     ///
-    /// None: it signs nobody in, and the header is the client's own.
-    ///
-    /// By their bytes: two names that look alike, and that Swift takes for one, are two people.
+    /// Empty: the proxy authenticates nobody, and the header is the client's own. Keyed by bytes: names that Swift
+    /// equates may be two people's.
     private let users: [[UInt8]: Principal]
 
     package init(networks: [Network], header: HTTPField.Name, users: some Sequence<(key: String, value: Principal)>) {
@@ -21,22 +20,19 @@ package struct TrustedProxy: Sendable {
         self.users = Dictionary(users.map { (Array($0.key.utf8), $0.value) }) { first, _ in first }
     }
 
-    /// Whether a connection comes from the proxy.
     func sends(from peer: NetworkAddress?) -> Bool {
         guard let peer else { return false }
         return networks.contains { $0.contains(peer) }
     }
 
-    /// Who the proxy says sent a request; nil where it says nothing, or signs nobody in.
+    /// The user that the proxy names; nil if it names or authenticates nobody.
     ///
-    /// - Parameter request: From the proxy.
-    /// - Throws: A ``Problem`` where it names two, or somebody without a role.
-    /// - Returns: Who, with their role.
+    /// - Throws: A ``Problem`` if it names two users, or one without a role.
     func user(of request: Request) throws(Problem) -> Principal? {
         guard !users.isEmpty else { return nil }
         let names = request.headers[values: header]
         guard let name = names.first else { return nil }
-        // Two could be one of the client's and one of the proxy's.
+        // One may be the client's and one the proxy's.
         guard names.count == 1 else {
             throw .badRequest("the header \(header) came twice: the proxy must replace what a client sends")
         }

@@ -18,8 +18,6 @@ extension DeadLetterGroup {
 
 extension [DeadLetter] {
     /// The rows as somebody may see them.
-    ///
-    /// - Throws: `PostgresError`
     func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [DeadLetter] {
         let said = sight.payloads ? filter { !$0.error.isEmpty } : []
         let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)
@@ -29,8 +27,6 @@ extension [DeadLetter] {
 
 extension [WaitingDelivery] {
     /// The rows as somebody may see them.
-    ///
-    /// - Throws: `PostgresError`
     func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [WaitingDelivery] {
         let said = sight.payloads ? filter { $0.error != nil } : []
         let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)

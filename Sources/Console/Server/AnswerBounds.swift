@@ -1,9 +1,9 @@
-/// How large the pieces are that answers are read and made in: what is in memory for each request that is under way.
+/// Sizes of the pieces in which answers are read and made, which bound the memory of each request.
 enum AnswerBounds {
-    /// The bytes of a list's page, as they are stored.
+    /// A page of a list, in bytes as stored.
     static let page = 2 << 20
-    /// The bytes that a stream or an export reads at a time, of which each may hold one while its client takes nothing.
+    /// What a stream or an export reads at a time, in bytes; one such piece may wait for a slow client.
     static let part = 256 << 10
-    /// The bytes of the messages that a stream begins with.
+    /// The messages that a stream begins with, in bytes.
     static let beginning = 512 << 10
 }

@@ -5,7 +5,7 @@ import Logging
 import NIOCore
 import Telemetry
 
-/// Everything that happens to a request before and after its route.
+/// Handles a request before and after its route.
 struct ConsoleResponder: HTTPResponder {
     let routes: RouterResponder<ConsoleContext>
     let access: ConsoleAccess
@@ -49,7 +49,7 @@ struct ConsoleResponder: HTTPResponder {
 
     private func answer(_ request: Request, _ context: inout ConsoleContext, isHead: Bool) async throws -> Response {
         if let response = HealthRoutes.live(request) { return response }
-        // What a messenger asks to show a preview must not use the link up.
+        // A messenger's preview must not use up the link.
         if isHead, request.uri.path.hasPrefix("/sign-in/once/") { throw Problem.notFound("ask with GET") }
         try RequestChecks.form(request, access.settings.hosts)
         let sender = try access.sender(of: request, from: context.peer)
@@ -59,7 +59,6 @@ struct ConsoleResponder: HTTPResponder {
         let client = connections[context.channel]
         if let principal = sender.principal { try client?.belongs(to: principal) }
         guard RecordingRouter.methods.contains(request.method) else {
-            // A method that the router does not know is answered as one that no route takes.
             var head = request.head
             head.method = .trace
             return try await routes.respond(to: Request(head: head, body: request.body), context: context)
@@ -69,8 +68,10 @@ struct ConsoleResponder: HTTPResponder {
         }
     }
 
-    /// Reading ends with the client that asks, whether it goes before the answer or while that is sent, and with its right to
-    /// ask; a change is made whole.
+    /// Answers a request.
+    ///
+    /// Reading ends when the client leaves, even while the answer is sent, or when its proof is withdrawn; a change is
+    /// always completed.
     private func respond(
         _ request: Request,
         _ context: ConsoleContext,
@@ -80,7 +81,7 @@ struct ConsoleResponder: HTTPResponder {
         guard request.method == .get, let client else { return try await routes.respond(to: request, context: context) }
         var response = try await client.run { try await routes.respond(to: request, context: context) }
         let body = response.body
-        // What is sent while it is made: streams and exports.
+        // Streams and exports, sent while they are made.
         guard body.contentLength == nil else { return response }
         let reader = ReadPool.reader
         response.body = ResponseBody { writer in
@@ -92,7 +93,7 @@ struct ConsoleResponder: HTTPResponder {
         return response
     }
 
-    /// A person is shown where to sign in, and comes back to where they wanted to go.
+    /// Redirects a person to the sign-in page, which leads back to the page they wanted.
     private func toSignIn(_ request: Request) -> Response {
         let next = SignInRoutes.safe(request.head.path)
         let characters = CharacterSet.urlPathAllowed.subtracting(CharacterSet(charactersIn: "&+=;"))
@@ -100,7 +101,7 @@ struct ConsoleResponder: HTTPResponder {
         return Response(status: .seeOther, headers: [.location: "/sign-in?next=\(encoded)"])
     }
 
-    /// Neither the query nor the path itself, which may hold keys and the secret of a link: the route's pattern.
+    /// Logs a request by its route's pattern: the path and query may hold keys and a link's secret.
     private func log(
         _ request: Request,
         _ response: Response,
@@ -122,7 +123,7 @@ struct ConsoleResponder: HTTPResponder {
     }
 }
 
-/// Makes every error of a route a ``Problem``.
+/// Turns every error of a route into a ``Problem``.
 struct ProblemMiddleware: RouterMiddleware {
     let logger: Logger
 
@@ -135,7 +136,7 @@ struct ProblemMiddleware: RouterMiddleware {
             return try await next(request, context)
         } catch {
             if let problem = Problem(error) { throw problem }
-            // A failure that nobody foresaw may quote what it failed on: only its kind is logged.
+            // An unforeseen failure may quote what it failed on: only its kind is logged.
             logger.event(
                 .error,
                 .consoleRequestFailed,
@@ -157,7 +158,7 @@ struct ProblemMiddleware: RouterMiddleware {
 
 /// The headers of every answer.
 enum SecurityHeaders {
-    /// Nothing from elsewhere, no script or style within a page, no frame around it.
+    /// Allows nothing from elsewhere, no inline script or style, no frame around it.
     static let contentSecurityPolicy = """
         default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
         form-action 'self'; base-uri 'none'; frame-ancestors 'none'

@@ -6,11 +6,11 @@ import ServiceLifecycle
 import Telemetry
 package import Worker
 
-/// The console as it is configured: its sessions of the database, whom it lets in, and its server.
+/// The configured console: its database sessions, access rules and server.
 package struct ConsoleRuntime: Sendable {
-    /// Who everybody of this machine is where no token and no proxy is configured: looks, and can't act.
+    /// The principal of everybody on this machine where no token and no proxy is configured: a viewer.
     private static let anybody = Principal(name: "local", role: .viewer)
-    /// How long a link to sign in with can be used.
+    /// How long a sign-in link is valid.
     private static let linkLifetime = Duration.seconds(600)
 
     private let access: ConsoleAccess
@@ -19,14 +19,9 @@ package struct ConsoleRuntime: Sendable {
     private let scheme: String
     private let host: String
 
-    /// Makes a console; nothing is connected yet.
+    /// Makes a console without connecting; `onListening` receives the port.
     ///
-    /// - Parameters:
-    ///   - configuration: A configuration read with the console's part.
-    ///   - version: The program's version.
-    ///   - logger: The process's logger.
-    ///   - onListening: Is told the port.
-    /// - Throws: ``ConsoleError`` where something that the configuration names can't be used.
+    /// - Throws: ``ConsoleError`` if something that the configuration names can't be used.
     package init(
         _ configuration: WorkerConfiguration,
         version: String,
@@ -75,18 +70,18 @@ package struct ConsoleRuntime: Sendable {
         try result.get()
     }
 
-    /// Ends ``run()``: answers under way have two seconds.
+    /// Ends ``run()``; answers under way have two seconds.
     package func shutDown() async { await group.triggerGracefulShutdown() }
 
     /// The address of its pages.
     package func address(port: Int) -> String { "\(scheme)://\(host):\(port)/" }
 
-    /// An address that signs somebody in, once and for ten minutes; a secret until then.
+    /// An address that signs in `principal` once within ten minutes; a secret until then.
     package func oneTimeAddress(port: Int, for principal: Principal) -> String {
         address(port: port) + access.oneTimePath(for: principal, lifetime: Self.linkLifetime).dropFirst()
     }
 
-    /// Whether everybody of this machine is let in.
+    /// Whether everybody on this machine is let in.
     package var isOpen: Bool { access.settings.anybody != nil }
 
     private static func services(
@@ -132,7 +127,7 @@ package struct ConsoleRuntime: Sendable {
             }
             return TrustedProxy(networks: proxy.networks, header: .named(proxy.header), users: users)
         }
-        // Without either it listens on loopback only: the configuration is refused otherwise.
+        // Without either it listens on loopback only: other configurations are refused.
         if console.tokens.isEmpty, console.proxy == nil { rules.anybody = anybody }
         rules.hosts = AllowedHosts(console.hosts, isOnLoopback: console.isOnLoopback)
         rules.isTLS = console.tls != nil
@@ -142,7 +137,7 @@ package struct ConsoleRuntime: Sendable {
 }
 
 extension ConsoleRole {
-    /// The configuration's word for it.
+    /// Maps the configuration's role.
     init(_ role: ConsoleConfiguration.Role) {
         switch role {
         case .viewer: self = .viewer
@@ -158,7 +153,7 @@ extension Result where Failure == any Error {
     }
 }
 
-/// Says where the database or its schema is not there yet, and ends a console over a schema that no migration makes right.
+/// Reports a missing database or schema, and ends the console over a schema that no migration can fix.
 ///
 /// Runs until the schema fits; until then `/readyz` answers 503.
 struct SchemaCheck: Service {

@@ -21,19 +21,14 @@ package struct ConsoleServer: Service {
     private let tls: TLSConfiguration?
     private let onListening: @Sendable (Int) async -> Void
     private let bell = JobBell()
-    /// What is open, of whom, and how much of it is unread.
     let connections: ClientConnections
 
-    /// A console for an address; nil where the address is `off`.
+    /// Makes a console that listens at `address`; nil if that is `off`.
     ///
-    /// - Parameters:
-    ///   - address: Where to listen; port 0 takes a free port, which is logged.
-    ///   - services: What routes work with.
-    ///   - access: Who is let in.
-    ///   - certificate: What it serves with; nil for plain HTTP.
-    ///   - limits: What one connection may use.
-    ///   - onListening: Is told the port.
-    /// - Throws: ``ConsoleError`` where the certificate or its key can't be used.
+    /// Port 0 takes a free port, which is logged; `onListening` receives the port. Without a certificate it serves
+    /// plain HTTP.
+    ///
+    /// - Throws: ``ConsoleError`` if the certificate or its key can't be used.
     package init?(
         _ address: ListenAddress,
         services: ConsoleServices,
@@ -56,7 +51,7 @@ package struct ConsoleServer: Service {
         }
     }
 
-    /// The API's routes, by name; each group of them is a file of `API/`.
+    /// The API's routes; each group is a file of `API/`.
     private var api: [any ConsoleRoutes] {
         [
             AuditRoutes(services: services),
@@ -76,7 +71,7 @@ package struct ConsoleServer: Service {
         ]
     }
 
-    /// The pages' routes, by name; each page is a file of `Pages/`.
+    /// The pages' routes; each page is a file of `Pages/`.
     private var pages: [any ConsoleRoutes] {
         [
             HealthRoutes(services: services), SignInRoutes(access: access),
@@ -85,7 +80,7 @@ package struct ConsoleServer: Service {
 
     /// Serves until shutdown.
     ///
-    /// - Throws: ``ConsoleError`` where the port is taken.
+    /// - Throws: ``ConsoleError`` if the port is taken.
     package func run() async throws {
         let quiet = logger.forLibrary
         let (limits, tls, connections) = (limits, tls, connections)
@@ -99,7 +94,7 @@ package struct ConsoleServer: Service {
                 address: .hostname(host, port: port),
                 serverName: nil,
                 availableConnectionsDelegate: MaximumAvailableConnections(
-                    // More than the table lets in: it sends somebody away for whoever comes last.
+                    // More than the table allows: it evicts somebody for each newcomer.
                     limits.table.connections + 64,
                     logger: quiet
                 )
@@ -142,7 +137,6 @@ package struct ConsoleServer: Service {
         ConsoleResponder(routes: router().finish(), access: access, connections: connections, logger: logger)
     }
 
-    /// Everything that is served.
     func router() -> RecordingRouter {
         let router = RecordingRouter()
         _ = router.add(middleware: ProblemMiddleware(logger: logger))
@@ -151,7 +145,7 @@ package struct ConsoleServer: Service {
         return router
     }
 
-    /// Finds out whether a certificate and its key can be used.
+    /// Checks that a certificate and its key can be used.
     static func check(_ files: ConsoleTLSConfiguration) throws(ConsoleError) { _ = try tls(files) }
 
     /// TLS 1.2 or 1.3 with the configured certificate.
@@ -164,10 +158,11 @@ package struct ConsoleServer: Service {
                 privateKey: .privateKey(key)
             )
             configuration.minimumTLSVersion = .tlsv12
-            // Of TLS 1.2 only what has forward secrecy: with a key exchange by RSA, whoever gets the key reads what was recorded.
+            // Of TLS 1.2 only suites with forward secrecy: with RSA key exchange, whoever gets the key can read
+            // recorded traffic.
             configuration.cipherSuites = "ECDHE+AESGCM:ECDHE+CHACHA20"
             configuration.applicationProtocols = ["http/1.1"]
-            // Finds out now whether the key belongs to the certificate.
+            // Checks now that the key belongs to the certificate.
             _ = try NIOSSLContext(configuration: configuration)
             return configuration
         } catch {
@@ -176,9 +171,9 @@ package struct ConsoleServer: Service {
     }
 }
 
-/// The console can't be served.
+/// An error that prevents the console from serving.
 package struct ConsoleError: Error, Sendable, CustomStringConvertible {
-    /// Why, and what to do.
+    /// The cause and the fix.
     package let description: String
 
     init(_ description: String) { self.description = description }

@@ -3,13 +3,13 @@ import Hummingbird
 import MessageStore
 import NIOCore
 
-/// `/livez` and `/readyz`, for probes: without signing in, and without telling anything.
+/// `/livez` and `/readyz`, for probes: without signing in, and without revealing anything.
 struct HealthRoutes: ConsoleRoutes {
     private let readiness: Readiness
 
     init(services: ConsoleServices) {
         readiness = Readiness {
-            // A role that only reads, on a standby, does for the console.
+            // The console needs only a reading role, on a standby too.
             switch try? await services.probe.withConnection(.look, { try await StoreHealth.check($0) }) {
             case .ready, .readOnly: nil
             case .schema: "the schema is not this program's"
@@ -18,7 +18,7 @@ struct HealthRoutes: ConsoleRoutes {
         }
     }
 
-    /// `/livez`, which a probe asks by an address of its own choice and as often as it likes.
+    /// Answers `/livez`, which a probe may ask by any host name and as often as it likes.
     static func live(_ request: Request) -> Response? {
         guard request.method == .get, request.head.path == "/livez" else { return nil }
         return text("ok\n", .ok)
@@ -35,14 +35,14 @@ struct HealthRoutes: ConsoleRoutes {
     private static func text(_ text: String, _ status: HTTPResponse.Status) -> Response {
         Response(
             status: status,
-            // Anybody may ask: nobody keeps a connection by it.
+            // Anybody may ask, so nobody may hold a connection this way.
             headers: [.contentType: "text/plain; charset=utf-8", .connection: "close"],
             body: .init(byteBuffer: ByteBuffer(string: text))
         )
     }
 }
 
-/// What is wrong with the database, asked once a second at most: `/readyz` is open to all, and its sessions are few.
+/// The database's readiness, checked at most once a second: `/readyz` is open to all, and its sessions are few.
 actor Readiness {
     private static let age = Duration.seconds(1)
 
@@ -51,11 +51,6 @@ actor Readiness {
     private var asking: Task<String?, Never>?
     private var last: (problem: String?, at: ContinuousClock.Instant)?
 
-    /// Readiness.
-    ///
-    /// - Parameters:
-    ///   - now: The clock.
-    ///   - ask: Asks the database; nil where nothing is wrong.
     init(
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         ask: @escaping @Sendable () async -> String?
@@ -64,9 +59,9 @@ actor Readiness {
         self.ask = ask
     }
 
-    /// What is wrong; nil for nothing.
+    /// What is wrong; nil if nothing is.
     ///
-    /// Those who ask at the same time share one answer.
+    /// Concurrent callers share one answer.
     func problem() async -> String? {
         if let last, now() - last.at < Self.age { return last.problem }
         if let asking { return await asking.value }

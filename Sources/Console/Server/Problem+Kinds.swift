@@ -28,7 +28,7 @@ extension Problem {
         )
     }
 
-    /// Somebody lacks a right.
+    /// The sender lacks a right.
     static func forbidden(_ right: ConsoleRight, _ principal: Principal) -> Problem {
         let fix =
             switch right {
@@ -43,7 +43,7 @@ extension Problem {
         )
     }
 
-    /// A filter names a group that is made from a handler's words.
+    /// A filter names a group made from a handler's words.
     static var groupHidden: Problem {
         Problem(
             .forbidden,
@@ -63,7 +63,7 @@ extension Problem {
         )
     }
 
-    /// `where` asks for a registration token that a payload holds, by somebody who may not see it.
+    /// `where` looks at a registration token in a payload, without the right to see it.
     static var clauseOnToken: Problem {
         Problem(
             .forbidden,
@@ -74,12 +74,7 @@ extension Problem {
         )
     }
 
-    /// Somebody asks too often.
-    ///
-    /// - Parameters:
-    ///   - why: What they did.
-    ///   - wait: How long they have to wait.
-    /// - Returns: A problem with status 429.
+    /// The sender asks too often: status 429 with how long to wait.
     static func tooMany(_ why: String, _ wait: Duration) -> Problem {
         let seconds = max(1, Int((wait / .seconds(1)).rounded(.up)))
         return Problem(
@@ -96,15 +91,12 @@ extension Problem {
         Problem(.forbidden, "cross-site", "Not from a page of the console", detail)
     }
 
-    /// There is nothing at a path, or nothing of that key.
+    /// Nothing exists at a path, or with that key.
     package static func notFound(_ detail: String) -> Problem {
         Problem(.notFound, "not-found", "Not found", detail)
     }
 
-    /// A request is wrong.
-    ///
-    /// - Parameter detail: What is wrong, and what would be right.
-    /// - Returns: A problem with status 400.
+    /// Status 400; `detail` says what is wrong, and what would be right.
     package static func badRequest(_ detail: String) -> Problem {
         Problem(.badRequest, "bad-request", "Bad request", detail)
     }
@@ -162,7 +154,7 @@ extension Problem {
         }
     }
 
-    /// What any error of a route becomes; nil for what nobody foresaw.
+    /// The problem for any error of a route; nil for an unforeseen one.
     init?(_ error: any Error) {
         switch error {
         case let error as Problem: self = error

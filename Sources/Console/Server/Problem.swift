@@ -3,19 +3,18 @@ package import Hummingbird
 import NIOCore
 import Vocabulary
 
-/// An error as the API tells it: problem details (RFC 9457).
+/// An error as the API reports it: problem details (RFC 9457).
 ///
-/// A page's error is the same in HTML.
+/// Pages show the same as HTML.
 package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
     /// The HTTP status.
     package var status: HTTPResponse.Status
-    /// What kind of problem it is, a stable word: the last part of `type`.
+    /// The kind as a stable word: the last part of `type`.
     package var kind: String
-    /// The kind in a few words.
     package var title: String
-    /// What happened here, and how to mend it.
+    /// What happened, and how to fix it.
     package var detail: String
-    /// Headers that go with it, such as `Retry-After`.
+    /// Additional headers, such as `Retry-After`.
     package var headers: HTTPFields
 
     package init(
@@ -54,7 +53,6 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
         )
     }
 
-    /// The problem details.
     package var json: [UInt8] {
         var json = JSONWriter()
         json.beginObject()
@@ -67,7 +65,7 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
         return json.finish()
     }
 
-    /// The same for people.
+    /// The same as HTML.
     private var page: HTML {
         PageShell(title).card(
             """

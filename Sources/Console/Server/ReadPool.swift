@@ -3,25 +3,25 @@ import Querying
 import Synchronization
 import Vocabulary
 
-/// The console's sessions of the database: few, each lent for one statement or transaction at a time.
+/// The console's database sessions: few, each lent for one statement or transaction at a time.
 ///
-/// An answer is read whole, or page by page, before it is sent: a slow client holds no session. Nobody gets all of them, and
-/// searches don't either: see ``ReadShares``.
+/// An answer is read whole, or page by page, before it is sent, so a slow client holds no session. Neither one reader
+/// nor searches can take all of them: see ``ReadShares``.
 package actor ReadPool {
-    /// Who reads in this task, by name; empty for the console itself, which has no bound.
+    /// The reader in this task, by name; empty for the console itself, which has no limit.
     @TaskLocal package static var reader = ""
 
     /// How many may wait for a session; more are refused at once.
     private static let queueLimit = 64
-    /// How long one waits for a session.
+    /// How long a request waits for a session.
     private static let patience = Duration.seconds(10)
-    /// How long after a failure to connect others are refused without an attempt.
+    /// How long after a failed connect further requests are refused without an attempt.
     private static let pause = Duration.seconds(1)
 
     /// No session became free.
     static let busy = PostgresError(.resources, "every database session of the console is in use")
 
-    /// A session that connects when it is needed, with a thread of its own.
+    /// A session that connects on demand, with its own thread.
     private struct Lane: Sendable {
         let client: PostgresClient
         /// The connection that was prepared last.
@@ -41,12 +41,7 @@ package actor ReadPool {
     private var lastNumber: UInt64 = 0
     private var failure: (error: PostgresError, until: ContinuousClock.Instant)?
 
-    /// A pool that connects when it is needed.
-    ///
-    /// - Parameters:
-    ///   - settings: What to connect to; its statement timeout bounds every statement.
-    ///   - size: How many sessions, at least one.
-    ///   - isReadOnly: Whether the sessions can't change anything.
+    /// Makes a pool of at least one session that connects on demand; `settings`' timeout bounds every statement.
     package init(_ settings: PostgresSettings, size: Int, isReadOnly: Bool = true) {
         var settings = settings
         settings.reconnectMaximum = 1_000
@@ -56,13 +51,9 @@ package actor ReadPool {
         self.isReadOnly = isReadOnly
     }
 
-    /// Runs statements on a free session.
+    /// Runs statements on a free session, on its thread.
     ///
-    /// - Parameters:
-    ///   - use: What for.
-    ///   - body: Runs on the session's thread.
-    /// - Throws: ``PostgresError``: also where no session became free, or the database was away a moment ago.
-    /// - Returns: What `body` returns.
+    /// - Throws: ``PostgresError``: also if no session became free, or the database was away a moment ago.
     package func run<T: Sendable>(
         _ use: ReadShares.Use = .look,
         _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
@@ -86,11 +77,9 @@ package actor ReadPool {
 
     /// Lends a session for one query or transaction; the answer must not be sent meanwhile.
     ///
-    /// - Parameters:
-    ///   - use: What for.
-    ///   - body: Uses it; makes the answer too where that is large, so that few are made at once.
+    /// `body` also makes the answer if that is large, so that few are made at once.
+    ///
     /// - Throws: As ``run(_:)``, and what `body` throws.
-    /// - Returns: What `body` returns.
     package func withConnection<T: Sendable>(
         _ use: ReadShares.Use = .look,
         _ body: @Sendable (PostgresConnection) async throws -> T
@@ -131,7 +120,7 @@ package actor ReadPool {
 
     // MARK: Lending
 
-    /// Sessions that write are few, and lent for a moment: nobody has a share of them.
+    /// Writing sessions are few and lent for a moment, so they have no shares.
     private func claim(_ use: ReadShares.Use) -> ReadShares.Claim {
         ReadShares.Claim(reader: isReadOnly ? Self.reader : "", use: use)
     }

@@ -1,18 +1,18 @@
-/// How the sessions that read are shared, so that neither one reader nor slow searches keep everybody else waiting.
+/// How reading sessions are shared, so that neither one reader nor slow searches make everybody else wait.
 ///
-/// One session is never a search's, and one never the same reader's as all others; half of them at most search for one reader.
+/// One session is never used for searches, and one reader never holds all; at most half of them search for one reader.
 package struct ReadShares: Sendable {
-    /// What a session is wanted for.
+    /// The purpose of a session.
     package enum Use: Sendable {
-        /// Something whose rows are found by an index.
+        /// A query whose rows an index finds.
         case look
         /// A filter that may have to read any number of rows.
         case search
     }
 
-    /// A wish for a session.
+    /// A request for a session.
     struct Claim: Sendable, Hashable {
-        /// Whose; empty for the console's own.
+        /// The reader; empty for the console itself.
         var reader: String
         var use: Use
     }
@@ -35,14 +35,12 @@ package struct ReadShares: Sendable {
         return searches < mostSearches && held[claim, default: 0] < mostSearchesOfOne
     }
 
-    /// Whether a claim may wait behind those that do: no reader's fill the queue.
+    /// Whether a claim may wait: no reader may fill the queue.
     func mayWait(_ claim: Claim, _ waiting: [Claim]) -> Bool {
         claim.reader.isEmpty || waiting.count { $0.reader == claim.reader } < mostWaiting
     }
 
-    /// Which of those that wait is next: of the reader that holds fewest sessions, the first.
-    ///
-    /// - Returns: Its place; nil where none is within its share.
+    /// The next waiting claim: the first of the reader that holds fewest sessions; nil if none is within its share.
     func next(_ waiting: [Claim]) -> Int? {
         waiting.indices.filter { allows(waiting[$0]) }
             .min { held(by: waiting[$0].reader) < held(by: waiting[$1].reader) }

@@ -1,11 +1,11 @@
 import HTTPTypes
 import Hummingbird
 
-/// A router that knows which methods each path has, so that another method is answered with 405 and not with 404.
+/// A router that knows each path's methods, so that another method is answered with 405 instead of 404.
 final class RecordingRouter: RouterMethods {
     typealias Context = ConsoleContext
 
-    /// Every method that it has an answer for.
+    /// Every method with an answer.
     static let methods: [HTTPRequest.Method] = [.get, .post, .put, .patch, .delete, .options, .trace]
 
     private let router = Router(context: ConsoleContext.self)
@@ -30,7 +30,6 @@ final class RecordingRouter: RouterMethods {
     /// The methods of each path.
     var routes: [String: Set<HTTPRequest.Method>] { paths.mapValues(\.methods) }
 
-    /// The finished router.
     func finish() -> RouterResponder<ConsoleContext> {
         for (path, methods) in paths.values {
             let names = methods.map(\.rawValue) + (methods.contains(.get) ? ["HEAD"] : [])

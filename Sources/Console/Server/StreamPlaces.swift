@@ -1,29 +1,25 @@
 import HTTPTypes
 import Synchronization
 
-/// The answers of a kind that are sent while they are made, and go on for long: so many at once, and a share of them each.
+/// Limits long-running streamed answers of a kind, in all and per reader.
 final class StreamPlaces: Sendable {
     /// The most at once.
     let limit: Int
-    /// The most of one who asks.
+    /// The most per reader.
     let share: Int
 
     private let name: String
     private let instead: String
     private let taken = Mutex<[String: Int]>([:])
 
-    /// Places for a kind of answer.
-    ///
-    /// - Parameters:
-    ///   - limit: The most at once; a quarter of them is the most for one who asks.
-    ///   - name: What they are, for the answer where there is none.
-    ///   - instead: What to do then.
+    /// Makes `limit` places, of which one reader may take a quarter; a refusal names them and says what to do
+    /// `instead`.
     init(_ limit: Int, _ name: String, instead: String) {
         (self.limit, self.name, self.instead) = (limit, name, instead)
         share = max(1, limit / 4)
     }
 
-    /// One place, which is given up when the value goes: also where the answer is never sent.
+    /// One place, released in `deinit`: also if the answer is never sent.
     final class Place: Sendable {
         private let places: StreamPlaces
         private let reader: String
@@ -38,10 +34,9 @@ final class StreamPlaces: Sendable {
         }
     }
 
-    /// Takes a place for whoever reads in this task.
+    /// Takes a place for this task's reader.
     ///
-    /// - Throws: A ``Problem`` with status 503 where there is none.
-    /// - Returns: The place.
+    /// - Throws: A ``Problem`` with status 503 if there is none.
     func take() throws(Problem) -> Place {
         let reader = ReadPool.reader
         let isFree = taken.withLock { taken in

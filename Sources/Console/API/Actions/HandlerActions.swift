@@ -88,8 +88,6 @@ extension Problem {
 
 extension ConsoleContext {
     /// A part of the path that the route names, decoded.
-    ///
-    /// - Throws: ``Problem``
     func pathPart(_ name: String) throws(Problem) -> String {
         guard let text = parameters.get(name)?.removingPercentEncoding, !text.isEmpty, !text.contains("\0") else {
             throw .badRequest("the path has no \(name)")
@@ -98,8 +96,6 @@ extension ConsoleContext {
     }
 
     /// A part of the path that is a UUID.
-    ///
-    /// - Throws: ``Problem``
     func uuid(_ name: String) throws(Problem) -> Digest128 {
         guard let id = Digest128(uuid: try pathPart(name).utf8) else {
             throw .badRequest("'\(name)' in the path is a UUID: 8-4-4-4-12 hex digits")

@@ -79,7 +79,6 @@ enum Jobs {
 
     /// Freezes the dead letters of a filter, inside a transaction.
     ///
-    /// - Throws: ``PostgresError``
     /// - Returns: The job; nil where there is nothing to act on; a problem where it is too many, which must be rolled back.
     static func freeze(
         _ connection: isolated PostgresConnection,
@@ -128,7 +127,6 @@ enum Jobs {
 
     /// Starts a job, inside a transaction; one that was started before is given as it is.
     ///
-    /// - Throws: ``PostgresError``
     /// - Returns: The job, or why it can't be started.
     static func start(
         _ connection: isolated PostgresConnection,
@@ -181,7 +179,6 @@ enum Jobs {
 
     /// Cancels a job, inside a transaction: what it has done stays done.
     ///
-    /// - Throws: ``PostgresError``
     /// - Returns: The job; nil where there is none.
     static func cancel(
         _ connection: isolated PostgresConnection,

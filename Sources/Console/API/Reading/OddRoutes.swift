@@ -162,8 +162,6 @@ struct ConflictDetail: Sendable {
     var hasMoreConflicts: Bool
 
     /// Reads both.
-    ///
-    /// - Throws: `PostgresError`
     static func read(
         _ key: MessageKey,
         _ connection: PostgresConnection

@@ -3,7 +3,7 @@ import Hummingbird
 import NIOCore
 import Synchronization
 
-/// The console's connections: the one owner of ``ConnectionTable``, which closes what that names.
+/// The console's connections; owns the ``ConnectionTable``, and closes what that decides.
 final class ClientConnections: Sendable {
     private struct State {
         var table: ConnectionTable
@@ -19,7 +19,6 @@ final class ClientConnections: Sendable {
         self.isProxy = isProxy
     }
 
-    /// A connection was opened.
     func open(_ channel: any Channel) -> ClientConnection {
         let client = ClientConnection(channel, self)
         let owner: ConnectionTable.Owner =
@@ -42,7 +41,7 @@ final class ClientConnections: Sendable {
 
     fileprivate func isStranger(_ id: ConnectionTable.ID) -> Bool { state.withLock { $0.table.isStranger(id) } }
 
-    /// Bytes that were made and not taken, over all connections.
+    /// Bytes made and not yet taken, over all connections.
     var unread: Int { state.withLock(\.table.unread) }
 
     fileprivate func identify(_ id: ConnectionTable.ID, _ principal: Principal) -> Bool {
@@ -74,14 +73,14 @@ final class ClientConnections: Sendable {
         }
     }
 
-    /// Decides under the lock, and closes what has to go outside of it.
+    /// Decides under the lock, and closes outside of it.
     private func act(_ decide: (inout State) -> [ConnectionTable.ID]) {
         let gone = state.withLock { state in decide(&state).compactMap { state.clients.removeValue(forKey: $0) } }
         for client in gone { client.channel.close(promise: nil) }
     }
 }
 
-/// One client's connection, as its event loop and its requests know it.
+/// One client's connection, shared by its event loop and its requests.
 final class ClientConnection: Sendable {
     fileprivate let channel: any Channel
     private let connections: ClientConnections
@@ -100,11 +99,9 @@ final class ClientConnection: Sendable {
 
     fileprivate var id: ConnectionTable.ID { ObjectIdentifier(channel) }
 
-    // MARK: Its requests
-
-    /// Who sends the request that is being answered.
+    /// Assigns the connection to whoever sends the current request.
     ///
-    /// - Throws: A ``Problem`` with status 503 where they have too many connections, all of them in use.
+    /// - Throws: A ``Problem`` with status 503 if all of their connections, too many, are in use.
     func belongs(to principal: Principal) throws(Problem) {
         guard !connections.identify(id, principal) else { return }
         throw Problem(
@@ -116,10 +113,7 @@ final class ClientConnection: Sendable {
         )
     }
 
-    /// Runs an operation, which is cancelled when the client goes: so is its statement.
-    ///
-    /// - Throws: What the operation throws.
-    /// - Returns: What it returns.
+    /// Runs an operation and cancels it, with its statement, when the client leaves.
     func run<T: Sendable>(_ operation: @escaping @Sendable () async throws -> T) async throws -> T {
         let (stream, continuation) = AsyncStream<Void>.makeStream()
         let number = gone.withLock { gone in
@@ -144,12 +138,10 @@ final class ClientConnection: Sendable {
         }
     }
 
-    /// Bytes of an answer were made: they count from now on, for they may wait behind another that is not read.
+    /// Counts bytes of an answer as soon as they are made: they may wait behind another answer that is not read.
     func made(_ bytes: Int) { connections.made(id, bytes) }
 
-    // MARK: Its event loop
-
-    /// The client has gone, or sends nothing any more.
+    /// Ends the connection's operations: the client has gone, or sends nothing more.
     func hasGone() {
         let watched = gone.withLock { gone in
             gone.isGone = true
@@ -158,17 +150,17 @@ final class ClientConnection: Sendable {
         for continuation in watched.values { continuation.finish() }
     }
 
-    /// Whether nobody has proven yet on it who they are.
+    /// Whether nobody has authenticated on it yet.
     var isStranger: Bool { connections.isStranger(id) }
 
-    /// How many requests have no answer yet.
+    /// Sets the number of unanswered requests.
     func count(requests: Int) { connections.count(id, requests: requests) }
 
-    /// The client has taken bytes.
+    /// Counts bytes that the client has taken.
     func took(_ bytes: Int) { connections.took(id, bytes) }
 }
 
-/// Counts what is sent while it is made, and ends it with the proof of who asked.
+/// A writer that counts streamed bytes, and ends the answer when the sender's proof is withdrawn.
 struct CountedWriter: ResponseBodyWriter {
     private var base: any ResponseBodyWriter
     private let client: ClientConnection

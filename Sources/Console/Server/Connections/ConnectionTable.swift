@@ -1,8 +1,8 @@
-/// Which connections there are, and which must go when somebody has too many or leaves too much unread.
+/// Decides which connections to close when there are too many, or too much is unread.
 ///
-/// A stranger is who has not proven yet who they are: few of them from one address, and never so many that there is no room
-/// for those who do. Who comes last stays, and whoever has been idle longest goes: otherwise idle connections could lock
-/// everybody out, who can only prove themselves on a new one.
+/// A stranger is who has not authenticated yet: few are allowed per address, and never so many that no room is left for
+/// the others. The newest connection stays and the one idle longest goes: otherwise idle connections could lock
+/// everybody out, since people authenticate on a new one.
 struct ConnectionTable: Sendable {
     /// Names a connection.
     typealias ID = ObjectIdentifier
@@ -11,23 +11,23 @@ struct ConnectionTable: Sendable {
     struct Limits: Sendable {
         /// Connections in all.
         var connections = 512
-        /// Connections of strangers in all; the rest is kept for those who have signed in.
+        /// Connections of strangers; the rest is kept for those who have signed in.
         var strangers = 384
         /// Strangers' connections from one address.
         var perAddress = 128
-        /// Connections of one who has signed in.
+        /// Connections of one principal.
         var perPrincipal = 128
-        /// Bytes of answers that were made and not taken yet, over all connections.
+        /// Bytes of answers made and not yet taken, over all connections.
         var unread = 48 << 20
     }
 
-    /// Whose a connection is.
+    /// The owner of a connection.
     enum Owner: Hashable {
-        /// A stranger's, by address.
+        /// A stranger, by address.
         case stranger(String)
-        /// Somebody's who has signed in, by name.
+        /// Somebody who has signed in, by name.
         case principal([UInt8])
-        /// A trusted proxy's: of many people, who are told apart by their requests.
+        /// A trusted proxy: many people, told apart by their requests.
         case proxy
     }
 
@@ -35,7 +35,7 @@ struct ConnectionTable: Sendable {
         var owner: Owner
         /// Requests without an answer.
         var requests = 0
-        /// Since when the number of requests is what it is.
+        /// Since when ``requests`` has its value.
         var since: ContinuousClock.Instant
         var unread = 0
         /// Since when the client has taken nothing.
@@ -44,12 +44,11 @@ struct ConnectionTable: Sendable {
 
     let limits: Limits
     private var entries: [ID: Entry] = [:]
-    /// Bytes that were made and not taken, of all connections.
+    /// Bytes made and not taken, over all connections.
     private(set) var unread = 0
 
     init(_ limits: Limits) { self.limits = limits }
 
-    /// How many connections there are.
     var count: Int { entries.count }
 
     /// Whether a connection is a stranger's.
@@ -57,9 +56,7 @@ struct ConnectionTable: Sendable {
 
     private static func isStranger(_ owner: Owner) -> Bool { if case .stranger = owner { true } else { false } }
 
-    /// A connection was opened.
-    ///
-    /// - Returns: Which must go for it; itself where none can.
+    /// Adds a connection and returns the one evicted to make room; itself if none can be.
     mutating func open(_ id: ID, _ owner: Owner, at now: ContinuousClock.Instant) -> [ID] {
         entries[id] = Entry(owner: owner, since: now, unreadSince: now)
         guard Self.isStranger(owner) else { return room(for: id) }
@@ -72,7 +69,7 @@ struct ConnectionTable: Sendable {
         return longestIdle { $0.key != id && $0.value.owner == most }.map { [remove($0)] } ?? [remove(id)]
     }
 
-    /// Where there are too many in all, one that does nothing goes, of whoever has most.
+    /// Evicts an idle connection of the owner with most of them if there are too many in all.
     private mutating func room(for id: ID) -> [ID] {
         guard entries.count > limits.connections else { return [] }
         let idle = entries.filter { $0.key != id && $0.value.requests == 0 }
@@ -80,9 +77,9 @@ struct ConnectionTable: Sendable {
         return [remove(longestIdle { $0.key != id && $0.value.owner == most && $0.value.requests == 0 } ?? id)]
     }
 
-    /// Who sent the request on a connection was found out.
+    /// Assigns a connection to an authenticated principal.
     ///
-    /// - Returns: Which of theirs must go for it; nil where they have too many, all of them in use.
+    /// - Returns: The connection of theirs evicted to make room; nil if they have too many, all in use.
     mutating func identify(_ id: ID, _ name: [UInt8]) -> [ID]? {
         guard let entry = entries[id], entry.owner != .proxy, entry.owner != .principal(name) else { return [] }
         let owner = Owner.principal(name)
@@ -95,16 +92,15 @@ struct ConnectionTable: Sendable {
         return []
     }
 
-    /// A request came, or was answered.
     mutating func count(_ id: ID, requests: Int, at now: ContinuousClock.Instant) {
         entries[id]?.requests = requests
         entries[id]?.since = now
     }
 
-    /// Bytes of an answer were made.
+    /// Counts bytes of an answer.
     ///
-    /// - Returns: Which must go, because too much is unread in all: of whoever leaves most, the one that has taken nothing for
-    ///   the longest time.
+    /// - Returns: The connections evicted because too much is unread: of the owner with the most unread, the one whose
+    ///   client has taken nothing for longest.
     mutating func made(_ id: ID, _ bytes: Int, at now: ContinuousClock.Instant) -> [ID] {
         guard let entry = entries[id] else { return [] }
         if entry.unread == 0 { entries[id]?.unreadSince = now }
@@ -115,7 +111,7 @@ struct ConnectionTable: Sendable {
         return gone
     }
 
-    /// A client has taken bytes.
+    /// Counts bytes that a client has taken.
     mutating func took(_ id: ID, _ bytes: Int, at now: ContinuousClock.Instant) {
         guard entries[id] != nil else { return }
         entries[id]?.unread -= bytes
@@ -123,7 +119,6 @@ struct ConnectionTable: Sendable {
         unread -= bytes
     }
 
-    /// A connection has ended.
     mutating func close(_ id: ID) { if entries[id] != nil { _ = remove(id) } }
 
     private mutating func remove(_ id: ID) -> ID {
@@ -137,7 +132,7 @@ struct ConnectionTable: Sendable {
         return waiting.filter { $0.value.owner == most }.min { $0.value.unreadSince < $1.value.unreadSince }?.key
     }
 
-    /// Of some connections, one that has nothing to do for the longest time; else the one that is at it for the longest.
+    /// The connection idle for longest; if none is idle, the one busy for longest.
     private func longestIdle(_ isMeant: ((key: ID, value: Entry)) -> Bool) -> ID? {
         entries.filter(isMeant).min { one, other in
             (one.value.requests > 0 ? 1 : 0, one.value.since) < (other.value.requests > 0 ? 1 : 0, other.value.since)

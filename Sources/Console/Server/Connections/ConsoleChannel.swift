@@ -3,7 +3,7 @@ import Logging
 import NIOCore
 import NIOHTTP1
 
-/// The library's HTTP/1.1 with a ``RequestGuard`` in each connection.
+/// The library's HTTP/1.1 channel with a ``RequestGuard`` in each connection.
 struct ConsoleChannel: ServerChildChannel {
     typealias Value = HTTP1Channel.Value
 
@@ -33,7 +33,7 @@ struct ConsoleChannel: ServerChildChannel {
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
         base.setup(channel: channel, logger: logger)
             .flatMapThrowing { [limits, connections] value in
-                // Fixed: by itself the kernel gives a connection that is not read up to 4 MiB.
+                // Fixed: by default the kernel buffers up to 4 MiB for a connection that is not read.
                 try channel.syncOptions?.setOption(.socketOption(.so_sndbuf), value: .init(limits.kernelBuffer))
                 let pipeline = channel.pipeline.syncOperations
                 let decoder = try pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self)

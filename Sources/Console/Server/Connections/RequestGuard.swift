@@ -3,12 +3,13 @@ import HummingbirdCore
 package import NIOCore
 import NIOHTTP1
 
-/// The limits of one connection that concern its bytes and their pace, right behind the HTTP decoder.
+/// Enforces one connection's limits on bytes and their pace, right behind the HTTP decoder.
 ///
-/// The library closes a connection that is idle, or whose request's head does not come whole, after ``ConsoleLimits/idle``.
-/// Here: a body must be small and come soon, an answer must be taken, bytes that are no HTTP get an answer that says so, HTTP/1.0
-/// and `Connection: close` of either side end with the answer, a stranger's connection is idle for a few seconds only, and a
-/// shutdown does not wait for an answer without an end. It also tells what the connection as a whole is counted by.
+/// The library closes a connection that is idle, or whose request head is incomplete, after ``ConsoleLimits/idle``.
+/// This handler adds: a body must be small and arrive soon, an answer must be taken, bytes that are not HTTP get an
+/// answer that says so, HTTP/1.0 and `Connection: close` of either side end with the answer, a stranger's connection
+/// may idle for a few seconds only, and a shutdown does not wait for an endless answer. It also feeds the connection's
+/// counters.
 final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias InboundOut = HTTPServerRequestPart
@@ -17,16 +18,16 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
 
     private let limits: ConsoleLimits
     private let client: ClientConnection
-    /// Requests whose answer is not finished.
+    /// Requests not completely answered.
     private var unanswered = 0 {
         didSet { client.count(requests: unanswered) }
     }
-    /// Whether the request that was read last is to be the last.
+    /// Whether the request read last is the connection's last.
     private var isLastRequest = false
-    /// Whether the answer that is being written is the last.
+    /// Whether the answer being written is the connection's last.
     private var isLastAnswer = false
     private var bodyBytes = 0
-    /// Set once the connection only waits to be closed: what still comes is dropped.
+    /// Whether the connection only waits to be closed: further input is dropped.
     private var isRefused = false
     private var bodyTimer: Scheduled<Void>?
     private var writeTimer: Scheduled<Void>?
@@ -45,7 +46,7 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
             if let length = head.headers.first(name: "Content-Length").flatMap({ Int($0) }), length > limits.body {
                 return refuse(context, .payloadTooLarge, Self.tooLarge(limits))
             }
-            // A client of HTTP/1.0 knows no end of an answer but that of the connection.
+            // In HTTP/1.0 only the connection's end ends an answer.
             let isOld = head.version.major < 1 || (head.version.major == 1 && head.version.minor == 0)
             if isOld || Self.closes(head.headers) {
                 head.headers.replaceOrAdd(name: "Connection", value: "close")
@@ -95,7 +96,7 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
         headers[canonicalForm: "Connection"].contains { $0.lowercased() == "close" }
     }
 
-    /// A stranger may keep a connection without a request for a few seconds; the library's limit is for everybody.
+    /// Limits how long a stranger may keep a connection without a request; the library's limit is for everybody.
     private func awaitRequest(_ context: ChannelHandlerContext) {
         guard unanswered == 0 else { return }
         idleTimer?.cancel()
@@ -116,7 +117,7 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard !isRefused else { return }
-        // An answer that is under way must not be torn: the library ends the connection behind it.
+        // An answer under way must not be torn: the library closes the connection after it.
         guard unanswered == 0, let error = error as? HTTPParserError else { return context.fireErrorCaught(error) }
         switch error {
         case .headerOverflow:
@@ -167,10 +168,10 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
         end(context)
     }
 
-    /// Closes behind the answer: what else the client sent is not answered any more.
+    /// Closes after the answer; further requests are not answered.
     ///
-    /// First only our side, while what the client still sends is dropped for a moment: a connection that is closed with unread
-    /// bytes is reset, and the answer may be lost with it.
+    /// Closes only our side first, and drops for a moment what the client still sends: closing a connection with unread
+    /// bytes resets it, and the answer may be lost.
     private func end(_ context: ChannelHandlerContext) {
         isRefused = true
         context.close(mode: .output, promise: nil)
@@ -197,30 +198,30 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
 }
 
-/// A body grew beyond the limit while it came.
+/// A body that grew beyond the limit while it arrived.
 struct RequestTooLarge: Error {}
 
-/// What one connection may use.
+/// Limits of one connection.
 package struct ConsoleLimits: Sendable {
-    /// The most bytes of a request's head.
+    /// The size of a request's head in bytes.
     package var head = 16 << 10
-    /// The most fields of a request's head.
+    /// The number of fields in a request's head.
     package var headers = 64
-    /// The most bytes of a request's body.
+    /// The size of a request's body in bytes.
     package var body = 256 << 10
-    /// How long a connection may do nothing, and a request's head may take.
+    /// How long a connection may be idle, and a request's head may take.
     package var idle = TimeAmount.seconds(20)
     /// How long a request's body may take.
     package var bodyTime = TimeAmount.seconds(20)
     /// How long a client may take nothing of an answer.
     package var writeTime = TimeAmount.seconds(30)
-    /// How long an answer may go on after a shutdown began.
+    /// How long an answer may continue after a shutdown began.
     package var drainTime = TimeAmount.seconds(2)
-    /// How long a connection may wait for a request before it is known who sends them, and between two of a stranger's.
+    /// How long a connection may idle before its first request, and between two of a stranger's.
     package var strangerIdle = TimeAmount.seconds(5)
-    /// What the kernel keeps of an answer that is not taken, for each connection: it counts as the console's memory, twice.
+    /// The kernel's send buffer per connection; it counts twice as the console's memory.
     package var kernelBuffer = 128 << 10
-    /// How many connections there may be, and how much of their answers may be unread.
+    /// Limits on connections, and on unread bytes of answers.
     var table = ConnectionTable.Limits()
 
     package init() {}
