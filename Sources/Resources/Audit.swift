@@ -24,7 +24,7 @@ extension AuditEntry: ShownResource {
 
 /// The subject of an entry of the audit trail, or of a job.
 package enum AuditSubject {
-    /// The subject without what is a device's or a handler's: the group of a filter, and a fingerprint.
+    /// The subject without content of devices and handlers: a filter's group, and a fingerprint.
     package static func shown(_ subject: String, to sight: Sight) -> String {
         var subject = subject
         if let start = subject.range(of: "group '"), let end = subject.range(of: "'", options: .backwards),

@@ -1,33 +1,24 @@
 package import Querying
 
-/// What is shown of a row under one name: by commands, the API, its description, and pages.
+/// A named field of a row, as shown by commands, the API, its description, and pages.
 package struct Field<Row>: Sendable {
-    /// The member of JSON objects, and the column of CSV.
+    /// The member of JSON objects and the column of CSV.
     package let name: StaticString
     /// Who may see it.
     package let secrecy: Secrecy
-    /// What it means, where its name does not say so.
+    /// Its meaning, if the name does not say it.
     package let about: StaticString?
     /// Its column in a terminal's table; nil for none.
     package let column: TableColumn?
     /// Its type.
     package let schema: ValueSchema
-    /// Its value in a row.
     package let value: @Sendable (Row) -> any ShownValue
-    /// What a table shows instead of the value.
+    /// A table's text instead of the value.
     package let cell: (@Sendable (Row) -> String)?
-    /// Leaves in a row what may be shown; nil for what is shown as it is.
+    /// Redacts it in a row; nil for what is shown as it is.
     package let redact: (@Sendable (inout Row, Sight, [String]) -> Void)?
 
-    /// A field of a row.
-    ///
-    /// - Parameters:
-    ///   - name: The member's name.
-    ///   - column: Its column in a terminal's table.
-    ///   - about: What it means.
-    ///   - value: Its value.
-    ///   - cell: What a table shows instead of the value.
-    ///   - redact: Leaves in a row what may be shown; a field that has this is of the kind payload.
+    /// Describes a field; one with `redact` has the secrecy payload.
     package init<Value: ShownValue>(
         _ name: StaticString,
         _ column: TableColumn? = nil,
@@ -48,7 +39,6 @@ package struct Field<Row>: Sendable {
         self.column = column
     }
 
-    /// All of a field's properties.
     private init(
         name: StaticString,
         secrecy: Secrecy,
@@ -63,7 +53,7 @@ package struct Field<Row>: Sendable {
         (self.schema, self.value, self.cell, self.redact) = (schema, value, cell, redact)
     }
 
-    /// The same field of a row that holds this one.
+    /// The same field in a row that contains this one.
     package func lifted<Outer>(_ path: any WritableKeyPath<Outer, Row> & Sendable) -> Field<Outer> {
         let (value, cell, redact) = (value, cell, redact)
         let outerCell: (@Sendable (Outer) -> String)? = cell.map { cell in
@@ -86,7 +76,7 @@ package struct Field<Row>: Sendable {
         )
     }
 
-    /// What a handler said of a message.
+    /// A text by a handler about a message.
     package static func words<Value: HandlerText>(
         _ name: StaticString,
         _ path: any WritableKeyPath<Row, Value> & Sendable,

@@ -48,7 +48,6 @@ extension HandlerView: ShownResource {
         Field("workers") { Rows($0.state.workers) },
     ]
 
-    /// A handler's state, from a closed set; that it fails or is held is said beside it.
     private enum Word: String, ShownWord {
         case active, paused, unclaimed
     }

@@ -3,7 +3,7 @@ import Querying
 import UpstreamKit
 import Vocabulary
 
-// What is shown of deliveries: those that wait, those that were given up, and what was tried.
+// The fields of pending deliveries, dead letters, and attempts.
 
 extension DeadLetter: ShownResource {
     package static let schema = "DeadLetter"

@@ -2,7 +2,7 @@ package import Querying
 import UpstreamKit
 import Vocabulary
 
-// What is shown of all that the tables hold about a message.
+// The fields of everything that the tables hold about a message.
 
 extension MessageDetail.DeliveryRow: ShownResource {
     package static let schema = "DeliveryOf"
@@ -41,7 +41,7 @@ extension MessageDetail.LedgerRow: ShownResource {
     package static let leavesOut = true
     package static let fields: [Field<MessageDetail.LedgerRow>] = [
         Field("received_at") { $0.receivedAt },
-        // A hash would tell whether a guess at what was sent is right.
+        // A hash would confirm a guess at what was sent.
         Field("fingerprint") {
             $0.fingerprint
         } redact: { row, sight, _ in
@@ -51,7 +51,7 @@ extension MessageDetail.LedgerRow: ShownResource {
 }
 
 extension MessageDetail {
-    /// Everything about the message as somebody may see it.
+    /// Everything about the message as a reader may see it.
     package func shown(to sight: Sight, knowing tokens: [String]) -> MessageDetail {
         var detail = self
         detail.ledger = ledger?.shown(to: sight)
@@ -61,14 +61,10 @@ extension MessageDetail {
         return detail
     }
 
-    /// The message's own JSON object with `ledger`, `deliveries`, `dead_letters`, `attempts` and `conflicts` added to it;
-    /// `more_conflicts` where some were left out.
+    /// The message's JSON object on one line, with `ledger`, `deliveries`, `dead_letters`, `attempts` and `conflicts`;
+    /// `more_conflicts` if some were left out.
     ///
-    /// - Parameters:
-    ///   - tokens: Whether registration tokens are written.
-    ///   - payloads: Whether what devices sent is written.
-    ///   - isForTerminal: Whether characters that a terminal may act on are escaped, too.
-    /// - Returns: One line without its end.
+    /// `isForTerminal` also escapes characters that a terminal may act on.
     package func json(tokens: Bool, payloads: Bool = true, isForTerminal: Bool) -> [UInt8] {
         var json = JSONWriter(isForTerminal: isForTerminal)
         json.beginObject()

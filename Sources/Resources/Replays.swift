@@ -3,7 +3,7 @@ import Querying
 package import Replaying
 package import Vocabulary
 
-// What is shown of replays.
+// The fields of replays.
 
 extension ReplayState: ShownWord {}
 
@@ -59,7 +59,7 @@ extension Replay: ShownResource {
         return isHeld ? "running" : "running, but no process runs it"
     }
 
-    /// How much is done.
+    /// The share that is done.
     package var share: String { planned == 0 ? "-" : "\(done * 100 / planned) %" }
 }
 
@@ -74,7 +74,7 @@ extension ReplayTable.HistoryEntry: ShownResource {
             Amount.count($0.done)
         },
         Field("who", TableColumn("WHO", minimum: 10, dropOrder: 1)) { $0.who },
-        // Of every other event it is the reason of whoever caused it.
+        // For other events it is the reason given by whoever caused them.
         Field("detail", TableColumn("DETAIL", minimum: 10, dropOrder: 2)) {
             $0.detail
         } cell: {
@@ -85,13 +85,12 @@ extension ReplayTable.HistoryEntry: ShownResource {
     ]
 }
 
-/// A replay with its history, and what of it handlers have yet to do.
+/// A replay with its history, and its deliveries still to be handled.
 package struct ReplayDetail: Sendable, ShownResource {
-    /// The replay.
     package var replay: Replay
-    /// What happened to it, the oldest first.
+    /// Its events, oldest first.
     package var history: [ReplayTable.HistoryEntry]
-    /// Deliveries that are pending, and dead letters; each count stops at 100,000.
+    /// Pending deliveries, and dead letters; each count stops at 100,000.
     package var waiting, dead: Int64
 
     package static let schema = "ReplayDetail"
@@ -106,9 +105,7 @@ package struct ReplayDetail: Sendable, ShownResource {
             },
         ]
 
-    /// Reads it; nil where there is none.
-    ///
-    /// - Throws: `PostgresError`
+    /// Reads a replay with its details; nil if there is none.
     package static func read(
         _ connection: isolated PostgresConnection,
         _ id: Digest128
@@ -118,9 +115,7 @@ package struct ReplayDetail: Sendable, ShownResource {
         }
     }
 
-    /// Reads what belongs to a replay.
-    ///
-    /// - Throws: `PostgresError`
+    /// Reads the details of a replay.
     package static func read(
         _ connection: isolated PostgresConnection,
         _ replay: Replay

@@ -1,15 +1,15 @@
 package import Querying
 package import Vocabulary
 
-/// A row that is shown: its fields, each described once.
+/// A row with its fields, each described once.
 package protocol ShownResource: Sendable {
     /// The name of its schema in the API's description.
     static var schema: String { get }
-    /// What it is, for the description.
+    /// Its meaning, for the API's description.
     static var about: StaticString? { get }
-    /// Its fields, in the order of tables and of JSON objects.
+    /// Its fields, in the order of tables and JSON objects.
     static var fields: [Field<Self>] { get }
-    /// Whether what a row does not have is left out of its object rather than null.
+    /// Whether absent values are left out of the object instead of null.
     static var leavesOut: Bool { get }
 }
 
@@ -17,12 +17,9 @@ extension ShownResource {
     package static var about: StaticString? { nil }
     package static var leavesOut: Bool { false }
 
-    /// The row as somebody may see it: the only way from a row to an answer or a page.
+    /// The row as a reader may see it: the only way from a row to an answer or a page.
     ///
-    /// - Parameters:
-    ///   - sight: What they may see.
-    ///   - tokens: The message's tokens, which are masked in what handlers said of it.
-    /// - Returns: The row with every field redacted that is not theirs to see.
+    /// `tokens` are the message's, which are masked in what handlers said of it.
     package func shown(to sight: Sight, knowing tokens: [String] = []) -> Self {
         var row = self
         for field in Self.fields { field.redact?(&row, sight, tokens) }
@@ -46,10 +43,9 @@ extension ShownResource {
         json.endObject()
     }
 
-    /// The row as a JSON object.
+    /// The row as a JSON object on one line.
     ///
-    /// - Parameter isForTerminal: Whether characters that a terminal acts on are escaped.
-    /// - Returns: UTF-8 text on one line.
+    /// `isForTerminal` also escapes characters that a terminal acts on.
     package func json(isForTerminal: Bool = false) -> [UInt8] {
         var json = JSONWriter(isForTerminal: isForTerminal)
         write(to: &json)
@@ -59,20 +55,19 @@ extension ShownResource {
     /// The columns of a terminal's table.
     package static var columns: [TableColumn] { fields.compactMap(\.column) }
 
-    /// The row's cells, one for each column.
     package var cells: [String] {
         Self.fields.compactMap { field in
             field.column == nil ? nil : field.cell?(self) ?? field.value(self).cell
         }
     }
 
-    /// The names of all fields with their texts for people.
+    /// The names of all fields with their texts.
     package var facts: [(name: String, text: String)] {
         Self.fields.map { ($0.name.description, $0.value(self).cell) }
     }
 }
 
-/// A resource as it is declared, whatever its rows are.
+/// A declared resource, independent of its row type.
 package struct Resource: Sendable {
     /// The name of its schema in the API's description.
     package let schema: String
@@ -81,19 +76,19 @@ package struct Resource: Sendable {
     /// Its JSON Schema; nil where it is written by hand.
     package let description: String?
 
-    /// A resource whose fields are described.
+    /// Declares a resource by its described fields.
     package init<Row: ShownResource>(_: Row.Type) {
         schema = Row.schema
         members = Dictionary(Row.fields.map { ($0.name.description, $0.secrecy) }) { first, _ in first }
         description = Self.description(of: Row.self)
     }
 
-    /// A resource that is described elsewhere.
+    /// Declares a resource described elsewhere.
     package init(_ schema: String, _ members: [String: Secrecy]) {
         (self.schema, self.members, description) = (schema, members, nil)
     }
 
-    /// A resource that is described elsewhere and whose members everybody sees.
+    /// Declares a resource described elsewhere whose members everybody may see.
     package init(plain schema: String, _ names: String...) {
         self.init(schema, Dictionary(names.map { ($0, .plain) }) { first, _ in first })
     }

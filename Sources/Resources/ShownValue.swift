@@ -1,13 +1,13 @@
 package import UpstreamKit
 package import Vocabulary
 
-/// A value that a field shows: as JSON, as text, and as its type in the API's description.
+/// A field's value: as JSON, as text, and as a type in the API's description.
 package protocol ShownValue: Sendable {
-    /// Its type as JSON Schema tells it.
+    /// Its type in JSON Schema.
     static var schema: ValueSchema { get }
-    /// Its text in CSV and in facts; nil for null.
+    /// Its text in CSV and in lists of facts; nil for null.
     var text: String? { get }
-    /// Its text in a table for people.
+    /// Its text in a terminal's table.
     var cell: String { get }
     /// Writes it as JSON.
     func write(to json: inout JSONWriter)
@@ -16,7 +16,7 @@ package protocol ShownValue: Sendable {
 extension ShownValue {
     package var cell: String { text ?? "-" }
 
-    /// The JSON itself, as of all that is neither a string nor null.
+    /// The JSON itself, for everything but strings and null.
     package var text: String? {
         var json = JSONWriter()
         write(to: &json)
@@ -26,28 +26,23 @@ extension ShownValue {
 
 /// The type of a value in JSON Schema.
 package struct ValueSchema: Sendable {
-    /// The JSON type.
     package var type: StaticString
     /// What a string holds: `date-time`, `uuid`.
     package var format: StaticString?
-    /// The words of a closed set; empty for any.
+    /// The words of a closed set; empty for any text.
     package var words: [String] = []
-    /// The schema of an array's items, in JSON; nil for what is no array.
+    /// The schema of an array's items, in JSON; nil for other types.
     package var items: String?
-    /// The resource that an object is; nil for what is none.
+    /// The resource that an object is; nil for other types.
     package var resource: String?
-    /// Whether null is one of its values.
+    /// Whether it may be null.
     package var isNullable = false
 
     package init(_ type: StaticString, format: StaticString? = nil, words: [String] = [], items: String? = nil) {
         (self.type, self.format, self.words, self.items) = (type, format, words, items)
     }
 
-    /// Writes it as a JSON object.
-    ///
-    /// - Parameters:
-    ///   - json: Where it is written.
-    ///   - about: What the value means.
+    /// Writes it as a JSON object; `about` says what the value means.
     func write(to json: inout JSONWriter, about: StaticString?) {
         json.beginObject()
         if let resource {
@@ -152,7 +147,7 @@ extension Array: ShownValue where Element: ShownValue {
     }
 }
 
-/// Rows within a row: an array of another resource.
+/// An array of another resource's rows.
 package struct Rows<Row: ShownResource>: ShownValue {
     private let rows: [Row]
 
@@ -168,7 +163,7 @@ package struct Rows<Row: ShownResource>: ShownValue {
     }
 }
 
-/// A row within a row.
+/// A nested row.
 package struct Nested<Row: ShownResource>: ShownValue {
     private let row: Row
 

@@ -1,28 +1,27 @@
-/// A column of a terminal's table, and how it shrinks where there is little room.
+/// A column of a terminal's table, and how it shrinks when space is short.
 package struct TableColumn: Sendable, ExpressibleByStringLiteral {
-    /// Which part of a text that is too long is left out.
+    /// The part that is cut from a long text.
     package enum Cut: Sendable {
         /// The end.
         case end
         /// The middle: ids and categories differ at their ends.
         case middle
-        /// The end, without a mark: what is left can be used as it is.
+        /// The end, without a mark: the rest can be used as it is.
         case prefix
     }
 
-    /// The header.
     package var title: String
-    /// What `--columns` and the head of CSV call it: the member of the row's JSON object.
+    /// Its name in `--columns` and in CSV's header row: the member of the JSON object.
     package var name: String
-    /// It is not cut below this many columns of the terminal.
+    /// The width that it is not cut below, in terminal columns.
     package var minimum: Int
-    /// Where even the minimums don't fit, the column with the greatest number is left out first; 0 always stays.
+    /// If even the minimums don't fit, columns with the greatest number are left out first; 0 always stays.
     package var dropOrder: Int
     /// How a text that is too long is cut.
     package var cut: Cut
-    /// Whether it is shown only where `--columns` names it.
+    /// Whether it is shown only on request by `--columns`.
     package var isExtra = false
-    /// Whether its cells are states, which have a colour on a terminal.
+    /// Whether its cells are states, which are coloured on a terminal.
     package var isState = false
 
     package init(
@@ -36,14 +35,14 @@ package struct TableColumn: Sendable, ExpressibleByStringLiteral {
         self.name = name ?? title.lowercased().replacing(" ", with: "_")
     }
 
-    /// A column that is shown only where `--columns` names it.
+    /// A column that is shown only on request by `--columns`.
     package static func extra(_ title: String, name: String? = nil, cut: Cut = .end) -> TableColumn {
         var column = TableColumn(title, name: name, minimum: 10, cut: cut)
         column.isExtra = true
         return column
     }
 
-    /// The same column, of states.
+    /// The same column, marked as states.
     package var ofStates: TableColumn {
         var column = self
         column.isState = true

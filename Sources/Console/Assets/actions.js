@@ -1,4 +1,4 @@
-// Buttons and dialogs that act: each request is JSON with an Idempotency-Key of its own, kept until it was answered.
+// Buttons and dialogs that act: each request is JSON with its own Idempotency-Key, kept until it is answered.
 import { refresh } from "./live.js";
 import { toast } from "./shell.js";
 import { stranger } from "./tail.js";
@@ -165,7 +165,7 @@ async function act(form) {
     const button = form.querySelector("button:not([type])");
     if (button.disabled) return;
     button.disabled = true;
-    // The same key again where no answer came: what was done is not done twice.
+    // Retries without an answer reuse the key, so that nothing is done twice.
     const key = (form.dataset.key ??= newKey());
     try {
         if (form.dataset.steps === "frozen") {

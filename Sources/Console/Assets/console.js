@@ -1,4 +1,4 @@
-// What every page runs; each module finds for itself whether the page has something for it.
+// Runs on every page; each module checks whether the page has work for it.
 import { startActions } from "./actions.js";
 import { startLive } from "./live.js";
 import { startMenu, startTheme } from "./shell.js";

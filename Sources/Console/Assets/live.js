@@ -1,4 +1,4 @@
-// Fetches the page again and takes over its live parts: the server alone decides how things look.
+// Refetches the page and replaces its live parts: only the server decides how things look.
 import { showLocalTimes } from "./times.js";
 
 let timer;
@@ -19,14 +19,14 @@ function replace(old, fresh, isForced) {
     if (focused && (isTyping || !key) && !isForced) return;
     old.replaceChildren(...fresh.childNodes);
     showLocalTimes(old);
-    // The focus stays where it was; where its element is gone, it goes to the content's beginning.
+    // Keeps the focus; if its element is gone, moves it to the start of the content.
     if (focused) ((key && old.querySelector(key)) ?? document.getElementById("main")).focus({ preventScroll: true });
 }
 
 /** Replaces each part marked `data-live` by its newer self; unless it is forced, a part where somebody works stays. */
 export async function refresh(isForced = false) {
     const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-    // Signed out meanwhile: the server leads to the sign-in page.
+    // Signed out meanwhile: the server redirects to the sign-in page.
     if (response.redirected) return location.reload();
     if (!response.ok) return;
     const page = new DOMParser().parseFromString(await response.text(), "text/html");

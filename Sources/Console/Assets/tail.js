@@ -121,7 +121,7 @@ export function startTail() {
         events.onmessage = (event) => {
             if (!waiting.length) requestAnimationFrame(show);
             waiting.push(JSON.parse(event.data));
-            // A hidden page draws nothing: what waits stays bounded.
+            // A hidden page draws nothing, so the queue must be bounded here.
             if (waiting.length > 2 * limit) waiting = waiting.slice(-limit);
         };
         events.addEventListener("gap", (event) => {

@@ -6,6 +6,6 @@
         const theme = localStorage.getItem("theme");
         if (theme === "light" || theme === "dark") root.dataset.theme = theme;
     } catch {
-        // Without storage the system's theme holds.
+        // Without storage the system's theme applies.
     }
 })();

@@ -1,4 +1,4 @@
-// Adds the local time to each moment, and keeps relative ages fresh.
+// Adds the local time to each moment, and keeps relative ages up to date.
 
 const local = new Intl.DateTimeFormat(undefined, {
     dateStyle: "medium", timeStyle: "medium",

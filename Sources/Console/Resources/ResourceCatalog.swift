@@ -4,11 +4,11 @@ import Replaying
 import Resources
 import Vocabulary
 
-// Who may see which field of what is shown. A member of an answer that is not declared here fails a test, and so does a
-// declared one whose value reaches somebody it is not for.
+// Who may see which field. A test fails for an undeclared member of an answer, and for a declared one whose value
+// reaches somebody it is not for.
 
 extension QuarantineRow {
-    /// The stanza as somebody may see it: it is a payload as a whole.
+    /// The stanza as a reader with this sight may see it: it is a payload as a whole.
     ///
     /// `detail` is one of the project's own sentences.
     func shown(to sight: Sight) -> QuarantineRow {
@@ -74,7 +74,7 @@ extension PartitionPlan: ShownResource {
 
 /// A message as ``MessageLines`` writes it.
 enum ShownMessage {
-    /// The members of a message, wherever one stands.
+    /// The members of a message, in every answer.
     static let members: [String: Secrecy] = {
         var members: [String: Secrecy] = ["registration_token": .secret]
         for name in [
@@ -87,13 +87,12 @@ enum ShownMessage {
         return members
     }()
 
-    /// Those and others.
+    /// Those members and others.
     static func members(and others: [String: Secrecy]) -> [String: Secrecy] { members.merging(others) { $1 } }
 }
 
-/// Every resource that is shown.
 enum ResourceCatalog {
-    /// By the names of their schemas in the API's description.
+    /// All resources that are shown, by the names of their schemas in the API's description.
     static let all: [Resource] = rows + plain
 
     private static let rows: [Resource] = [
@@ -104,7 +103,7 @@ enum ResourceCatalog {
         Resource(WorkerRow.self), Resource(WorkerReport.Streams.self), Resource(WorkerReport.Rates.self),
         Resource(SenderView.self), Resource(PartitionPlan.self),
         Resource("Message", ShownMessage.members),
-        // The release key is made of the fingerprint.
+        // The release key is derived from the fingerprint.
         Resource(
             "Conflict",
             ShownMessage.members(and: [
@@ -129,7 +128,7 @@ enum ResourceCatalog {
         ),
     ]
 
-    /// The schemas of those that are described, and of pages of them, by name.
+    /// The schemas of the described resources, and of pages of them, by name.
     static var schemas: [String: String] {
         var schemas = Dictionary(rows.compactMap { row in row.description.map { (row.schema, $0) } }) { first, _ in
             first
@@ -142,7 +141,7 @@ enum ResourceCatalog {
         return schemas
     }
 
-    /// Those that hold nothing of devices and handlers.
+    /// Resources without content of devices and handlers.
     private static let plain: [Resource] = [
         Resource(plain: "ConflictDetail", "message_key", "stored", "conflicts", "more_conflicts"),
         Resource(plain: "Estimate", "name", "rows_estimate"),

@@ -7,17 +7,17 @@ import UpstreamKit
 import Vocabulary
 
 extension ConsoleSettings {
-    /// What is seen by who asks for no registration token.
+    /// What is shown to a reader who asks for no registration token.
     var sight: Sight { Sight(tokens: false, payloads: showsPayloads) }
 }
 
 extension DeadLetterGroup {
-    /// The group as a filter takes it; nil for one that is not shown whole.
+    /// The group as a filter takes it; nil if it is not shown whole.
     var nameInFilters: String? { group.contains(Sight.hidden) || group.contains(TokenText.masked) ? nil : group }
 }
 
 extension [DeadLetter] {
-    /// The rows as somebody may see them.
+    /// The rows as a reader may see them.
     func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [DeadLetter] {
         let said = sight.payloads ? filter { !$0.error.isEmpty } : []
         let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)
@@ -26,7 +26,7 @@ extension [DeadLetter] {
 }
 
 extension [WaitingDelivery] {
-    /// The rows as somebody may see them.
+    /// The rows as a reader may see them.
     func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [WaitingDelivery] {
         let said = sight.payloads ? filter { $0.error != nil } : []
         let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)
@@ -43,7 +43,7 @@ extension MessageDetail {
             .compactMap(\.self)
     }
 
-    /// Everything about the message as somebody may see it, with the addresses of its conflicts.
+    /// Everything about the message as a reader may see it, with its conflicts' names.
     func shown(to sight: Sight, by aliases: Aliases) -> MessageDetail {
         var detail = shown(to: sight, knowing: tokens)
         detail.conflicts = conflicts.map { aliases.named($0) }
@@ -51,7 +51,7 @@ extension MessageDetail {
     }
 }
 
-/// The groups of a frozen set, which its row holds as JSON.
+/// The groups of a frozen set, stored as JSON.
 struct JobGroups: ShownValue {
     static var schema: ValueSchema { ValueSchema("array", items: #"{"type":"object"}"#) }
 
@@ -67,7 +67,7 @@ struct JobGroups: ShownValue {
         var count: Int
     }
 
-    /// The groups as somebody may see them; none where they can't be read.
+    /// The groups as a reader may see them; none if they can't be read.
     static func shown(_ groups: [UInt8], to sight: Sight) -> [UInt8] {
         guard var known = try? JSONDecoder().decode([Group].self, from: Data(groups)) else { return Array("[]".utf8) }
         for index in known.indices { known[index].group = sight.group(known[index].group) }
