@@ -1,9 +1,9 @@
-/// Which messages of a replay wait for their ack, as a pure value.
+/// The unacked messages of a replay, as a pure value.
 ///
-/// What is done is the run of acked messages from the first one on: a run that goes on begins behind it, and sends again
-/// what was acked beyond it, which the peer knows as duplicates.
+/// Done is the run of acked messages from the first one on. A continued run begins behind it, and resends what was
+/// acked beyond it, which the peer recognises as duplicates.
 package struct AckWindow: Sendable {
-    /// What an ack names: the message's id, and the device that it came from.
+    /// What an ack names: the message's id and its device.
     package struct Key: Hashable, Sendable {
         private var bytes: [UInt8]
 
@@ -22,23 +22,18 @@ package struct AckWindow: Sendable {
     }
 
     private let limit: Int
-    /// Behind `done`, in order.
     private var entries: [Entry] = []
-    /// How many entries at the front are done and not removed yet.
+    /// The number of done entries at the front that are not removed yet.
     private var settled = 0
     private var waiting: [Key: [Int64]] = [:]
-    /// All messages before this place are done.
+    /// The position before which all messages are done.
     package private(set) var done: Int64
     /// Messages that wait for their ack.
     package private(set) var inFlight = 0
-    /// Those of the done ones that were passed over.
+    /// How many done messages were skipped.
     package private(set) var skipped: Int64 = 0
 
-    /// A window that begins at a place.
-    ///
-    /// - Parameters:
-    ///   - done: Messages before this place are done.
-    ///   - limit: The most that may wait for their ack; above 0.
+    /// Starts at a position, before which messages are done; at most `limit` (above 0) wait for their ack.
     package init(from done: Int64, limit: Int) {
         self.done = done
         self.limit = limit
@@ -46,25 +41,23 @@ package struct AckWindow: Sendable {
 
     /// Whether one more message may be sent.
     ///
-    /// A message that is never acked stops the sending at some point, so that memory stays bounded.
+    /// A message that is never acked eventually stops sending, so that memory stays bounded.
     package var hasRoom: Bool { inFlight < limit && entries.count - settled < 10 * limit }
 
-    /// The next message is sent.
+    /// Records that the next message is sent.
     package mutating func add(_ key: Key, stanza: [UInt8]) {
         waiting[key, default: []].append(done + Int64(entries.count - settled))
         entries.append(.waiting(stanza: stanza))
         inFlight += 1
     }
 
-    /// The next message is passed over.
+    /// Records that the next message is skipped.
     package mutating func skip() {
         entries.append(.skipped)
         advance()
     }
 
-    /// An ack came.
-    ///
-    /// - Returns: Whether a message waited for it.
+    /// Records an ack; returns whether a message waited for it.
     package mutating func acked(_ key: Key) -> Bool {
         guard var places = waiting[key], let place = places.first else { return false }
         places.removeFirst()
@@ -75,7 +68,7 @@ package struct AckWindow: Sendable {
         return true
     }
 
-    /// The stanzas that wait for their ack, in order: what a new connection sends first.
+    /// The unacked stanzas in order: what a new connection sends first.
     package var unacked: [[UInt8]] {
         entries[settled...].compactMap { entry in
             if case .waiting(let stanza) = entry { stanza } else { nil }

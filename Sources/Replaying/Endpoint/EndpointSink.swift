@@ -8,10 +8,9 @@ import UpstreamKit
 import XMPP
 import XMPPSession
 
-/// An XMPP endpoint as a target: a message is done when the worker behind it has acked it.
+/// An XMPP endpoint as a target: a message is done once the worker behind it has acked it.
 ///
-/// What is unacked when a connection ends is sent again over the next one; the worker behind it knows a message that it
-/// has by its id.
+/// What is unacked when a connection ends is resent over the next one; the worker recognises duplicates by id.
 actor EndpointSink: ReplaySink {
     private let settings: EndpointSettings
     private let progress: ReplayProgress
@@ -61,7 +60,7 @@ actor EndpointSink: ReplaySink {
                 AckWindow.Key(id: message.messageID.utf8, token: message.registrationToken.rawValue.utf8),
                 stanza: stanza
             )
-            // Without a channel, the next one begins with what is unacked.
+            // Without a channel, the next connection begins with what is unacked.
             if channel != nil { unsent += stanza }
             if unsent.count >= 1 << 16 {
                 write(unsent)
@@ -127,7 +126,7 @@ actor EndpointSink: ReplaySink {
     private func handle(_ event: EndpointEvent) -> SessionEnd? {
         switch event {
         case .bound(let bound):
-            // Asked to hang up while it was being made.
+            // Closed while the connection was being made.
             guard !isFinishing, !Task.isCancelled else {
                 bound.close(promise: nil)
                 return nil

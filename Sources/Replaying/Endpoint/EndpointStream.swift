@@ -5,7 +5,7 @@ import XMLWire
 import XMPP
 import XMPPSession
 
-/// What a connection to an endpoint tells.
+/// An event of a connection to an endpoint.
 enum EndpointEvent: Sendable {
     /// Stanzas may be sent over this channel.
     case bound(any Channel)
@@ -15,11 +15,11 @@ enum EndpointEvent: Sendable {
     case ended(SessionEnd)
 }
 
-/// What a stream to an endpoint is used for: it reports the acks.
+/// The delegate of a stream to an endpoint: it reports acks.
 ///
-/// Messages are sent over the channel by whoever is told of it. Confined to the connection's event loop.
+/// Whoever receives the events sends messages over the channel. Confined to the connection's event loop.
 final class EndpointStream: StreamDelegate {
-    /// A message is not for us: unacked, it goes to the worker once we are gone.
+    /// Messages are not for us: left unacked, they go to the worker once we are gone.
     static var takesMessages: Bool { false }
 
     private let events: AsyncStream<EndpointEvent>.Continuation
@@ -32,9 +32,9 @@ final class EndpointStream: StreamDelegate {
     static func open(_ settings: SenderSettings, on eventLoop: any EventLoop) -> AsyncStream<EndpointEvent> {
         let (stream, events) = AsyncStream<EndpointEvent>.makeStream()
         var settings = settings
-        // No presence: without it a standard server sends us nothing that is meant for the worker.
+        // Without presence a standard server sends us nothing meant for the worker.
         settings.dialect = .ccs
-        // With the worker's resource it would end the worker's session.
+        // The worker's resource would end the worker's session.
         settings.stream = StreamSettings()
         // The worker answers from an address of the account.
         settings.trustedFrom.append("\(settings.senderID)@\(settings.domain)")

@@ -3,10 +3,10 @@ import UpstreamKit
 import Vocabulary
 import XMLWire
 
-/// A stored message as it came over the wire.
+/// Rebuilds a stored message as it came over the wire.
 ///
-/// The members that the worker reads are written anew, `data` and all other members stand as the device wrote them. Read
-/// by any worker it gives the same key and the same fingerprint.
+/// The members that the worker reads are rewritten; `data` and all others stay as the device wrote them. Any worker
+/// derives the same key and fingerprint.
 enum ReplayStanza {
     /// The JSON text of the payload.
     static func envelope(_ message: UpstreamMessage) -> [UInt8] {
@@ -40,8 +40,8 @@ enum ReplayStanza {
     ///
     /// - Parameters:
     ///   - message: The message.
-    ///   - to: The address that it goes to; nil for none.
-    ///   - id: The stanza's id, by which a server names it when it refuses it; nil for none.
+    ///   - to: The recipient's address; nil for none.
+    ///   - id: The stanza's id, which a server quotes when it refuses it; nil for none.
     /// - Returns: XML.
     static func stanza(_ message: UpstreamMessage, to: String?, id: String? = nil) -> [UInt8] {
         let envelope = envelope(message)
@@ -64,7 +64,7 @@ enum ReplayStanza {
             switch scalar {
             case "\"": json += "\\\"".utf8
             case "\\": json += "\\\\".utf8
-            // XML can't carry the last two, and JSON no control character as it is.
+            // XML can't carry the last two, and JSON no raw control character.
             case "\u{0}"..<" ", "\u{FFFE}", "\u{FFFF}": JSONEscape.append(unit: UInt16(scalar.value), to: &json)
             default: json += UTF8.encode(scalar).map { Array($0) } ?? []
             }

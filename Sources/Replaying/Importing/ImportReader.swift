@@ -5,14 +5,12 @@ import Vocabulary
 import XMLWire
 import XMPP
 
-/// Turns the lines that `messages export --with-tokens` writes into messages.
+/// Turns lines of `messages export --with-tokens` into messages.
 ///
-/// A line becomes the payload that the device sent, and goes through the codec of the receive path: key, fingerprint and
-/// the rules for invalid content are those of a received message.
+/// A line becomes the payload that the device sent and passes through the receive path's codec, so key, fingerprint and
+/// validation are those of a received message.
 struct ImportReader {
-    /// Why a line is rejected.
     struct Refusal: Error {
-        /// The reason, without content of the message.
         var message: String
 
         init(_ message: String) { self.message = message }
@@ -60,7 +58,7 @@ struct ImportReader {
         return message
     }
 
-    /// Puts the payload into a stanza like the one that carried it.
+    /// Wraps the payload in a stanza like the one that carried it.
     private mutating func wrap(_ payload: [UInt8]) {
         stanza.reset()
         func add(_ text: some Collection<UInt8>) -> Range<Int> {
@@ -116,7 +114,6 @@ struct ImportReader {
         return message
     }
 
-    /// The members of a line.
     private struct Fields {
         let line: UnsafeBufferPointer<UInt8>
         var members: [String: JSONMember] = [:]

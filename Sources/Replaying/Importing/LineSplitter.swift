@@ -2,7 +2,6 @@
 struct LineSplitter {
     /// One line without line end.
     struct Line: Equatable {
-        /// Its bytes.
         var bytes: [UInt8]
         /// Whether it was over the limit and dropped.
         var isTooLong = false
@@ -15,7 +14,7 @@ struct LineSplitter {
     /// A splitter that drops lines longer than this many bytes.
     init(limit: Int) { self.limit = limit }
 
-    /// The lines that end in these bytes.
+    /// Adds bytes and returns the lines that they complete.
     mutating func add(_ bytes: ArraySlice<UInt8>) -> [Line] {
         var lines: [Line] = []
         var start = bytes.startIndex
@@ -27,7 +26,7 @@ struct LineSplitter {
         return lines
     }
 
-    /// The rest after the last line end, as a line.
+    /// Returns the rest after the last line end as a line.
     mutating func finish() -> [Line] {
         rest.isEmpty && !isDropping ? [] : [line([])]
     }

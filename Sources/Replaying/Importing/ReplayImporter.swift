@@ -13,12 +13,11 @@ package struct ImportProblem: Error, Sendable, Equatable {
     package var message: String
 }
 
-/// Loads what `messages export --with-tokens` wrote into a database, by the same rules as received messages.
+/// Loads the output of `messages export --with-tokens` into a database, by the rules for received messages.
 ///
 /// Idempotent: what is already stored counts as a duplicate, so a file may be loaded again, for example after an
 /// interruption.
 package struct ReplayImporter: Sendable {
-    /// The result so far.
     package struct Report: Sendable, Equatable {
         /// Lines read; empty ones are not counted.
         package var lines = 0
@@ -43,17 +42,17 @@ package struct ReplayImporter: Sendable {
 
     private static let batchLimit = 500
     private static let batchBytes = 4 << 20
-    /// A stanza has 8 MiB at most; a line that holds it as a string is a few times as long.
+    /// A stanza has 8 MiB at most; a line that holds it as a string can be a few times as long.
     private static let lineLimit = 24 << 20
 
-    /// An importer into a database.
+    /// Sets up an import into a database.
     ///
     /// - Parameters:
     ///   - settings: The database.
     ///   - isDelivered: Whether subscribed handlers get new messages.
     ///   - isStrict: Whether to stop at the first rejected line.
-    ///   - isDryRun: Whether to store nothing: the lines are checked, and compared with what is stored. What comes twice in a file
-    ///     counts as a duplicate only where both lines are near each other.
+    ///   - isDryRun: Whether only to check the lines and compare them with what is stored. A message that is twice in
+    ///     the file counts as a duplicate only if both lines are near each other.
     package init(_ settings: PostgresSettings, isDelivered: Bool, isStrict: Bool, isDryRun: Bool = false) {
         self.settings = settings
         self.isDelivered = isDelivered
@@ -157,7 +156,7 @@ package struct ReplayImporter: Sendable {
         state.batch.removeAll(keepingCapacity: true)
         state.places.removeAll(keepingCapacity: true)
         state.size = 0
-        // A store takes its senders when it is made.
+        // A store's senders are fixed when it is made.
         if state.senders != state.reader.senders.count {
             await state.store?.close()
             state.store = nil

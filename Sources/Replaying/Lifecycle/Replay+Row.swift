@@ -3,10 +3,9 @@ import Postgres
 import Vocabulary
 
 extension Replay {
-    /// Reads a row of ``ReplayStatements``.
+    /// Reads a row of ``ReplayStatements``; nil for a state or options that only another version knows.
     ///
     /// - Throws: ``PostgresError`` of class `schema`.
-    /// - Returns: nil for a state or options that only another version knows.
     static func read(_ row: inout PostgresRow) throws(PostgresError) -> Replay? {
         let (id, name) = (try row.next(Digest128.self), try row.next(String.self))
         let (kind, handlers) = (try row.next(String.self), try row.next([String].self))

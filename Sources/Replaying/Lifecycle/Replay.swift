@@ -6,23 +6,18 @@ package struct Replay: Sendable {
     package var id: Digest128
     /// Names it for people.
     package var name: String
-    /// Where it sends to.
     package var target: ReplayTarget
-    /// How fast it sends.
     package var pace: ReplayPace
-    /// Its state.
     package var state: ReplayState
-    /// The filter in its JSON form.
+    /// The filter as JSON.
     package var selection: String
-    /// Why it was planned, in the words of whoever planned it.
+    /// The reason given by whoever planned it.
     package var reason: String?
-    /// Who planned it.
     package var createdBy: String
     /// When it was planned.
     package var createdAt: Timestamp
-    /// When its present run began.
+    /// When its current run began.
     package var startedAt: Timestamp?
-    /// When it ended.
     package var finishedAt: Timestamp?
     /// How many deliveries or messages it holds.
     package var planned: Int64
@@ -32,7 +27,7 @@ package struct Replay: Sendable {
     package var done: Int64
     /// How many of those were skipped.
     package var skipped: Int64
-    /// How much of the output file belongs to what is done.
+    /// The length of the output file that belongs to what is done.
     package var bytes: Int64
     /// How often it was started from its first message.
     package var runs: Int64
@@ -42,9 +37,9 @@ package struct Replay: Sendable {
     package var leaseUntil: Timestamp?
     /// Whether the lease was valid when the row was read, by the database's clock.
     package var isHeld: Bool
-    /// How long ago its present run began, by the database's clock.
+    /// How long ago its current run began, by the database's clock.
     package var elapsed: Duration?
-    /// The error that stopped it last.
+    /// The error that last stopped it.
     package var lastError: String?
 }
 

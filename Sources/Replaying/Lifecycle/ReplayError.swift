@@ -1,6 +1,5 @@
 /// Why a replay can't be planned, or can't continue.
 package struct ReplayError: Error, Sendable, CustomStringConvertible {
-    /// The kind of failure.
     package enum Kind: Sendable {
         /// The replay does not exist.
         case unknown
@@ -14,7 +13,6 @@ package struct ReplayError: Error, Sendable, CustomStringConvertible {
         case invalid
     }
 
-    /// The kind of failure.
     package var kind: Kind
     /// The cause, and what to do about it.
     package var message: String

@@ -8,9 +8,9 @@ package enum ReplayState: String, CaseIterable, Sendable, Codable {
     case paused
     /// Everything has been sent.
     case finished
-    /// Cancelled by a person, for good.
+    /// Cancelled by a person; can't be resumed.
     case cancelled
-    /// Given up by its runner, because the target failed; may be started again where it stopped.
+    /// Ended by its runner because the target failed; can be continued.
     case failed
 }
 
@@ -32,7 +32,6 @@ package enum ReplayEvent: String, CaseIterable, Sendable {
     case fail
 }
 
-/// The effect of an event on a replay.
 package enum ReplayTransition: Sendable, Equatable {
     /// It changes to that state.
     case become(ReplayState)

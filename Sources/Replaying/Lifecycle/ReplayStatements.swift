@@ -1,12 +1,11 @@
 import Postgres
 import Vocabulary
 
-/// The statements over `replays` and `replay_events`: what people plan, decide and look at.
+/// The statements over `replays` and `replay_events` for people: plans, decisions, views.
 enum ReplayStatements: StatementCatalog {
-    /// All replays, the newest first.
     static func list(limit: Int) -> SQL { "\(select) ORDER BY created_at DESC LIMIT \(limit)" }
 
-    /// The replay with this name or id: the one that has not ended, else the newest.
+    /// The replay with this name or id: the unfinished one, else the newest.
     static func find(_ nameOrID: String) -> SQL {
         """
         \(select) WHERE name = \(nameOrID) OR replay_id::text = \(nameOrID)
@@ -14,7 +13,6 @@ enum ReplayStatements: StatementCatalog {
         """
     }
 
-    /// The replay with this id.
     static func find(id: Digest128) -> SQL { "\(select) WHERE replay_id = \(id)" }
 
     /// Running replays to handlers that no process holds.
@@ -23,10 +21,10 @@ enum ReplayStatements: StatementCatalog {
         ORDER BY started_at
         """
 
-    /// Waits for the other decisions to commit, so that no two replays get the same target.
+    /// Waits for concurrent decisions to commit, so that no two replays get the same target.
     static let lock: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.replays', 0))"
 
-    /// The names of other replays that run or pause on the way to one of these targets.
+    /// The names of other running or paused replays to one of these targets.
     static func rivals(of id: Digest128, on targets: [String]) -> SQL {
         """
         SELECT name FROM upstream.replays
@@ -35,9 +33,9 @@ enum ReplayStatements: StatementCatalog {
         """
     }
 
-    /// Puts a replay into a state.
+    /// Changes a replay's state.
     ///
-    /// A restart also fences off whoever still sends from an earlier run; other runners follow at their next step.
+    /// A restart also fences off runners of earlier runs; other runners follow at their next step.
     static func change(_ id: Digest128, to state: ReplayState, isRestart: Bool, _ options: JSONColumn) -> SQL {
         let isRunning = state == .running
         let isCancelled = state == .cancelled
@@ -58,7 +56,7 @@ enum ReplayStatements: StatementCatalog {
             """
     }
 
-    /// Deletes what a replay has not sent of its frozen selection; the rest shows later plans what was sent.
+    /// Deletes the part of a replay's frozen selection that was not sent; the rest tells later plans what was.
     static func deleteSelection(of id: Digest128) -> SQL {
         """
         DELETE FROM upstream.replay_messages AS r USING upstream.replays AS p
@@ -67,7 +65,6 @@ enum ReplayStatements: StatementCatalog {
         """
     }
 
-    /// Adds an entry to a replay's history.
     static func note(_ id: Digest128, _ event: String, who: String, detail: String?) -> SQL {
         """
         INSERT INTO upstream.replay_events (replay_id, event, who, done, detail)
@@ -75,12 +72,12 @@ enum ReplayStatements: StatementCatalog {
         """
     }
 
-    /// A replay's history, the oldest first.
+    /// A replay's history, oldest first.
     static func history(of id: Digest128) -> SQL {
         "SELECT at, event, who, done, detail FROM upstream.replay_events WHERE replay_id = \(id) ORDER BY at LIMIT 1000"
     }
 
-    /// How many deliveries of a replay are pending, and how many are dead letters; each count stops at 100,000.
+    /// Counts a replay's pending deliveries, and its dead letters; each count stops at 100,000.
     static func deliveries(of id: Digest128, to handlers: [String]) -> SQL {
         """
         SELECT

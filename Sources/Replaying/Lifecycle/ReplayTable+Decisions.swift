@@ -2,16 +2,9 @@ package import MessageStore
 package import Postgres
 
 extension ReplayTable {
-    /// Does what a person decided, if the replay's state allows it.
+    /// Applies a person's decision, if the replay's state allows it; `pace` applies from now on.
     ///
-    /// - Parameters:
-    ///   - event: What was decided.
-    ///   - nameOrID: The replay's name or id.
-    ///   - author: Who, and why.
-    ///   - pace: A new pace, from now on.
-    ///   - client: The way to the database.
     /// - Throws: ``ReplayError`` if there is no such replay or its state forbids it; ``PostgresError``.
-    /// - Returns: The replay as it is now, and its transition.
     package static func apply(
         _ event: ReplayEvent,
         to nameOrID: String,
@@ -28,10 +21,7 @@ extension ReplayTable {
         return try result.get()
     }
 
-    /// Does what a person decided, inside a transaction: nothing was written where it fails with a ``ReplayError``.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: The replay as it is now, and its transition.
+    /// Applies a person's decision inside a transaction; a ``ReplayError`` means that nothing was written.
     package static func apply(
         _ connection: isolated PostgresConnection,
         _ event: ReplayEvent,
@@ -47,13 +37,13 @@ extension ReplayTable {
     }
 }
 
-/// What a person decided about a replay.
+/// A person's decision about a replay.
 private struct Decision {
     let event: ReplayEvent
     let author: AuditAuthor
     let pace: ReplayPace?
 
-    /// Writes it down if the replay's state, and the other replays, allow it; inside the transaction that holds the lock.
+    /// Applies it, if the replay's state and the other replays allow it; inside the transaction that holds the lock.
     func apply(
         to replay: Replay,
         _ connection: isolated PostgresConnection
@@ -92,7 +82,7 @@ private struct Decision {
         return .success((replay: changed, transition: transition))
     }
 
-    /// The name of another replay that runs or pauses on the way to the same target.
+    /// The name of another running or paused replay to the same target.
     private func rival(of replay: Replay, _ connection: isolated PostgresConnection) throws(PostgresError) -> String? {
         try connection.run(ReplayStatements.rivals(of: replay.id, on: replay.target.occupies)).first {
             row throws(PostgresError) in try row.next()
@@ -101,7 +91,7 @@ private struct Decision {
 }
 
 extension ReplayEvent {
-    /// What the audit trail calls it; nil for what a runner does.
+    /// The audit trail's name for it; nil for a runner's events.
     fileprivate var action: AuditAction? {
         switch self {
         case .start: .startReplay
@@ -113,7 +103,7 @@ extension ReplayEvent {
         }
     }
 
-    /// What the replay's history calls it.
+    /// The history's name for it.
     fileprivate var past: String {
         switch self {
         case .start: "started"
@@ -128,6 +118,6 @@ extension ReplayEvent {
 }
 
 extension Replay {
-    /// What the audit trail calls it.
+    /// The audit trail's name for it.
     fileprivate var auditSubject: String { "replay '\(name)' (\(id)) to \(target)" }
 }

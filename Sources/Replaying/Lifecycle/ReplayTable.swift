@@ -1,11 +1,8 @@
 package import Postgres
 package import Vocabulary
 
-/// The tables `replays` and `replay_events`: what people look at and decide.
+/// The tables `replays` and `replay_events`, for people's views and decisions.
 package enum ReplayTable {
-    /// All replays, the newest first.
-    ///
-    /// - Throws: ``PostgresError``
     package static func list(
         _ connection: isolated PostgresConnection,
         limit: Int = 100
@@ -13,9 +10,7 @@ package enum ReplayTable {
         try connection.run(ReplayStatements.list(limit: limit)).map(Replay.read).compactMap(\.self)
     }
 
-    /// The replay with this name or id: the one that has not ended, else the newest.
-    ///
-    /// - Throws: ``PostgresError``
+    /// The replay with this name or id: the unfinished one, else the newest.
     package static func find(
         _ connection: isolated PostgresConnection,
         _ nameOrID: String
@@ -24,29 +19,21 @@ package enum ReplayTable {
     }
 
     /// Running replays to handlers that no process holds.
-    ///
-    /// - Throws: ``PostgresError``
     package static func abandoned(_ connection: isolated PostgresConnection) throws(PostgresError) -> [Replay] {
         try connection.run(ReplayStatements.abandoned).map(Replay.read).compactMap(\.self)
     }
 
     /// An entry of a replay's history.
     package struct HistoryEntry: Sendable {
-        /// When it happened.
         package var at: Timestamp
-        /// What happened.
         package var event: String
-        /// Who did it.
         package var who: String
         /// How many messages were done by then.
         package var done: Int64
-        /// Details.
         package var detail: String?
     }
 
-    /// A replay's history, the oldest first.
-    ///
-    /// - Throws: ``PostgresError``
+    /// A replay's history, oldest first.
     package static func history(
         _ connection: isolated PostgresConnection,
         of id: Digest128
@@ -62,9 +49,7 @@ package enum ReplayTable {
         }
     }
 
-    /// How many of a replay's deliveries are pending, and how many are dead letters; each count stops at 100,000.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Counts a replay's pending deliveries, and its dead letters; each count stops at 100,000.
     package static func deliveries(
         _ connection: isolated PostgresConnection,
         of replay: Replay
@@ -75,7 +60,6 @@ package enum ReplayTable {
         }
     }
 
-    /// Adds an entry to a replay's history.
     static func note(
         _ connection: isolated PostgresConnection,
         _ id: Digest128,

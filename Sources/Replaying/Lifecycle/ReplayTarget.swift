@@ -1,8 +1,7 @@
-/// Where a replay sends to.
+/// A replay's target.
 package enum ReplayTarget: Sendable, Equatable {
-    /// Handlers, as deliveries that workers hand over; with `onlyFailed` only their dead letters.
+    /// Handlers, as deliveries for workers; with `onlyFailed` only their dead letters.
     case handlers([String], onlyFailed: Bool)
-    /// A file, or stdout if there is no path.
     case output(path: String?, format: ReplayFormat)
     /// An XMPP server, as the account (`localpart@domain`) that a worker is bound to.
     case endpoint(host: String, port: Int, account: String)
@@ -16,7 +15,7 @@ package enum ReplayTarget: Sendable, Equatable {
         }
     }
 
-    /// What no other replay may send to at the same time: the column `occupies`.
+    /// What no two replays may send to at once: the column `occupies`.
     package var occupies: [String] {
         switch self {
         case .handlers(let names, _): names.map { "handler:\($0)" }
@@ -33,7 +32,6 @@ package enum ReplayTarget: Sendable, Equatable {
 }
 
 extension ReplayTarget: CustomStringConvertible {
-    /// For people.
     package var description: String {
         switch self {
         case .handlers(let names, let onlyFailed):

@@ -5,28 +5,27 @@ import Vocabulary
 
 /// The statements that find what earlier replays have sent to the same place.
 ///
-/// They read the frozen selections of earlier replays, each as far as it was sent, and never the messages. What a replay
-/// that was deleted has sent is not known any more.
+/// They read the sent parts of frozen selections, never the messages. What a deleted replay has sent is unknown.
 enum EarlierStatements: StatementCatalog {
-    /// Makes the table of earlier replays, numbered by the start of their latest run.
+    /// Creates the table of earlier replays, numbered by the start of their latest run.
     static let makeReplays: SQL = """
         CREATE TEMPORARY TABLE earlier_replays (
             number integer, replay_id uuid, name text, handlers text[], done bigint, started_at timestamptz
         ) ON COMMIT DROP
         """
 
-    /// Makes the table of what they have sent, with the number of the latest replay that did.
+    /// Creates the table of what they have sent, with the number of the latest replay that did.
     static let makeMessages: SQL = """
         CREATE TEMPORARY TABLE earlier_messages (message_key uuid, handler smallint, number integer) ON COMMIT DROP
         """
 
     /// Finds the replays that have sent something to one of these places.
     ///
-    /// What they have sent is frozen with `done`: a replay that runs now goes on meanwhile. The filter's times leave out
-    /// replays of other days; those of days that have no messages any more, not even of dead letters, are left out as well.
+    /// `done` is copied, since a running replay continues meanwhile. Replays of days outside the filter's times, and of
+    /// days without any messages left, not even for dead letters, are left out.
     ///
-    /// A replay of dead letters alone passes over those that are gone when their turn comes, and does not say which: what such
-    /// a one has sent is not known, and is rather sent twice than left out.
+    /// A replay of dead letters alone skips those that are gone, without recording which: what it has sent is unknown,
+    /// and is rather sent twice than left out.
     static func findReplays(_ target: ReplayTarget, _ filter: MessageFilter) -> SQL {
         """
         INSERT INTO earlier_replays
@@ -44,10 +43,6 @@ enum EarlierStatements: StatementCatalog {
         """
     }
 
-    /// Collects what they have sent to these handlers.
-    ///
-    /// A handler that was removed and registered again since has had nothing: a replay passes over handlers that are
-    /// not registered.
     static func collectDeliveries(for handlers: [String], _ filter: MessageFilter) -> SQL {
         """
         INSERT INTO earlier_messages
@@ -76,7 +71,7 @@ enum EarlierStatements: StatementCatalog {
         """
     }
 
-    /// By earlier replay, the one with the most first: how many of the selected rows that were asked for it has sent.
+    /// How many of the requested rows each earlier replay has sent, the largest first.
     static func counts(_ scope: ReplayRequest.Scope?) -> SQL {
         """
         SELECT p.name, count(*) FROM replay_selection AS s JOIN earlier_replays AS p ON p.number = s.earlier

@@ -6,10 +6,9 @@ struct PlanCounts {
     let request: ReplayRequest
     let target: ReplayTarget
 
-    /// More categories than this are counted as others.
     private static let mostCategories = 10
 
-    /// The plan of what was selected, without its sample and estimate.
+    /// The plan of the selection, without its sample and estimate.
     func plan(_ connection: isolated PostgresConnection) throws(PostgresError) -> ReplayPlan {
         var plan = ReplayPlan(request, target: target)
         try countHandlers(&plan, connection)

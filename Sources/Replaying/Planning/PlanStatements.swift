@@ -13,17 +13,16 @@ enum PlanStatements: StatementCatalog {
         """
     }
 
-    /// All registered handlers.
     static let handlers: SQL = "SELECT name FROM upstream.handlers ORDER BY name"
 
     // MARK: Selection
 
-    /// Makes the table of what the filter selects.
+    /// Creates the table of what the filter selects.
     ///
-    /// Its `standing` is what has become of the message at the handler: `p` pending, `x` dead letter, `n` received before
-    /// the handler was registered, `h` handled; `m` for a target without handlers. `earlier` is the number of the latest
-    /// earlier replay that has sent it to the same place, and null for what waits or is a dead letter: that has not ended
-    /// well, whoever sent it.
+    /// `standing` is the message's state at the handler: `p` pending, `x` dead letter, `n` received before the handler
+    /// was registered, `h` handled; `m` for a target without handlers. `earlier` is the number of the latest earlier
+    /// replay that has sent it to the same place; null for pending deliveries and dead letters, which have not ended
+    /// well, whoever sent them.
     static let makeSelection: SQL = """
         CREATE TEMPORARY TABLE replay_selection (
             received_at timestamptz, message_key uuid, category text, handler smallint, standing "char",
@@ -91,12 +90,12 @@ enum PlanStatements: StatementCatalog {
 
     // MARK: Counts
 
-    /// Which selected rows a plan holds.
+    /// The selected rows that a plan holds.
     private static func wanted(_ choice: ReplayRequest.Choice) -> SQL {
         choice.includesReplayed ? standing(choice.scope) : "\(standing(choice.scope)) AND earlier IS NULL"
     }
 
-    /// Which selected rows a plan would hold if none had been replayed before.
+    /// The selected rows that a plan would hold if none had been replayed before.
     static func standing(_ scope: ReplayRequest.Scope?) -> SQL {
         switch scope {
         case nil: "standing = 'm'"
@@ -106,8 +105,7 @@ enum PlanStatements: StatementCatalog {
         }
     }
 
-    /// By handler and standing: how many were selected, how many of them the plan holds, and how many it would hold were
-    /// replayed before.
+    /// By handler and standing: rows selected, rows in the plan, and requested rows that were replayed before.
     static func standings(_ choice: ReplayRequest.Choice) -> SQL {
         """
         SELECT
@@ -117,12 +115,12 @@ enum PlanStatements: StatementCatalog {
         """
     }
 
-    /// By category, the largest first: how many deliveries or messages the plan holds.
+    /// The plan's deliveries or messages by category, the largest first.
     static func categories(_ choice: ReplayRequest.Choice) -> SQL {
         "SELECT category, count(*) FROM replay_selection WHERE \(wanted(choice)) GROUP BY 1 ORDER BY 2 DESC, 1"
     }
 
-    /// The span of what the plan holds, and how many messages the filter selected.
+    /// The plan's time span, and how many messages the filter selected.
     static func span(_ choice: ReplayRequest.Choice, hasSeveralHandlers: Bool) -> SQL {
         let selected: SQL =
             hasSeveralHandlers
@@ -149,7 +147,7 @@ enum PlanStatements: StatementCatalog {
         """
     }
 
-    /// How many messages per second earlier replays to targets of this kind sent, if their pace was not limited.
+    /// The rate of recent replays to targets of this kind whose pace was not limited, in messages per second.
     static func measuredRate(_ kind: String) -> SQL {
         """
         SELECT (sum(done) / sum(extract(epoch FROM finished_at - started_at)))::float8 FROM (
@@ -164,7 +162,6 @@ enum PlanStatements: StatementCatalog {
 
     // MARK: Freezing
 
-    /// Adds the replay.
     static func insert(
         _ request: ReplayRequest,
         _ plan: ReplayPlan,
@@ -186,7 +183,7 @@ enum PlanStatements: StatementCatalog {
             """
     }
 
-    /// Copies what the plan holds into the replay's frozen selection.
+    /// Copies the plan's rows into the replay's frozen selection.
     static func freeze(_ id: Digest128, _ choice: ReplayRequest.Choice) -> SQL {
         """
         INSERT INTO upstream.replay_messages (replay_id, chunk, received_at, message_key, handler)

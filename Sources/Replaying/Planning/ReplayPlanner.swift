@@ -5,24 +5,19 @@ import Vocabulary
 
 /// Plans replays: freezes what a filter selects.
 ///
-/// The filter is evaluated once: nothing that commits later joins, and the counts that people see are those of the
-/// frozen rows.
+/// The filter is evaluated once: later commits don't join, and the counts shown are those of the frozen rows.
 package struct ReplayPlanner: Sendable {
     private let connection: PostgresConnection
 
-    /// How many messages a row of `replay_messages` holds.
+    /// The number of messages in a row of `replay_messages`.
     static let chunkSize: Int64 = 1_000
 
-    /// A planner for the database that the connection leads to, whose statement timeout bounds planning.
+    /// Makes a planner; the connection's statement timeout bounds planning.
     package init(_ connection: PostgresConnection) { self.connection = connection }
 
-    /// Plans a replay.
+    /// Plans a replay; a dry run only counts, and its plan has no id.
     ///
-    /// - Parameters:
-    ///   - request: The request.
-    ///   - isDryRun: Whether only to count, and keep nothing.
     /// - Throws: ``ReplayError`` if it can't be planned; ``PostgresError``.
-    /// - Returns: What the plan holds; without an id if nothing was kept.
     package func plan(_ request: ReplayRequest, isDryRun: Bool = false) async throws -> ReplayPlan {
         let outcome: Result<ReplayPlan, ReplayError> = try await connection.run { connection throws(PostgresError) in
             try connection.begin()
@@ -40,10 +35,9 @@ package struct ReplayPlanner: Sendable {
         return try outcome.get()
     }
 
-    /// Plans a replay inside a transaction, which the caller rolls back where this fails.
+    /// Plans a replay inside a transaction, which the caller rolls back on failure.
     ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: What the plan holds; without an id if there is nothing to send.
+    /// The plan has no id if there is nothing to send.
     package static func plan(
         _ connection: isolated PostgresConnection,
         _ request: ReplayRequest
@@ -84,7 +78,7 @@ private struct Planning {
         )
     }
 
-    /// Finds out which handlers the request means.
+    /// Resolves the handlers that the request means.
     private func resolve(
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) -> Result<ReplayTarget, ReplayError> {
@@ -109,7 +103,7 @@ private struct Planning {
         return .success(.handlers(names, onlyFailed: scope == .onlyFailed))
     }
 
-    /// Evaluates the filter into the temporary table: the only read of `messages` as they are now.
+    /// Evaluates the filter into the temporary table: the only read of live `messages`.
     private func select(_ connection: isolated PostgresConnection, _ target: ReplayTarget) throws(PostgresError) {
         let filter = request.filter
         try collectEarlier(connection, target)
@@ -125,8 +119,8 @@ private struct Planning {
 
     /// Collects what earlier replays have sent to the same place.
     ///
-    /// This is read before the messages: what another replay sends meanwhile is rather sent twice than left out. A file
-    /// is written as a whole each time, so nothing is left out of one.
+    /// Read before the messages: what another replay sends meanwhile is rather sent twice than left out. Files are
+    /// always written whole, so nothing is left out of them.
     private func collectEarlier(
         _ connection: isolated PostgresConnection,
         _ target: ReplayTarget
@@ -142,7 +136,7 @@ private struct Planning {
         try connection.run(EarlierStatements.collectDeliveries(for: names, request.filter))
     }
 
-    /// Estimates how long it will take, from the requested pace and the rates of earlier replays.
+    /// Estimates the duration from the requested pace and the rates of earlier replays.
     private func estimate(
         _ plan: inout ReplayPlan,
         _ connection: isolated PostgresConnection
@@ -162,7 +156,7 @@ private struct Planning {
         }
     }
 
-    /// Keeps the plan.
+    /// Stores the plan.
     private func freeze(
         _ connection: isolated PostgresConnection,
         _ plan: ReplayPlan

@@ -3,9 +3,9 @@ import Pipeline
 import Postgres
 import Vocabulary
 
-/// The statements of steps that put deliveries into the queues of handlers.
+/// The statements that put a replay's deliveries into the handlers' queues.
 enum FeedStatements: StatementCatalog {
-    /// How many deliveries a replay has pending, up to a limit.
+    /// Counts a replay's pending deliveries, up to a limit.
     static let pending: PreparedStatement<PendingCount> = """
         SELECT (
             SELECT count(*) FROM (
@@ -16,7 +16,6 @@ enum FeedStatements: StatementCatalog {
         )::int8
         """
 
-    /// The parameters of ``pending``.
     struct PendingCount: Sendable {
         var replay: Digest128
         var limit: Int64
@@ -40,7 +39,7 @@ enum FeedStatements: StatementCatalog {
         RETURNING done, skipped
         """
 
-    /// Gives back the end of a step, which did not fit.
+    /// Moves the position back by the end of a step that did not fit.
     static func retreat(_ count: Int64, _ lease: ReplayLease) -> SQL {
         """
         UPDATE upstream.replays SET done = done - \(count)
@@ -58,13 +57,13 @@ enum FeedStatements: StatementCatalog {
 
     /// Queues the deliveries of the step, and returns how many.
     ///
-    /// A dead letter is deleted with the insertion of its delivery. A message whose day was dropped exists as long as it
-    /// has a dead letter; retention deletes it with the last one, but sees the delivery in its place because one
-    /// statement does both.
+    /// A dead letter is deleted in the statement that inserts its delivery. A message whose day was dropped exists as
+    /// long as it has a dead letter; retention deletes it with the last one, but sees the delivery in its place because
+    /// one statement does both.
     ///
-    /// A delivery that is already pending stays as it is. Skipped are messages whose body is gone, and those for a handler
-    /// that was removed since; the handlers' rows are locked, so that a removal waits for this step and
-    /// deletes what it has queued.
+    /// A pending delivery stays as it is. Skipped are messages whose body is gone, and those for a handler that was
+    /// removed since; the handlers' rows are locked, so that a removal waits for this step and deletes what it has
+    /// queued.
     static let queue: PreparedStatement<Step> = """
         WITH picked AS MATERIALIZED (
             \(picked(\.lease.replay, \.position, \.end))
@@ -114,8 +113,8 @@ enum FeedStatements: StatementCatalog {
         var offer: LeaseOffer
     }
 
-    /// Whether a step must go into rows: a dead letter becomes a delivery in one statement, and what is handed over by
-    /// device waits in rows.
+    /// Whether a step must go into rows: a dead letter becomes a delivery in one statement, and deliveries by device
+    /// wait in rows.
     static let needsRows: PreparedStatement<Step> = """
         SELECT EXISTS (
             SELECT FROM upstream.subscriptions AS s JOIN upstream.replays AS p ON s.handler = ANY (p.handlers)
@@ -129,10 +128,9 @@ enum FeedStatements: StatementCatalog {
         )
         """
 
-    /// Puts the deliveries of the step that fit into a block for each handler, and returns them with their messages, and
-    /// where the step was cut, if it was.
+    /// Puts the deliveries of the step that fit into a block per handler.
     ///
-    /// What is skipped: see ``queue``.
+    /// Returns them with their messages, and where the step was cut, if it was. Skips what ``queue`` skips.
     static let pack: PreparedStatement<PackedStep> = """
         WITH picked AS MATERIALIZED (
             \(picked(\.step.lease.replay, \.step.position, \.step.end))

@@ -5,12 +5,12 @@ import Vocabulary
 
 /// Puts a replay's messages into the queues of its handlers.
 ///
-/// A step moves the replay's position and inserts the deliveries in one transaction: a run that is killed anywhere
-/// continues after the committed steps, with nothing skipped and nothing queued twice.
+/// A step moves the replay's position and inserts the deliveries in one transaction: a killed run continues after the
+/// committed steps, with nothing skipped and nothing queued twice.
 enum HandlerFeed {
     /// The outcome of a step.
     struct Step: Sendable, Equatable {
-        /// Whether the lease was valid; if not, nothing was done.
+        /// Whether the lease was valid; otherwise nothing was done.
         var status: ReplayLease.Status
         /// How many messages are done now.
         var done: Int64 = 0
@@ -18,7 +18,7 @@ enum HandlerFeed {
         var skipped: Int64 = 0
     }
 
-    /// How many of the replay's deliveries are pending, up to a limit.
+    /// Counts the replay's pending deliveries, up to a limit.
     static func pending(
         _ connection: isolated PostgresConnection,
         _ replay: Digest128,
@@ -27,14 +27,10 @@ enum HandlerFeed {
         try connection.run(FeedStatements.pending, .init(replay: replay, limit: limit)).value()
     }
 
-    /// Queues the messages from a position on.
+    /// Queues `count` messages (above 0) from a position on.
     ///
-    /// - Parameters:
-    ///   - connection: The way to the database.
-    ///   - lease: Fences the step: without it nothing is done.
-    ///   - position: Where the run is; a step from anywhere else does nothing.
-    ///   - count: How many messages; above 0.
-    /// - Throws: ``PostgresError``
+    /// The lease fences the step, and a step from anywhere but the run's position does nothing.
+    ///
     /// - Returns: How far the run is now, or that the lease is not valid.
     static func step(
         _ connection: isolated PostgresConnection,
@@ -59,11 +55,11 @@ enum HandlerFeed {
         }
     }
 
-    /// As ``step(_:_:from:count:)``, with the deliveries in blocks of a worker that gets their messages: of as many as fit
-    /// into the bytes of the offer, and one at least.
+    /// Queues messages in blocks of a worker that also gets their bodies: as many as fit the offer's bytes, at least
+    /// one.
     ///
-    /// - Returns: How far the run is now, and what the blocks hold; nil where nothing, or nobody knows what, was put into
-    ///   them by this call.
+    /// - Returns: How far the run is now, and the blocks' messages; nil if this call put nothing, or nobody knows what,
+    ///   into blocks.
     static func step(
         _ connection: isolated PostgresConnection,
         _ lease: ReplayLease,
@@ -108,13 +104,13 @@ enum HandlerFeed {
         }
     }
 
-    /// The step met no row: another runner has the lease, or the step has committed before and its reply was lost.
+    /// Explains a step that met no row: another runner has the lease, or the step committed and its reply was lost.
     private static func missed(
         _ connection: isolated PostgresConnection,
         _ step: FeedStatements.Step
     ) throws(PostgresError) -> Step {
         let now = try connection.run(LeaseStatements.progress(step.lease)).first(Step.init)
-        // A step may have been cut.
+        // Less than the end if the step was cut.
         guard let now, now.done > step.position, now.done <= step.end else {
             return Step(status: try step.lease.status(connection))
         }

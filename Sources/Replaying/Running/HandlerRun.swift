@@ -2,23 +2,23 @@ import Pipeline
 import Postgres
 import Vocabulary
 
-/// A run that feeds handlers: queues deliveries as fast as the pace and the handlers allow.
+/// A run to handlers: queues deliveries as fast as pace and handlers allow.
 struct HandlerRun: Sendable {
     let replay: Replay
     let lease: ReplayLease
     let database: RetryingDatabase
     /// The handlers of this process: what they can take at once needs no row and no claim.
     let intake: (any ReplayIntake)?
-    /// How many deliveries may be pending.
+    /// The most pending deliveries.
     let limit: Int64
     /// How often the lease is renewed while nothing can be queued.
     let checkpoint: Duration
 
-    /// How long it waits for handlers to finish deliveries.
+    /// The pause while handlers finish deliveries.
     private static let handlerPause = Duration.milliseconds(20)
-    /// The same where it hands over to them itself.
+    /// The same for handlers of this process.
     private static let intakePause = Duration.milliseconds(2)
-    /// The longest pause, so that a change of the replay's state is noticed.
+    /// The longest pause, so that a changed state of the replay is noticed.
     private static let longestPause = Duration.milliseconds(200)
 
     private var progress: ReplayProgress { database.progress }
@@ -63,7 +63,7 @@ struct HandlerRun: Sendable {
         let pending = try await database.run { connection throws(PostgresError) in
             try HandlerFeed.pending(connection, replay.id, limit: limit)
         }
-        // Wait until there is room for enough to be worth a transaction.
+        // Wait for enough room to be worth a transaction.
         guard limit - pending >= max(1, min(limit / 4, count)) else {
             progress.set { $0.waiting = "waiting for the handlers" }
             return .wait(intake == nil ? Self.handlerPause : Self.intakePause)
@@ -82,9 +82,9 @@ struct HandlerRun: Sendable {
         return intake.offer(toReplay: Int(count), to: names)
     }
 
-    /// Takes a step whose messages the handlers here get from this process.
+    /// Takes a step and hands its messages to the handlers of this process.
     ///
-    /// The next one is read while they are at work on these.
+    /// The next step is read while they work on these.
     private func handOver(
         _ offer: LeaseOffer,
         _ count: Int64,
@@ -107,7 +107,7 @@ struct HandlerRun: Sendable {
         return taken.step
     }
 
-    /// Takes a step; nil where the handlers here have no room now.
+    /// Takes a step; nil if the handlers here have no room now.
     private func queue(_ count: Int64, from position: Int64) async throws -> HandlerFeed.Step? {
         let step: HandlerFeed.Step
         switch room(for: count) {

@@ -1,7 +1,7 @@
 import Postgres
 import Vocabulary
 
-/// The statements that take and renew the lease of a replay, and those that only its holder may run.
+/// The statements that take and renew a replay's lease, and those that only its holder may run.
 enum LeaseStatements: StatementCatalog {
     /// Takes the lease of a running replay that no process holds.
     static func take(_ replay: Digest128, owner: String, length: Duration) -> SQL {
@@ -53,7 +53,6 @@ enum LeaseStatements: StatementCatalog {
         "UPDATE upstream.replays SET file = \(files) WHERE \(holds(lease))"
     }
 
-    /// Gives the lease back.
     static func release(_ lease: ReplayLease) -> SQL {
         "UPDATE upstream.replays SET lease_owner = NULL, lease_until = NULL WHERE \(holds(lease))"
     }

@@ -1,7 +1,7 @@
 import CGlibc
 import Glibc
 
-/// Identifies a file whatever its path: device and inode.
+/// A file's identity whatever its path: device and inode.
 struct FileIdentity: Sendable, Equatable {
     var device: UInt64
     var inode: UInt64
@@ -29,7 +29,7 @@ struct FileIdentity: Sendable, Equatable {
 
 /// The files that belong to a replay: the column `replays.file`.
 struct OutputMark: Sendable, Equatable {
-    /// The file that it writes, or has written.
+    /// The file that this run writes or has written.
     var current: FileIdentity?
     /// The file of an earlier run, which this one replaces.
     var earlier: FileIdentity?
@@ -47,14 +47,14 @@ struct OutputMark: Sendable, Equatable {
     var text: String { "\(current?.text ?? "") \(earlier?.text ?? "")" }
 }
 
-/// The file of a replay: `FILE.partial` until it is complete, then `FILE`.
+/// A replay's file: `FILE.partial` until it is complete, then `FILE`.
 ///
-/// Files that this replay has not written are neither changed nor replaced: the file is created exclusively, links are not
-/// followed, and an existing file is continued only if it is the one that the database names, is ours, and nobody
+/// Files that this replay has not written are neither changed nor replaced: the file is created exclusively, links are
+/// not followed, and an existing file is continued only if it is the one that the database names, is ours, and nobody
 /// else can write to it.
 struct OutputFile: Sendable {
     let descriptor: Int32
-    /// To be stored before anything is written to the file.
+    /// To be stored before anything is written.
     let mark: OutputMark
     private let path: String
 
@@ -62,7 +62,8 @@ struct OutputFile: Sendable {
 
     /// Opens the file, truncated to where the run continues.
     ///
-    /// - Throws: ``ReplayError`` if it can't be opened, another process writes to it, or it does not belong to this replay.
+    /// - Throws: ``ReplayError`` if it can't be opened, another process writes to it, or it does not belong to this
+    ///   replay.
     init(_ path: String, from bytes: Int64, _ known: OutputMark) throws(ReplayError) {
         self.path = path
         var mark = known
@@ -115,7 +116,7 @@ struct OutputFile: Sendable {
         let identity = FileIdentity(status)
         let isPlain = status.mode & S_IFMT == S_IFREG && status.links == 1
         let isOurs = status.owner == geteuid() && status.mode & 0o022 == 0
-        // An empty file is left by a run that was killed before it could store what it had created.
+        // A run that was killed before it could store what it had created leaves an empty file.
         guard isPlain, isOurs, identity == mark.current || isNew && status.size == 0 else {
             Glibc.close(descriptor)
             throw ReplayError(
@@ -144,13 +145,13 @@ struct OutputFile: Sendable {
         }
     }
 
-    /// Gives the complete file its name; replaces the file of an earlier run of this replay, and nothing else.
+    /// Renames the complete file; replaces only the file of an earlier run of this replay.
     func finish() throws(ReplayError) {
         guard FileIdentity(at: partial) == mark.current else {
             throw ReplayError(.refused, "\(partial) was replaced while this replay wrote it")
         }
         guard let earlier = mark.earlier, FileIdentity(at: path) != nil else { return try Self.move(partial, to: path) }
-        // Moved away first, and checked there: nothing can take its place between check and replacement.
+        // Moved away first and checked there, so that nothing can take its place between check and replacement.
         let old = "\(path).replaced-\(earlier.inode)"
         try Self.move(path, to: old)
         guard FileIdentity(at: old) == earlier else {
@@ -161,7 +162,7 @@ struct OutputFile: Sendable {
         unlink(old)
     }
 
-    /// Renames a file if the new name is free; a plain rename would replace a file of that name.
+    /// Renames a file if the new name is free; a plain rename would replace an existing file.
     private static func move(_ path: String, to other: String) throws(ReplayError) {
         if link(path, other) == 0 {
             unlink(path)

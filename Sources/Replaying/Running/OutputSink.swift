@@ -4,15 +4,15 @@ import Querying
 
 /// A file, or stdout, as a target.
 ///
-/// The file name ends in `.partial` until the file is complete. A run that continues truncates it to the position in the
-/// database, so that it holds each message once however often its writer was killed. On stdout, a run that
-/// continues repeats what was written after the last stored position, at most half a second of it.
+/// The file name ends in `.partial` until the file is complete. A continued run truncates it to the position in the
+/// database, so that it holds each message once however often its writer was killed. On stdout, a continued run repeats
+/// what was written after the last stored position, at most half a second of it.
 actor OutputSink: ReplaySink {
     private let descriptor: Int32
     private let file: OutputFile?
     private let format: ReplayFormat
     private var buffer: [UInt8] = []
-    /// With tokens, because the output is to be sent or imported again.
+    /// With tokens, because the output is sent or imported again.
     private var lines = MessageLines(.ndjson, tokens: true)
     private var current: ReplayLease.Position
     private var isClosed = false
@@ -21,13 +21,10 @@ actor OutputSink: ReplaySink {
 
     /// Opens the output and truncates what a killed run left.
     ///
-    /// - Parameters:
-    ///   - path: The file; nil for stdout.
-    ///   - format: The format.
-    ///   - start: Where the run continues.
-    ///   - mark: The files that belong to this replay, according to the database.
-    /// - Throws: ``ReplayError`` if the file can't be opened, another process writes to it, or this replay has not written
-    ///   it.
+    /// `path` is nil for stdout; `mark` names the files that belong to this replay, according to the database.
+    ///
+    /// - Throws: ``ReplayError`` if the file can't be opened, another process writes to it, or this replay has not
+    ///   written it.
     init(
         path: String?,
         format: ReplayFormat,
@@ -40,7 +37,7 @@ actor OutputSink: ReplaySink {
         descriptor = file?.descriptor ?? STDOUT_FILENO
     }
 
-    /// The files that belong to this replay now; nil for stdout.
+    /// The files that now belong to this replay; nil for stdout.
     nonisolated var mark: OutputMark? { file?.mark }
 
     func send(_ items: [ReplayItem]) throws(ReplayError) {

@@ -1,21 +1,18 @@
 import Postgres
 import Vocabulary
 
-/// The right to run a replay: one process at a time has it.
+/// The right to run a replay, held by one process at a time.
 ///
-/// Its fencing token grows with each take-over, and every step that a runner makes in the database names the token it
-/// holds. So a runner that was stopped for a while, and whose lease another has taken since, changes nothing.
+/// The fencing token grows with each take-over, and every step of a runner in the database names its token. So a runner
+/// that was suspended, and whose lease another has taken since, changes nothing.
 struct ReplayLease: Sendable {
-    /// The replay.
     let replay: Digest128
-    /// Who holds it.
     let owner: String
     /// The fencing token.
     let token: Int64
     /// How long it is valid unless it is renewed.
     let length: Duration
 
-    /// What a step found.
     enum Status: Sendable, Equatable {
         /// The replay runs, and this lease is valid.
         case held
@@ -25,18 +22,17 @@ struct ReplayLease: Sendable {
         case lost
     }
 
-    /// How far a run is.
+    /// A run's progress.
     struct Position: Sendable, Equatable {
         var done: Int64
         var skipped: Int64
         var bytes: Int64
     }
 
-    /// The outcome of taking a lease.
     enum Acquisition: Sendable {
         /// It is ours.
         case taken(ReplayLease, Position)
-        /// Another process holds it, until then unless it renews it.
+        /// Held by another process, until then unless renewed.
         case held(by: String, until: Timestamp?)
         /// The replay does not run.
         case stopped(ReplayState)
@@ -75,7 +71,7 @@ struct ReplayLease: Sendable {
 
     /// Renews the lease, with the position if it has changed.
     ///
-    /// A paused replay accepts a position too, so that nothing is lost that was sent before the pause was noticed.
+    /// A paused replay accepts a position too, so that what was sent before the pause was noticed is not lost.
     func renew(
         _ connection: isolated PostgresConnection,
         _ position: Position?
@@ -85,7 +81,6 @@ struct ReplayLease: Sendable {
         return state == .running ? .held : .stopped(state)
     }
 
-    /// The files that belong to the replay.
     func outputMark(_ connection: isolated PostgresConnection) throws(PostgresError) -> OutputMark {
         let text = try connection.run(LeaseStatements.files(self)).first { row throws(PostgresError) in
             try row.next(String?.self)
@@ -107,7 +102,7 @@ struct ReplayLease: Sendable {
         return found.token == token && found.state != .running ? .stopped(found.state) : .lost
     }
 
-    /// Gives the lease back; the replay keeps its state, so that another runner may continue it.
+    /// Releases the lease; the replay keeps its state, so that another runner may continue it.
     func release(_ connection: isolated PostgresConnection) throws(PostgresError) {
         try connection.run(LeaseStatements.release(self))
     }
@@ -125,7 +120,7 @@ struct ReplayLease: Sendable {
 }
 
 extension ReplayState {
-    /// The next column.
+    /// Reads the next column.
     ///
     /// - Throws: ``PostgresError`` of class `schema` for a state that only another version knows.
     init(_ row: inout PostgresRow) throws(PostgresError) {

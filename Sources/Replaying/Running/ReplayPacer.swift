@@ -1,12 +1,11 @@
 import Vocabulary
 
-/// Decides when the next messages of a replay may go, as a pure value.
+/// Decides when the next messages of a replay may be sent, as a pure value.
 ///
-/// A rate is a token bucket that holds up to a second's worth: a slow target is caught up with, so that the rate holds on
-/// average, but a long stop is not followed by a flood. Original pacing counts from the first message that this run sends,
-/// so that a resumed run does not race to catch up.
+/// A rate is a token bucket of up to a second's worth: it makes up for a slow target, so that the rate holds on
+/// average, but a long stop causes no flood. Original pacing counts from the first message of this run, so that a
+/// resumed run does not race to catch up.
 struct ReplayPacer: Sendable {
-    /// What may go now.
     enum Allowance: Sendable, Equatable {
         /// This many of the offered messages.
         case send(Int)
@@ -18,17 +17,16 @@ struct ReplayPacer: Sendable {
     private let speed: Double?
     private var credit = 0.0
     private var filledAt = 0.0
-    /// When the first message went, and when it had been received.
+    /// When the first message was sent, and when it had been received.
     private var origin: (time: Double, receivedAt: Timestamp)?
 
-    /// The most that goes at once under a rate, in seconds' worth.
+    /// The most that is sent at once under a rate, in seconds' worth.
     private static let quantum = 0.05
-    /// The most that the bucket holds, in seconds' worth.
+    /// The bucket's capacity, in seconds' worth.
     private static let memory = 1.0
     private static let shortestWait = 0.001
     private static let longestWait = 1e9
 
-    /// A pacer for a run that begins now.
     init(_ pace: ReplayPace) {
         rate = pace.rate
         speed = pace.speed
@@ -37,13 +35,10 @@ struct ReplayPacer: Sendable {
     /// Whether ``allowance(of:times:now:)`` needs to know when messages were received.
     var needsTimes: Bool { speed != nil }
 
-    /// How many of the next messages may go.
+    /// How many of the next messages may be sent, or how long to wait.
     ///
-    /// - Parameters:
-    ///   - count: How many there are to send; above 0.
-    ///   - times: When each of them was received, if ``needsTimes``.
-    ///   - now: How long ago the run began.
-    /// - Returns: How many, or how long to wait.
+    /// `count` is above 0; `times` says when each was received, if ``needsTimes``; `now` counts from the start of the
+    /// run.
     mutating func allowance(of count: Int, times: [Timestamp], now: Duration) -> Allowance {
         let now = now / .seconds(1)
         var allowed = count
@@ -62,7 +57,7 @@ struct ReplayPacer: Sendable {
         return .send(min(allowed, Int(credit)))
     }
 
-    /// This many have been sent.
+    /// Records that this many were sent.
     mutating func sent(_ count: Int) {
         if rate != nil { credit -= Double(count) }
     }

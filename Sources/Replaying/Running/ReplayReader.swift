@@ -9,7 +9,6 @@ struct ReplayItem: Sendable {
     var position: Int64
     /// When it was received.
     var receivedAt: Timestamp
-    /// The page that holds its row.
     var page: MessagePage
     /// The number of the row in ``page``.
     var row: Int
@@ -32,7 +31,7 @@ struct ReplayItem: Sendable {
 
 /// Reads selections with their messages.
 enum ReplayReader {
-    /// The messages of a span; fewer if the chunk that it begins in ends before it.
+    /// The messages of a span; fewer if its first chunk ends earlier.
     static func read(
         _ connection: isolated PostgresConnection,
         _ span: SelectionStatements.Span

@@ -4,9 +4,8 @@ package import Postgres
 import Telemetry
 package import Vocabulary
 
-/// Runs one replay, or continues it: takes its lease, sends, and stores how far it is.
+/// Runs or continues one replay: takes its lease, sends, and stores its progress.
 package struct ReplayRunner: Sendable {
-    /// How a run ended.
     package enum Ending: Sendable, Equatable {
         /// Everything has been sent.
         case finished
@@ -22,9 +21,8 @@ package struct ReplayRunner: Sendable {
         case released
     }
 
-    /// The settings of a runner.
     package struct Settings: Sendable {
-        /// Who runs, for people: host and process id.
+        /// The runner's name for people: host and process id.
         package var owner: String
         /// How long a lease is valid unless it is renewed.
         package var lease = Duration.seconds(15)
@@ -43,7 +41,7 @@ package struct ReplayRunner: Sendable {
     private let logger: Logger
     private let intake: (any ReplayIntake)?
 
-    /// A runner over a database; `intake` leads to the handlers of this process, if there are any.
+    /// Makes a runner; `intake` leads to the handlers of this process, if there are any.
     package init(
         _ client: PostgresClient,
         settings: Settings,
@@ -56,16 +54,11 @@ package struct ReplayRunner: Sendable {
         self.logger = logger
     }
 
-    /// Runs a replay until it ends, one way or the other.
+    /// Runs a replay until it ends in any way; cancelling the task releases the lease.
     ///
-    /// Cancelling the task gives the lease back.
+    /// `replay`'s progress is read anew. `endpoint` says how to reach an XMPP server.
     ///
-    /// - Parameters:
-    ///   - replay: The replay; its progress is read anew.
-    ///   - endpoint: How to reach the target, if that is an XMPP server.
-    ///   - progress: Receives how far the run is.
     /// - Throws: ``PostgresError`` if the database is unavailable at the start.
-    /// - Returns: How the run ended.
     package func run(
         _ replay: Replay,
         endpoint: EndpointSettings? = nil,
@@ -140,7 +133,7 @@ package struct ReplayRunner: Sendable {
         }
     }
 
-    /// Opens the output; the database knows which file it is before anything is written to it.
+    /// Opens the output; its identity is stored before anything is written to it.
     private func openOutput(
         _ path: String?,
         _ format: ReplayFormat,

@@ -8,7 +8,7 @@ protocol ReplaySink: Sendable {
     /// Returns when everything that was sent is done.
     func finish() async throws
 
-    /// How far the target is for good: what is before this position never has to be sent again.
+    /// The position before which nothing ever has to be resent.
     func position() async throws -> ReplayLease.Position
 
     /// Runs beside ``send(_:)``, until cancelled.

@@ -3,13 +3,12 @@ import Postgres
 import Telemetry
 import Vocabulary
 
-/// The database as a run uses it: unavailability is waited out, because every step may be repeated.
+/// The database as a run uses it: waits while it is unavailable, because every step may be repeated.
 struct RetryingDatabase: Sendable {
     let client: PostgresClient
     let progress: ReplayProgress
     let logger: Logger
 
-    /// How long it waits before the next attempt.
     private static let pause = Duration.milliseconds(500)
 
     /// Runs a step until the database has done it.

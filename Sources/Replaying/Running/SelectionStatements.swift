@@ -5,17 +5,17 @@ import Vocabulary
 
 /// The statements that read frozen selections.
 enum SelectionStatements: StatementCatalog {
-    /// A span of a selection, within the chunk that it begins in.
+    /// A span of a selection, within its first chunk.
     struct Span: Sendable {
         var replay: Digest128
         var start: Int64
         var limit: Int64
     }
 
-    /// The most bytes that are read at once, but for the last message.
+    /// The most bytes read at once, not counting the last message.
     private static let mostBytes = 4 << 20
 
-    /// The first messages of a span: as many as fit, one at least.
+    /// The first messages of a span: as many as fit, at least one.
     ///
     /// `OFFSET 0` makes each a lookup by primary key: the planner can't know how few rows there are, and must not scan
     /// whole days.

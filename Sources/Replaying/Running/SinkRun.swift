@@ -17,7 +17,7 @@ struct SinkRun<Sink: ReplaySink>: Sendable {
     /// Runs until everything is sent, the lease says to stop, or the target fails; then closes the sink.
     func run(from start: ReplayLease.Position) async throws -> ReplayRunner.Ending {
         let result = await firstResult(from: start)
-        // Not cancelled with this task: whatever the ending, what is done by now is stored.
+        // Not cancelled with this task: whatever the ending, what is done is stored.
         let ending = try await Task {
             guard let position = try? await sink.position() else { return result }
             let status = try await database.client.run { connection throws(PostgresError) in
@@ -30,7 +30,7 @@ struct SinkRun<Sink: ReplaySink>: Sendable {
         return try ending.get()
     }
 
-    /// The result of whichever ends first: sending, or the watch over the replay's state.
+    /// The first result of sending and of watching the replay's state.
     private func firstResult(
         from start: ReplayLease.Position
     ) async -> Result<ReplayRunner.Ending, any Error> {
@@ -92,7 +92,7 @@ struct SinkRun<Sink: ReplaySink>: Sendable {
         return .finished
     }
 
-    /// Stores how far the sink is, until the lease says to stop.
+    /// Stores the sink's progress until the lease says to stop.
     private func watch() async throws -> ReplayRunner.Ending {
         while true {
             try await Task.sleep(for: checkpoint)
