@@ -3,19 +3,19 @@ import { refresh } from "./live.js";
 import { toast } from "./shell.js";
 import { stranger } from "./tail.js";
 
-/** A key that no other request has; also where the page is not a secure context. */
+/** A unique key; works without a secure context too. */
 function newKey() {
     const bytes = crypto.getRandomValues(new Uint8Array(16));
     return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** What a failed request says, with the fix, as problem details (RFC 9457). */
+/** A failed request's message with its fix, from problem details (RFC 9457). */
 async function problem(response) {
     const body = await response.json().catch(() => null);
     return body?.detail ? `${body.title}: ${body.detail}` : `The console answered ${response.status}.`;
 }
 
-/** Sends a request; throws an Error that is fit for people. */
+/** Sends a request; throws an Error with a message for people. */
 export async function send(path, body, key = newKey()) {
     let response;
     try {
@@ -62,7 +62,7 @@ function line(text, className = "") {
     return paragraph;
 }
 
-/** What a frozen set holds, before anything is done to it. */
+/** Describes a frozen set before anything is done to it. */
 function summary(job) {
     const list = document.createElement("ul");
     for (const group of (job.groups ?? []).slice(0, 8)) {
@@ -115,7 +115,7 @@ function finish(form, text) {
     refresh(true).catch(() => {});
 }
 
-/** First freezes what would be touched and shows it, then acts on that set. */
+/** Freezes and shows the affected set first, then acts on it. */
 async function frozen(form, button, key) {
     if (!form.dataset.job) {
         const body = fields(form);
@@ -187,7 +187,7 @@ async function act(form) {
     }
 }
 
-/** Shows a registration token in place of its button; the audit trail tells who saw it. */
+/** Shows a registration token in place of its button; the audit trail records who saw it. */
 async function reveal(button) {
     button.disabled = true;
     try {
@@ -205,7 +205,7 @@ async function reveal(button) {
     }
 }
 
-/** A dialog begins anew each time it is opened. */
+/** Resets a dialog each time it is opened. */
 function reset(dialog) {
     const form = dialog.querySelector("form");
     if (!form) return;
@@ -217,7 +217,7 @@ function reset(dialog) {
     if (button) button.textContent = form.querySelector("h2").textContent;
 }
 
-/** Listens for every form and button that acts, those that come later included. */
+/** Listens to all acting forms and buttons, including those added later. */
 export function startActions() {
     document.addEventListener("submit", (event) => {
         const form = event.target;

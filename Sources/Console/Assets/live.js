@@ -3,7 +3,7 @@ import { showLocalTimes } from "./times.js";
 
 let timer;
 
-/** What finds the focused element again in a newer version of its part; null where nothing does. */
+/** A selector for the focused element in a newer version of its part; null if there is none. */
 function focusKey(element) {
     if (element.id) return `#${CSS.escape(element.id)}`;
     if (element.dataset.dialog) return `[data-dialog="${CSS.escape(element.dataset.dialog)}"]`;
@@ -23,7 +23,7 @@ function replace(old, fresh, isForced) {
     if (focused) ((key && old.querySelector(key)) ?? document.getElementById("main")).focus({ preventScroll: true });
 }
 
-/** Replaces each part marked `data-live` by its newer self; unless it is forced, a part where somebody works stays. */
+/** Replaces each part marked `data-live` by its newer version, except, unless forced, a part in use. */
 export async function refresh(isForced = false) {
     const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
     // Signed out meanwhile: the server redirects to the sign-in page.
@@ -36,7 +36,7 @@ export async function refresh(isForced = false) {
     }
 }
 
-/** Refreshes as often as the page asks for, while it is seen. */
+/** Refreshes at the page's interval while the page is visible. */
 export function startLive() {
     const seconds = Number(document.querySelector("main")?.dataset.refresh);
     if (!seconds) return;

@@ -5,7 +5,7 @@ const root = document.documentElement;
 const isDark = () =>
     root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 
-/** Shows the switch and keeps what was chosen. */
+/** Shows the switch and stores the choice. */
 export function startTheme() {
     const button = document.querySelector("button.theme");
     if (!button) return;
@@ -19,7 +19,7 @@ export function startTheme() {
     });
 }
 
-/** Folds the navigation away where the screen is narrow. */
+/** Folds the navigation on narrow screens. */
 export function startMenu() {
     const button = document.querySelector("button.menu");
     const nav = document.getElementById("nav");

@@ -4,10 +4,10 @@ import { showLocalTimes } from "./times.js";
 
 const limit = 200;
 
-/** Characters that are not seen, or that turn the direction of text: shown by their number, as the server does. */
+/** Invisible characters, and those that change the direction of text: shown by number, as the server does. */
 const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/u;
 
-/** Text from a stranger: isolated, with marks for what is not seen. */
+/** Untrusted text: isolated, with marks for invisible characters. */
 export function stranger(text) {
     const box = document.createElement("bdi");
     let run = "";
@@ -80,7 +80,7 @@ function row(message, columns) {
     return made;
 }
 
-/** Lets the button switch the tail on and off. */
+/** Makes the button switch the tail on and off. */
 export function startTail() {
     const button = document.getElementById("tail-toggle");
     const body = document.getElementById("message-rows");

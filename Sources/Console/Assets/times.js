@@ -6,7 +6,7 @@ const local = new Intl.DateTimeFormat(undefined, {
 
 const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
-/** A distance in seconds as the server writes it: `4 s`, `3 min`, `5.2 h`. */
+/** Formats a distance in seconds as the server does: `4 s`, `3 min`, `5.2 h`. */
 export function distance(seconds) {
     const [unit, size] = units.find(([unit, size]) => seconds >= (unit === "s" ? 0 : unit === "min" ? 90 : unit === "h" ? 5400 : 172800)) ?? units[3];
     const number = seconds / size;
@@ -19,7 +19,7 @@ function age(time) {
     return seconds > 0 ? `${distance(seconds)} ago` : `in ${distance(-seconds)}`;
 }
 
-/** Gives every `time` in a part of the page its local time. */
+/** Adds the local time to every `time` in a part of the page. */
 export function showLocalTimes(part) {
     for (const time of part.querySelectorAll("time[datetime]")) {
         const moment = new Date(time.dateTime);
