@@ -6,7 +6,6 @@ import Resources
 import Vocabulary
 import Worker
 
-/// `audit`: proof from the tables that no message is missing.
 struct AuditCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "audit",
@@ -86,7 +85,7 @@ struct AuditCommand: ProgramCommand {
     func run(in context: CommandContext) async throws {
         let console = context.console
         _ = try times(now: .now)
-        // Before anything is read: a file that is not there should not be noticed after minutes.
+        // Checked first: a missing file should not be noticed after minutes.
         if let against { _ = try Self.open(against) }
         let report = try await options.withReader(context, timeout: timeout.microseconds) { connection in
             do {

@@ -2,27 +2,27 @@ import CCSEmulator
 import Foundation
 import Resources
 
-/// Ours and the bare C worker (`Benchmarks/Baseline`) in turns: what the guarantees cost.
+/// Runs our worker and the bare C worker (`Benchmarks/Baseline`) alternately, to show what the guarantees cost.
 ///
-/// Only the ratios mean something; both sides of one come from the same minutes and the same PostgreSQL server.
+/// Only ratios mean something; both sides of one come from the same minutes and the same PostgreSQL server.
 struct BenchBaseline {
-    /// The figures of one run of one worker.
+    /// The figures of one run.
     struct Run: Codable, Sendable {
         var messagesPerSecond: Double
         var workerMicroseconds: Double
         var postgresMicroseconds: Double
         var ackP50Milliseconds: Double
         var memoryMegabytes: Double
-        /// Rows in a commit, on average.
+        /// The mean number of rows per commit.
         var batchMean: Double
-        /// How often a thread of the worker went to sleep, by message: each is a wake-up.
+        /// Voluntary context switches of the worker's threads per message: each is a wake-up.
         var sleeps: Double
     }
 
-    /// The medians of both, for one number of connections and one rate.
+    /// The medians of both workers for one number of connections and one rate.
     struct Comparison: Codable, Sendable {
         var connections: Int
-        /// Messages a second that were sent; nil for as fast as they go.
+        /// Messages sent per second; nil for as fast as possible.
         var rate: Double?
         var ours: Run
         var bare: Run
@@ -111,7 +111,7 @@ struct BenchBaseline {
         return run
     }
 
-    /// Each figure's own median.
+    /// The median of each figure.
     private static func median(_ runs: [Run]) -> Run {
         func of(_ figure: (Run) -> Double) -> Double { runs.map(figure).quantile(0.5) ?? 0 }
         return Run(
@@ -125,7 +125,7 @@ struct BenchBaseline {
         )
     }
 
-    /// The table: ours, the bare worker's, and the ratio of each figure.
+    /// The table of both workers' figures and their ratios.
     static func table(_ comparisons: [Comparison]) -> TextTable {
         var table = TextTable(["BESIDE THE BARE WORKER", "OURS", "BARE", "RATIO", "GOAL"])
         for comparison in comparisons {

@@ -2,12 +2,12 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// A collector that takes every export and looks at none, so that a measured worker's spans go somewhere.
+/// A collector that accepts and discards every export, so that a measured worker's spans go somewhere.
 final class BenchCollector: Sendable {
     private let channel: any Channel
     private let received = Atomic<Int>(0)
 
-    /// Listens on a free port of the loopback address.
+    /// Listens on a free loopback port.
     static func start() async throws -> BenchCollector {
         let count = Mutex<(@Sendable (Int) -> Void)?>(nil)
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -25,23 +25,22 @@ final class BenchCollector: Sendable {
 
     private init(_ channel: any Channel) { self.channel = channel }
 
-    /// Its URL.
     var endpoint: String { "http://127.0.0.1:\(channel.localAddress?.port ?? 0)" }
 
-    /// The bytes of all bodies so far.
+    /// The total size of all bodies.
     var bytes: Int { received.load(ordering: .relaxed) }
 
     func stop() async { try? await channel.close() }
 }
 
-/// Answers each request once its body is there; as much HTTP as our exporter speaks.
+/// Answers each request once its body is complete; as much HTTP as our exporter needs.
 private final class ExportSink: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
     private static let headEnd = Array("\r\n\r\n".utf8)
     private var head: [UInt8] = []
-    /// What is left of the body; nil while the head is read.
+    /// The rest of the body; nil while the head is read.
     private var left: Int?
     private let took: (Int) -> Void
 

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Worker
 
-/// `bench`: the whole path from an emulated server to PostgreSQL and back, measured from outside the worker.
+/// `bench`: measures the whole path from an emulated server to PostgreSQL and back, from outside the worker.
 struct BenchCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench",
@@ -25,23 +25,23 @@ struct BenchCommand: ProgramCommand {
             """
     )
 
-    /// What can be measured on its own.
+    /// A part that can be measured on its own.
     enum Part: String, CaseIterable, ExpressibleByArgument {
-        /// Messages a second, beside the limit.
+        /// Messages per second, compared with the limit.
         case throughput
         /// The ack of a single message on an idle system.
         case single
-        /// Memory for each idle connection.
+        /// Memory per idle connection.
         case idle
         /// Memory while the database is locked and the server pushes.
         case stalled
-        /// What handlers cost the receive path, and how fast a backlog is handed over.
+        /// The handlers' cost to the receive path, and the rate at which a backlog is delivered.
         case handlers
-        /// What the history of attempts costs.
+        /// The cost of the history of attempts.
         case history
-        /// What tracing costs.
+        /// The cost of tracing.
         case tracing
-        /// Beside the bare C worker, in turns.
+        /// Compared with the bare C worker, in turns.
         case baseline
     }
 
@@ -147,7 +147,7 @@ struct BenchCommand: ProgramCommand {
         )
     }
 
-    /// Runs `body`; an interruption cancels it, and its result is then nil.
+    /// Runs `body`; an interruption cancels it, and the result is nil.
     private static func run<T: Sendable>(
         until interruption: @escaping @Sendable () async -> Void,
         _ body: @escaping @Sendable () async throws -> T

@@ -1,14 +1,13 @@
 import CCSEmulator
 
-/// Messages as the emulator delivers them, with a handler, until the last of them is handled.
+/// Measures messages from delivery by the emulator until a handler has handled the last of them.
 struct BenchDelivery: Sendable {
-    /// What it took.
     struct Figures: Sendable {
-        /// Messages a second.
+        /// Messages per second.
         var rate: Double
-        /// Processor time of PostgreSQL for each message, in microseconds.
+        /// PostgreSQL's CPU time per message, in microseconds.
         var postgres: Double
-        /// Processor time of the worker for each message, in microseconds.
+        /// The worker's CPU time per message, in microseconds.
         var worker: Double
     }
 
@@ -19,13 +18,13 @@ struct BenchDelivery: Sendable {
     static let handler = #"  - {name: everything, categories: ["*"], concurrency: 8, log: {}}"#
     private static let connections = 10
 
-    /// Runs over a database of its own.
+    /// Runs over its own database.
     ///
     /// - Parameters:
-    ///   - handlers: The configuration's list of handlers, and what comes behind it.
-    ///   - problems: What went wrong is added here.
-    ///   - last: Looks into the database before it goes, while the worker still runs.
-    /// - Returns: What it took, and what `last` saw.
+    ///   - handlers: The configuration's list of handlers, and what follows it.
+    ///   - problems: Receives what went wrong.
+    ///   - last: Reads the database before it is dropped, while the worker still runs.
+    /// - Returns: The figures, and the result of `last`.
     /// - Throws: What starting the processes, or waiting for them, throws.
     func run<Value: Sendable>(
         _ handlers: String,
@@ -56,14 +55,10 @@ struct BenchDelivery: Sendable {
         return result
     }
 
-    /// An emulator and a worker with these handlers, over a database of its own.
+    /// Starts an emulator with `count` messages and a worker with these handlers, over its own database.
     ///
-    /// - Parameters:
-    ///   - handlers: The configuration's list of handlers, and what comes behind it.
-    ///   - count: How many messages the emulator has.
-    ///   - rate: How many of them it sends a second, with each latency sampled; nil for as many as it can, with none.
-    /// - Returns: Both, and the database.
-    /// - Throws: What starting them throws.
+    /// With a `rate` in messages per second, every latency is sampled; without one, messages go as fast as possible,
+    /// and none is.
     func start(
         _ handlers: String,
         count: Int,
@@ -89,7 +84,7 @@ struct BenchDelivery: Sendable {
         return (pair, database)
     }
 
-    /// How many deliveries wait.
+    /// The number of pending deliveries.
     static func waiting(_ database: String) async throws -> Int {
         try await BenchSite.numbers(database, BenchStatements.waiting).first ?? 0
     }

@@ -5,7 +5,7 @@ import NIOCore
 import Postgres
 import Worker
 
-/// What handlers cost the receive path, how fast a backlog is delivered, and how a failing handler affects acks.
+/// Measures the handlers' cost to the receive path, delivery of a backlog, and the effect of a failing handler on acks.
 struct BenchHandlers: Sendable {
     let plan: BenchPlan
     let site: BenchSite
@@ -16,7 +16,7 @@ struct BenchHandlers: Sendable {
 
     private func note(_ text: String) { console.message("bench: \(text)") }
 
-    /// Runs all three; the compared runs alternate, so that a change of the machine's speed affects both.
+    /// Runs all three; compared runs alternate, so that a change of the machine's speed affects both.
     func run(_ problems: inout [String]) async throws -> BenchReport.Handlers {
         let rounds = max(plan.repeats, plan.isQuick ? 1 : 2)
         var plain: [Double] = []
@@ -80,7 +80,7 @@ struct BenchHandlers: Sendable {
             try await pair.wait("every ack") { $0.isComplete }
             let seconds = (ContinuousClock.now - before.time) / .seconds(1)
             let left = try await BenchDelivery.waiting(database)
-            // The rest is delivered too, or it would not count as handled.
+            // The rest must be delivered too before it counts as handled.
             while try await BenchDelivery.waiting(database) > 0 {
                 try pair.worker.check()
                 try await Task.sleep(for: .milliseconds(200))

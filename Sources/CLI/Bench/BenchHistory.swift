@@ -3,25 +3,26 @@ import LocalDatabase
 import Postgres
 import Worker
 
-/// What the history of attempts costs: the same work with `retention.attempts` as it is and with 0, in turns.
+/// Measures the cost of the history of attempts: the same work with the default `retention.attempts` and with 0, in
+/// turns.
 struct BenchHistory: Sendable {
-    /// The figures of one way of working.
+    /// The figures of one kind of delivery.
     struct Figures: Codable, Sendable {
         var perSecondWithout: Double
         var perSecondWith: Double
-        /// The median of the ratios of two runs that followed each other.
+        /// The median ratio of consecutive runs.
         var ratio: Double
-        /// Processor time of PostgreSQL for each delivery.
+        /// PostgreSQL's CPU time per delivery.
         var postgresMicrosecondsWithout: Double
         var postgresMicrosecondsWith: Double
-        /// Processor time of the worker for each delivery.
+        /// The worker's CPU time per delivery.
         var workerMicrosecondsWithout: Double
         var workerMicrosecondsWith: Double
-        /// What an attempt takes on disk, with its share of indexes.
+        /// Disk space per attempt, including its share of indexes.
         var bytesPerAttempt: Double
     }
 
-    /// Both ways, and the machine's load at the end.
+    /// Both kinds, and the machine's load at the end.
     struct Report: Codable, Sendable {
         /// Deliveries in blocks, as they are received.
         var blocks: Figures
@@ -35,7 +36,7 @@ struct BenchHistory: Sendable {
     let console: Console
 
     private static let handler = BenchDelivery.handler
-    /// A key of the configuration's first level after the list of handlers.
+    /// A top-level key after the list of handlers.
     private static let off = "\nretention: {attempts: 0s}"
 
     private struct Run {
@@ -43,7 +44,7 @@ struct BenchHistory: Sendable {
         var bytes: Double
     }
 
-    /// Runs all; those that are compared alternate, so that a change of the machine's speed affects both.
+    /// Runs everything; compared runs alternate, so that a change of the machine's speed affects both.
     func run(_ problems: inout [String]) async throws -> Report {
         let rounds = max(plan.repeats, plan.isQuick ? 1 : 3)
         var (blocks, rows): ([(Run, Run)], [(Run, Run)]) = ([], [])
@@ -78,7 +79,7 @@ struct BenchHistory: Sendable {
         return Run(figures: figures, bytes: kept)
     }
 
-    /// Messages that wait in the table when the worker starts.
+    /// Measures messages that wait in the table when the worker starts.
     private func drained(_ handlers: String) async throws -> Run {
         let backlog = plan.isQuick ? 50_000 : 200_000
         let database = try await site.makeDatabase("bench")

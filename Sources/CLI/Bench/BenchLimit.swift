@@ -6,7 +6,7 @@ import Synchronization
 import UpstreamKit
 import Vocabulary
 
-/// The limit: what PostgreSQL takes from a bare loop over the same rows, in the same batches, with as many writers.
+/// Measures the limit: the rate of a bare loop inserting the same rows in the same batches with as many writers.
 struct BenchLimit {
     struct Result {
         var rowsPerSecond: Double

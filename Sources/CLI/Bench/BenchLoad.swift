@@ -7,7 +7,7 @@ import Worker
 import XMLWire
 import XMPP
 
-/// The messages that both the emulator sends and the limit inserts.
+/// The messages that the emulator sends and the limit inserts.
 enum BenchLoad {
     /// The emulator's settings for a load.
     static func emulator(count: Int, connections: Int, size: Int, window: Int, sampling: Int?) -> EmulatorConfiguration
@@ -19,7 +19,7 @@ enum BenchLoad {
         return configuration
     }
 
-    /// The same messages as they reach the store, without a connection: framed and decoded in memory.
+    /// The same messages as they reach the store, framed and decoded in memory.
     static func messages(count: Int, size: Int) throws -> [IncomingMessage] {
         let emulator = EmulatorConfiguration()
         let address = StanzaAddress(from: emulator.stanzaFrom, to: "\(BenchSite.senderID)@\(emulator.domain)")

@@ -6,19 +6,19 @@ import Postgres
 import Synchronization
 import Worker
 
-/// An emulated server in this process and a worker in another that is connected to it.
+/// An emulated server in this process with a worker in another process connected to it.
 final class BenchPair: Sendable {
-    /// The figures of one moment.
+    /// The figures at one moment.
     struct Reading {
         var time: ContinuousClock.Instant
         var acked: Int
-        /// CPU seconds of the worker, of PostgreSQL and of this process, which is the emulator.
+        /// CPU seconds of the worker, of PostgreSQL and of this process, the emulator.
         var worker: Double
         var postgres: Double
         var own: Double
-        /// How often threads of the worker have gone to sleep.
+        /// Voluntary context switches of the worker's threads.
         var sleeps: Int
-        /// Ack latencies in seconds since the reading before.
+        /// Ack latencies in seconds since the previous reading.
         var latencies: [Double]
     }
 
@@ -27,7 +27,7 @@ final class BenchPair: Sendable {
     private let cluster: Int32
     private let found = Mutex<[String]>([])
 
-    /// Starts both; with `baseline` the worker is that program (`Benchmarks/Baseline`).
+    /// Starts both; `baseline` is a program to run as the worker (`Benchmarks/Baseline`).
     init(
         _ site: BenchSite,
         _ settings: EmulatorConfiguration,
@@ -65,10 +65,10 @@ final class BenchPair: Sendable {
         cluster = site.cluster.processID ?? 0
     }
 
-    /// What was wrong with the acks; known after ``stopping(_:)``.
+    /// Problems with the acks; known after ``stopping(_:)``.
     var problems: [String] { found.withLock { $0 } }
 
-    /// Runs `body` and stops both, whatever it does.
+    /// Runs `body` and stops both, whatever its outcome.
     func stopping<T>(_ body: () async throws -> T) async throws -> T {
         do {
             let value = try await body()
@@ -80,7 +80,7 @@ final class BenchPair: Sendable {
         }
     }
 
-    /// Waits until something holds; ends early where the worker has ended, or with cancellation.
+    /// Waits for a condition; ends early if the worker has ended or the task is cancelled.
     func wait(_ what: String, until condition: @escaping @Sendable (EmulatorSnapshot) -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(300)
         while true {
@@ -96,7 +96,6 @@ final class BenchPair: Sendable {
         }
     }
 
-    /// The figures of this moment.
     func reading() async throws -> Reading {
         let time = ContinuousClock.now
         let acked = await emulator.tally().acked

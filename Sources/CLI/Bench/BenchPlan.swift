@@ -7,14 +7,15 @@ struct BenchPlan: Sendable {
     var writers: Int
     var repeats: Int
     var parts: Set<BenchCommand.Part>
-    /// The program of the bare C worker.
+    /// The path of the bare C worker.
     var baseline: String?
-    /// Messages a second of the paced run beside it; 0 for none.
+    /// Messages per second of the paced run beside it; 0 for none.
     var paced: Int
     /// The measured handler, as a line of the configuration without name and categories.
     var handler: String
     var isQuick: Bool
 
-    /// Messages for this many connections: a single one is bound by the round trip, and needs fewer for the same time.
+    /// The number of messages for this many connections: one connection is bound by the round trip and needs fewer for
+    /// the same time.
     func messages(connections: Int) -> Int { connections >= 10 ? messages : max(1000, messages * 2 / 5) }
 }

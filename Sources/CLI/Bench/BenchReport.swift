@@ -1,7 +1,7 @@
 import Foundation
 import Resources
 
-/// Everything that a run of `bench` has found.
+/// All results of a run of `bench`.
 struct BenchReport: Codable, Sendable {
     /// One number of connections.
     struct Throughput: Codable, Sendable {
@@ -25,7 +25,6 @@ struct BenchReport: Codable, Sendable {
         var load: Double
     }
 
-    /// One message at a time.
     struct Single: Codable, Sendable {
         var ackP50Milliseconds: Double
         var ackP99Milliseconds: Double
@@ -33,14 +32,12 @@ struct BenchReport: Codable, Sendable {
         var ratio: Double
     }
 
-    /// Idle connections.
     struct Idle: Codable, Sendable {
         var connections: Int
         var memoryMegabytes: Double
         var kilobytesEach: Double
     }
 
-    /// A locked database under a pushing server.
     struct Stalled: Codable, Sendable {
         var seconds: Double
         var delivered: Int
@@ -50,13 +47,12 @@ struct BenchReport: Codable, Sendable {
         var recovered: Bool
     }
 
-    /// Handlers beside the receive path.
     struct Handlers: Codable, Sendable {
         var messages: Int
         var plainMessagesPerSecond: Double
         var handledMessagesPerSecond: Double
         var ratio: Double
-        /// Deliveries that were still waiting when the last message was acked.
+        /// Deliveries still pending when the last message was acked.
         var deliveriesLeft: Int
         var backlog: Int
         var drainedPerSecond: Double
@@ -82,10 +78,10 @@ struct BenchReport: Codable, Sendable {
     var tracing: BenchTracing.Report?
     /// Ours and the bare C worker, by number of connections.
     var baseline: [BenchBaseline.Comparison] = []
-    /// What was not as it must be: messages lost or acked twice.
+    /// Violated guarantees: messages lost or acked twice.
     var problems: [String] = []
 
-    /// The goal for the ratio, for the numbers of connections that have one.
+    /// The ratio's goal for a number of connections, if it has one.
     static func ratioGoal(connections: Int) -> Double? {
         switch connections {
         case 1: 0.45
@@ -179,12 +175,12 @@ struct BenchReport: Codable, Sendable {
         ]
     }
 
-    /// A number with this many digits behind the point.
+    /// Formats a number with this many decimals.
     static func text(_ number: Double, _ digits: Int) -> String { String(format: "%.\(digits)f", number) }
 }
 
 extension Array where Element: Comparable {
-    /// The element at a share (0...1) of the sorted array; nil where it is empty.
+    /// The element at a share (0...1) of the sorted array; nil if it is empty.
     func quantile(_ share: Double) -> Element? {
         guard !isEmpty else { return nil }
         return sorted()[Swift.min(count - 1, Int(Double(count) * share))]

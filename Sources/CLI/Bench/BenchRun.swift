@@ -5,7 +5,7 @@ import LocalDatabase
 import NIOCore
 import Postgres
 
-/// Does what the plan says, one part after the other.
+/// Runs the plan's parts one after the other.
 struct BenchRun: Sendable {
     let plan: BenchPlan
     let console: Console
@@ -166,13 +166,14 @@ struct BenchRun: Sendable {
                 window: plan.window,
                 sampling: nil
             )
-            // Without the whitespace that servers send now and then, a worker takes an idle stream for a dead one.
+            // Without the occasional whitespace of real servers, a worker takes an idle stream for a dead one.
             settings.whitespaceInterval = .seconds(2)
             let pair = try await BenchPair(site, settings, database: database, connections: connections, plan)
             memory.append(
                 try await pair.stopping {
                     try await pair.wait("\(connections) streams") { $0.bound.count == connections }
-                    // Until whatever runs every few seconds has run with few connections and with many: it takes memory, too.
+                    // Whatever runs every few seconds must have run with few connections and with many: it takes
+                    // memory, too.
                     try await Task.sleep(for: .seconds(12))
                     return Double(ProcessUsage.memory(pair.worker.id).now)
                 }

@@ -6,7 +6,7 @@ import MessageStore
 import Postgres
 import Worker
 
-/// The place of a run: a temporary folder with a PostgreSQL server in it.
+/// The environment of a run: a temporary folder with a PostgreSQL server.
 ///
 /// ``close()`` leaves nothing behind.
 final class BenchSite: Sendable {
@@ -36,9 +36,9 @@ final class BenchSite: Sendable {
         try? FileManager.default.removeItem(at: folder.url)
     }
 
-    /// Creates an empty database with the schema, and returns its URL.
+    /// Creates a database with the schema, and returns its URL.
     ///
-    /// What earlier ones have left to write is written first, so that it does not fall into the next measurement.
+    /// A checkpoint flushes the writes of earlier databases, so that they don't fall into the next measurement.
     func makeDatabase(_ name: String) async throws -> String {
         try await Self.run(cluster.url, BenchStatements.create(name))
         let url = cluster.url.replacing("///upstream?", with: "///\(name)?")
@@ -54,14 +54,13 @@ final class BenchSite: Sendable {
         try await Self.run(cluster.url, BenchStatements.drop(name))
     }
 
-    /// Runs one statement on a connection of its own.
     static func run(_ url: String, _ sql: String) async throws {
         let connection = try await PostgresConnection.open(PostgresSettings(url: url))
         try await connection.run { connection throws(PostgresError) in try connection.script(sql) }
         await connection.close()
     }
 
-    /// The numbers in a query's one column, on a connection of its own.
+    /// Reads a query's single column of numbers, on its own connection.
     static func numbers(_ url: String, _ statement: SQL) async throws -> [Int] {
         let connection = try await PostgresConnection.open(PostgresSettings(url: url))
         let numbers = try await connection.run { connection throws(PostgresError) in
@@ -74,13 +73,7 @@ final class BenchSite: Sendable {
     /// Writes a file of the run, and returns its path.
     func write(_ text: String, to name: String) throws -> String { try folder.write(text.utf8, to: name) }
 
-    /// Starts a worker that only dispatches stored messages.
-    ///
-    /// - Parameters:
-    ///   - database: The database's URL.
-    ///   - handlers: The list of handlers in YAML.
-    /// - Throws: Where the program can't be started.
-    /// - Returns: The worker's process.
+    /// Starts a worker that only dispatches stored messages; `handlers` is YAML.
     func startDispatcher(database: String, handlers: String) throws -> WorkerProcess {
         let yaml = """
             database: {url: "\(database)"}
@@ -127,7 +120,7 @@ final class BenchSite: Sendable {
         return try WorkerProcess(run: configuration, log: folder.url.appending(path: "worker.log"))
     }
 
-    /// Starts the bare C worker (`Benchmarks/Baseline`) for an emulator; it makes its one table itself.
+    /// Starts the bare C worker (`Benchmarks/Baseline`) for an emulator; it creates its own table.
     func startBaseline(
         _ program: String,
         _ emulator: Emulator,
@@ -146,7 +139,7 @@ final class BenchSite: Sendable {
         )
     }
 
-    /// The files that hold the secret and the authority's certificate.
+    /// Files with the secret and the authority's certificate.
     private func credentials(_ emulator: Emulator) throws -> (secret: String, authority: String) {
         (
             try folder.write("secret".utf8, to: "secret"),

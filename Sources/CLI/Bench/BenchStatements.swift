@@ -1,6 +1,5 @@
 import Postgres
 
-/// The statements of `bench`; what is no query runs as a script in a database that it has made itself.
 enum BenchStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
@@ -14,38 +13,34 @@ enum BenchStatements: StatementCatalog {
         ]
     }
 
-    /// How many deliveries wait.
+    /// The number of pending deliveries.
     static let waiting: SQL = """
         SELECT (SELECT count(*) FROM upstream.deliveries)
             + (SELECT coalesce(sum(cardinality(keys)), 0) FROM upstream.delivery_blocks)::int8
         """
-    /// The bytes that deliveries take, with their indexes.
+    /// The size of deliveries with their indexes, in bytes.
     static let deliveriesSize: SQL = "SELECT pg_total_relation_size('upstream.deliveries')"
-    /// The bytes that the history of attempts takes, with its indexes.
+    /// The size of the history of attempts with its indexes, in bytes.
     static let historySize: SQL =
         "SELECT sum(pg_total_relation_size(relation))::int8 FROM upstream.attempt_partitions()"
-    /// Frees the space of deleted deliveries.
     static let vacuum = "VACUUM upstream.deliveries"
-    /// Writes what earlier measurements left to write.
+    /// Flushes the writes of earlier measurements.
     static let checkpoint = "CHECKPOINT"
-    /// Stops ingest until the transaction ends.
     static let lockLedger = "BEGIN; LOCK TABLE upstream.message_ids IN ACCESS EXCLUSIVE MODE"
-    /// Ends that transaction.
     static let unlock = "ROLLBACK"
 
-    /// How many rows each transaction inserted, in their order: rows of one transaction carry the same id of it.
+    /// The number of rows that each transaction inserted, in order: rows of one transaction share its id.
     static let batchSizes: SQL = "SELECT count(*) FROM upstream.messages GROUP BY xmin::text ORDER BY min(received_at)"
 
-    /// The same of the bare C worker's table.
+    /// The same for the bare C worker's table.
     static let bareBatchSizes: SQL = "SELECT count(*) FROM baseline GROUP BY xmin::text"
 
     /// Creates a database; names come from this program only.
     static func create(_ name: String) -> String { "CREATE DATABASE \(name)" }
 
-    /// Drops it.
     static func drop(_ name: String) -> String { "DROP DATABASE \(name) WITH (FORCE)" }
 
-    /// A handler that is subscribed, and messages that wait for it.
+    /// Inserts a subscribed handler, and messages that wait for it.
     static func backlog(_ count: Int, sender: String) -> String {
         """
         INSERT INTO upstream.handlers (name) VALUES ('everything');

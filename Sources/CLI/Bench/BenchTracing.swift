@@ -2,22 +2,23 @@ import CCSEmulator
 import LocalDatabase
 import Worker
 
-/// What tracing costs: received messages with a handler, without it, with one message in a hundred recorded, and with all.
+/// Measures the cost of tracing: received messages with a handler, with tracing off, for one message in a hundred, and
+/// for all.
 struct BenchTracing: Sendable {
     /// The figures of one ratio.
     struct Figures: Codable, Sendable {
         /// `tracing.sample_ratio`; nil where tracing is off.
         var sampleRatio: Double?
         var perSecond: Double
-        /// The median of the ratios to the run without that was before it.
+        /// The median ratio to the preceding run without tracing.
         var ratio: Double
-        /// Processor time of the worker for each message.
+        /// The worker's CPU time per message.
         var workerMicroseconds: Double
-        /// What was exported for each message, in bytes.
+        /// Bytes exported per message.
         var bytes: Double
     }
 
-    /// All, and the machine's load at the end.
+    /// All figures, and the machine's load at the end.
     struct Report: Codable, Sendable {
         var runs: [Figures]
         var load: Double
@@ -60,7 +61,7 @@ struct BenchTracing: Sendable {
 
     private func received(_ ratio: Double?, _ problems: inout [String]) async throws -> Run {
         let collector = try await BenchCollector.start()
-        // A key of the configuration's first level after the list of handlers.
+        // A top-level key after the list of handlers.
         let tracing = ratio.map { "\ntracing: {endpoint: '\(collector.endpoint)', sample_ratio: \($0)}" } ?? ""
         let delivery = BenchDelivery(plan: plan, site: site)
         let (figures, _) = try await delivery.run(BenchDelivery.handler + tracing, &problems) { _ in }

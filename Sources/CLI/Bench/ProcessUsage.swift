@@ -1,9 +1,9 @@
 import Foundation
 import Glibc
 
-/// What processes have used so far, as Linux accounts it in /proc.
+/// Resources used by processes, from /proc.
 struct ProcessUsage {
-    /// CPU time in user and kernel mode, in seconds; exact to the kernel's tick, mostly 10 ms.
+    /// CPU seconds in user and kernel mode; exact to the kernel's tick, mostly 10 ms.
     var cpu = 0.0
 
     private struct Row {
@@ -12,12 +12,12 @@ struct ProcessUsage {
         var reaped: Double
     }
 
-    /// One process by itself.
+    /// The usage of one process.
     static func process(_ id: Int32) -> ProcessUsage {
         ProcessUsage(cpu: row(id)?.own ?? 0)
     }
 
-    /// A process with its children, those that have ended and been waited for included.
+    /// The usage of a process and its children, including those that have ended and been waited for.
     static func family(_ id: Int32) -> ProcessUsage {
         guard let first = row(id) else { return ProcessUsage() }
         var cpu = first.own + first.reaped
@@ -39,9 +39,9 @@ struct ProcessUsage {
         return (kilobytes("VmRSS") * 1024, kilobytes("VmHWM") * 1024)
     }
 
-    /// How often the threads of a process have gone to sleep and been woken again (voluntary context switches).
+    /// Voluntary context switches of a process's threads: how often they went to sleep.
     ///
-    /// Threads that have ended no longer count.
+    /// Ended threads don't count.
     static func sleeps(_ id: Int32) -> Int {
         let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/task")) ?? []
         return threads.reduce(0) { sum, thread in

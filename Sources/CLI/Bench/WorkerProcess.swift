@@ -2,15 +2,14 @@ import Foundation
 import Glibc
 import Worker
 
-/// A worker in a process of its own.
+/// A worker in its own process.
 final class WorkerProcess: Sendable {
     private let process = Process()
     private let log: URL
 
-    /// Its process id.
     var id: Int32 { process.processIdentifier }
 
-    /// This very program with `run`.
+    /// Starts this program with `run`.
     convenience init(run configuration: String, log: URL, _ arguments: [String] = []) throws {
         try self.init(
             program: URL(filePath: "/proc/self/exe").resolvingSymlinksInPath(),
@@ -23,7 +22,7 @@ final class WorkerProcess: Sendable {
         self.log = log
         process.executableURL = program
         process.arguments = arguments
-        // What is set for another worker is not meant for this one.
+        // Settings in the environment are meant for another worker.
         process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("UPSTREAM_") }
         _ = FileManager.default.createFile(atPath: log.path, contents: nil)
         process.standardError = try FileHandle(forWritingTo: log)
@@ -35,7 +34,7 @@ final class WorkerProcess: Sendable {
         if process.isRunning { kill(process.processIdentifier, SIGKILL) }
     }
 
-    /// Fails where it has ended by itself.
+    /// Fails if the worker has ended by itself.
     func check() throws {
         guard !process.isRunning else { return }
         let text = (try? String(contentsOf: log, encoding: .utf8)) ?? ""
@@ -43,7 +42,7 @@ final class WorkerProcess: Sendable {
         throw CommandFailure(.internalError, "the worker ended with \(process.terminationStatus):\n\(lines)")
     }
 
-    /// Ends it in order, and the hard way after ten seconds.
+    /// Terminates it, and kills it after ten seconds.
     func stop() {
         guard process.isRunning else { return }
         process.terminate()

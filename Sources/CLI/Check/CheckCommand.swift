@@ -5,7 +5,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `check`: whether the configuration is valid and, with `--connect`, whether its database and senders answer.
 struct CheckCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
@@ -28,7 +27,7 @@ struct CheckCommand: ProgramCommand {
     var connect = false
     @OptionGroup var format: ObjectFormatOptions
 
-    /// What `--json` prints.
+    /// The output of `--json`.
     private struct Document: Encodable {
         struct Step: Encodable {
             var subject: String
@@ -92,7 +91,6 @@ struct CheckCommand: ProgramCommand {
         return Document.Step(subject: subject, step: outcome.step, result: result, detail: detail, fix: fix)
     }
 
-    /// Prints a step, its mark in the mark's colour.
     private static func show(_ lines: [String], _ console: Console) {
         for (place, line) in lines.enumerated() {
             let mark = line.prefix(place == 0 && console.isColoured ? 8 : 0)
@@ -109,7 +107,7 @@ struct CheckCommand: ProgramCommand {
             case "failed": "FAILED  "
             default: "-       "
             }
-        // What a server or a library says may have several lines.
+        // Texts of servers and libraries may have several lines.
         func indented(_ text: String) -> [String] { text.split(whereSeparator: \.isNewline).map { String($0) } }
         let head = indented("\(mark)\(subject): \(step.step): \(step.detail ?? "not tried")")
         let fix = step.fix.map { indented("        fix: \($0)") } ?? []

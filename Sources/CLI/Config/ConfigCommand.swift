@@ -1,6 +1,5 @@
 import ArgumentParser
 
-/// `config`: writes, shows and describes the configuration.
 struct ConfigCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "config",

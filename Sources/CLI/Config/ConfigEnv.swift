@@ -3,7 +3,6 @@ import Resources
 import Vocabulary
 import Worker
 
-/// `config env`.
 struct ConfigEnv: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "env",
@@ -60,7 +59,7 @@ struct ConfigEnv: ProgramCommand {
         try context.console.show(rows, format, list, piped: .table)
     }
 
-    /// Those of no key first.
+    /// Variables without a key first.
     private static var rows: [Row] {
         let others = [
             (
@@ -86,6 +85,6 @@ struct ConfigEnv: ProgramCommand {
         return others.map { Row(name: $0.0, key: "", type: $0.1, standard: $0.2, meaning: $0.3) } + keys
     }
 
-    /// The table's text without Markdown's marks.
+    /// The text without Markdown's backticks.
     private static func plain(_ text: String) -> String { text.filter { $0 != "`" } }
 }

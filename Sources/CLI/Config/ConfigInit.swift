@@ -1,7 +1,6 @@
 import ArgumentParser
 import Worker
 
-/// `config init`.
 struct ConfigInit: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "init",
@@ -40,16 +39,16 @@ struct ConfigInit: ProgramCommand {
     @Flag(help: "Replace an existing file.")
     var force = false
 
-    /// Where the worker's own user, whose name is the role's, gets in without a password.
+    /// A URL by which the worker's own user, whose name is the role's, connects without a password.
     private static let usualURL = "postgresql:///upstream?host=/run/postgresql"
 
-    /// A value that is asked for.
+    /// A value to ask for.
     private struct Question {
         var key: String
         var flag: String
         var text: String
         var standard: String?
-        /// Whether it may stay open.
+        /// Whether the answer may be empty.
         var isOptional = false
     }
 
@@ -79,7 +78,7 @@ struct ConfigInit: ProgramCommand {
         let isAsking = context.console.input.isTerminal && context.console.errors.isTerminal
         var missing: [String] = []
         for question in Self.questions where values[question.key] == nil {
-            // Where it stands for the usual, or another answer makes it needless.
+            // Skipped if the default applies, or another answer makes it needless.
             if question.key == "senders.N.dialect", !isAsking { continue }
             let isFound = values["senders.N.dialect"] == "xmpp"
             if question.key == "senders.N.host", isFound, !isAsking, values["senders.N.domain"] != nil { continue }
@@ -125,7 +124,7 @@ struct ConfigInit: ProgramCommand {
         ),
     ]
 
-    /// Asks until the answer is one that the key takes.
+    /// Asks until the answer is valid for the key.
     private func ask(
         _ question: Question,
         isOptional: Bool,
@@ -153,13 +152,13 @@ struct ConfigInit: ProgramCommand {
         }
     }
 
-    /// What a file of this text has wrong with it, by the same reading as `check`'s.
+    /// Problems of a file with this text, as `check` would find them.
     private static func problems(
         _ template: ConfigurationTemplate,
         _ path: String,
         _ context: CommandContext
     ) -> [ConfigurationProblem] {
-        // Variables override the file; here the file is what is looked at.
+        // Variables would override the file, which alone is checked here.
         let environment = context.environment.filter { $0.key == "CREDENTIALS_DIRECTORY" }
         do throws(ConfigurationError) {
             _ = try ConfigurationLoader(environment: environment).read(
@@ -173,7 +172,7 @@ struct ConfigInit: ProgramCommand {
         }
     }
 
-    /// Refuses what `check` would refuse, but for the secret's file, which may come later.
+    /// Refuses what `check` would refuse, except a missing secret file, which may come later.
     private static func check(
         _ template: ConfigurationTemplate,
         _ path: String,

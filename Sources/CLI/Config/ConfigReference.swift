@@ -1,7 +1,6 @@
 import ArgumentParser
 import Worker
 
-/// `config reference`, for the project itself.
 struct ConfigReference: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "reference",

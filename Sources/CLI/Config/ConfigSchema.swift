@@ -1,7 +1,6 @@
 import ArgumentParser
 import Worker
 
-/// `config schema`.
 struct ConfigSchema: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "schema",

@@ -3,7 +3,6 @@ import Resources
 import Vocabulary
 import Worker
 
-/// `config show`.
 struct ConfigShow: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",

@@ -2,16 +2,12 @@ import CGlibc
 import Glibc
 import Worker
 
-/// The file that `config init` writes: whole or not at all, and never over another unless told.
+/// The file that `config init` writes: atomically, and never over another unless told.
 struct ConfigurationTarget {
-    /// Its path; `-` for stdout.
     let path: String
-    /// Whether an existing file is replaced.
     let replaces: Bool
 
-    /// Finds what would keep it from being written, before anything is asked.
-    ///
-    /// - Throws: ``CommandFailure``
+    /// Checks, before anything is asked, that it can be written.
     func check() throws(CommandFailure) {
         guard path != "-" else { return }
         var status = upstream_file()
@@ -23,9 +19,9 @@ struct ConfigurationTarget {
         }
     }
 
-    /// Writes it, with mode 640, for root with the worker's group.
+    /// Writes it with mode 640, owned by root and the worker's group.
     ///
-    /// - Throws: ``CommandFailure``: it is there and is not to be replaced, or the folder can't be written to.
+    /// - Throws: ``CommandFailure``: it exists and must not be replaced, or the folder can't be written to.
     func write(_ text: String) throws(CommandFailure) {
         let temporary = "\(path).\(getpid()).new"
         let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -44,7 +40,7 @@ struct ConfigurationTarget {
         }
         guard fchmod(descriptor, 0o640) == 0, fsync(descriptor) == 0 else { throw closing(descriptor) }
         close(descriptor)
-        // A link fails where there is a file; a rename would replace it.
+        // Unlike a rename, a link fails if the file exists.
         guard (replaces ? rename(temporary, path) : link(temporary, path)) == 0 else { throw failure() }
     }
 

@@ -3,7 +3,6 @@ import Console
 import Foundation
 import Worker
 
-/// `console`: the page and the HTTP API.
 struct ConsoleCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "console",
@@ -62,7 +61,7 @@ struct ConsoleCommand: ProgramCommand {
         }
     }
 
-    /// The link is for the person at the terminal: in a log, others would find it.
+    /// Prints the addresses; the sign-in link only on a terminal: in a log, others would find it.
     private static func announce(_ runtime: ConsoleRuntime, port: Int, _ console: Console) {
         console.message("console     \(runtime.address(port: port))")
         guard runtime.isOpen, console.errors.isTerminal else { return }

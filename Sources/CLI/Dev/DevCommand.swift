@@ -7,7 +7,6 @@ import Postgres
 import Telemetry
 import Worker
 
-/// `dev`: everything on one machine, with nothing configured.
 struct DevCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "dev",
@@ -25,7 +24,6 @@ struct DevCommand: ProgramCommand {
             """
     )
 
-    /// The faults that `--faults` injects.
     static let faultScript = """
         every 40: duplicate
         every 70: redeliver
@@ -106,7 +104,7 @@ struct DevCommand: ProgramCommand {
         """
     }
 
-    /// Prints a summary of the run; fails unless everything that was sent is stored once and acked once.
+    /// Prints a summary; fails unless everything that was sent is stored once and acked once.
     private func report(
         _ run: DevRun,
         _ cluster: LocalCluster,

@@ -3,15 +3,13 @@ import Foundation
 import Glibc
 import Worker
 
-/// The folder in which `dev` keeps its database and what the worker's configuration names.
+/// The folder of `dev`'s database and of the files that the worker's configuration names.
 struct DevFolder {
-    /// Where it is.
     let url: URL
 
-    /// The given folder; otherwise `.upstream-dev` here, or under `/var/tmp` where the database's user could not
-    /// reach it.
+    /// The given folder; otherwise `.upstream-dev` here, or under `/var/tmp` if the database's user could not reach it.
     ///
-    /// Started by root, the server runs as an unprivileged user, who needs access to every folder of the path.
+    /// If started by root, the server runs as an unprivileged user, who needs access to every folder of the path.
     init(_ wanted: String?) {
         if let wanted {
             url = URL(fileURLWithPath: wanted)
@@ -32,7 +30,6 @@ struct DevFolder {
         }
     }
 
-    /// Makes the folder.
     func make() throws {
         try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
     }

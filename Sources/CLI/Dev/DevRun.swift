@@ -7,13 +7,13 @@ import Postgres
 import Telemetry
 import Worker
 
-/// The parts of `dev` that run together: the emulated server, the worker, and the screen.
+/// The parts of `dev` that run together: emulated server, worker, screen.
 struct DevRun {
     let emulator: Emulator
     let runtime: WorkerRuntime
     let logPath: String
     let adminPort: Int
-    /// Where the console is, with a link that signs in once.
+    /// The console's address, with a one-time sign-in link.
     let consoleAddress: String
     private let console: Console
     private let pages: ConsoleRuntime
@@ -73,7 +73,7 @@ struct DevRun {
 
             """
         let path = try folder.write(yaml.utf8, to: "worker.yaml")
-        // What is set in the environment is meant for a worker of its own, not for this one.
+        // Settings in the environment are meant for another worker.
         let loader = ConfigurationLoader(environment: [:])
         let configuration = try loader.load(file: path, parts: Set(ConfigurationPart.allCases)).configuration
         grace = configuration.shutdownGrace
@@ -92,10 +92,10 @@ struct DevRun {
         consoleAddress = pages.oneTimeAddress(port: consolePort, for: you)
     }
 
-    /// Runs until every message was acked, or until a signal.
+    /// Runs until `total` messages were acked, or until a signal.
     ///
-    /// - Parameter total: How many messages are to come; nil for no end.
-    /// - Returns: Whether all of them have come and were acked, and how long it ran.
+    /// - Parameter total: The expected number of messages; nil for no end.
+    /// - Returns: Whether all of them arrived and were acked, and how long it ran.
     /// - Throws: What ended the worker.
     func run(total: Int?) async throws -> (isComplete: Bool, elapsed: Duration) {
         let start = ContinuousClock.now
@@ -121,7 +121,7 @@ struct DevRun {
         return (isComplete, ContinuousClock.now - start)
     }
 
-    /// How many of this run's messages the database holds.
+    /// The number of this run's messages in the database.
     func countRows(_ connection: PostgresConnection) async throws(PostgresError) -> Int {
         let statement = DevStatements.stored(idPattern: idPrefix + "%")
         return try await connection.run { connection throws(PostgresError) in
@@ -129,7 +129,7 @@ struct DevRun {
         }
     }
 
-    /// Ends the run once every message was sent and acked; false where it was ended before.
+    /// Ends the run once every message was sent and acked; false if it ended earlier.
     private func endWhenComplete() async -> Bool {
         while !Task.isCancelled {
             guard (try? await emulator.waitUntilComplete()) != nil else { continue }
@@ -139,7 +139,7 @@ struct DevRun {
         return false
     }
 
-    /// Shows the status until cancelled; false, for nothing is complete because of it.
+    /// Shows the status until cancelled; always false: it completes nothing.
     private func showStatus(total: Int?) async -> Bool {
         let isTerminal = console.errors.isTerminal
         let start = ContinuousClock.now

@@ -1,7 +1,7 @@
 import Telemetry
 import Vocabulary
 
-/// What `dev` shows of a run, at one moment.
+/// A snapshot of a `dev` run.
 struct DevStatus: Equatable {
     /// Copies read from the wire.
     var received = 0
@@ -15,7 +15,7 @@ struct DevStatus: Equatable {
     var quarantined = 0
     /// Acks written.
     var acked = 0
-    /// Messages that the sample handler has taken.
+    /// Messages handled by the sample handler.
     var handled = 0
     /// Copies between the wire and the database.
     var inFlight = 0
@@ -23,9 +23,9 @@ struct DevStatus: Equatable {
     var streams = 0
     /// Copies acked a second, over the last interval.
     var rate = 0.0
-    /// The bucket bound below which half of all acks were written, in seconds.
+    /// The median ack latency's histogram bound, in seconds.
     var median: Double?
-    /// The same for 99 of 100.
+    /// The same for the 99th percentile.
     var slowest: Double?
 
     /// Reads the worker's metrics; the rate is the change since `before`.
@@ -51,12 +51,9 @@ struct DevStatus: Equatable {
 
     init() {}
 
-    /// The screen's lines.
+    /// The screen's lines, without line ends.
     ///
-    /// - Parameters:
-    ///   - elapsed: Seconds since the start.
-    ///   - total: How many messages are expected; nil for no limit.
-    /// - Returns: One string for each line, without line ends.
+    /// `elapsed` is in seconds; `total` is the expected number of messages, nil for no limit.
     func screen(elapsed: Int, total: Int?) -> [String] {
         var lines = [
             "  streams     \(streams) bound",
@@ -73,7 +70,7 @@ struct DevStatus: Equatable {
         return lines
     }
 
-    /// The same in one line, where there is no terminal.
+    /// The same on one line, for output that is not a terminal.
     var line: String {
         "received \(received)  stored \(stored)  duplicates \(duplicates)  acked \(acked)  in flight \(inFlight)  "
             + "handled \(handled)  "
@@ -83,16 +80,12 @@ struct DevStatus: Equatable {
     /// Why fewer messages are handled than stored.
     static let handledBy = "the sample handler takes \(DevRun.handledCategory) only"
 
-    /// The average rate of a run.
-    ///
-    /// - Parameter elapsed: How long the run took.
-    /// - Returns: The rate at which copies were acked, and the time.
+    /// Describes the average rate of acks over a run.
     func average(over elapsed: Duration) -> String {
         let seconds = max(elapsed / .seconds(1), 0.001)
         return "\(Amount.decimal(Double(acked) / seconds)) acks/s over \(Amount.time(seconds))"
     }
 
-    /// A histogram's bound, for people.
     static func time(_ seconds: Double?) -> String {
         guard let seconds else { return "-" }
         guard seconds.isFinite else { return ">30 s" }

@@ -4,11 +4,11 @@ import Synchronization
 import Telemetry
 import Worker
 
-/// Log lines in a file, for programs that use the terminal for other output.
+/// A log in a file, for programs that use the terminal for other output.
 final class FileLogOutput: LogOutput {
     private let file: Mutex<FileHandle>
 
-    /// Appends to a file; makes it where it is missing.
+    /// Appends to a file, creating it if needed.
     init(path: String) throws {
         let descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
@@ -23,9 +23,9 @@ final class FileLogOutput: LogOutput {
     }
 }
 
-/// A free TCP port of 127.0.0.1.
+/// Finds a free TCP port of 127.0.0.1.
 enum FreePort {
-    /// Asks the system for one; another process may take it before it is used.
+    /// Asks the system for one; another process may take it first.
     static func find() throws -> Int {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         defer { close(descriptor) }

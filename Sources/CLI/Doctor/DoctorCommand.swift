@@ -4,7 +4,6 @@ import Postgres
 import Querying
 import Worker
 
-/// `doctor`: what is wrong with a running system.
 struct DoctorCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",

@@ -3,7 +3,7 @@ import Foundation
 import Worker
 
 extension EmulateCommand {
-    /// The emulator's configuration from the options, or an error for the first mistake.
+    /// The emulator's configuration from the options; throws at the first mistake.
     func emulatorConfiguration() throws -> EmulatorConfiguration {
         var configuration = EmulatorConfiguration()
         (configuration.host, configuration.port) = try address()
@@ -88,7 +88,7 @@ extension EmulateCommand {
     private func faultScript() throws -> FaultScript {
         guard let faults else { return FaultScript() }
         var text = faults
-        // A script has a colon in each rule; a file of that name still wins.
+        // Each rule of a script has a colon; a file with such a name takes precedence.
         if FileManager.default.fileExists(atPath: faults) || !faults.contains(":") {
             guard let content = try? String(contentsOfFile: faults, encoding: .utf8) else {
                 throw CommandFailure(.usage, "--faults \(faults): neither a file nor a fault script")

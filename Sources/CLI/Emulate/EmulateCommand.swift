@@ -4,7 +4,6 @@ import Foundation
 import LocalDatabase
 import Worker
 
-/// `upstream-worker emulate`: a CCS-compatible server in the foreground.
 struct EmulateCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "emulate",
@@ -31,7 +30,6 @@ struct EmulateCommand: ProgramCommand {
             """
     )
 
-    /// How connections are secured.
     enum TLSMode: String, ExpressibleByArgument, CaseIterable {
         case direct
         case starttls
@@ -108,14 +106,14 @@ struct EmulateCommand: ProgramCommand {
         if !tally.isClean { throw CommandFailure(.negative) }
     }
 
-    /// Ends with a signal, or when every message was sent and acked.
+    /// Ends at a signal, or once every message was sent and acked.
     private func runUntilEnd(_ emulator: Emulator, _ context: CommandContext) async {
         let isFinite = count != nil
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await context.interruption() }
             if isFinite {
                 group.addTask {
-                    // Each wait has a limit; together they have none.
+                    // Each wait has a limit, but there may be any number of them.
                     while !Task.isCancelled {
                         if (try? await emulator.waitUntilComplete()) != nil { return }
                     }

@@ -1,6 +1,5 @@
 import ArgumentParser
 
-/// `migrate`: the schema.
 struct MigrateCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "migrate",

@@ -2,7 +2,6 @@ import ArgumentParser
 import MessageStore
 import Worker
 
-/// `migrate down`.
 struct MigrateDown: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "down",

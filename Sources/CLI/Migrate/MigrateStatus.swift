@@ -4,7 +4,6 @@ import Resources
 import Vocabulary
 import Worker
 
-/// `migrate status`.
 struct MigrateStatus: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",

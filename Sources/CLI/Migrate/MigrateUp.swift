@@ -2,7 +2,6 @@ import ArgumentParser
 import MessageStore
 import Worker
 
-/// `migrate up`.
 struct MigrateUp: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "up",

@@ -2,13 +2,15 @@ import Postgres
 import Worker
 
 extension CommonOptions {
-    /// Reads what a command needs that works on the database alone: the names of senders' secrets, handlers' files and the
-    /// console's tokens may name what this user can't read, such as systemd's credentials in a shell.
+    /// Reads the configuration for a command that needs only the database.
+    ///
+    /// Secrets of senders, files of handlers and tokens of the console may not be readable to this user, such as
+    /// systemd's credentials in a shell.
     func loadDatabase(_ context: CommandContext) throws -> WorkerConfiguration {
         try load(context, needsSenders: false, parts: []).configuration
     }
 
-    /// Reads the configuration, connects to its database and lends the connection to `body`.
+    /// Connects to the configured database and lends the connection.
     func withConnection<T>(
         _ context: CommandContext,
         statementTimeout: Int? = nil,
@@ -19,14 +21,9 @@ extension CommonOptions {
         }
     }
 
-    /// Connects to the configuration's database and lends the connection together with the configuration.
+    /// Connects to the configured database and lends the connection and the configuration.
     ///
-    /// - Parameters:
-    ///   - context: What the command gets from outside.
-    ///   - statementTimeout: The longest that one statement may take, in milliseconds; nil for the usual limit.
-    ///   - body: Uses them.
-    /// - Returns: What `body` returns.
-    /// - Throws: What the configuration, the database and `body` throw.
+    /// `statementTimeout` is in milliseconds; nil for the default.
     func withDatabase<T>(
         _ context: CommandContext,
         statementTimeout: Int? = nil,

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Worker
 
-/// The options that every command with a configuration has.
+/// The options of every command that reads the configuration.
 struct CommonOptions: ParsableArguments {
     @Option(
         name: [.short, .long],
@@ -22,9 +22,9 @@ struct CommonOptions: ParsableArguments {
     /// Reads the configuration, and prints its warnings.
     ///
     /// - Parameters:
-    ///   - context: What the command gets from outside.
-    ///   - needsSenders: Whether a configuration without senders is wrong.
-    ///   - parts: What the command needs; files that the other parts name are not looked at.
+    ///   - context: The command's context.
+    ///   - needsSenders: Whether a configuration without senders is an error.
+    ///   - parts: What the command needs; files named by other parts are not read.
     /// - Throws: Everything that is wrong with it.
     /// - Returns: The configuration.
     func load(
@@ -37,9 +37,9 @@ struct CommonOptions: ParsableArguments {
         return result
     }
 
-    /// What reads the configuration, with the flags that override its keys.
+    /// The configuration's loader, with the flags that override keys.
     ///
-    /// - Throws: ``CommandFailure`` where a flag is not of the form `key=value`.
+    /// - Throws: ``CommandFailure`` if a flag is not of the form `key=value`.
     func loader(_ context: CommandContext) throws -> ConfigurationLoader {
         ConfigurationLoader(
             environment: context.environment,

@@ -5,7 +5,7 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// Which messages: the options that every command over stored messages shares.
+/// The filter options shared by every command over stored messages.
 struct FilterOptions: ParsableArguments {
     @Option(help: "Only this category; given several times, any of them.")
     var category: [String] = []
@@ -50,9 +50,9 @@ struct FilterOptions: ParsableArguments {
 
     /// The filter with its times relative to the database's clock.
     ///
-    /// The filter itself was parsed before, so that mistakes are reported without a database.
+    /// The rest was parsed earlier, so that mistakes are reported without a database.
     ///
-    /// - Throws: What ``make(_:)`` throws of the times, and `PostgresError`.
+    /// - Throws: What ``make(_:)`` throws for the times, and `PostgresError`.
     func judged(_ filter: MessageFilter, _ connection: PostgresConnection) async throws -> MessageFilter {
         guard since != nil || until != nil else { return filter }
         let now = try await MessageTail.now(connection)
@@ -72,12 +72,12 @@ struct FilterOptions: ParsableArguments {
         return times
     }
 
-    /// The filter.
+    /// Parses the filter.
     ///
     /// - Parameters:
     ///   - console: Where a token is read.
-    ///   - handlers: What else is selected by, of the option `--handler`.
-    /// - Throws: ``CommandFailure`` and `FilterError`: what is written cannot be parsed, or is too much.
+    ///   - handlers: Values of `--handler`, which count towards the limits.
+    /// - Throws: ``CommandFailure`` and `FilterError`: a value can't be parsed, or there are too many.
     /// - Returns: The filter.
     func make(_ console: Console, handlers: [String] = []) throws -> MessageFilter {
         let lists = ["--category": category, "--where": clauses, "--handler": handlers]

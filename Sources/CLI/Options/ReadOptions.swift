@@ -6,21 +6,15 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// How long a command that only reads may keep the database busy.
 struct ReadOptions: ParsableArguments {
     @Option(help: ArgumentHelp("How long one statement may take, for example 2m.", valueName: "duration"))
     var timeout = DurationArgument(seconds: 30)
 }
 
 extension CommonOptions {
-    /// Lends a read-only connection.
+    /// Lends a read-only connection, with a limit for each statement in microseconds; nil for a day.
     ///
-    /// - Parameters:
-    ///   - context: What the command gets from outside.
-    ///   - timeout: The limit of each statement in microseconds; nil for a day.
-    ///   - body: Uses it.
     /// - Throws: What `body` throws; a query that took too long or waited for a lock as ``CommandFailure``.
-    /// - Returns: What `body` returns.
     func withReader<T>(
         _ context: CommandContext,
         timeout: Int64?,
@@ -47,7 +41,7 @@ extension CommonOptions {
         }
     }
 
-    /// Warns before a query that may have to read very many messages one by one.
+    /// Warns before a query that may read very many messages one by one.
     func warn(of filter: MessageFilter, _ connection: PostgresConnection, _ console: Console) async throws {
         guard let rows = try await ScanEstimate.rowsToRead(filter, connection) else { return }
         let ways = [

@@ -6,12 +6,12 @@ struct ReasonOption: ParsableArguments {
     @Option(help: "The reason, for the audit trail.")
     var reason: String?
 
-    /// Who runs the command, and why.
+    /// The author of the command's audit entry.
     var author: AuditAuthor { .command(reason) }
 }
 
 extension AuditAuthor {
-    /// Who runs the command: the operating system's user, and the host; the database adds the role.
+    /// The author of a command: the operating system's user and host; the database adds the role.
     static func command(_ reason: String?) -> AuditAuthor {
         AuditAuthor(ReplayCommand.who, via: .command, reason: reason)
     }

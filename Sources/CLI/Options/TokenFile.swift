@@ -2,16 +2,16 @@ import Glibc
 import UpstreamKit
 import Worker
 
-/// A file that holds one registration token.
+/// A file with one registration token.
 enum TokenFile {
-    /// Reads it, without line ends around the token.
+    /// Reads the token, without line ends around it.
     static func read(_ path: String, stdin: Int32) throws(CommandFailure) -> RegistrationToken {
         let descriptor = path == "-" ? stdin : open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
             throw CommandFailure(.noInput, "can't read the token file \(path): \(String(cString: strerror(errno)))")
         }
         defer { if descriptor != stdin { close(descriptor) } }
-        // A token has 4,096 bytes at most.
+        // A token has at most 4,096 bytes.
         var bytes = [UInt8](repeating: 0, count: 8_192)
         var count = 0
         while count < bytes.count {

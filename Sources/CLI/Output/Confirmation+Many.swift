@@ -1,10 +1,10 @@
 import Vocabulary
 
 extension Console {
-    /// Asks before something that concerns more rows than anybody looks through.
+    /// Asks before something that affects more than 100 rows.
     ///
     /// - Parameters:
-    ///   - count: How many; up to 100 need no answer.
+    ///   - count: How many rows; up to 100 need no answer.
     ///   - question: What is about to happen.
     ///   - isConfirmed: Whether `--yes` was given.
     /// - Throws: As ``confirm(_:yes:because:)``.

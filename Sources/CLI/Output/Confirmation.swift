@@ -4,13 +4,13 @@ import Vocabulary
 import Worker
 
 extension Console {
-    /// Asks before something that cannot be undone.
+    /// Asks before something irreversible.
     ///
     /// - Parameters:
     ///   - question: What is about to happen.
     ///   - isConfirmed: Whether `--yes` was given, which answers the question.
-    ///   - reason: Why the command asks, for the error where there is no terminal to ask on.
-    /// - Throws: A usage error without a terminal; a negative answer where the answer is not yes.
+    ///   - reason: Why the command asks, for the error without a terminal.
+    /// - Throws: A usage error without a terminal; a negative answer unless the answer is yes.
     func confirm(_ question: String, yes isConfirmed: Bool, because reason: String) throws(CommandFailure) {
         guard !isConfirmed else { return }
         guard input.isTerminal, errors.isTerminal else {
@@ -22,12 +22,9 @@ extension Console {
         }
     }
 
-    /// Asks for a value, on a terminal.
+    /// Asks for a value on a terminal; nil at the end of input.
     ///
-    /// - Parameters:
-    ///   - question: What is asked for.
-    ///   - standard: What an empty answer means; nil where it means none.
-    /// - Returns: The line, without spaces around it; nil at the input's end.
+    /// `standard` is the default for an empty answer.
     func ask(_ question: String, standard: String?) -> String? {
         write(TerminalText.escape(question) + (standard.map { " [\($0)]" } ?? "") + ": ", to: errors)
         return readAnswer(atMost: 4_096).map { line in
@@ -36,7 +33,7 @@ extension Console {
         }
     }
 
-    /// One line, byte by byte: later input is left for the next reader; nil at the input's end.
+    /// Reads one line byte by byte, leaving later input to the next reader; nil at the end of input.
     private func readAnswer(atMost limit: Int) -> String? {
         var line: [UInt8] = []
         var byte: UInt8 = 0

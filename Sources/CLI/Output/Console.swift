@@ -5,43 +5,34 @@ import Telemetry
 import Vocabulary
 import Worker
 
-/// Where a command reads and writes: data goes to `output`, everything for people to `errors`.
+/// A command's streams: data goes to `output`, everything for people to `errors`.
 package struct Console: Sendable {
-    /// One of the process's standard streams, or what a test puts in its place.
+    /// A standard stream, or a test's substitute.
     package struct Stream: Sendable {
-        /// The open file.
         package var descriptor: Int32
-        /// Whether a person sits at it.
+        /// Whether it is a terminal.
         package var isTerminal: Bool
 
-        /// A stream of this descriptor.
         package init(_ descriptor: Int32, isTerminal: Bool) {
             (self.descriptor, self.isTerminal) = (descriptor, isTerminal)
         }
 
-        /// A stream that is a terminal where the system says so.
+        /// A stream that is a terminal if the system says so.
         init(_ descriptor: Int32) { self.init(descriptor, isTerminal: isatty(descriptor) == 1) }
     }
 
-    /// Where answers come from.
     package let input: Stream
-    /// Where data goes.
     package let output: Stream
-    /// Where messages, questions and progress go.
     package let errors: Stream
-    /// Whether states and severities in the data have a colour: never where stdout is not a terminal.
+    /// Whether states and severities in the data are coloured: never unless stdout is a terminal.
     let isColoured: Bool
-    /// A terminal's width that is given; nil asks the terminal.
+    /// A fixed width of the terminal; nil asks the terminal.
     private let fixedColumns: Int?
 
     /// A console over three streams.
     ///
-    /// - Parameters:
-    ///   - input: Where answers come from.
-    ///   - output: Where data goes.
-    ///   - errors: Where everything for people goes.
-    ///   - columns: The terminal's width; nil asks the terminal, each time.
-    ///   - environment: The environment's variables, of which `NO_COLOR` turns colours off.
+    /// `columns` is the terminal's width, nil to ask the terminal each time; `NO_COLOR` in the environment turns
+    /// colours off.
     package init(
         input: Stream,
         output: Stream,
@@ -58,10 +49,10 @@ package struct Console: Sendable {
         Console(input: Stream(STDIN_FILENO), output: Stream(STDOUT_FILENO), errors: Stream(STDERR_FILENO))
     }
 
-    /// The width that data has to fit; nil where stdout is not a terminal.
+    /// The width that data has to fit; nil unless stdout is a terminal.
     var width: Int? { output.isTerminal ? columns(of: output) : nil }
 
-    /// The width that messages which are redrawn in place have to fit.
+    /// The width for messages that are redrawn in place.
     var messageWidth: Int { columns(of: errors) }
 
     private func columns(of stream: Stream) -> Int {
@@ -71,32 +62,30 @@ package struct Console: Sendable {
         return Int(size.ws_col)
     }
 
-    /// stdout for rows of any number; a write that fails is an error there.
+    /// stdout for any number of rows; failed writes throw.
     var outputFile: ExportFile { ExportFile(stream: output.descriptor) }
 
-    /// Writes data, as it is.
+    /// Writes data verbatim.
     func data(_ text: String) {
         write(text + "\n", to: output)
     }
 
-    /// Writes JSON: unchanged, but on a terminal with escapes for characters that a terminal acts on.
+    /// Writes JSON; on a terminal, characters that it acts on are escaped.
     func data(json: Data) {
         let text = String(decoding: json, as: UTF8.self)
         data(output.isTerminal ? TerminalText.escape(json: text) : text)
     }
 
-    /// Writes a value as one line of JSON, its keys in snake case and sorted.
+    /// Writes a value as one line of JSON, with sorted keys in snake case.
     func json(_ value: some Encodable) throws {
         data(json: try Self.encoded(value))
     }
 
-    /// A value as a JSON object, its keys in snake case and sorted.
+    /// A value as a one-line JSON object, with sorted keys in snake case.
     ///
-    /// - Parameters:
-    ///   - value: The value.
-    ///   - isForTerminal: Whether characters that a terminal acts on are escaped.
+    /// `isForTerminal` escapes characters that a terminal acts on.
+    ///
     /// - Throws: `EncodingError`
-    /// - Returns: UTF-8 text on one line.
     static func object(_ value: some Encodable, isForTerminal: Bool) throws -> [UInt8] {
         let json = try encoded(value)
         return isForTerminal
@@ -110,28 +99,25 @@ package struct Console: Sendable {
         return try encoder.encode(value)
     }
 
-    /// Writes a table that fits the terminal.
     func table(_ table: TextTable) {
         for line in table.lines(width: width, isColoured: isColoured) { data(line) }
     }
 
-    /// Writes names and values that fit the terminal.
     func facts(_ facts: FactList) {
         for line in facts.lines(width: width, isColoured: isColoured) { data(line) }
     }
 
-    /// Tells people something, with escapes for characters that a terminal acts on.
     func message(_ text: String) {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { TerminalText.escape($0) }
         write(lines.joined(separator: "\n") + "\n", to: errors)
     }
 
-    /// Replaces the line that the terminal's cursor is on.
+    /// Replaces the line at the terminal's cursor.
     func redraw(_ text: String) {
         write("\r\u{1B}[K" + TerminalText.cut(TerminalText.escape(text), to: messageWidth - 1), to: errors)
     }
 
-    /// Writes a text that is safe for terminals already.
+    /// Writes a text that is already safe for terminals.
     func write(_ text: String, to stream: Stream) {
         Array(text.utf8).withUnsafeBytes { bytes in
             var rest = bytes[...]

@@ -1,24 +1,21 @@
 import Querying
 import Vocabulary
 
-/// Names with their values, one below the other; long values are wrapped, and nothing is cut.
+/// Names with values, one below the other; long values are wrapped, and nothing is cut.
 package struct FactList: Sendable {
     private var facts: [(name: String, value: String, tones: (name: Tone?, value: Tone?))] = []
     private let minimum: Int
 
-    /// No facts yet.
-    ///
-    /// - Parameter minimum: The least width of the names' column.
     package init(nameWidth minimum: Int = 0) {
         self.minimum = minimum
     }
 
-    /// Adds a fact; its value may come from strangers.
+    /// Adds a fact; the value may be untrusted.
     package mutating func add(_ name: String, _ value: String) {
         facts.append((name, TerminalText.escape(value), (nil, nil)))
     }
 
-    /// Adds a fact whose value has a tone.
+    /// Adds a fact with a tone.
     mutating func add(_ name: String, _ value: String, _ tone: Tone?) {
         facts.append((name, TerminalText.escape(value), (nil, tone)))
     }
@@ -28,12 +25,9 @@ package struct FactList: Sendable {
         facts.append((name, TerminalText.escape(value), (Tone(state: name), nil)))
     }
 
-    /// The lines, without their ends.
+    /// The lines without their ends, at least one per fact.
     ///
-    /// - Parameters:
-    ///   - width: The terminal's columns; nil where nothing has to fit.
-    ///   - isColoured: Whether what has a tone has its colour.
-    /// - Returns: At least one line for each fact.
+    /// `width` is the terminal's, nil for no limit; `isColoured` applies tones.
     package func lines(width: Int?, isColoured: Bool = false) -> [String] {
         func painted(_ text: String, _ tone: Tone?) -> String {
             isColoured && !text.isEmpty ? tone?.painted(text) ?? text : text
@@ -49,7 +43,7 @@ package struct FactList: Sendable {
         }
     }
 
-    /// Breaks an escaped text at spaces, and within a word only where the word alone is too long.
+    /// Breaks an escaped text at spaces, and inside a word only if the word is too long.
     static func wrap(_ text: String, to limit: Int) -> [String] {
         var lines: [String] = []
         var line = ""

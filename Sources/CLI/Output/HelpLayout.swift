@@ -1,22 +1,23 @@
 import Querying
 import Vocabulary
 
-/// Lays the parser's help and error texts out for a terminal.
+/// Lays out the argument parser's help and errors for a terminal.
 ///
-/// The parser breaks every line at the width, examples too, which then can't be copied, and leaves the usage as one long
-/// line. So it is asked for unbroken lines, and these are broken here: prose and descriptions at spaces, examples never.
+/// The parser breaks every line at the width, including examples, which then can't be copied, and leaves the usage as
+/// one long line. So it is asked for unbroken lines, which are broken here: prose and descriptions at spaces, examples
+/// never.
 enum HelpLayout {
     /// The column at which the parser's descriptions begin.
     private static let labels = 26
-    /// Lines that are longer are hard to read, however wide the terminal is.
+    /// The maximum width: longer lines are hard to read, however wide the terminal is.
     private static let widest = 100
     /// The width to ask the parser for.
     static let unbroken = 100_000
 
-    /// Whether a text is a command's help, and not the version, a completion script or a dump.
+    /// Whether a text is a command's help, not the version, a completion script or a dump.
     static func isHelp(_ text: String) -> Bool { text.hasPrefix("OVERVIEW: ") || text.hasPrefix("USAGE: ") }
 
-    /// A help text for a width; the lines of an example are left as they are.
+    /// Lays out a help text; lines of examples stay as they are.
     static func help(_ text: String, columns: Int?) -> String {
         let columns = min(columns ?? 80, widest)
         var lines: [String] = []
@@ -47,7 +48,7 @@ enum HelpLayout {
         return lines.joined(separator: "\n")
     }
 
-    /// An error text for a width.
+    /// Lays out an error text.
     static func error(_ text: String, columns: Int) -> String {
         let columns = min(columns, widest)
         return text.split(separator: "\n", omittingEmptySubsequences: false).flatMap { line in
@@ -60,7 +61,7 @@ enum HelpLayout {
         line.hasSuffix(":") && line.dropLast().allSatisfy { $0.isUppercase || $0 == " " } && line.count > 1
     }
 
-    /// A line of a section: its description is wrapped in a column of its own.
+    /// Lays out a section's line: its description is wrapped in its own column.
     private static func row(_ line: Substring, _ columns: Int) -> [String] {
         guard line.count > columns else { return [String(line)] }
         let label = line.prefix(labels)
@@ -76,7 +77,7 @@ enum HelpLayout {
         return FactList.wrap(String(line.drop { $0 == " " }), to: columns - start.count).map { start + $0 }
     }
 
-    /// A usage, broken between its options.
+    /// Breaks a usage between its options.
     private static func usage(_ line: Substring, _ columns: Int) -> [String] {
         let indent = String(repeating: " ", count: "USAGE: ".count)
         var lines: [String] = []
@@ -92,7 +93,7 @@ enum HelpLayout {
         return lines + [current]
     }
 
-    /// The words of a usage; an option in brackets is one word, as is an option with its value.
+    /// The words of a usage; an option in brackets, or with its value, is one word.
     private static func words(_ line: Substring) -> [String] {
         var words: [String] = []
         var depth = 0

@@ -1,11 +1,10 @@
 import Vocabulary
 
-/// JSON text laid out over lines for people; names, strings and numbers stay as they were written.
+/// Indents JSON for people; names, strings and numbers stay verbatim.
 package enum JSONIndent {
-    /// The text with two spaces for each level.
+    /// The lines, two spaces per level, safe for a terminal.
     ///
-    /// - Parameter json: Valid JSON.
-    /// - Returns: Lines, made fit for a terminal.
+    /// `json` must be valid.
     package static func lines(_ json: [UInt8]) -> [String] {
         var lines: [String] = []
         var line: [UInt8] = []

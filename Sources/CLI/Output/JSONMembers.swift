@@ -1,8 +1,8 @@
 import Foundation
 
-/// The members of a JSON object, as they are written.
+/// The members of a JSON object, verbatim.
 enum JSONMembers {
-    /// Takes an object apart, one level deep.
+    /// Splits an object, one level deep.
     ///
     /// - Parameter object: A valid JSON object, whose names need no escapes.
     /// - Returns: The text of each value by its name.
@@ -38,7 +38,7 @@ enum JSONMembers {
         return members
     }
 
-    /// The text that a value means: a string's content, nil for null, else the JSON itself.
+    /// A value's text: a string's content, nil for null, else the JSON itself.
     static func text(_ value: [UInt8]) -> String? {
         let text = String(decoding: value, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines)
         if text == "null" { return nil }

@@ -3,7 +3,6 @@ import Foundation
 import Resources
 import Worker
 
-/// How rows are shown.
 enum OutputFormat: String, EnumerableFlag {
     case table
     case json
@@ -20,7 +19,7 @@ enum OutputFormat: String, EnumerableFlag {
     }
 }
 
-/// The options for how messages are shown.
+/// The options of commands that show messages.
 struct OutputOptions: ParsableArguments {
     @Flag(exclusivity: .exclusive)
     var format: OutputFormat?
@@ -29,30 +28,28 @@ struct OutputOptions: ParsableArguments {
     /// Whether registration tokens are shown.
     var reveal: Bool { tokens.reveal }
 
-    /// The format, chosen or by default.
     func chosen(_ console: Console) -> OutputFormat { format ?? (console.output.isTerminal ? .table : .ndjson) }
 }
 
-/// The option of commands that show figures in a table, or as one object.
+/// The option of commands that show figures in a table or as one object.
 struct ObjectFormatOptions: ParsableArguments {
     @Flag(help: "One JSON object instead of a table.")
     var json = false
 }
 
-/// The option of commands that show single rows as text, or as an array.
+/// The option of commands that show single rows as text or as an array.
 struct TextFormatOptions: ParsableArguments {
     @Flag(help: "One JSON array instead of text.")
     var json = false
 }
 
-/// The option of commands that show messages, and mask what is a credential.
+/// The option to show registration tokens, which are masked otherwise.
 struct RevealOptions: ParsableArguments {
     @Flag(name: .customLong("reveal"), help: "Show registration tokens. They are credentials.")
     private var isRevealed = false
     @Flag(name: .customLong("with-tokens"), help: ArgumentHelp("What `export` calls it.", visibility: .hidden))
     private var isWithTokens = false
 
-    /// Whether registration tokens are shown.
     var reveal: Bool { isRevealed || isWithTokens }
 }
 
@@ -70,15 +67,15 @@ struct ListOptions: ParsableArguments {
     @Flag(help: "Print the rows in reverse order: the latest last.")
     var reverse = false
 
-    /// Whether they fit a command that shows one thing.
+    /// Whether the options fit a command that shows one thing.
     var isForOne: Bool { format != .csv && columns == nil && !reverse }
 
-    /// The format, chosen or by default.
+    /// The chosen format, or the default.
     ///
     /// - Parameters:
-    ///   - console: Where it is shown.
-    ///   - piped: The format where stdout is not a terminal and nothing was chosen.
-    /// - Throws: A usage error where columns are chosen for a format that has none.
+    ///   - console: The console to write to.
+    ///   - piped: The default if stdout is not a terminal.
+    /// - Throws: A usage error if columns are chosen for a format that has none.
     /// - Returns: The format.
     func chosen(_ console: Console, piped: OutputFormat = .ndjson) throws(CommandFailure) -> OutputFormat {
         if columns != nil, format == .json || format == .ndjson {
@@ -87,11 +84,11 @@ struct ListOptions: ParsableArguments {
         return format ?? (console.output.isTerminal || columns != nil ? .table : piped)
     }
 
-    /// The places of the columns to show.
+    /// The indices of the chosen columns, in the order of the command line.
     ///
     /// - Parameter known: All columns of the list.
     /// - Throws: A usage error that names the columns.
-    /// - Returns: The places, in the order of the command line.
+    /// - Returns: The indices.
     func chosen(_ known: [TextTable.Column]) throws(CommandFailure) -> [Int] {
         guard let columns else { return known.indices.filter { !known[$0].isExtra } }
         var places: [Int] = []
@@ -112,7 +109,7 @@ struct ListOptions: ParsableArguments {
 }
 
 extension TextTable.Column {
-    /// Whether this is what people call it: its name or its header.
+    /// Whether it is the column's name or header.
     fileprivate func answers(to wanted: String) -> Bool {
         name == wanted || title.lowercased().replacing(" ", with: "_") == wanted
     }

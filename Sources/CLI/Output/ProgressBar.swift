@@ -2,26 +2,20 @@ import Glibc
 import Synchronization
 import Vocabulary
 
-/// How far a long task is: one line on stderr that is redrawn in place; nothing where stderr is not a terminal.
+/// The progress of a long task: one line on stderr, redrawn in place; nothing unless stderr is a terminal.
 final class ProgressBar: Sendable {
     private let console: Console
     private let title: String
     private let isShown: Bool
     private let drawn = Mutex(ContinuousClock.now - .seconds(1))
 
-    /// A bar with a title; nothing is drawn yet.
     init(_ title: String, on console: Console) {
         self.console = console
         self.title = title
         isShown = console.errors.isTerminal
     }
 
-    /// Draws it, ten times a second at most.
-    ///
-    /// - Parameters:
-    ///   - done: How much is done.
-    ///   - total: How much there is; nil where that is unknown: then a number is shown instead of a bar.
-    ///   - note: What else to show on the line.
+    /// Draws it, at most ten times a second; without a known total, a number instead of a bar.
     func show(_ done: Int64, of total: Int64?, _ note: String = "") {
         guard isShown else { return }
         let isDue = drawn.withLock { last in
@@ -37,14 +31,13 @@ final class ProgressBar: Sendable {
         if isShown { console.redraw("") }
     }
 
-    /// The line's text.
     static func line(_ title: String, _ done: Int64, of total: Int64?, _ note: String) -> String {
         guard let total, total > 0 else { return [title, Amount.count(done), note].joined(separator: "  ") }
         let bar = meter(Double(done) / Double(total), width: 30)
         return [title, bar, note].filter { !$0.isEmpty }.joined(separator: "  ")
     }
 
-    /// A bar that is filled to a share between 0 and 1, with the share in percent.
+    /// A bar filled to a share between 0 and 1, with the percentage.
     static func meter(_ share: Double, width: Int) -> String {
         let share = min(1, max(0, share))
         let full = Int(share * Double(width))

@@ -2,20 +2,19 @@ import Querying
 import Resources
 import Vocabulary
 
-/// How the rows of a list are called and shown.
+/// How the rows of a list are shown.
 struct RowList<Row> {
-    /// What people read where there are no rows: `no messages match`.
+    /// The text for an empty list: `no messages match`.
     var none: String
-    /// The columns of its table; CSV has the same.
+    /// The columns of the table and of CSV.
     var columns: [TextTable.Column]
-    /// A row's cells, one for each column.
     var cells: (Row) throws -> [String]
-    /// A row's JSON object; told whether it is for a terminal.
+    /// A row's JSON object; the flag says whether it is for a terminal.
     var json: (Row, Bool) throws -> [UInt8]
 }
 
 extension RowList where Row: ShownResource {
-    /// Rows that are shown by their fields.
+    /// Shows rows by their fields.
     init(none: String) {
         self.init(none: none, columns: Row.columns) {
             $0.cells
@@ -26,14 +25,14 @@ extension RowList where Row: ShownResource {
 }
 
 extension Console {
-    /// Shows a list in the format that was chosen.
+    /// Shows a list in the chosen format.
     ///
     /// - Parameters:
     ///   - rows: The rows, the latest first.
     ///   - options: The format, the columns and the order.
     ///   - list: How the rows are shown.
-    ///   - piped: The format where stdout is not a terminal and nothing was chosen.
-    /// - Throws: ``CommandFailure`` for columns that there are not; `ExportError` where stdout cannot be written.
+    ///   - piped: The default format if stdout is not a terminal.
+    /// - Throws: ``CommandFailure`` for unknown columns; `ExportError` if stdout can't be written.
     func show<Row>(
         _ rows: [Row],
         _ options: ListOptions,
@@ -50,7 +49,7 @@ extension Console {
                 return places.map { cells[$0] }
             }
             var columns = places.map { list.columns[$0] }
-            // Whoever names columns wants all of them: rather one below the other than left out.
+            // Columns that were asked for are stacked rather than left out.
             if options.columns != nil { for place in columns.indices { columns[place].dropOrder = 0 } }
             if !rows.isEmpty { show(TextTable(columns, cells)) }
         case .csv: try csv(rows, places.map { list.columns[$0].name }, list)
@@ -62,17 +61,13 @@ extension Console {
         if rows.isEmpty { message(list.none) }
     }
 
-    /// Writes a table that fits the terminal, and says which of its columns did not.
-    ///
-    /// - Parameters:
-    ///   - table: The table.
-    ///   - way: How to see them.
+    /// Writes a table that fits the terminal, and names the columns that did not; `way` says how to see them.
     func show(_ table: TextTable, way: String = "--columns chooses") {
         self.table(table)
         tell(leftOut: table.leftOut(width: width), way: way)
     }
 
-    /// Says which columns have no room.
+    /// Names the columns that did not fit.
     func tell(leftOut: [String], way: String) {
         guard !leftOut.isEmpty else { return }
         message("not shown at this width: \(leftOut.joined(separator: ", ")) (\(way))")

@@ -1,6 +1,6 @@
 import Querying
 
-/// Writes rows to stdout in one of the machine formats.
+/// Writes rows to stdout in a machine-readable format.
 struct RowOutput {
     private let format: OutputFormat
     private let file: ExportFile
@@ -17,7 +17,6 @@ struct RowOutput {
         lines.appendHead()
     }
 
-    /// Adds a message.
     mutating func append(_ page: MessagePage, _ row: Int) throws {
         if format == .json { try begin() }
         lines.append(page, row)
@@ -25,7 +24,7 @@ struct RowOutput {
         if lines.count > 1 << 16 { try write(dropping: 0) }
     }
 
-    /// Adds a JSON object of another kind.
+    /// Adds another JSON object.
     mutating func append(object: [UInt8]) throws {
         if format == .json {
             try begin()
@@ -35,10 +34,10 @@ struct RowOutput {
         }
     }
 
-    /// Writes the rows that are still buffered.
+    /// Writes the buffered rows.
     mutating func flush() throws { try write(dropping: 0) }
 
-    /// Writes the rows that are still buffered, and the array's end.
+    /// Writes the buffered rows and the array's end.
     mutating func finish() throws {
         try write(dropping: 0)
         guard format == .json else { return }
@@ -58,7 +57,7 @@ struct RowOutput {
 }
 
 extension Console {
-    /// Writes one JSON array of rows that have a JSON form of their own.
+    /// Writes one JSON array of rows with their own JSON form.
     func show<Row>(_ rows: [Row], tokens: Bool, json: (Row, Bool) throws -> [UInt8]) throws {
         var output = RowOutput(.json, tokens: tokens, to: self)
         for row in rows { try output.append(object: try json(row, output.isForTerminal)) }

@@ -1,19 +1,19 @@
 package import Vocabulary
 
 extension TerminalText {
-    /// How many columns an escaped text takes.
+    /// The columns that an escaped text takes.
     package static func width(_ text: some StringProtocol) -> Int {
         text.unicodeScalars.reduce(0) { $0 + width($1) }
     }
 
-    /// Cuts an escaped text to a number of columns; what is cut ends in `…`.
+    /// Cuts an escaped text to a number of columns, marking the cut with `…`.
     package static func cut(_ text: String, to limit: Int) -> String {
         var columns = 0
         var marks = 0
         var kept = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
             let width = width(scalar)
-            // Marks take no column; a text of nothing else still has an end.
+            // Marks take no column, so a text of marks alone is limited here.
             marks = width == 0 ? marks + 1 : 0
             guard columns + width <= limit, marks <= 8 else {
                 while columns > max(0, limit - 1), let last = kept.popLast() { columns -= Self.width(last) }
@@ -25,7 +25,7 @@ extension TerminalText {
         return text
     }
 
-    /// Cuts an escaped text to a number of columns and keeps its beginning and its end, with `…` between them.
+    /// Cuts the middle out of an escaped text, with `…` in its place.
     package static func cutMiddle(_ text: String, to limit: Int) -> String {
         guard width(text) > limit, limit > 2 else { return cut(text, to: limit) }
         var end = String.UnicodeScalarView()
@@ -36,13 +36,13 @@ extension TerminalText {
             columns += width
             end.insert(scalar, at: end.startIndex)
         }
-        // A mark without its character would stand on the ellipsis.
+        // A mark without its character would attach to the ellipsis.
         while let first = end.first, width(first) == 0 { end.removeFirst() }
         let start = cut(text, to: limit - columns)
         return (start.hasSuffix("…") ? start : start + "…") + String(end)
     }
 
-    /// 0 for marks that stand on the character before, 2 for the wide characters of East Asia and pictures, else 1.
+    /// 0 for combining marks, 2 for East Asian wide characters and pictographs, else 1.
     private static func width(_ scalar: Unicode.Scalar) -> Int {
         if scalar.value < 0x300 { return 1 }
         switch scalar.properties.generalCategory {

@@ -13,30 +13,21 @@ package struct TextTable: Sendable {
         self.columns = columns
     }
 
-    /// A table of these rows.
-    ///
-    /// - Parameters:
-    ///   - columns: The columns.
-    ///   - rows: A cell for each column; they may come from strangers.
+    /// A table of these rows, with a cell for each column; cells may be untrusted.
     package init(_ columns: [Column], _ rows: [[String]]) {
         self.columns = columns
         for row in rows { append(row) }
     }
 
-    /// Adds a row; its cells may come from strangers.
+    /// Adds a row; cells may be untrusted.
     package mutating func append(_ cells: [String]) {
         rows.append(cells.map { TerminalText.escape($0) })
     }
 
-    /// The header and the rows, two spaces between columns.
+    /// The lines without their ends, two spaces between columns.
     ///
-    /// Where the columns that must stay don't fit, each row becomes a list of names and values, in which nothing is cut.
-    ///
-    /// - Parameters:
-    ///   - width: The terminal's columns; nil where nothing has to fit.
-    ///   - hasHeader: Whether the titles are shown.
-    ///   - isColoured: Whether states have a colour.
-    /// - Returns: Lines without their ends.
+    /// If the mandatory columns don't fit, each row becomes a list of names and values, in which nothing is cut.
+    /// `width` is the terminal's, nil for no limit.
     package func lines(width: Int?, hasHeader: Bool = true, isColoured: Bool = false) -> [String] {
         guard let widths = fit(natural, in: width) else { return lists(width: width, isColoured) }
         let shown = columns.indices.filter { widths[$0] > 0 }
@@ -52,7 +43,6 @@ package struct TextTable: Sendable {
         }
     }
 
-    /// The names of the columns that do not fit a width.
     package func leftOut(width: Int?) -> [String] {
         guard let widths = fit(natural, in: width) else { return [] }
         return columns.indices.filter { widths[$0] == 0 }.map { columns[$0].name }
@@ -66,20 +56,19 @@ package struct TextTable: Sendable {
         }
     }
 
-    /// The width that each column would take.
+    /// The width that each column needs.
     private var natural: [Int] {
         columns.indices.map { column in
             rows.reduce(TerminalText.width(columns[column].title)) { max($0, TerminalText.width($1[column])) }
         }
     }
 
-    /// The width of each column, 0 for one that is left out; nil where the ones that must stay don't fit.
+    /// The width of each column, 0 if left out; nil if the mandatory ones don't fit.
     private func fit(_ natural: [Int], in width: Int?) -> [Int]? {
         guard let width else { return natural.map { max($0, 1) } }
         let least = columns.indices.map { column in
             max(1, min(natural[column], max(columns[column].minimum, TerminalText.width(columns[column].title))))
         }
-        // A narrow column may still fit where a wider one that matters more does not.
         var shown = Set(columns.indices.filter { columns[$0].dropOrder == 0 })
         func needed(_ shown: Set<Int>) -> Int { shown.reduce(0) { $0 + least[$1] + 2 } - 2 }
         for column in columns.indices.sorted(by: { columns[$0].dropOrder < columns[$1].dropOrder })

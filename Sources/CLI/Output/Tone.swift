@@ -1,15 +1,13 @@
-/// What a word of a state or of a result means for whoever has to act; on a terminal it has a colour.
+/// How urgent a state or result is; shown as a colour on a terminal.
 enum Tone: String {
     /// All is well.
     case good = "32"
-    /// Somebody should look.
+    /// Needs attention.
     case warning = "33"
-    /// Something failed.
+    /// Failed.
     case bad = "31"
 
-    /// The tone of a state as the commands write it: `failing, next probe in 24 s`, `2. retry`, `1 WRONG`.
-    ///
-    /// - Parameter state: The state, its first word first, or behind a number; nil for what is neither good nor bad.
+    /// The tone of a state's text, such as `failing, next probe in 24 s`, `2. retry`, `1 WRONG`; nil if it is neutral.
     init?(state: String) {
         if state.hasPrefix("0 ") { return nil }
         let word = state.split { !$0.isLetter }.first.map(String.init) ?? ""
@@ -24,6 +22,6 @@ enum Tone: String {
         }
     }
 
-    /// A text in its colour.
+    /// The text in the tone's colour.
     func painted(_ text: some StringProtocol) -> String { "\u{1B}[\(rawValue)m\(text)\u{1B}[0m" }
 }

@@ -1,7 +1,7 @@
 import MessageStore
 import Vocabulary
 
-/// A day's partition as programs read it.
+/// The JSON form of a day's partition.
 struct PartitionRow: Encodable {
     var day: String
     var partition: String
@@ -23,10 +23,10 @@ struct PartitionRow: Encodable {
 }
 
 extension PartitionPlan {
-    /// The deliveries that still need it, in words.
+    /// The deliveries that still need it, as text.
     var neededBy: String { "\(Amount.count(waiting)) \(waiting == 1 ? "delivery" : "deliveries")" }
 
-    /// The dead letters that keep their messages when it goes, in words.
+    /// The dead letters that keep their messages when it is dropped, as text.
     var keptDeadLetters: String {
         guard deadLetters > 0 else { return "" }
         return deadLetters == 1
@@ -34,7 +34,7 @@ extension PartitionPlan {
             : ", \(Amount.count(deadLetters)) dead letters keep their messages"
     }
 
-    /// What happens to it, in words.
+    /// Its fate, as text.
     func fateInWords(_ policy: RetentionPolicy) -> String {
         switch fate {
         case .ahead: "ahead"

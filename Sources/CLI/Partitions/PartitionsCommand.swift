@@ -1,6 +1,5 @@
 import ArgumentParser
 
-/// `partitions`: what retention would do, and doing it now.
 struct PartitionsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "partitions",

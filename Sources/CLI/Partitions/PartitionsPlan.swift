@@ -5,7 +5,6 @@ import Resources
 import Vocabulary
 import Worker
 
-/// `partitions plan`.
 struct PartitionsPlan: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "plan",
@@ -50,7 +49,7 @@ struct PartitionsPlan: ProgramCommand {
         }
     }
 
-    /// Prints the plan by the policy in force; where there is none yet, by the configuration's.
+    /// Prints the plan under the policy in force, or under the configured one if there is none.
     static func show(
         _ connection: PostgresConnection,
         _ configured: RetentionPolicy,

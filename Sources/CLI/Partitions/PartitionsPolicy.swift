@@ -5,7 +5,6 @@ import Resources
 import Vocabulary
 import Worker
 
-/// `partitions policy`.
 struct PartitionsPolicy: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "policy",

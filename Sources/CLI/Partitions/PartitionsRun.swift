@@ -3,7 +3,6 @@ import MessageStore
 import Vocabulary
 import Worker
 
-/// `partitions run`.
 struct PartitionsRun: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "run",
@@ -155,7 +154,7 @@ struct PartitionsRun: ProgramCommand {
         console.facts(facts)
     }
 
-    /// Throws what the exit code is to be, where it is not 0.
+    /// Throws the command's exit code unless it is 0.
     static func judge(_ report: RetentionReport) throws {
         if report.isBusy {
             throw CommandFailure(.temporaryFailure, "a worker is running retention now and does the rest")

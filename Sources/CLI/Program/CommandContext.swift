@@ -3,30 +3,18 @@ import Foundation
 package import UpstreamKit
 import Worker
 
-/// What a command gets from outside: its console, its environment, and the executable that it is part of.
+/// A command's environment: console, variables, and the executable it is part of.
 package struct CommandContext: Sendable {
-    /// Makes the Swift handlers that an executable brings, besides the configured ones.
+    /// Makes an executable's own Swift handlers, besides the configured ones.
     package typealias HandlerSource = @Sendable () async throws -> [HandlerRegistration]
 
-    /// Where it reads and writes.
     package var console: Console
-    /// The environment's variables.
     package var environment: [String: String]
-    /// What the executable is called, for commands that are suggested.
     package var programName: String
-    /// The executable's own handlers.
     package var handlerSource: HandlerSource
     /// Returns with the next SIGINT or SIGTERM, or when the task is cancelled.
     package var interruption: @Sendable () async -> Void
 
-    /// A context.
-    ///
-    /// - Parameters:
-    ///   - console: Where the command reads and writes.
-    ///   - environment: The environment's variables.
-    ///   - programName: What the executable is called.
-    ///   - handlerSource: Makes the executable's own handlers.
-    ///   - interruption: Returns when the command is to stop.
     package init(
         console: Console,
         environment: [String: String],
@@ -41,7 +29,7 @@ package struct CommandContext: Sendable {
         self.interruption = interruption
     }
 
-    /// The process's own.
+    /// The context of this process.
     static func process(handlers: @escaping HandlerSource) -> CommandContext {
         CommandContext(
             console: .standard,
@@ -51,14 +39,14 @@ package struct CommandContext: Sendable {
         )
     }
 
-    /// What the process's executable is called; help shows it.
+    /// The name of this executable, for help texts.
     static var processName: String {
         CommandLine.arguments.first?.split(separator: "/").last.map(String.init) ?? "upstream-worker"
     }
 
-    /// The executable's own handlers, for one worker.
+    /// Makes the executable's own handlers for one worker.
     ///
-    /// - Throws: ``CommandFailure`` with what the executable's code has thrown.
+    /// - Throws: ``CommandFailure`` with the error of the executable's code.
     func ownHandlers() async throws(CommandFailure) -> [HandlerRegistration] {
         do {
             return try await handlerSource()
@@ -67,12 +55,12 @@ package struct CommandContext: Sendable {
         }
     }
 
-    /// A command line of this program, as messages suggest it.
+    /// A command line of this program, for suggestions.
     func suggestion(_ arguments: String) -> String { "\(programName) \(arguments)" }
 }
 
-/// A command that does something; a group of subcommands only shows its help.
+/// A command with an action, unlike a group of subcommands, which only shows its help.
 protocol ProgramCommand: AsyncParsableCommand {
-    /// Does it.
+    /// Runs the command.
     func run(in context: CommandContext) async throws
 }

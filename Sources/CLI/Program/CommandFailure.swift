@@ -6,20 +6,19 @@ import Postgres
 import Querying
 import Worker
 
-/// Why a command failed: the one place where errors become exit codes.
+/// A command's failure: the one place where errors become exit codes.
 struct CommandFailure: Error {
-    /// What the exit code says.
+    /// The exit code.
     var status: ExitStatus
-    /// What people read on stderr; empty where everything has been said.
+    /// The message on stderr; empty if nothing more needs to be said.
     var message: String
 
-    /// A failure with a reason for people.
     init(_ status: ExitStatus, _ message: String = "") {
         self.status = status
         self.message = message
     }
 
-    /// What any error of the program means.
+    /// Maps any error of the program; nil for unknown ones.
     init?(_ error: any Error) {
         switch error {
         case let error as CommandFailure: self = error

@@ -1,14 +1,13 @@
 import ArgumentParser
 
-/// Options in front of a command: `upstream-worker --config FILE run`.
+/// Moves leading options behind the command: `upstream-worker --config FILE run`.
 ///
-/// The parser takes a command's options only behind its name. Those that nearly every command has are moved there, as
-/// people know it from other programs.
+/// The parser accepts a command's options only after its name; other programs accept common ones before it, too.
 enum CommandLineOrder {
-    /// The options that may stand in front; each takes a value.
+    /// The options that may come first; each takes a value.
     private static let movable = ["--config", "-c", "--set"]
 
-    /// The command line with these options behind the command's name.
+    /// The command line with these options moved behind the command's name.
     static func normalized(_ arguments: [String]) -> [String] {
         var moved: [String] = []
         var path: [String] = []
@@ -31,7 +30,7 @@ enum CommandLineOrder {
         return isComplete && !moved.isEmpty ? path + moved + arguments[index...] : arguments
     }
 
-    /// How many words the option takes with which the words begin; 0 where they begin with something else.
+    /// The number of words of the movable option at the start, 0 if there is none.
     static func length(of words: ArraySlice<String>) -> Int {
         guard let first = words.first else { return 0 }
         if movable.contains(first) { return min(2, words.count) }
@@ -40,6 +39,5 @@ enum CommandLineOrder {
 }
 
 extension ParsableCommand {
-    /// How the command is called.
     static var name: String { configuration.commandName ?? "" }
 }

@@ -1,12 +1,12 @@
 import ArgumentParser
 import Worker
 
-/// What a mistyped command line most likely meant.
+/// A suggestion for a mistyped command line.
 struct CommandSuggestion {
     private let root: CommandTree
     private let programName: String
 
-    /// Names of options in other programs, and what they are called here.
+    /// Option names of other programs, and their names here.
     private static let synonyms = [
         "--from": "--since", "--start": "--since", "--newer": "--since", "--newer-than": "--since",
         "--before": "--until", "--end": "--until", "--older": "--until", "--older-than": "--until", "--to": "--until",
@@ -23,12 +23,7 @@ struct CommandSuggestion {
         self.programName = programName
     }
 
-    /// The parser's error text with what was most likely meant.
-    ///
-    /// - Parameters:
-    ///   - text: The parser's text.
-    ///   - arguments: The command line.
-    /// - Returns: The text; unchanged where nothing better is known.
+    /// Adds a suggestion to the parser's error text, if there is one.
     func improve(_ text: String, for arguments: [String]) -> String {
         let walk = walk(arguments)
         if let unknown = walk.unknown { return error(unknown, in: walk) }
@@ -43,22 +38,22 @@ struct CommandSuggestion {
         return text
     }
 
-    /// Help for a command that there is not: nil where there is.
+    /// The error for help on an unknown command; nil for a known one.
     func unknownHelpTopic(_ arguments: [String]) -> String? {
         guard arguments.first == "help" else { return nil }
         let walk = walk(Array(arguments.dropFirst()))
         return walk.unknown.map { error($0, in: walk) }
     }
 
-    /// How far a command line names commands.
+    /// How far a command line names known commands.
     private struct Walk {
-        /// The names that are right.
+        /// The known names.
         var path: [String] = []
-        /// The command that they name.
+        /// The last known command.
         var group: CommandTree
-        /// The first name that is wrong.
+        /// The first unknown name.
         var unknown: String?
-        /// The names behind it that may be commands as well.
+        /// Further names, which may be commands.
         var rest: [String] = []
     }
 
@@ -80,7 +75,7 @@ struct CommandSuggestion {
         return walk
     }
 
-    /// Only names of commands are repeated: what else was typed may be meant for nobody's eyes.
+    /// Repeats only names of commands: other words may be private.
     private func error(_ unknown: String, in walk: Walk) -> String {
         let place = ([programName] + walk.path).joined(separator: " ")
         let known = walk.group.children.filter { $0.shouldDisplay ?? true }.map(\.commandName)
@@ -100,7 +95,7 @@ struct CommandSuggestion {
         return lines.joined(separator: "\n")
     }
 
-    /// The command of this name in another group.
+    /// The path of a command of this name in another group, if unique.
     private func elsewhere(_ name: String) -> String? {
         let owners = root.children.filter { $0.children.contains { $0.commandName == name } }
         return owners.count == 1 ? owners.first.map { "\($0.commandName) \(name)" } : nil

@@ -1,11 +1,9 @@
 import ArgumentParser
 import Foundation
 
-/// The program's commands with their options, as the parser describes them.
+/// The program's commands and options, decoded from the parser's description.
 package struct CommandTree: Decodable, Sendable {
-    /// An option, a flag or an argument.
     package struct Argument: Decodable, Sendable {
-        /// One of its names.
         package struct Name: Decodable, Sendable {
             /// `long`, `short` or `longWithSingleDash`.
             package var kind: String
@@ -21,24 +19,23 @@ package struct CommandTree: Decodable, Sendable {
         package var shouldDisplay: Bool
         /// Its names; nil for an argument.
         package var names: [Name]?
-        /// What help says about it.
+        /// Its help text.
         package var abstract: String?
     }
 
-    /// How the command is called.
     package var commandName: String
     /// Whether help shows it.
     package var shouldDisplay: Bool?
-    /// What help says about it, examples first.
+    /// Its long help text, examples first.
     package var discussion: String?
-    /// Its own subcommands; nil where it has none.
+    /// Its subcommands; nil if it has none.
     package var subcommands: [CommandTree]?
-    /// What it takes.
+    /// Its options and arguments.
     package var arguments: [Argument]?
 
-    /// The commands of the program.
+    /// The program's commands.
     ///
-    /// - Throws: Where the parser describes them in a form that is not known.
+    /// - Throws: If the parser's description has an unknown form.
     package static func program() throws -> CommandTree { try described.get() }
 
     private static let described = Result {
@@ -46,7 +43,7 @@ package struct CommandTree: Decodable, Sendable {
         return try JSONDecoder().decode(Tool.self, from: Data(RootCommand._dumpHelp().utf8)).command
     }
 
-    /// The subcommands that people type; the parser's own `help` is no command of the program.
+    /// The subcommands, without the parser's own `help`.
     package var children: [CommandTree] { (subcommands ?? []).filter { $0.commandName != "help" } }
 
     /// The names of its options and flags, with their dashes.

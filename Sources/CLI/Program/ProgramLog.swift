@@ -4,9 +4,8 @@ import Worker
 
 /// The process's logger.
 enum ProgramLog {
-    /// Sends all logging of the process to stderr, as configured.
-    ///
-    /// - Returns: The program's own logger, and the level of all loggers, which may be changed.
+    /// Directs all logging to stderr, as configured; returns the program's logger, and the adjustable level of all
+    /// loggers.
     static func start(_ configuration: WorkerConfiguration) -> (logger: Logger, threshold: LogThreshold) {
         let format: LogFormat =
             switch configuration.logStyle {

@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// The program: a list of commands.
+/// The root of all commands.
 struct RootCommand: AsyncParsableCommand {
     static var configuration: CommandConfiguration {
         CommandConfiguration(

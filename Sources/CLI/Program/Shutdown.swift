@@ -6,13 +6,13 @@ import Worker
 
 /// Shuts down in order at the first signal, within the grace period, and exits at once at the second.
 enum Shutdown {
-    /// What closing the streams in order may take: 2 s for the peer's closing tag, and TLS's end.
+    /// The time for closing the streams in order: 2 s for the peer's closing tag, and TLS's end.
     private static let goodbyes = Duration.milliseconds(2_500)
 
-    /// Runs `body` until it returns; the first SIGTERM or SIGINT calls `begin`, which must make `body` return.
+    /// Runs `body`; the first SIGTERM or SIGINT calls `begin`, which must make `body` return.
     ///
-    /// Where it has not by then, `giveUp` is called shortly before the grace is over: the last moment for goodbyes. Each SIGHUP
-    /// calls `reload`, one after the other.
+    /// If it has not returned shortly before the grace period ends, `giveUp` is called: the last moment for closing
+    /// streams. Each SIGHUP calls `reload`, one after the other.
     static func onSignal<Value: Sendable>(
         grace: Duration,
         logger: Logger,
@@ -36,7 +36,7 @@ enum Shutdown {
             }
             let (begun, hasBegun) = AsyncStream<Void>.makeStream()
             group.addTask {
-                // The sequence allows a single iteration.
+                // The sequence allows only one iteration.
                 var isFirst = true
                 for await signal in signals {
                     let name: LogValue = .string("\(signal)")
@@ -68,13 +68,13 @@ enum Shutdown {
         }
     }
 
-    /// Exits without the handlers that `exit` runs: they could wait for locks that other threads hold.
+    /// Exits without `exit`'s handlers, which could wait for locks of other threads.
     static func endAtOnce(_ status: Int32) -> Never {
         DescriptorLogOutput.flushStandardError()
         _exit(status)
     }
 
-    /// Ends the process when the grace is over; nothing acked is lost, and nothing unacked was promised.
+    /// Ends the process when the grace period is over; nothing acked is lost, and nothing unacked was promised.
     private static func expire(after rest: Duration, of grace: Duration, _ logger: Logger) async {
         guard (try? await Task.sleep(for: rest)) != nil else { return }
         logger.event(
@@ -88,7 +88,6 @@ enum Shutdown {
 }
 
 extension UnixSignal {
-    /// The signal's number.
     fileprivate var number: Int32 {
         self == .sigterm ? SIGTERM : SIGINT
     }

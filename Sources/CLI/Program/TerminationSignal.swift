@@ -1,6 +1,6 @@
 import UnixSignals
 
-/// SIGINT and SIGTERM, for commands that only have to stop.
+/// Waits for SIGINT or SIGTERM, for commands that only have to stop.
 enum TerminationSignal {
     /// Returns with the next of them, or when the task is cancelled.
     static func wait() async {

@@ -1,11 +1,10 @@
 import BuildInfo
 
-/// The version of the program.
 enum Version {
-    /// Semantic version; the CHANGELOG has an entry for it.
+    /// The semantic version; the CHANGELOG has an entry for it.
     static let current = "0.1.0"
 
-    /// What `--version` prints: this program, then the system's libraries that it runs with.
+    /// The output of `--version`: this program and the system libraries in use.
     static var text: String {
         let build = BuildInfo.isOptimised ? "release" : "debug"
         let first = "upstream-worker \(current) (commit \(BuildInfo.commit ?? "unknown"), \(build) build)"

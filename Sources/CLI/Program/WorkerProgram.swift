@@ -3,27 +3,22 @@ import Glibc
 import UpstreamKit
 import Worker
 
-/// The program, in whichever executable it is.
+/// The entry point of every executable with the program's commands.
 package enum WorkerProgram {
     /// Runs the process's command line; a failure ends the process with the command's exit code.
     ///
-    /// - Parameter handlers: Makes the executable's own Swift handlers; called by the commands that need them.
+    /// - Parameter handlers: Makes the executable's own Swift handlers; called by commands that need them.
     package static func main(handlers: @escaping CommandContext.HandlerSource = { [] }) async {
-        // A reader that went away (`| head`) is an error of the write, not the end of the process.
+        // A closed pipe (`| head`) is an error of the write, not the end of the process.
         signal(SIGPIPE, SIG_IGN)
         let status = await run(Array(CommandLine.arguments.dropFirst()), in: .process(handlers: handlers))
         if status != 0 { exit(status) }
     }
 
-    /// Runs one command line.
+    /// Runs one command line without the program's name; returns the exit code.
     ///
     /// No task local carries the context: in an optimised build `TaskLocal.withValue` around the commands crashed
     /// (Swift 6.3.1).
-    ///
-    /// - Parameters:
-    ///   - arguments: The command line without the program's name.
-    ///   - context: What the command gets from outside.
-    /// - Returns: The exit code.
     package static func run(_ arguments: [String], in context: CommandContext) async -> Int32 {
         do {
             if arguments.first == "help", let problem = try suggestion(context).unknownHelpTopic(arguments) {
@@ -47,7 +42,7 @@ package enum WorkerProgram {
         try CommandSuggestion(programName: context.programName)
     }
 
-    /// What the parser says against a command line; nil where it takes it.
+    /// The parser's complaint about a command line; nil if it is valid.
     package static func problem(with arguments: [String]) -> String? {
         do {
             _ = try RootCommand.parseAsRoot(arguments)
@@ -57,7 +52,7 @@ package enum WorkerProgram {
         }
     }
 
-    /// Every command and group of commands, as it is typed after the program's name.
+    /// Every command and group, as typed after the program's name.
     package static var commands: [[String]] { paths(of: RootCommand.self, under: []) }
 
     private static func paths(of command: any ParsableCommand.Type, under path: [String]) -> [[String]] {
@@ -67,7 +62,7 @@ package enum WorkerProgram {
         }
     }
 
-    /// Reports an error and returns its exit code: ours, or the parser's own; help and version are data.
+    /// Reports an error and returns its exit code: ours, or the parser's; help and version are data.
     private static func report(_ error: any Error, of arguments: [String], in context: CommandContext) -> Int32 {
         if let failure = CommandFailure(error) {
             if !failure.message.isEmpty { context.console.message(failure.message) }

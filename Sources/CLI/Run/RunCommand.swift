@@ -1,7 +1,6 @@
 import ArgumentParser
 import Worker
 
-/// `run`: the worker.
 struct RunCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "run",
@@ -51,7 +50,7 @@ struct RunCommand: ProgramCommand {
         } reload: {
             runtime.reload { reloader.reload() }
         }
-        // Work that is left waits for a database that does not answer: do not wait for it.
+        // Remaining work waits for a database that does not answer: don't wait for it.
         if runtime.hasAbandonedServices { Shutdown.endAtOnce(ExitStatus.ok.rawValue) }
     }
 

@@ -5,7 +5,7 @@ import Telemetry
 import Vocabulary
 import Worker
 
-/// `stats`: the store at a glance.
+/// `stats`: an overview of the store.
 struct StatsCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "stats",

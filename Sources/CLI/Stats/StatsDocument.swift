@@ -2,7 +2,7 @@ import MessageStore
 import Resources
 import Vocabulary
 
-/// What `stats` shows, for people and programs.
+/// The output of `stats`, as text or JSON.
 struct StatsDocument: Encodable {
     struct Rates: Encodable {
         var stored: Double
@@ -50,7 +50,7 @@ struct StatsDocument: Encodable {
     var categories: [Category]
     var handlers: [Queue]
 
-    /// The figures of one look, with the rates since the one before.
+    /// One snapshot's figures, with the rates since the previous one.
     init(_ look: StoreStatistics, _ rates: StoreRates?) {
         time = ShownTime.full(look.takenAt)
         databaseBytes = look.databaseBytes
