@@ -1,6 +1,5 @@
 import ArgumentParser
 
-/// `conflicts`: copies of known messages with other content.
 struct ConflictsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "conflicts",

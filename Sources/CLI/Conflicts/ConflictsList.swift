@@ -5,7 +5,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `conflicts list`.
 struct ConflictsList: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",

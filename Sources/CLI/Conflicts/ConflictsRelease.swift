@@ -5,7 +5,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `conflicts release`.
 struct ConflictsRelease: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "release",

@@ -4,7 +4,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `conflicts show`.
 struct ConflictsShow: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",

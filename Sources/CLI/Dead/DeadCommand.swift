@@ -1,6 +1,5 @@
 import ArgumentParser
 
-/// `dead`: deliveries that were given up.
 struct DeadCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "dead",

@@ -2,7 +2,6 @@ import ArgumentParser
 import MessageStore
 import Worker
 
-/// `dead discard`.
 struct DeadDiscard: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "discard",

@@ -2,19 +2,13 @@ import MessageStore
 import Worker
 
 extension DeadFilter {
-    /// Works through the dead letters that match, part by part, with a progress bar.
+    /// Works through the matching dead letters in batches, with a progress bar.
     ///
-    /// Deliveries that die meanwhile are not part of it.
+    /// Deliveries that die meanwhile are left out. `before` is told how many there are before anything is done, and may
+    /// throw.
     ///
-    /// - Parameters:
-    ///   - options: The configuration's options.
-    ///   - context: What the command gets from outside.
-    ///   - all: Whether an empty filter may match everything.
-    ///   - fate: What becomes of them.
-    ///   - verb: The same in the past tense.
-    ///   - author: Who, and why.
-    ///   - before: Is told how many there are before anything is done to them, and may throw.
-    /// - Throws: A usage error without a filter, a negative answer for an unknown handler, and what the database throws.
+    /// - Throws: A usage error without a filter, a negative answer for an unknown handler, and what the database
+    ///   throws.
     func work(
         _ options: CommonOptions,
         _ context: CommandContext,
@@ -41,7 +35,7 @@ extension DeadFilter {
             context.console.message("\(verb) \(progress.done)")
         }
     }
-    /// Throws a usage error where nothing narrows and not everything is asked for.
+    /// Throws a usage error for an empty filter without `--all`.
     func requireSome(all: Bool) throws(CommandFailure) {
         guard all || !isEmpty else {
             throw CommandFailure(.usage, "give a filter (--handler, --group, --category, …), or --all")

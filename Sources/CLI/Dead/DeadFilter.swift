@@ -6,7 +6,7 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// Which dead letters: the options that the commands share.
+/// The options that select dead letters.
 struct DeadFilter: ParsableArguments {
     @Option(help: "Only dead letters of this handler.")
     var handler: String?
@@ -25,7 +25,7 @@ struct DeadFilter: ParsableArguments {
     @Option(name: .customLong("before"), help: ArgumentHelp("--until", visibility: .hidden))
     var formerUntil: String?
 
-    /// The store's form.
+    /// The filter for the store.
     func make() throws -> DeadLetterFilter {
         var filter = DeadLetterFilter()
         filter.handler = handler
@@ -39,19 +39,19 @@ struct DeadFilter: ParsableArguments {
                 throw CommandFailure(.usage, "--since must be before --until")
             }
         }
-        // What dies later is never meant, and a bound ahead would let it in.
+        // Later dead letters are never meant, and a bound in the future would let them in.
         if let until = filter.until, until > .now { filter.until = nil }
         filter.messageKey = try (messageKey ?? formerKey).map { try MessageKey($0, for: "--message-key") }
         return filter
     }
 
-    /// A time as people write it: an age, which the database's clock judges, or a moment.
+    /// Parses an age, which the database's clock judges, or a moment.
     private static func time(_ text: String) throws -> (age: Duration?, moment: Timestamp?) {
         if let text = DurationText(text), text.unit != nil, let age = text.duration { return (age, nil) }
         return (nil, try TimeExpression.parse(text, now: .now))
     }
 
-    /// Whether it narrows at all.
+    /// Whether no condition is given.
     var isEmpty: Bool {
         handler == nil && group == nil && category == nil && (messageKey ?? formerKey) == nil && since == nil
             && (until ?? formerUntil) == nil

@@ -3,7 +3,6 @@ import MessageStore
 import Resources
 import Worker
 
-/// `dead groups`.
 struct DeadGroups: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "groups",

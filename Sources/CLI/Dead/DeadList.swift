@@ -4,7 +4,6 @@ import Resources
 import UpstreamKit
 import Worker
 
-/// `dead list`.
 struct DeadList: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",

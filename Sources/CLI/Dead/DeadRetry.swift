@@ -4,7 +4,6 @@ import Resources
 import Vocabulary
 import Worker
 
-/// `dead retry`.
 struct DeadRetry: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "retry",

@@ -4,7 +4,6 @@ import Resources
 import UpstreamKit
 import Worker
 
-/// `dead show`.
 struct DeadShow: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",

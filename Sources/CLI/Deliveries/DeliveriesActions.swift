@@ -2,7 +2,6 @@ import ArgumentParser
 import MessageStore
 import Worker
 
-/// `deliveries retry-now`.
 struct DeliveriesRetryNow: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "retry-now",
@@ -28,7 +27,6 @@ struct DeliveriesRetryNow: ProgramCommand {
     }
 }
 
-/// `deliveries cancel`.
 struct DeliveriesCancel: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel",

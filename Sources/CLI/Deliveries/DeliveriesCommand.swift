@@ -1,6 +1,5 @@
 import ArgumentParser
 
-/// `deliveries`: what waits for handlers.
 struct DeliveriesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "deliveries",

@@ -6,7 +6,7 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// Which waiting deliveries: the options that the commands share.
+/// The options that select waiting deliveries.
 struct DeliveriesFilter: ParsableArguments {
     @Option(help: "Only deliveries to this handler.")
     var handler: String?
@@ -23,15 +23,15 @@ struct DeliveriesFilter: ParsableArguments {
     @Option(help: ArgumentHelp("The message was received before.", valueName: "time"))
     var until: String?
 
-    /// Whether it narrows at all.
+    /// Whether no condition is given.
     var isEmpty: Bool {
         handler == nil && category == nil && messageKey == nil && group == nil && formerGroup == nil && since == nil
             && until == nil
     }
 
-    /// The store's form, with ages counted back from a time.
+    /// The filter for the store, with ages counted back from `now`.
     ///
-    /// - Throws: ``CommandFailure`` and `FilterError`: what is written can't be parsed.
+    /// - Throws: ``CommandFailure`` and `FilterError` for invalid values.
     func make(now: Timestamp) throws -> WaitingFilter {
         var filter = WaitingFilter()
         filter.handler = handler
@@ -46,14 +46,14 @@ struct DeliveriesFilter: ParsableArguments {
         return filter
     }
 
-    /// The same, with ages counted back from the database's clock; an unknown handler is an error.
+    /// The filter with ages counted back from the database's clock; an unknown handler is an error.
     func judged(_ connection: PostgresConnection) async throws -> WaitingFilter {
         try await KnownHandlers.require(handler, connection)
         return try make(now: try await WaitingDeliveries(connection).now())
     }
 }
 
-/// What `deliveries retry-now` and `deliveries cancel` share.
+/// The options and the work that `deliveries retry-now` and `deliveries cancel` share.
 struct DeliveriesAction: ParsableArguments {
     @OptionGroup var filter: DeliveriesFilter
     @Flag(help: "All of them; needed where no filter is given.")
@@ -74,13 +74,8 @@ struct DeliveriesAction: ParsableArguments {
         var dryRun: Bool
     }
 
-    /// Does it.
+    /// Runs the command; `words` are the verb for the question, and its past tense.
     ///
-    /// - Parameters:
-    ///   - act: What.
-    ///   - words: The verb for the question, and the same in the past tense.
-    ///   - options: The configuration's options.
-    ///   - context: What the command gets from outside.
     /// - Throws: A usage error without a filter, and what configuration and database throw.
     func run(
         _ act: WaitingDeliveries.Act,
@@ -97,7 +92,7 @@ struct DeliveriesAction: ParsableArguments {
             let deliveries = WaitingDeliveries(connection)
             let now = try await deliveries.now()
             var chosen = try await filter.judged(connection)
-            // What arrives meanwhile is not part of it.
+            // What arrives meanwhile is left out.
             if act == .cancel, chosen.until == nil { chosen.until = now }
             let counts = try await deliveries.count(chosen)
             let total = act == .cancel ? counts.free : counts.later

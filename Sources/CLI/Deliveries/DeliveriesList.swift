@@ -6,7 +6,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `deliveries list`.
 struct DeliveriesList: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",

@@ -6,7 +6,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `forget`: erases everything about one device.
 struct ForgetCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "forget",
@@ -82,7 +81,7 @@ struct ForgetCommand: ProgramCommand {
         }
     }
 
-    /// The token of a file: one line.
+    /// Reads a token file of one line.
     private static func read(_ path: String) throws -> [UInt8] {
         let lines: [[UInt8]]
         do {

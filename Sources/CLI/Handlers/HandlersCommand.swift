@@ -1,7 +1,6 @@
 import ArgumentParser
 import Worker
 
-/// `handlers`: their subscriptions and backlog, and pausing.
 struct HandlersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "handlers",
@@ -18,12 +17,7 @@ struct HandlersCommand: AsyncParsableCommand {
 }
 
 extension CommandFailure {
-    /// Nothing is known of this handler.
-    ///
-    /// - Parameters:
-    ///   - name: What was given.
-    ///   - known: The names that there are, for a suggestion.
-    /// - Returns: A negative answer.
+    /// The error for an unregistered handler, with a suggestion from the known names.
     static func unknownHandler(_ name: String, among known: [String] = []) -> CommandFailure {
         let meant = Suggestion.nearest(to: name, among: known).map { "did you mean '\($0)'? " } ?? ""
         return CommandFailure(

@@ -4,7 +4,6 @@ import Resources
 import Vocabulary
 import Worker
 
-/// `handlers list`.
 struct HandlersList: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",

@@ -2,7 +2,6 @@ import ArgumentParser
 import MessageStore
 import Worker
 
-/// `handlers pause`.
 struct HandlersPause: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "pause",

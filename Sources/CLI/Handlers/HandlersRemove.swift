@@ -4,7 +4,6 @@ import Postgres
 import Vocabulary
 import Worker
 
-/// `handlers remove`.
 struct HandlersRemove: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "remove",

@@ -2,7 +2,6 @@ import ArgumentParser
 import MessageStore
 import Worker
 
-/// `handlers resume`.
 struct HandlersResume: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "resume",

@@ -2,13 +2,10 @@ import MessageStore
 import Postgres
 import Worker
 
-/// Checks the handlers that people name.
+/// Checks handler names on the command line.
 enum KnownHandlers {
-    /// Throws where no handler of this name is registered, with the name that was most likely meant.
+    /// Throws if no handler of this name is registered, with a suggestion; nil passes.
     ///
-    /// - Parameters:
-    ///   - name: The name; nil is no name, and no error.
-    ///   - connection: The database.
     /// - Throws: ``CommandFailure``, a negative answer; `PostgresError`.
     static func require(_ name: String?, _ connection: PostgresConnection) async throws {
         guard let name else { return }

@@ -5,13 +5,10 @@ import Vocabulary
 
 /// A message as a row of a table.
 enum MessageRow {
-    /// The columns of a table.
+    /// The columns, in the order of ``cells(_:tokens:)``.
     ///
-    /// - Parameters:
-    ///   - tokens: Whether registration tokens are shown.
-    ///   - keyLength: How much of a key tells it from the others of the table, in characters; on a narrow terminal the rest is
-    ///     left out. `messages show` takes it.
-    /// - Returns: The columns, in the order of ``cells(_:tokens:)``.
+    /// `keyLength` is the number of characters that tell the table's keys apart; a narrow terminal shows no more.
+    /// `messages show` accepts it.
     static func columns(tokens: Bool, keyLength: Int = .max) -> [TextTable.Column] {
         [
             TextTable.Column("RECEIVED", name: "received_at"),
@@ -27,7 +24,7 @@ enum MessageRow {
             ]
     }
 
-    /// How much of each of these keys tells it from the others, in characters: 8 at least.
+    /// The number of characters, at least 8, that tell these keys apart.
     static func distinctLength(_ keys: [String]) -> Int {
         let sorted = Set(keys).sorted()
         return zip(sorted, sorted.dropFirst()).reduce(8) { length, pair in
@@ -46,7 +43,7 @@ enum MessageRow {
         ]
     }
 
-    /// The beginning of the data, on one line.
+    /// The start of the data, on one line.
     static func data(_ stored: StoredMessage, tokens: Bool) -> String {
         guard var data = stored.message.data else { return "-" }
         if !tokens { data = TokenMask.mask(data, of: stored.message.registrationToken.rawValue) }

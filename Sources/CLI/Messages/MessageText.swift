@@ -3,7 +3,7 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-/// A message with everything known about it, for people.
+/// The text of a message with everything known about it.
 struct MessageText {
     private let detail: MessageDetail
     private let tokens: Bool
@@ -13,7 +13,6 @@ struct MessageText {
         (self.detail, self.tokens, self.console) = (detail, tokens, console)
     }
 
-    /// Prints it.
     func show() {
         var facts = Self.facts()
         facts.add("message_key", detail.messageKey.description)
@@ -64,10 +63,10 @@ struct MessageText {
         )
     }
 
-    /// An empty list whose values begin where those of every list about messages do.
+    /// An empty list whose values align with those of other lists about messages.
     static func facts() -> FactList { FactList(nameWidth: 14) }
 
-    /// One name and its value.
+    /// Prints one name and value.
     static func show(_ name: String, _ value: String, _ console: Console) {
         var facts = facts()
         facts.add(name, value)
@@ -86,7 +85,7 @@ struct MessageText {
         facts.add("message_type", message.messageType ?? "-")
     }
 
-    /// Prints `data` and `extra`, laid out.
+    /// Prints `data` and `extra`, indented.
     static func showBody(_ stored: StoredMessage, tokens: Bool, _ console: Console) {
         let token = stored.message.registrationToken.rawValue
         func shown(_ json: [UInt8]?) -> [UInt8]? { tokens ? json : json.map { TokenMask.mask($0, of: token) } }

@@ -1,6 +1,5 @@
 import ArgumentParser
 
-/// `messages`: what was received.
 struct MessagesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "messages",

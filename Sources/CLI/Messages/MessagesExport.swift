@@ -5,7 +5,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `messages export`.
 struct MessagesExport: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
@@ -96,14 +95,14 @@ struct MessagesExport: ProgramCommand {
 }
 
 extension ExitStatus {
-    /// What an export that could not be written means for a command.
+    /// The exit code of a failed export.
     init(_ error: ExportError) {
         self =
             switch error.kind {
             case .refused: .usage
             case .mismatch: .badData
             case .output: .temporaryFailure
-            // It has had all that it wanted: `… | head`.
+            // The reader had all it wanted: `… | head`.
             case .readerGone: .ok
             }
     }

@@ -5,7 +5,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `messages list`.
 struct MessagesList: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
@@ -69,7 +68,7 @@ struct MessagesList: ProgramCommand {
     /// Whether all rows are needed before the first is printed.
     private var isHeld: Bool { output.reverse || output.columns != nil }
 
-    /// Prints up to the limit as they come; returns the place after which there may be more.
+    /// Prints rows as they come, up to the limit; returns the position after which there may be more.
     private func rows(
         _ pager: inout MessagePager,
         _ format: OutputFormat,
@@ -87,7 +86,7 @@ struct MessagesList: ProgramCommand {
         return end
     }
 
-    /// A message as a table or another order needs it.
+    /// A row of a table, or one to be printed in another order.
     private struct Held {
         var cells: [String]
         var json: [UInt8]
@@ -95,7 +94,7 @@ struct MessagesList: ProgramCommand {
 
     private static let none = "no messages match"
 
-    /// Reads up to the limit, then prints; returns the place after which there may be more.
+    /// Reads up to the limit, then prints; returns the position after which there may be more.
     private func held(
         _ pager: inout MessagePager,
         _ connection: PostgresConnection,
@@ -124,7 +123,7 @@ struct MessagesList: ProgramCommand {
         return end
     }
 
-    /// The records of an export, the latest last.
+    /// The records of an export, latest last.
     private func reversedCSV(
         _ pager: inout MessagePager,
         _ connection: PostgresConnection,

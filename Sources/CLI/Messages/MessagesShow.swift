@@ -5,7 +5,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `messages show`.
 struct MessagesShow: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",

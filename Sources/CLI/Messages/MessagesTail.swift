@@ -6,7 +6,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `messages tail`.
 struct MessagesTail: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "tail",
@@ -55,7 +54,7 @@ struct MessagesTail: ProgramCommand {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await context.interruption() }
             group.addTask { try await self.followForever(filter, context) }
-            // Whichever comes first ends both.
+            // Whichever ends first ends both.
             try await group.next()
             group.cancelAll()
         }
@@ -78,7 +77,7 @@ struct MessagesTail: ProgramCommand {
         try screen.flush()
     }
 
-    /// Follows across database outages: messages that commit meanwhile are shown afterwards.
+    /// Follows across database outages: messages committed meanwhile are shown afterwards.
     private func followForever(_ filter: MessageFilter, _ context: CommandContext) async throws {
         let console = context.console
         let screen = TailScreen(output.chosen(console), tokens: output.reveal, console)
@@ -88,7 +87,7 @@ struct MessagesTail: ProgramCommand {
             do {
                 try await withReader(context) { connection in
                     if tail == nil {
-                        // Before the first messages are shown, so that none is missed between the two.
+                        // Before the first messages are shown, so that none is missed in between.
                         let started = try await MessageTail(
                             filter,
                             overlap: .microseconds(overlap.microseconds),
@@ -114,7 +113,7 @@ struct MessagesTail: ProgramCommand {
         }
     }
 
-    /// Polls until it is cancelled, or until no message that the filter lets through can commit in time any more.
+    /// Polls until cancelled, or until no further message of the filter can commit in time.
     private func poll(
         _ tail: inout MessageTail?,
         _ screen: TailScreen,
@@ -123,7 +122,7 @@ struct MessagesTail: ProgramCommand {
     ) async throws {
         var isToldShortened = false
         while !Task.isCancelled, var next = tail {
-            // Also if the poll fails: no message is shown twice.
+            // Also if the poll fails, so that no message is shown twice.
             defer { tail = next }
             let gap = try await next.poll(connection) { try screen.show($0, $1) }
             try screen.flush()
@@ -150,23 +149,23 @@ struct MessagesTail: ProgramCommand {
     }
 }
 
-/// Where the rows of `messages tail` go.
+/// The output of `messages tail`.
 final class TailScreen {
     let console: Console
     private let format: OutputFormat
     private let tokens: Bool
     private var rows: RowOutput
-    /// The columns of its lines: a device would leave no room for data.
+    /// The columns without the device, which would leave no room for data.
     private let columns: [TextTable.Column]
     private let shown: [Int]
-    /// Whether it was said which columns have no room.
+    /// Whether the omitted columns were named.
     private var hasTold = false
 
     init(_ format: OutputFormat, tokens: Bool, _ console: Console) {
         (self.format, self.tokens, self.console) = (format, tokens, console)
         rows = RowOutput(format, tokens: tokens, to: console)
         var all = MessageRow.columns(tokens: tokens)
-        // On a narrow terminal the time and the key are left.
+        // On a narrow terminal only time and key remain.
         if let category = all.firstIndex(where: { $0.name == "category" }) { all[category].dropOrder = 1 }
         let shown = all.indices.filter { !all[$0].isExtra && all[$0].name != "device_key" }
         (self.shown, columns) = (shown, shown.map { all[$0] })
@@ -175,7 +174,7 @@ final class TailScreen {
     func show(_ page: MessagePage, _ row: Int) throws {
         guard format == .table else { return try rows.append(page, row) }
         let message = try page.message(row)
-        // Widths of later rows are unknown: each line has the terminal's width for itself.
+        // Widths of later rows are unknown, so each line is fitted to the terminal by itself.
         let cells = MessageRow.cells(message, tokens: tokens)
         let table = TextTable(columns, [shown.map { cells[$0] }])
         for line in table.lines(width: console.width, hasHeader: false) { console.data(line) }

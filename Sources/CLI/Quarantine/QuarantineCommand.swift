@@ -1,6 +1,5 @@
 import ArgumentParser
 
-/// `quarantine`: stanzas that could not be stored as messages.
 struct QuarantineCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "quarantine",

@@ -2,7 +2,6 @@ import ArgumentParser
 import Querying
 import Worker
 
-/// `quarantine export`.
 struct QuarantineExport: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
@@ -29,7 +28,7 @@ struct QuarantineExport: ProgramCommand {
         var query = try filter.make()
         query.order = .oldestFirst
         query.hasStanzas = true
-        // A stanza has 256 KiB at most unless limits.stanza says more.
+        // A stanza has at most 256 KiB unless limits.stanza says more.
         query.limit = 100
         query.cursor = after
         let first = query

@@ -6,7 +6,7 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// Which quarantined stanzas: the options that the commands share.
+/// The options that select quarantined stanzas.
 struct QuarantineFilter: ParsableArguments {
     @Option(help: "Only stanzas for this sender.")
     var sender: String?
@@ -21,7 +21,7 @@ struct QuarantineFilter: ParsableArguments {
 
     /// The query with its times relative to the database's clock.
     ///
-    /// - Throws: What ``make(now:)`` throws of the times, and `PostgresError`.
+    /// - Throws: What ``make(now:)`` throws for the times, and `PostgresError`.
     func judged(_ query: QuarantineQuery, _ connection: PostgresConnection) async throws -> QuarantineQuery {
         guard since != nil || until != nil else { return query }
         let times = try make(now: try await MessageTail.now(connection))
@@ -30,7 +30,7 @@ struct QuarantineFilter: ParsableArguments {
         return query
     }
 
-    /// The query.
+    /// The query for the store.
     ///
     /// - Throws: ``CommandFailure`` and `FilterError`
     func make(now: Timestamp = .now) throws -> QuarantineQuery {

@@ -5,7 +5,6 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// `quarantine list`.
 struct QuarantineList: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",

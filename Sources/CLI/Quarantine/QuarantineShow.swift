@@ -3,7 +3,6 @@ import Querying
 import Vocabulary
 import Worker
 
-/// `quarantine show`.
 struct QuarantineShow: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",

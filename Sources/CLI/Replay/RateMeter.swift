@@ -1,8 +1,8 @@
-/// The rate of the last ten seconds.
+/// The rate over the last ten seconds.
 struct RateMeter {
     private var points: [(time: ContinuousClock.Instant, count: Int64)] = []
 
-    /// Adds a count and returns the rate so far, per second.
+    /// Adds a count and returns the rate per second.
     mutating func add(_ count: Int64, at time: ContinuousClock.Instant) -> Double {
         points.append((time, count))
         while let first = points.first, points.count > 2, time - first.time > .seconds(10) { points.removeFirst() }

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Replaying
 
-/// `replay cancel`.
 struct ReplayCancel: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "cancel",

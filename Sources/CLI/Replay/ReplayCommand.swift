@@ -5,7 +5,6 @@ import Replaying
 import Vocabulary
 import Worker
 
-/// `replay`: sends stored messages again.
 struct ReplayCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "replay",
@@ -32,13 +31,13 @@ struct ReplayCommand: AsyncParsableCommand {
         ]
     )
 
-    /// Who runs the command: user and host.
+    /// The user and host that run the command.
     static var who: String {
         let user = ProcessInfo.processInfo.environment["SUDO_USER"] ?? NSUserName()
         return "\(user)@\(ProcessInfo.processInfo.hostName)"
     }
 
-    /// Checks the name of a replay, which is used in commands.
+    /// Checks a replay's name, which is used in commands.
     static func check(name: String) throws {
         let isPlain = name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-_.:".contains($0)) }
         guard isPlain, !name.isEmpty, name.utf8.count <= 100, !name.hasPrefix("-") else {
@@ -57,7 +56,7 @@ struct ReplayCommand: AsyncParsableCommand {
         return found
     }
 
-    /// Says what an event would do.
+    /// Prints what an event would do.
     static func tell(_ replay: Replay, _ event: ReplayEvent, _ console: Console) throws {
         let rest = Amount.count(replay.planned - replay.done)
         switch replay.state.transition(on: event) {
@@ -73,7 +72,7 @@ struct ReplayCommand: AsyncParsableCommand {
 }
 
 extension CommandFailure {
-    /// What an error of a replay means.
+    /// The exit code of a replay's error.
     init(_ error: ReplayError) {
         let status: ExitStatus =
             switch error.kind {

@@ -15,7 +15,7 @@ struct ReplayControlOptions: ParsableArguments {
     @Flag(help: "Only print what would be done.")
     var dryRun = false
 
-    /// Applies an event to the replay, or says what it would do.
+    /// Applies an event to the replay, or prints what it would do.
     func apply(_ event: ReplayEvent, in context: CommandContext, _ pace: ReplayPaceOptions? = nil) async throws {
         let console = context.console
         try await options.withConnection(context) { connection in
@@ -33,7 +33,7 @@ struct ReplayControlOptions: ParsableArguments {
 }
 
 extension ReplayCommand {
-    /// Applies an event to a replay, with a new pace where one is given.
+    /// Applies an event to a replay, with a new pace if one is given.
     static func apply(
         _ event: ReplayEvent,
         to replay: Replay,

@@ -2,7 +2,7 @@ import ArgumentParser
 import Replaying
 import Worker
 
-/// How to connect to an XMPP endpoint that is not in the configuration.
+/// The options for an XMPP endpoint that is not in the configuration.
 struct ReplayEndpointOptions: ParsableArguments {
     @Option(help: "File with the account's secret; by default that of the configured sender with this account.")
     var secretFile: String?
@@ -26,7 +26,7 @@ struct ReplayEndpointOptions: ParsableArguments {
     ) throws -> EndpointSettings {
         let parts = account.split(separator: "@").map(String.init)
         let known = configuration.senders.first { $0.senderID == parts[0] && $0.domain == parts[1] }
-        // A sender with a client certificate may have none.
+        // A sender with a client certificate may have no secret.
         let knownSecret = known.flatMap { $0.secretFile.path.isEmpty ? nil : $0.secretFile.path }
         guard let secret = secretFile ?? knownSecret else {
             throw CommandFailure(
@@ -53,7 +53,7 @@ struct ReplayEndpointOptions: ParsableArguments {
                 serverName: serverName ?? (known?.host == host ? known?.serverName : nil) ?? host,
                 isStartTLS: tls.map { $0 == "starttls" } ?? (known?.tlsMode == .starttls),
                 isLocalpart: isLocalpart,
-                // A CCS has its users sign in with the whole address, and knows nothing but PLAIN.
+                // CCS users sign in with the whole address, and CCS supports only PLAIN.
                 allowsPlain: known?.allowPlain ?? !isLocalpart
             ),
             configuration

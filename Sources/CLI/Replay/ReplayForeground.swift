@@ -5,20 +5,18 @@ import Postgres
 import Replaying
 import Vocabulary
 
-/// A replay that this process runs: shows its progress, and pauses it at a signal.
+/// A replay run by this process: shows its progress, and pauses it at a signal.
 struct ReplayForeground {
     let replay: Replay
     let settings: PostgresSettings
-    /// Microseconds; nil for the usual length.
+    /// In microseconds; nil for the default.
     let lease: Int64?
     let way: EndpointSettings?
     let context: CommandContext
 
-    /// Runs it until it ends.
+    /// Runs it until it ends; a signal's pause is written over `connection`.
     ///
-    /// - Parameter connection: Where a signal's pause is written.
-    /// - Throws: `PostgresError` where the database does not answer.
-    /// - Returns: How the run ended.
+    /// - Throws: `PostgresError` if the database does not answer.
     func run(controlling connection: PostgresConnection) async throws -> ReplayRunner.Ending {
         let progress = ReplayProgress()
         var options = ReplayRunner.Settings(owner: "\(ReplayCommand.who) process \(getpid())")
@@ -62,7 +60,7 @@ struct ReplayForeground {
         }
     }
 
-    /// A bar on a terminal, a line every ten seconds elsewhere.
+    /// Shows a bar on a terminal, a line every ten seconds elsewhere.
     private func show(_ progress: ReplayProgress) async {
         let bar = ProgressBar(replay.name, on: context.console)
         let isTerminal = context.console.errors.isTerminal

@@ -9,7 +9,6 @@ import Replaying
 import Vocabulary
 import Worker
 
-/// `replay import`.
 struct ReplayImport: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "import",
@@ -89,7 +88,7 @@ struct ReplayImport: ProgramCommand {
         guard report.refused == 0 else { throw CommandFailure(.badData) }
     }
 
-    /// Records the import: before it, and how many messages it has stored.
+    /// Records the import in the audit trail: before it, and, with the number of stored messages, after it.
     private func record(_ settings: PostgresSettings, stored: Int? = nil) async throws {
         guard !dryRun else { return }
         let name = file == "-" ? "stdin" : URL(filePath: file).lastPathComponent

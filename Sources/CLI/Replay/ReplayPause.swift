@@ -1,7 +1,6 @@
 import ArgumentParser
 import Replaying
 
-/// `replay pause`.
 struct ReplayPause: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "pause",

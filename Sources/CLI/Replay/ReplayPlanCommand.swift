@@ -7,7 +7,6 @@ import Replaying
 import UpstreamKit
 import Worker
 
-/// `replay plan`.
 struct ReplayPlanCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "plan",

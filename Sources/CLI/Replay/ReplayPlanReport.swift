@@ -4,7 +4,7 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-/// A plan as programs and people read it.
+/// The text and JSON of a plan.
 struct ReplayPlanReport: Encodable {
     private var name: String
     private var replayId: String?
@@ -90,7 +90,6 @@ struct ReplayPlanReport: Encodable {
         }
     }
 
-    /// Prints a plan for people.
     static func show(_ plan: ReplayPlan, _ console: Console) {
         console.facts(facts(plan))
         if !plan.handlers.isEmpty {

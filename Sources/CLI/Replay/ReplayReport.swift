@@ -2,9 +2,8 @@ import Replaying
 import Resources
 import Vocabulary
 
-/// A replay as people read it.
+/// The text of a replay.
 enum ReplayReport {
-    /// Prints a replay with its history for people.
     static func show(_ detail: ReplayDetail, _ console: Console) {
         let replay = detail.replay
         var facts = FactList()
@@ -32,13 +31,13 @@ enum ReplayReport {
         console.show(table, way: "--json has all")
     }
 
-    /// Adds the limits of a pace, where it has any.
+    /// Adds a pace's limits.
     static func add(_ pace: ReplayPace, to facts: inout FactList) {
         if let rate = pace.rate { facts.add("rate", "\(Amount.decimal(rate))/s at most") }
         if let speed = pace.speed { facts.add("pacing", "original, \(Amount.decimal(speed))x") }
     }
 
-    /// How long it may still take, by what this run came to so far.
+    /// The estimated remaining time, from this run so far.
     private static func rest(_ replay: Replay) -> String? {
         guard replay.state == .running, replay.done > 0, let length = replay.elapsed, length > .zero else { return nil }
         let elapsed = length / .seconds(1)

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Replaying
 
-/// `replay resume`.
 struct ReplayResume: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "resume",

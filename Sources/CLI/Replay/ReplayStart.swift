@@ -6,7 +6,6 @@ import Resources
 import Vocabulary
 import Worker
 
-/// `replay start`.
 struct ReplayStart: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "start",
@@ -53,7 +52,7 @@ struct ReplayStart: ProgramCommand {
         if case .handlers = planned.target { isHere = foreground } else { isHere = true }
         var way: EndpointSettings?
         if case .endpoint(let host, let port, let account) = planned.target {
-            // The account may be a sender's: with its secret.
+            // The account may be a sender's, whose secret is used then.
             let senders = try options.load(context, needsSenders: false, parts: [.senders]).configuration
             way = try endpoint.make(host: host, port: port, account: account, senders)
         }

@@ -6,7 +6,6 @@ import Resources
 import Vocabulary
 import Worker
 
-/// `replay status`.
 struct ReplayStatus: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
