@@ -1,17 +1,19 @@
 package import Postgres
 
-/// What an ack survives on a database, by how the database commits and replicates (`check --connect`).
+/// What an ack survives, given how the database commits and replicates (`check --connect`).
 package struct AckWorth: Sendable, Equatable {
     /// The standbys that commits wait for; empty for none.
     package var synchronousStandbys: String
-    /// Standbys and other receivers that are connected.
+    /// The number of connected standbys and other receivers.
     package var receivers: Int
     /// Whether commits reach the disk.
     package var fsync: Bool
-    /// Whether a page torn by a crash is mended.
+    /// Whether recovery repairs pages torn by a crash.
     package var fullPageWrites: Bool
-    /// The `client_min_messages` that sessions begin with: with `error` PostgreSQL says nothing when the wait for a standby is broken
-    /// off, so what leads to an ack raises it.
+    /// The sessions' initial `client_min_messages`.
+    ///
+    /// With `error`, PostgreSQL says nothing when the wait for a standby is broken off, so what leads to an ack sets
+    /// `warning`.
     package var clientMinMessages: String
 
     package init(
@@ -28,11 +30,7 @@ package struct AckWorth: Sendable, Equatable {
         self.clientMinMessages = clientMinMessages
     }
 
-    /// Asks the database.
-    ///
-    /// Any role may: of the receivers only the number is looked at.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Reads it from the database; any role may.
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> AckWorth {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(HealthStatements.durability).only { row throws(PostgresError) in
@@ -47,7 +45,7 @@ package struct AckWorth: Sendable, Equatable {
         }
     }
 
-    /// Whether nothing can be acked now: commits wait for standbys, and there is none.
+    /// Whether nothing can be acked now: commits wait for standbys, and none is connected.
     package var isStalled: Bool { !synchronousStandbys.isEmpty && receivers == 0 }
 
     /// Whether an ack survives a crash of the machine.

@@ -3,11 +3,11 @@ import Postgres
 import Synchronization
 import Vocabulary
 
-/// Whether a message that is alone in its batch is worth a call of ``StoreStatements/insertOne``.
+/// Whether a message alone in its batch is worth a call of ``StoreStatements/insertOne``.
 ///
-/// That declines every message while handlers of other workers subscribe, and each such answer is a round trip in vain.
+/// That declines every message while handlers of other workers subscribe, at the cost of a round trip.
 final class AloneInsert: Sendable {
-    /// How long none is made after two new messages in a row were declined.
+    /// How long no call is made after two consecutive new messages were declined.
     ///
     /// One may be the first of its sender.
     private static let pause = Duration.seconds(60)
@@ -21,7 +21,7 @@ final class AloneInsert: Sendable {
 
     var isWorthIt: Bool { state.withLock { $0.pausedUntil <= .now } }
 
-    /// Tells what became of a call for a message that was new.
+    /// Records the result of a call for a new message.
     func newMessage(isDeclined: Bool) {
         state.withLock { state in
             if isDeclined && state.isDeclined { state.pausedUntil = .now + Self.pause }
@@ -31,9 +31,9 @@ final class AloneInsert: Sendable {
 }
 
 extension BatchCommit {
-    /// Inserts a row with the statement for one, and tells whether that did it.
+    /// Inserts a row with the single-row statement; false if that declined.
     ///
-    /// A schema of a version before does not have the function, and a worker outlives `migrate down`.
+    /// An older schema does not have the function, and a worker outlives `migrate down`.
     func insertAlone(_ row: Int, _ connection: isolated PostgresConnection) throws(PostgresError) -> Bool {
         let parameters = BatchEncoder(batch: batch, rows: [row], senders: senders).newMessage()
         do throws(PostgresError) {
@@ -68,7 +68,8 @@ extension BatchEncoder {
         return parameters
     }
 
-    /// What a message's key was derived from, as `upstream.id_scope` tells it: its sender and id alone, or the device as well.
+    /// What a message's key was derived from, in the terms of `upstream.id_scope`: sender and id, or the device as
+    /// well.
     func scope(of message: borrowing IncomingMessage) -> String {
         var hash = SHA256()
         senders[Int(message.sender)].withUnsafeBytes { hash.update($0) }
@@ -82,10 +83,10 @@ extension BatchEncoder {
 }
 
 extension PostgresParameters {
-    /// A message's text, null where it has none.
+    /// Appends a text of the message; null if it has none.
     fileprivate mutating func append(_ span: ByteSpan?, of message: borrowing IncomingMessage) {
         guard let span else { return appendNull(.text) }
-        // The message keeps it alive.
+        // The message keeps the bytes alive.
         let bytes = message.bytes.unsafeBytes
         append(bytes: UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: bytes[span.range])), as: .text)
     }

@@ -4,11 +4,11 @@ import UpstreamKit
 import Vocabulary
 
 extension BatchEncoder {
-    /// The parameters of ``StoreStatements/insert`` up to the lease offer, for ``rows`` in the order of their keys.
+    /// The parameters of ``StoreStatements/insert`` up to the lease offer, for ``rows`` in key order.
     ///
-    /// The ledger's rows go in that order, in which two writers never deadlock; the bodies in the order of their arrival, in
-    /// which indexes that begin with a time grow at their right edge. A column without any value goes as an empty array,
-    /// and what is the same in every row goes once: both cost the server less than an array that says so row by row.
+    /// Ledger rows go in key order, which keeps writers from deadlocking; bodies in order of arrival, so that indexes
+    /// that begin with a time grow at their right edge. A column without values is sent as an empty array, and a value
+    /// common to all rows once: both cost the server less than a full array.
     func newMessages() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes + rows.count * 40)
         uuids(&parameters) { $0.pointee.messageKey }
@@ -18,7 +18,7 @@ extension BatchEncoder {
         return parameters
     }
 
-    /// The senders of ``rows``, once each, and what their keys are derived from.
+    /// The distinct senders of ``rows``, and what their keys are derived from.
     ///
     /// A worker derives all keys of a sender in one way, so any row of it tells which.
     func origins(_ parameters: inout PostgresParameters) {
@@ -47,7 +47,7 @@ extension BatchEncoder {
         origin(&parameters, isUniform: isUniform)
     }
 
-    /// The sender id and the stanza's `from` where all rows have the same, else nulls.
+    /// The sender id and the stanza's `from` if all rows share them, else nulls.
     private func origin(_ parameters: inout PostgresParameters, isUniform: Bool) {
         guard isUniform, let first = rows.first.map({ batch[$0] }) else {
             parameters.appendNull(.text)
@@ -60,7 +60,7 @@ extension BatchEncoder {
         }
     }
 
-    /// Whether all rows came for one sender and from one address.
+    /// Whether all rows have the same sender and `from`.
     private var hasOneOrigin: Bool {
         batch.withUnsafeBufferPointer { messages in
             guard let base = messages.baseAddress, let first = rows.first.map({ base + $0 }) else { return true }
@@ -79,7 +79,7 @@ extension BatchEncoder {
         }
     }
 
-    /// An array of text, empty where no row has a value.
+    /// An array of text; empty if no row has a value.
     @inline(__always)
     private func column(
         _ parameters: inout PostgresParameters,

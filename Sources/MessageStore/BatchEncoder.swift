@@ -3,14 +3,13 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// Writes chosen copies of a batch as the arrays that the statements take, one array for each column.
+/// Encodes chosen copies of a batch as statement parameters, one array per column.
 struct BatchEncoder {
     let batch: [IncomingMessage]
     let rows: [Int]
-    /// The configured sender ids, UTF-8.
+    /// The configured sender ids, in UTF-8.
     let senders: [[UInt8]]
 
-    /// The 13 arrays of ``StoreStatements/conflicts``, which turns `data` into json.
     func messages() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         uuids(&parameters) { $0.pointee.messageKey }
@@ -36,7 +35,7 @@ struct BatchEncoder {
         return parameters
     }
 
-    /// The 7 arrays of ``StoreStatements/quarantine``; an id that no `text` can hold is null.
+    /// The 7 arrays of ``StoreStatements/quarantine``; an id that `text` can't hold is null.
     func quarantine() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         senderIDs(&parameters)
@@ -60,10 +59,11 @@ struct BatchEncoder {
         return parameters
     }
 
-    /// By what `quarantine` knows a stanza again: SHA-256 over its sender without the resource, and its payload.
+    /// The digest by which `quarantine` recognises a stanza: SHA-256 over its sender without the resource, and its
+    /// payload.
     ///
-    /// Not over its bytes: a server that sends it again adds a `<delay/>`, an id of its own, a language, or writes the same XML
-    /// in another way. A message whose ack would be too large is known by its key alone: it comes for ever.
+    /// Not over its bytes: a server that resends it adds a `<delay/>`, an id, a language, or writes the same XML
+    /// differently. A message whose ack would be too large is identified by its key alone: it is resent for ever.
     static func digest(_ message: borrowing IncomingMessage) -> [UInt8] {
         var hash = SHA256()
         guard !message.isAckTooLarge else {
@@ -97,7 +97,7 @@ struct BatchEncoder {
         parameters.endArray()
     }
 
-    /// Calls `body` with each row's message in its place: as a value it would be copied, and retained, for each column.
+    /// Calls `body` with a pointer to each row's message; a value would be copied and retained for each column.
     @inline(__always)
     func withMessages(_ body: (UnsafePointer<IncomingMessage>) -> Void) {
         batch.withUnsafeBufferPointer { messages in
@@ -125,7 +125,7 @@ struct BatchEncoder {
         parameters.beginArray(of: type, count: rows.count)
         withMessages { message in
             guard let span = span(message) else { return parameters.nullElement() }
-            // The batch keeps it alive.
+            // The batch keeps the bytes alive.
             let bytes = message.pointee.bytes.unsafeBytes
             parameters.element(UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: bytes[span.range])))
         }

@@ -2,13 +2,12 @@ package import Pipeline
 import UpstreamKit
 package import Vocabulary
 
-/// What a batch asks of the database, decided without it, and what its answers mean for each copy.
+/// What a batch needs from the database, decided without it, and the outcomes that follow from its replies.
 package struct BatchPlan: Sendable {
     /// A row of the ledger.
     package struct LedgerRow: Sendable, Equatable {
         /// The stored fingerprint.
         package var fingerprint: Digest128
-        /// The stored time.
         package var receivedAt: Timestamp
 
         package init(fingerprint: Digest128, receivedAt: Timestamp) {
@@ -17,13 +16,13 @@ package struct BatchPlan: Sendable {
         }
     }
 
-    /// All copies that belong in `messages`, by key and then by their place in the batch.
+    /// All copies that belong in `messages`, by key and then by position in the batch.
     package let ordered: [Int]
     /// The first copy of each key, in key order.
     ///
-    /// Every writer inserts in this order, so that two of them never deadlock.
+    /// Every writer inserts in this order, which prevents deadlock.
     package let firsts: [Int]
-    /// The copies that go to `quarantine`.
+    /// The copies for `quarantine`.
     package let quarantined: [Int]
 
     /// Folds the copies of one message and sorts.
@@ -52,7 +51,7 @@ package struct BatchPlan: Sendable {
         self.firsts = firsts
     }
 
-    /// What a copy is sorted by: keys are compared where they stand, instead of in messages far apart.
+    /// A sort entry: keys are adjacent instead of in messages far apart.
     private struct Entry: Comparable {
         let key: Digest128
         let index: Int
@@ -62,15 +61,15 @@ package struct BatchPlan: Sendable {
         }
     }
 
-    /// Why a copy goes to `quarantine`; nil when it belongs in `messages`.
+    /// Why a copy goes to `quarantine`; nil if it belongs in `messages`.
     package static func reason(_ message: borrowing IncomingMessage) -> QuarantineReason? {
         if let reason = message.quarantine { return reason }
-        // The columns that every row has; PostgreSQL would quote the whole row in its log.
+        // Columns required in every row; if refused, PostgreSQL would quote the whole row in its log.
         let isWhole = message.messageID != nil && message.registrationToken != nil && message.category != nil
         return isWhole ? nil : .databaseRefused
     }
 
-    /// The span of the times of all copies; nil without any.
+    /// The time span of all copies; nil without any.
     package static func times(_ batch: [IncomingMessage]) -> ClosedRange<Int64>? {
         let messages = batch.span
         guard !messages.isEmpty else { return nil }
@@ -82,7 +81,7 @@ package struct BatchPlan: Sendable {
         return earliest...latest
     }
 
-    /// The outcomes when every first copy was new.
+    /// The outcomes if every first copy was new.
     package func outcomesAllNew(_ batch: [IncomingMessage]) -> [StoreOutcome] {
         if firsts.count == batch.count { return [StoreOutcome](repeating: .stored, count: batch.count) }
         var outcomes = [StoreOutcome](repeating: .quarantined, count: batch.count)
@@ -98,7 +97,7 @@ package struct BatchPlan: Sendable {
         return outcomes
     }
 
-    /// The outcomes by the ledger; nil when it lacks a row, because retention took it since.
+    /// The outcomes according to the ledger; nil if a row is missing, because retention has deleted it since.
     ///
     /// A ledger row with a first copy's own time and fingerprint was made by this batch: just now, or by an earlier
     /// commit whose reply was lost.

@@ -1,14 +1,12 @@
 import Postgres
 
-/// What is asked about the server itself.
 enum HealthStatements: StatementCatalog {
-    /// Whether it takes no writes.
+    /// Whether the server takes no writes.
     static let isReadOnly: SQL = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool"
 
-    /// The server's time.
     static let clock: SQL = "SELECT clock_timestamp()"
 
-    /// What a commit survives.
+    /// The settings that decide what a commit survives.
     static let durability: SQL = """
         SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
             current_setting('fsync')::bool, current_setting('full_page_writes')::bool,
@@ -16,8 +14,10 @@ enum HealthStatements: StatementCatalog {
             (SELECT reset_val FROM pg_settings WHERE name = 'client_min_messages')
         """
 
-    /// How many days after today have a partition, without a gap, and the last complete run of retention: when it began, and
-    /// how many expired partitions it had to keep; and the age of the oldest transaction id.
+    /// The server's upkeep.
+    ///
+    /// How many days after today have a partition without a gap; when the last complete run of retention began, and how
+    /// many expired partitions it had to keep; the age of the oldest transaction id.
     static let upkeep: SQL = """
         WITH covered AS MATERIALIZED (SELECT since, until FROM upstream.partitions() WHERE NOT is_detaching),
         days AS (

@@ -1,14 +1,15 @@
 import Synchronization
 
-/// Whether a batch is likely to hold ids that the ledger knows, by those before it.
+/// Whether a batch probably holds ids known to the ledger, judging by the previous one.
 ///
-/// Copies come in rows, as when a server sends again what was not acked. `Benchmarks/Store/known.py` measures both ways to insert.
+/// Duplicates come in runs, as when a server resends what was not acked. `Benchmarks/Store/known.py` measures both ways
+/// to insert.
 final class KnownIDs: Sendable {
-    /// The known ids of the last batch.
+    /// The number of known ids in the last batch.
     private let last = Atomic<Int>(0)
 
     var isLikely: Bool { last.load(ordering: .relaxed) > 0 }
 
-    /// Tells how many rows of a batch were new.
+    /// Records how many rows of a batch were new.
     func inserted(_ new: Int, of count: Int) { last.store(count - new, ordering: .relaxed) }
 }

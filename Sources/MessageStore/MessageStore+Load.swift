@@ -4,16 +4,13 @@ import UpstreamKit
 package import Vocabulary
 
 extension MessageStore {
-    /// Stores messages that another database has had: the rules of ``commit(_:leasing:isRetry:)``, in one transaction.
+    /// Stores messages from another database, by the rules of ``commit(_:leasing:isRetry:)``, in one transaction.
     ///
-    /// Unlike a device's copies, a file's come again with the same `received_at`; so what the ledger knows is looked up
-    /// before, and one load at a time keeps that look true. Partitions for old days are made at need.
+    /// Unlike a device's copies, a file's have the same `received_at` each time; so known ids are looked up first, and
+    /// loads are serialized to keep that result valid. Partitions for old days are created as needed. No message may be
+    /// bound for `quarantine`; `isDelivered` says whether subscribed handlers get new ones.
     ///
-    /// - Parameters:
-    ///   - batch: The messages; none of them may be bound for `quarantine`.
-    ///   - isDelivered: Whether the handlers subscribed to new ones get them.
-    /// - Throws: ``StoreError``
-    /// - Returns: What became of each, in the batch's order.
+    /// - Returns: Each message's outcome, in the batch's order.
     package func load(
         _ batch: [IncomingMessage],
         isDelivered: Bool
@@ -28,11 +25,9 @@ extension MessageStore {
         }
     }
 
-    /// What ``load(_:isDelivered:)`` would make of messages, by what is stored and what comes twice among them; stores nothing.
+    /// The outcomes that ``load(_:isDelivered:)`` would have, including repetitions within the batch; stores nothing.
     ///
-    /// - Parameter batch: The messages; none of them may be bound for `quarantine`.
-    /// - Throws: ``StoreError``
-    /// - Returns: What would become of each, in the batch's order.
+    /// No message may be bound for `quarantine`.
     package func compare(_ batch: [IncomingMessage]) async throws(StoreError) -> [StoreOutcome] {
         let plan = BatchPlan(batch)
         let keys = plan.firsts.map { batch[$0].messageKey }
@@ -51,7 +46,7 @@ extension MessageStore {
         return Self.outcomes(plan.outcomes(batch, ledger: ledger) ?? [], of: batch, known: known)
     }
 
-    /// A file's copies have their row's own time: what was known before is no new message for that.
+    /// Corrects outcomes: a file's copy has its row's own time, so what was known before is a duplicate.
     fileprivate static func outcomes(
         _ outcomes: [StoreOutcome],
         of batch: [IncomingMessage],
@@ -75,7 +70,7 @@ extension BatchCommit {
         let known = try readLedger(connection)
         let outcomes = MessageStore.outcomes(try run(connection), of: batch, known: known)
         guard !isDelivered else { return outcomes }
-        // Ours alone: nobody sees them before this transaction commits.
+        // Only ours: nobody sees them before this transaction commits.
         let new = batch.indices.filter { outcomes[$0] == .stored }.map { batch[$0].messageKey }
         try CommitFailure.catching { () throws(PostgresError) in
             _ = try connection.run(StoreStatements.deleteDeliveries(of: new))

@@ -4,7 +4,7 @@ import Synchronization
 import UpstreamKit
 package import Vocabulary
 
-/// One writer of messages: commits batches over a connection of its own.
+/// A writer of messages: commits batches over its own connection.
 package final class MessageStore: MessageWriter {
     let client: PostgresClient
     let senders: [[UInt8]]
@@ -14,13 +14,14 @@ package final class MessageStore: MessageWriter {
     private let known = KnownIDs()
     private let clock: DatabaseClock?
 
-    /// A writer that connects when it is first needed.
+    /// Makes a writer that connects on demand.
     ///
     /// - Parameters:
     ///   - settings: The database.
-    ///   - senders: The configured sender ids, in the order that ``IncomingMessage/sender`` counts them by.
-    ///   - status: Is told what commits wait for.
-    ///   - clock: What the messages are stamped by; learns the database's time with each session, and when it refuses theirs.
+    ///   - senders: The configured sender ids, in the order of ``IncomingMessage/sender``.
+    ///   - status: Learns what commits wait for.
+    ///   - clock: The clock that stamps messages; learns the database's time with each session, and when it refuses
+    ///     theirs.
     package init(
         _ settings: PostgresSettings,
         senders: [String],
@@ -45,10 +46,10 @@ package final class MessageStore: MessageWriter {
         self.senders = senders.map { [UInt8]($0.utf8) }
     }
 
-    /// The connection's thread: a batch then changes threads when it comes and when its acks go, and not in between.
+    /// The connection's thread: a batch changes threads only when it arrives and when its acks leave.
     package var executor: (any TaskExecutor)? { client.taskExecutor }
 
-    /// Ends the session; a later commit makes another.
+    /// Ends the session; a later commit opens another.
     package func close() async { await client.close() }
 
     package func commit(
@@ -79,7 +80,7 @@ package final class MessageStore: MessageWriter {
         }
     }
 
-    /// Runs the statements of a commit and keeps account of what they wait for.
+    /// Runs a commit's statements and tracks what they wait for.
     func run<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) throws(CommitFailure) -> T
     ) async throws(StoreError) -> T {
@@ -97,7 +98,7 @@ package final class MessageStore: MessageWriter {
             }
             standbyWait.ended()
         } catch {
-            // A lock of a commit that waits for the standby: so does whoever waits for the lock, again and again.
+            // A lock of a commit that waits for the standby: whoever waits for the lock waits for the standby too.
             if error.failureClass != .lock { standbyWait.ended() }
             let failure = StoreError(error)
             status?.failed(failure)
@@ -136,8 +137,7 @@ private final class StandbyWait: Sendable {
 
 /// The statements of one commit, on the connection's thread.
 ///
-/// Each statement is a transaction of its own, and each is idempotent: whichever of them fails, the whole commit may
-/// run again.
+/// Each statement is its own, idempotent transaction: whichever fails, the whole commit may run again.
 struct BatchCommit {
     let batch: [IncomingMessage]
     let plan: BatchPlan
@@ -145,11 +145,11 @@ struct BatchCommit {
     let senders: [[UInt8]]
     /// Whether an earlier try may have committed.
     var isRetry = false
-    /// Where a message that is alone may be inserted in a shorter way.
+    /// Decides whether a single message takes the shorter way.
     var alone: AloneInsert?
-    /// Whether a batch is likely to hold known ids.
+    /// Predicts whether a batch holds known ids.
     var known: KnownIDs?
-    /// The span of the times of all copies; nil where they may be any.
+    /// The time span of all copies; nil for any.
     var times: ClosedRange<Int64>?
 
     func run(_ connection: isolated PostgresConnection) throws(CommitFailure) -> [StoreOutcome] {
@@ -171,12 +171,12 @@ struct BatchCommit {
 
     private func storeMessages(_ connection: isolated PostgresConnection) throws(CommitFailure) -> [StoreOutcome] {
         guard !plan.firsts.isEmpty else { return plan.outcomesAllNew(batch) }
-        // What may be there already is asked for by key: sending it all again is what may have failed.
+        // What may already be stored is looked up by key: sending everything again may be what failed.
         var ledger = isRetry ? try readLedger(connection) : [:]
-        // Twice: retention may take a ledger row between the insert that found it and the read.
+        // Twice: retention may delete a ledger row between the insert that found it and the read.
         for pass in 0..<2 {
             let missing = ledger.isEmpty ? plan.firsts : plan.firsts.filter { ledger[batch[$0].messageKey] == nil }
-            // What the ledger lacks after an insert is new, or something drops it: the plain insert says what.
+            // What the ledger lacks after an insert is new, or something drops it: the plain insert says which.
             let isMixed = pass == 0 && known?.isLikely ?? false
             let new = missing.isEmpty ? 0 : try insert(missing, isMixed: isMixed, connection)
             if pass == 0 { known?.inserted(new, of: missing.count) }
@@ -196,7 +196,7 @@ struct BatchCommit {
         throw .database(PostgresError(.other, "the ledger's rows vanish while a batch is committed"))
     }
 
-    /// Inserts what is new and tells how many that were.
+    /// Inserts what is new and returns how many rows that were.
     private func insert(
         _ rows: [Int],
         isMixed: Bool,
@@ -246,7 +246,7 @@ struct BatchCommit {
         }
     }
 
-    /// Calls one of the functions that return what was refused instead of failing.
+    /// Calls a function that returns refused rows instead of failing.
     private func report(
         _ connection: isolated PostgresConnection,
         _ statement: PostgresStatement,
@@ -294,7 +294,9 @@ struct BatchCommit {
         return ledger
     }
 
-    /// An id that no `text` can hold is left out, so what is refused here has no other place to go: alone, it waits.
+    /// Stores the copies for quarantine.
+    ///
+    /// Ids that `text` can't hold are left out, so a row refused here has nowhere else to go: alone, it waits.
     private func storeQuarantine(_ connection: isolated PostgresConnection) throws(CommitFailure) {
         let encoder = encoder(plan.quarantined)
         do throws(CommitFailure) {

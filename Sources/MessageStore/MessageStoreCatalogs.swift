@@ -2,7 +2,7 @@ package import Postgres
 
 /// The statement catalogs of this module, for the test that prepares every statement.
 package enum MessageStoreCatalogs {
-    /// Each of them.
+    /// All of them.
     package static var all: [any StatementCatalog.Type] {
         [
             AttemptStatements.self,

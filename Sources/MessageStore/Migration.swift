@@ -1,24 +1,24 @@
 import Vocabulary
 
-/// One step of the schema: a file of `migrations/` in dbmate's format.
+/// A step of the schema: a file of `migrations/` in dbmate's format.
 package struct Migration: Sendable, Equatable {
     /// The files of `migrations/`, oldest first.
     package static let embedded = EmbeddedFiles.all.map {
         Migration(fileName: $0.name.description, text: $0.text.description)
     }
 
-    /// The digits that the file name begins with; they order the steps.
+    /// The digits at the start of the file name, which order the steps.
     package let version: String
     /// The rest of the file name, without its ending.
     package let name: String
-    /// What leads to this step.
+    /// The script that applies the step.
     package let up: String
-    /// What leads back.
+    /// The script that rolls it back.
     package let down: String
-    /// FNV-1a over the whole file, 16 hex digits: tells an edited file from the one that was applied.
+    /// FNV-1a over the whole file, 16 hex digits: detects a file edited after it was applied.
     package let checksum: String
 
-    /// Reads a file `VERSION_name.sql` with one `-- migrate:up` and one `-- migrate:down`.
+    /// Parses a file `VERSION_name.sql` with one `-- migrate:up` and one `-- migrate:down`.
     package init(fileName: String, text: String) {
         let stem = fileName.hasSuffix(".sql") ? String(fileName.dropLast(4)) : fileName
         version = String(stem.prefix { $0.isASCII && $0.isNumber })

@@ -5,12 +5,12 @@ enum MigrationStatements: StatementCatalog {
     /// Held to the transaction's end, so it works behind a pooler too.
     static let lock: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.schema_migrations', 0))"
 
-    /// For the rest of the transaction.
+    /// Limits lock waits for the rest of the transaction.
     static func limitLocks(milliseconds: Int) -> SQL {
         "SELECT set_config('lock_timeout', \(String(milliseconds)), true)"
     }
 
-    /// What the first migration needs.
+    /// Creates what the first migration needs.
     static let bootstrap = """
         CREATE SCHEMA IF NOT EXISTS upstream;
         COMMENT ON SCHEMA upstream IS 'Upstream messages: what upstream-worker receives, and their way to the handlers.';

@@ -1,20 +1,20 @@
 package import Postgres
 package import Vocabulary
 
-/// How the database's schema stands to the one this binary was built with.
+/// How the database's schema compares with this binary's.
 package enum SchemaState: Sendable, Equatable {
-    /// The same.
+    /// The schema is this binary's.
     case current
-    /// `upstream` holds nothing yet.
+    /// The schema `upstream` is empty.
     case missing
-    /// Steps of ours are not applied.
+    /// Some of our migrations are not applied.
     case older(pending: [String])
-    /// Steps are applied that we don't know.
+    /// Migrations are applied that we don't know.
     case newer(unknown: [String])
-    /// A step was applied whose file has changed since.
+    /// A file was changed after its migration was applied.
     case edited(version: String)
 
-    /// Whether a migration makes it current, so that whoever needs it may wait for that.
+    /// Whether a migration makes it current, so that waiting helps.
     package var isAwaited: Bool {
         switch self {
         case .missing, .older, .newer: true
@@ -22,7 +22,7 @@ package enum SchemaState: Sendable, Equatable {
         }
     }
 
-    /// What is wrong and how to mend it; nil when nothing is.
+    /// What is wrong and how to fix it; nil if nothing is.
     package var problem: String? {
         switch self {
         case .current: nil
@@ -40,11 +40,11 @@ package enum SchemaState: Sendable, Equatable {
     }
 }
 
-/// Why a migration did not happen.
+/// Why a migration failed.
 package enum MigrationError: Error, Sendable, CustomStringConvertible {
-    /// The database failed, or refused a step; nothing of that step is left.
+    /// The database failed, or refused a step, which was rolled back whole.
     case database(PostgresError, version: String?)
-    /// The schema is not one that we can change.
+    /// The schema is in a state that can't be migrated.
     case schema(SchemaState)
 
     package var description: String {
@@ -56,15 +56,14 @@ package enum MigrationError: Error, Sendable, CustomStringConvertible {
     }
 }
 
-/// Applies and rolls back the migrations of the schema, one transaction each, under one lock.
+/// Applies and rolls back migrations, each in a transaction, under one lock.
 package struct Migrator: Sendable {
-    /// A step and whether the database has it.
+    /// A migration and whether it is applied.
     package struct Status: Sendable, Equatable {
-        /// The step's version.
         package var version: String
-        /// The step's name; empty where this binary doesn't know it.
+        /// The migration's name; empty if this binary doesn't know it.
         package var name: String
-        /// When it was applied; nil where it was not.
+        /// When it was applied; nil if it was not.
         package var appliedAt: Timestamp?
     }
 
@@ -74,24 +73,24 @@ package struct Migrator: Sendable {
         var appliedAt: Timestamp
     }
 
-    /// How long a step may take at most, in milliseconds, a day: one may have to read every message.
+    /// The longest that a step may take, in milliseconds: a day, since one may read every message.
     package static let statementTimeout = 86_400_000
 
-    /// How long a step waits for one lock at most, in milliseconds.
+    /// The longest that a step waits for one lock, in milliseconds.
     ///
-    /// Whoever waits for a table's exclusive lock holds up everybody who comes later, workers among them: a report that runs for
-    /// hours must not stop the receiving for hours. The step then fails with SQLSTATE 55P03, and leaves nothing.
+    /// Whoever waits for a table's exclusive lock blocks everybody after it, workers included: a report that runs for
+    /// hours must not stop receiving for hours. The step then fails with SQLSTATE 55P03 and is rolled back.
     package static let lockTimeout = 5_000
 
     private let migrations: [Migration]
     private let author: AuditAuthor?
     private let lockTimeout: Int
 
-    /// A migrator of the embedded steps, or of others for tests.
+    /// Makes a migrator of the embedded steps, or of others for tests.
     ///
     /// - Parameters:
     ///   - migrations: The steps.
-    ///   - author: Who is recorded with each step, as far as the schema has an audit trail then; nil for nobody.
+    ///   - author: The author recorded with each step, if the schema has an audit trail then; nil for none.
     ///   - lockTimeout: How long a step waits for a lock, in milliseconds.
     package init(
         _ migrations: [Migration] = Migration.embedded,
@@ -103,8 +102,10 @@ package struct Migrator: Sendable {
         self.lockTimeout = lockTimeout
     }
 
-    /// Applies every step that is missing, makes the partitions from yesterday to a week ahead and the indexes that could not
-    /// be built within a step, and returns the steps' versions.
+    /// Applies every missing step, and returns their versions.
+    ///
+    /// Then creates the partitions from yesterday to a week ahead, and the indexes that could not be built within a
+    /// step.
     package func up(
         _ connection: PostgresConnection,
         today: UTCDay = .today()
@@ -125,7 +126,7 @@ package struct Migrator: Sendable {
         return done
     }
 
-    /// Rolls back the latest migration, or every one, and returns their versions.
+    /// Rolls back the latest migration, or all, and returns their versions.
     package func down(_ connection: PostgresConnection, all: Bool = false) async throws(MigrationError) -> [String] {
         var done: [String] = []
         repeat {
@@ -135,7 +136,7 @@ package struct Migrator: Sendable {
         return done
     }
 
-    /// Lists the steps that this binary or the database knows, oldest first.
+    /// Lists the steps known to this binary or to the database, oldest first.
     package func status(_ connection: PostgresConnection) async throws(MigrationError) -> [Status] {
         let applied = try await read(connection)
         var list = migrations.map { migration in
@@ -199,7 +200,7 @@ package struct Migrator: Sendable {
         case refused(MigrationError)
     }
 
-    /// One transaction: takes the lock, looks at what is applied, and runs the next step.
+    /// Runs the next step in one transaction, under the lock.
     private func step(
         _ connection: PostgresConnection,
         _ direction: Direction
@@ -208,7 +209,7 @@ package struct Migrator: Sendable {
             var running: String?
             do throws(PostgresError) {
                 return try connection.transaction { connection throws(PostgresError) -> Outcome in
-                    // Another migrator may take its time; only then does the limit begin.
+                    // Another migrator may take its time; the limit begins after that.
                     try connection.run(MigrationStatements.lock)
                     try connection.run(MigrationStatements.limitLocks(milliseconds: lockTimeout))
                     try connection.script(MigrationStatements.bootstrap)

@@ -2,17 +2,18 @@ import Postgres
 
 /// The statements about the partitions of `messages`.
 enum PartitionStatements: StatementCatalog {
-    /// Makes those of some days that are missing, and counts them.
+    /// Creates the missing partitions of some days, and counts them.
     static func ensure(from first: UTCDay, to last: UTCDay) -> SQL {
         "SELECT upstream.ensure_partitions(\(date(first)), \(date(last)))"
     }
 
-    /// Gives the days that have no message yet the index for look-ups by id, where a sender needs it.
+    /// Gives days without messages the index for lookups by id, if a sender needs it.
     static let filterIDs: SQL = "SELECT upstream.filter_ids()"
 
-    /// The statements that build this index for the other days without stopping inserts, three for each day.
+    /// The statements that build this index for the other days without blocking inserts, three for each day, newest
+    /// first.
     ///
-    /// The newest day comes first. What an interrupted build has left is dropped before.
+    /// They drop what an interrupted build has left.
     static let unfilteredDays: SQL = """
         SELECT
             format('DROP INDEX CONCURRENTLY IF EXISTS upstream.%I', day.index),

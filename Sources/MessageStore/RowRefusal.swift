@@ -5,8 +5,8 @@ import Vocabulary
 
 /// Why a commit failed.
 ///
-/// Only ``refused(_:)`` says anything about a message, and only this file makes a ``RowRefusal``: whatever else a statement or
-/// its COMMIT raises, of whatever SQLSTATE, is waited out.
+/// Only ``refused(_:)`` blames a message, and only this file makes a ``RowRefusal``: any other error of a statement or
+/// its COMMIT, whatever its SQLSTATE, is waited out.
 enum CommitFailure: StatementFailure {
     case database(PostgresError)
     case refused(RowRefusal)
@@ -17,23 +17,23 @@ enum CommitFailure: StatementFailure {
         return error.sqlState == StoreStatements.misdated
     }
 
-    /// Whether the statement calls a function that is not there.
+    /// Whether a called function does not exist.
     var isUnknownFunction: Bool {
         guard case .database(let error) = self else { return false }
         return error.isUnknownFunction
     }
 }
 
-/// What PostgreSQL has against the content of a row, on evidence: the function that stores the rows caught the error and
-/// reports it, or a row holds what no `text` can hold.
+/// Evidence that PostgreSQL refuses a row's content.
+///
+/// The function that stores the rows caught the error and reports it, or a row holds what `text` can't.
 struct RowRefusal: Error {
-    /// What the server says, without any of the row's content.
+    /// The server's message, without any of the row's content.
     let error: PostgresError
 
     fileprivate init(_ error: PostgresError) { self.error = error }
 
-    /// Whether a row holds what no `text` can hold; that is looked up only where the server has refused a statement's
-    /// parameters.
+    /// Checks for a row that `text` can't hold; only if the server has refused a statement's parameters.
     init?(_ error: PostgresError, in batch: [IncomingMessage]) {
         guard error.failureClass == .data else { return nil }
         let isAnyUnfit = batch.contains { message in
@@ -44,13 +44,13 @@ struct RowRefusal: Error {
     }
 }
 
-/// What a function that stores rows says of them.
+/// The result of a function that stores rows.
 ///
-/// It reports what was refused instead of failing, so that PostgreSQL's log quotes no row.
+/// It reports refusals instead of failing, so that PostgreSQL's log quotes no row.
 enum RowReport {
     case stored(Int)
     case refused(RowRefusal)
-    /// The day of a row has no partition.
+    /// A row's day has no partition.
     case missingPartition(PostgresError)
 
     /// Reads the result's one row.
@@ -68,7 +68,7 @@ enum RowReport {
                 sqlState: sqlState,
                 severity: "ERROR",
                 message: "PostgreSQL refused a row",
-                // An empty name is none.
+                // An empty name means none.
                 table: table?.isEmpty == false ? table : nil,
                 constraint: constraint?.isEmpty == false ? constraint : nil
             )
@@ -92,7 +92,7 @@ enum RowReport {
 }
 
 extension IncomingMessage {
-    /// Whether each of the texts that are stored is one for PostgreSQL: UTF-8 without U+0000.
+    /// Whether PostgreSQL's `text` can hold every stored text: UTF-8 without U+0000.
     fileprivate var isHeldByText: Bool {
         [messageID, registrationToken, category, data, extra, messageType, stanzaFrom].allSatisfy(isHeldByText)
     }

@@ -1,22 +1,18 @@
 package import Postgres
 package import Vocabulary
 
-/// Whether the store can take messages (`/readyz`, `check --connect`).
+/// Whether the store can accept messages (`/readyz`, `check --connect`).
 package enum StoreHealth: Sendable, Equatable {
     /// It can.
     case ready
     /// A standby, or a server in read-only mode.
     case readOnly
-    /// The schema is not the one of this binary.
+    /// The schema is not this binary's.
     case schema(SchemaState)
 
-    /// Asks the database.
+    /// Checks the database; `clock` learns the time of a server that takes writes.
     ///
-    /// - Parameters:
-    ///   - connection: A session.
-    ///   - clock: Learns the time of a server that takes writes.
     /// - Throws: ``MigrationError`` with the database's failure.
-    /// - Returns: What it found.
     package static func check(
         _ connection: PostgresConnection,
         clock: DatabaseClock? = nil
@@ -30,7 +26,8 @@ package enum StoreHealth: Sendable, Equatable {
                 return isReadOnly
             }
             guard isReadOnly else { return .ready }
-            // The next session looks for the server that takes writes; this one, through a pooler, might stay here for ever.
+            // The next session looks for the server that takes writes; this one, through a pooler, might stay here for
+            // ever.
             if connection.settings.isWriter { await connection.close() }
             return .readOnly
         } catch {
@@ -40,9 +37,7 @@ package enum StoreHealth: Sendable, Equatable {
 }
 
 extension DatabaseClock {
-    /// Reads the clock of the server.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Reads the server's clock.
     func look(_ connection: isolated PostgresConnection) throws(PostgresError) {
         let asked = ClockReading.Moment.now
         let time = try connection.run(HealthStatements.clock).value(Timestamp.self)

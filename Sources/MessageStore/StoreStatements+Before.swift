@@ -1,6 +1,6 @@
 import Postgres
 
-// What a schema without migration 0022 has: a worker outlives `migrate down`, and goes on with less than it checks otherwise.
+// Statements for a schema without migration 0022: a worker outlives `migrate down`, and continues with fewer checks.
 extension StoreStatements {
     /// As ``insert``, up to the lease offer.
     static let insertBefore = PostgresStatement(calling: "store_batch", parameters: 24)

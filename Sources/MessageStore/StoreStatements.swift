@@ -3,24 +3,24 @@ import Vocabulary
 
 /// The statements of the receive path.
 ///
-/// None can fail in a way that makes PostgreSQL log what a row holds: the functions catch what says something about a row. Each
-/// fails where less was stored than there was to store.
+/// None makes PostgreSQL log a row's content: the functions catch errors about rows. Each fails if it stored less than
+/// it was given.
 enum StoreStatements: StatementCatalog {
-    /// What a statement that stored nothing for its rows' times counts as.
+    /// The SQLSTATE for rows that were not stored because of their times.
     static let misdated = "UW004"
 
-    /// New ledger rows, their bodies and their deliveries.
+    /// Inserts new ledger rows, their bodies and their deliveries.
     ///
-    /// After the rows come a lease offer (seven), the senders with what their keys are derived from (two), and three switches. The text
-    /// is `upstream.store_batch` in `migrations/`.
+    /// After the rows come a lease offer (seven), the senders with what their keys are derived from (two), and three
+    /// switches. The text is `upstream.store_batch` in `migrations/`.
     static let insert = PostgresStatement(calling: "store_batch", parameters: 29)
 
-    /// One new message that no handler subscribes to; false for all that ``insert`` has to do.
+    /// Inserts one new message that no handler subscribes to; false if ``insert`` has to do it.
     ///
     /// The text is `upstream.store_one` in `migrations/`.
     static let insertOne = PostgresStatement(calling: "store_one", parameters: 14)
 
-    /// The ledger's rows for some keys, from a transaction that waits for the standbys too: acks rely on it.
+    /// The ledger's rows for some keys, from a transaction that also waits for the standbys, since acks rely on it.
     ///
     /// The text is `upstream.known_messages` in `migrations/`.
     static let ledger = PostgresStatement(
@@ -30,13 +30,13 @@ enum StoreStatements: StatementCatalog {
     /// Conflicts; the text is `upstream.store_conflicts` in `migrations/`.
     static let conflicts = PostgresStatement(calling: "store_conflicts", parameters: 13)
 
-    /// Quarantined stanzas, counted once for each copy; the text is `upstream.store_quarantine` in `migrations/`.
+    /// Quarantined stanzas, each copy counted; the text is `upstream.store_quarantine` in `migrations/`.
     static let quarantine = PostgresStatement(calling: "store_quarantine", parameters: 7)
 
-    /// One load at a time.
+    /// Serializes loads.
     static let lockLoads: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.load', 0))"
 
-    /// What the ledger knows of some keys, for whoever relies on nothing of it.
+    /// The ledger's rows for some keys, for callers that rely on none of it.
     static func known(_ keys: [Digest128]) -> SQL {
         "SELECT message_key, fingerprint, received_at FROM upstream.message_ids WHERE message_key = ANY (\(keys))"
     }
@@ -49,7 +49,7 @@ enum StoreStatements: StatementCatalog {
     static var samples: [StatementSample] {
         let times: [PostgresType] = [.timestamptz, .timestamptz]
         let rows: [PostgresType] = [.text, .text, .uuid, .text, .text, .text, .text, .text, .text]
-        // With the batch's one sender and its address before it.
+        // Preceded by the batch's single sender and its address.
         let offer: [PostgresType] = [.text, .text, .text, .int8, .int8, .text.array, .text.array, .text.array, .int8]
         let stanzas: [PostgresType] = [.text, .text, .text, .text, .bytea, .timestamptz, .bytea]
         return [
@@ -78,10 +78,10 @@ enum StoreStatements: StatementCatalog {
 }
 
 extension PostgresStatement {
-    /// Calls a function that returns one row, with the first so many parameters: no row where the times, which are the two
-    /// after those, are refused.
+    /// Calls a function that returns one row; no row if the times are refused.
     ///
-    /// The first parameter goes by way of the condition's row, without which the function can't be called.
+    /// The function takes the first `count` parameters; the two after those are the times. The first parameter goes
+    /// through the condition's row, so that the function can't be called without it.
     init(calling function: String, parameters count: Int) {
         let others = (2...count).map { "$\($0)" }.joined(separator: ", ")
         self.init(
@@ -92,9 +92,10 @@ extension PostgresStatement {
         )
     }
 
-    /// A condition: the times between two parameters, of this number and the next, are within ``StampLimits``; nulls are.
+    /// A condition: the times in parameters `first` and the next are within ``StampLimits``, or null.
     ///
-    /// Here, since only the database knows its time when it stores: its clock, or ours, may have been set since the last reading.
+    /// Checked here, since only the database knows its time when it stores: its clock, or ours, may have been set since
+    /// the last reading.
     private static func areDated(_ first: Int) -> String {
         """
         ($\(first)::timestamptz >= now() - interval '\(StampLimits.oldest.components.seconds) s'

@@ -1,20 +1,18 @@
 package import Postgres
 package import Vocabulary
 
-/// Whether what keeps the store going is done: partitions ahead of the messages, and retention behind them (`/metrics`).
+/// The store's upkeep: partitions ahead of the messages, and retention behind them (`/metrics`).
 package struct StoreUpkeep: Sendable, Equatable {
-    /// The days after today (UTC, by the database's clock) that have a partition, up to the first that has none.
+    /// The days after today (UTC, by the database's clock) with a partition, up to the first without.
     package var daysAhead: Int
-    /// When the last complete run of retention began; nil where there was none.
+    /// When the last complete run of retention began; nil if there was none.
     package var lastRetention: Timestamp?
-    /// The expired partitions that it had to keep, as deliveries needed them.
+    /// The expired partitions that it kept for their deliveries.
     package var heldPartitions: Int
-    /// How many transactions old the oldest transaction id, or multixact id, of the server is.
+    /// The age in transactions of the server's oldest transaction id or multixact id.
     package var transactionAge: Int64
 
-    /// Asks the database; reads the catalog and a row of `retention_runs`.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Reads the catalog and a row of `retention_runs`.
     package static func look(_ connection: PostgresConnection) async throws(PostgresError) -> StoreUpkeep {
         try await connection.run { connection throws(PostgresError) in
             let found = try connection.run(HealthStatements.upkeep).map { row throws(PostgresError) in

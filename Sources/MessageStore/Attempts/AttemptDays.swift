@@ -1,13 +1,11 @@
 package import Postgres
 
-/// The days of the history of attempts.
 package enum AttemptDays {
-    /// Makes the partitions of a day and its neighbours: from the day before to seven days after.
+    /// Creates the partitions from the day before to seven days after.
     ///
-    /// Nothing is lost without them: what finds none waits in `attempt_batches_rest`.
+    /// Nothing is lost without them: rows without a partition go to `attempt_batches_rest`.
     ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: How many were missing; nil where the table was in use, so that it has to be tried again.
+    /// - Returns: How many were missing; nil if the table was in use, so that it has to be tried again.
     package static func ensure(
         _ connection: isolated PostgresConnection,
         around day: UTCDay

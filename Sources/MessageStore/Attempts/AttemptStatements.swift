@@ -1,15 +1,13 @@
 import Postgres
 import Vocabulary
 
-/// A number of seconds as `real`, a precision of seven digits; not a number stands for null.
+/// Seconds as `real`, precise to seven digits; NaN stands for null.
 struct Seconds: SQLElement {
-    /// The seconds.
     var value: Float
 
-    /// A duration.
     init(_ duration: Duration) { value = Float(max(0, duration.inSeconds)) }
 
-    /// Null where the statement says so.
+    /// Null, where the statement says so.
     static let none = Seconds(value: .nan)
 
     private init(value: Float) { self.value = value }
@@ -25,10 +23,9 @@ struct Seconds: SQLElement {
     }
 }
 
-/// The statements of the history of attempts: settlements that write it, each as the one of ``DeliveryStatements`` of the same
-/// name.
+/// The statements that settle deliveries and write their history, named as in ``DeliveryStatements``.
 ///
-/// One statement writes both, so an attempt is there exactly if its settlement has committed.
+/// One statement writes both, so an attempt is recorded exactly if its settlement has committed.
 enum AttemptStatements: StatementCatalog {
     // MARK: Rows
 
@@ -44,8 +41,8 @@ enum AttemptStatements: StatementCatalog {
         SELECT device_key FROM ended
         """
 
-    /// Where all were still ours and first attempts, the arrays go into the history as they came, cut by second: nothing is
-    /// put together row by row.
+    /// If all rows were still ours and first attempts, the arrays are stored as they came, cut by second, instead of
+    /// row by row.
     private static let completion: PreparedStatement<LeaseRows> = """
         WITH quick AS MATERIALIZED (
             SELECT set_config('synchronous_commit', 'off', true)
@@ -70,7 +67,7 @@ enum AttemptStatements: StatementCatalog {
         ), \(noted(where: "NOT (SELECT is_whole FROM checked)"))
         """
 
-    /// Gives deliveries back for another attempt; returns how many.
+    /// Releases deliveries for another attempt; returns how many.
     static let retry: PreparedStatement<LeaseRows> = """
         WITH ended AS (
             UPDATE upstream.deliveries
@@ -85,7 +82,7 @@ enum AttemptStatements: StatementCatalog {
         SELECT count(*) FROM ended
         """
 
-    /// Gives deliveries back without a counted attempt; returns how many.
+    /// Releases deliveries without a counted attempt; returns how many.
     static let release: PreparedStatement<LeaseRows> = """
         WITH ended AS (
             UPDATE upstream.deliveries
@@ -99,7 +96,7 @@ enum AttemptStatements: StatementCatalog {
         SELECT count(*) FROM ended
         """
 
-    /// As ``release``, with what went wrong.
+    /// As ``release``, recording what went wrong.
     static let postpone: PreparedStatement<LeaseRows> = """
         WITH ended AS (
             UPDATE upstream.deliveries
@@ -130,7 +127,7 @@ enum AttemptStatements: StatementCatalog {
         SELECT device_key FROM dead
         """
 
-    /// Writes what has `ended`: a row for the attempts that ended alike and whose messages arrived in the same second.
+    /// Records what has `ended`: one row for attempts with the same outcome whose messages arrived in the same second.
     private static func noted(where condition: String = "true") -> LeasePart {
         """
         noted AS (
@@ -151,7 +148,7 @@ enum AttemptStatements: StatementCatalog {
 
     /// Deletes blocks in which everything is done, and returns their numbers.
     ///
-    /// Costs nothing for each message: the arrays come in the form in which they are kept, and are cut.
+    /// No cost per message: the arrays arrive in their stored form and are only cut.
     static let completeBlocks: PreparedStatement<BlockRows> = """
         WITH quick AS MATERIALIZED (
             SELECT set_config('synchronous_commit', 'off', true)
@@ -173,7 +170,7 @@ enum AttemptStatements: StatementCatalog {
         SELECT number FROM gone
         """
 
-    /// Turns blocks into rows, less what is done, and returns how much that was; the text is in `migrations/`.
+    /// Turns blocks into rows, except what is done, and returns how many were done; the text is in `migrations/`.
     static let unpack: PreparedStatement<BlockRows> = """
         SELECT upstream.unpack_deliveries(
             \(\.token), \(\.handler), \(\.numbers), \(\.done), \(\.worker), \(\.ages), \(\.durations)
@@ -182,7 +179,7 @@ enum AttemptStatements: StatementCatalog {
 
     // MARK: Days
 
-    /// Makes the partitions of some days that are missing; -1 where that has to wait.
+    /// Creates the missing partitions of a span of days; -1 if that has to wait.
     static func ensure(from first: UTCDay, to last: UTCDay) -> SQL {
         """
         SELECT upstream.ensure_attempts(
@@ -191,7 +188,7 @@ enum AttemptStatements: StatementCatalog {
         """
     }
 
-    /// Drops the days that are past their retention; null where another process is at it.
+    /// Drops the days past their retention; null if another process is doing so.
     static let purge: SQL = "SELECT dropped, locked FROM upstream.purge_attempts()"
 
     package static var samples: [StatementSample] {

@@ -2,19 +2,21 @@ package import Postgres
 
 /// The table `audit`: what people did.
 ///
-/// An entry is recorded in the transaction of the action, so that neither is there without the other. An action of several
-/// transactions records what it is about to do with, or before, its first one, and what it did after its last.
+/// An entry is recorded in the action's transaction, so that neither exists without the other. An action of several
+/// transactions records what it is about to do in, or before, the first, and what it did after the last.
 package enum AuditLog {
-    /// Records an action; inside the transaction of that action.
+    /// Records an action inside its transaction.
     ///
     /// - Parameters:
     ///   - connection: The session.
-    ///   - action: What.
-    ///   - subject: To what; never a registration token (its device_key instead) or a payload. At most 1,000 characters are kept.
-    ///   - count: To how many rows; nil where that is not known, or means nothing.
-    ///   - author: Who, and why.
-    ///   - isEnd: Whether this is the end of an action that was recorded before.
-    /// - Throws: ``PostgresError``: the caller must not commit then. It says what to do where the schema is older than this.
+    ///   - action: The action.
+    ///   - subject: What is acted on; never a registration token (its device_key instead) or a payload. At most 1,000
+    ///     characters are kept.
+    ///   - count: How many rows are affected; nil if unknown or meaningless.
+    ///   - author: Who acts, and why.
+    ///   - isEnd: Whether this ends an action that was recorded before.
+    /// - Throws: ``PostgresError``: the caller must not commit then. It says what to do if the schema is older than
+    ///   this.
     package static func record(
         _ connection: isolated PostgresConnection,
         _ action: AuditAction,
@@ -31,9 +33,7 @@ package enum AuditLog {
         }
     }
 
-    /// Records an action in a transaction of its own: before the first one of an action that takes several, or after the last.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Records an action in its own transaction: before the first of several, or after the last.
     package static func record(
         over connection: PostgresConnection,
         _ action: AuditAction,
@@ -49,9 +49,7 @@ package enum AuditLog {
         }
     }
 
-    /// A page of entries, the latest first.
-    ///
-    /// - Throws: ``PostgresError``
+    /// A page of entries, latest first.
     package static func page(
         _ connection: isolated PostgresConnection,
         _ filter: AuditFilter,
@@ -72,7 +70,7 @@ package enum AuditLog {
         }
     }
 
-    /// Says what to do about a schema, or roles, of an earlier version.
+    /// Adds to the error what to do about a schema, or roles, of an earlier version.
     private static func explained(_ error: PostgresError) -> PostgresError {
         var error = error
         switch error.sqlState {

@@ -1,9 +1,8 @@
 import Postgres
 import Vocabulary
 
-/// The statements over the audit trail.
 enum AuditStatements: StatementCatalog {
-    /// Adds an entry; gives its id.
+    /// Adds an entry; returns its id.
     static func record(_ action: String, _ subject: String, count: Int?, by author: AuditAuthor) -> SQL {
         """
         SELECT upstream.record_audit(
@@ -12,10 +11,9 @@ enum AuditStatements: StatementCatalog {
         """
     }
 
-    /// Whether there is an audit trail yet, or still: migrations come from before it.
+    /// Whether the audit trail exists: the oldest migrations predate it.
     static let exists: SQL = "SELECT to_regclass('upstream.audit') IS NOT NULL"
 
-    /// Some entries, the latest first.
     static func page(_ filter: AuditFilter, limit: Int) -> SQL {
         var conditions: [SQL] = []
         if let who = filter.who { conditions.append("who = \(who)") }

@@ -1,10 +1,10 @@
 import Postgres
 
-/// What `check --connect` asks a database, beside what `run` itself does.
+/// What `check --connect` asks a database beyond what `run` itself does.
 enum CheckStatements: StatementCatalog {
     /// The server, our role, and its connections.
     ///
-    /// Sessions are counted by database, which any role may see.
+    /// Sessions are counted per database, which any role may see.
     static let facts: SQL = """
         SELECT
             current_setting('server_version_num')::int4, current_setting('server_version'), current_user::text,
@@ -18,7 +18,7 @@ enum CheckStatements: StatementCatalog {
             current_database()::text
         """
 
-    /// Those of some rights that a role lacks, as `INSERT ON upstream.messages`; nil for the session's own.
+    /// The rights that a role lacks, as `INSERT ON upstream.messages`; a nil role is the session's own.
     ///
     /// Tables are looked up in the catalog: without the right to the schema their names can't be resolved.
     static func missing(_ rights: [WorkerRight], of role: String?) -> SQL {
@@ -50,9 +50,9 @@ enum CheckStatements: StatementCatalog {
         """
     }
 
-    /// The indexes and triggers of the schema, the tables that have partitions, and default partitions: kind, table, name.
+    /// The schema's indexes and triggers, partitioned tables, and default partitions: kind, table, name.
     ///
-    /// Those of a partition come and go with it.
+    /// Those of partitions are left out: they come and go with them.
     static let objects: SQL = """
         SELECT 'index', r.relname::text, c.relname::text
         FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS r ON r.oid = i.indrelid
@@ -71,7 +71,7 @@ enum CheckStatements: StatementCatalog {
         WHERE r.relnamespace = 'upstream'::regnamespace
         """
 
-    /// Whether the server is on this machine, where it keeps its data if the session may know, and its tablespaces.
+    /// Whether the server is on this machine, its data directory if the session may see it, and its tablespaces.
     static let disk: SQL = """
         SELECT
             inet_server_addr() IS NULL, (SELECT setting FROM pg_settings WHERE name = 'data_directory'),

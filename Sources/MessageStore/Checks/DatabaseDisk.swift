@@ -1,13 +1,11 @@
 import Glibc
 package import Postgres
 
-/// The disk that a database is on, as far as it can be seen from this machine.
+/// The disk of a database, as far as it can be seen from this machine.
 package enum DatabaseDisk: Sendable, Equatable {
-    /// The space that a folder of the server has left.
     package struct Space: Sendable, Equatable {
-        /// The folder: the server's own, or a tablespace's.
+        /// The server's own folder, or a tablespace's.
         package var folder: String
-        /// How many bytes are free there.
         package var free: Int64
 
         package init(folder: String, free: Int64) {
@@ -16,20 +14,20 @@ package enum DatabaseDisk: Sendable, Equatable {
         }
     }
 
-    /// Seen: the folder with the least space.
+    /// The folder with the least space.
     case seen(Space)
-    /// The role may not see where the server keeps its data.
+    /// The role may not see the data directory.
     case hidden
     /// The folder is not on this machine.
     case elsewhere(folder: String)
 
-    /// Asks where the data is, and looks there.
+    /// Finds the data's folders and their free space.
     ///
     /// - Parameters:
     ///   - connection: Any session.
-    ///   - freeSpace: The bytes that are free where a folder is; nil where that can't be told.
+    ///   - freeSpace: The free bytes at a folder; nil if unknown.
     /// - Throws: ``PostgresError``
-    /// - Returns: What is left, or why that can't be seen.
+    /// - Returns: The free space, or why it can't be seen.
     package static func look(
         _ connection: PostgresConnection,
         freeSpace: @Sendable (String) -> Int64? = freeSpace
@@ -48,7 +46,7 @@ package enum DatabaseDisk: Sendable, Equatable {
         return .seen(spaces.reduce(Space(folder: data, free: free)) { $1.free < $0.free ? $1 : $0 })
     }
 
-    /// The bytes that a process without privileges may still write where a folder is; nil where the folder can't be reached.
+    /// The bytes that an unprivileged process may still write at a folder; nil if it can't be reached.
     package static func freeSpace(of folder: String) -> Int64? {
         var answer = statvfs()
         guard statvfs(folder, &answer) == 0 else { return nil }

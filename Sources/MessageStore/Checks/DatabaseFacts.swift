@@ -1,34 +1,29 @@
 package import Postgres
 package import Vocabulary
 
-/// A server and our session there, as `check --connect` shows them.
+/// Facts about a server and our session, as `check --connect` shows them.
 package struct DatabaseFacts: Sendable, Equatable {
     /// `server_version_num`: 150018 for 15.18.
     package var versionNumber: Int
-    /// `server_version`.
     package var version: String
     /// The role that statements run as.
     package var role: String
-    /// `server_encoding`.
     package var encoding: String
     /// `max_connections`.
     package var maximumConnections: Int
-    /// How many of them are reserved for other roles.
+    /// Connections reserved for other roles.
     package var reservedConnections: Int
-    /// How many are in use, ours included.
+    /// Connections in use, ours included.
     package var connections: Int
-    /// How many sessions the role may have; nil for any number.
+    /// The role's connection limit; nil for none.
     package var roleLimit: Int?
-    /// How many sessions the database may have; nil for any number.
+    /// The database's connection limit; nil for none.
     package var databaseLimit: Int?
-    /// The database's name.
     package var database: String
-    /// How far this process's clock is from the database's.
+    /// The difference between this process's clock and the database's.
     package var clock: ClockDifference
 
-    /// Asks the database.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Reads the facts from the database.
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> DatabaseFacts {
         try await connection.run { connection throws(PostgresError) in
             let asked = Timestamp.now

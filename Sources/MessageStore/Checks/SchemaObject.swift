@@ -1,27 +1,25 @@
 package import Postgres
 
-/// An index or a trigger that the migrations make, and the statement that makes it again where somebody dropped it.
+/// An index or trigger made by the migrations, with the statement that restores it.
 package struct SchemaObject: Sendable, Hashable {
-    /// What it is.
     package enum Kind: String, Sendable {
         case index
         case trigger
     }
 
-    /// What it is.
     package let kind: Kind
     /// The table's name, in the schema `upstream`.
     package let table: String
-    /// Its own.
+    /// The object's name.
     package let name: String
-    /// Makes it, without a semicolon at the end.
+    /// The statement without its semicolon.
     package let statement: String
 
-    /// Those of the schema that this binary's migrations lead to; a test compares them with a migrated database.
+    /// The objects that this binary's migrations make; a test compares them with a migrated database.
     package static let all: [SchemaObject] = of(Migration.embedded)
 
-    /// What migrations leave: they write each statement from a line's beginning, so that the bodies of functions, which are
-    /// indented, are none.
+    /// Collects the objects of migrations, in which every statement starts at a line's beginning and function bodies
+    /// are indented.
     static func of(_ migrations: [Migration]) -> [SchemaObject] {
         var found: [SchemaObject] = []
         for migration in migrations {
@@ -70,7 +68,7 @@ package struct SchemaObject: Sendable, Hashable {
         return SchemaObject(kind: kind, table: bare(table), name: String(name), statement: statement)
     }
 
-    /// `CONSTRAINT name PRIMARY KEY (…)`, and `UNIQUE` likewise: an index comes with it.
+    /// The index behind `CONSTRAINT name PRIMARY KEY (…)` or `UNIQUE`.
     private static func constraint(_ line: Substring, of table: String) -> SchemaObject? {
         var words = line.split(separator: " ")
         if words.first == "ADD" { words.removeFirst() }
@@ -85,9 +83,9 @@ package struct SchemaObject: Sendable, Hashable {
         )
     }
 
-    /// The statement for a system that runs: an index is made without holding up writers, where that is possible.
+    /// The statement for a running system: it builds an index without blocking writers, if possible.
     ///
-    /// - Parameter isPartitioned: Whether the table is: there no index can be made concurrently.
+    /// - Parameter isPartitioned: Whether the table is partitioned: then no index can be built concurrently.
     /// - Returns: The statement, without a semicolon.
     package func statement(isPartitioned: Bool) -> String {
         guard kind == .index, !isPartitioned, statement.hasPrefix("CREATE"),
@@ -97,20 +95,18 @@ package struct SchemaObject: Sendable, Hashable {
     }
 }
 
-/// What is not as the migrations left it.
+/// Differences between the schema and what the migrations made.
 package struct SchemaDrift: Sendable, Equatable {
     /// The objects that are missing.
     package var missing: [SchemaObject] = []
-    /// Triggers that are there and switched off.
+    /// Disabled triggers.
     package var disabled: [SchemaObject] = []
     /// The tables that have partitions.
     package var partitioned: Set<String> = []
-    /// The partition of `messages` for what no day has; nil where there is none, as the migrations leave it.
+    /// The default partition of `messages`; nil if there is none, as the migrations leave it.
     package var defaultPartition: String?
 
-    /// Compares the schema with what the migrations made.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Compares the schema with the migrations' objects.
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> SchemaDrift {
         let there = try await connection.run { connection throws(PostgresError) in
             try connection.run(CheckStatements.objects).map { row throws(PostgresError) in

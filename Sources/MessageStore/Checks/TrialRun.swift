@@ -2,14 +2,14 @@ import Pipeline
 package import Postgres
 import Vocabulary
 
-/// What `run` writes, tried and taken back.
+/// Tries `run`'s writes and rolls them back.
 package enum TrialRun {
-    /// The day whose partition is tried: the last that there can be, which nobody has.
+    /// The day of the trial partition: the last possible one, which nobody has.
     private static let day = Partitions.days.upperBound
 
     /// Stores a message, a conflict with it and a stanza for quarantine as the receive path does, and rolls all back.
     ///
-    /// The message is made up; no device can have sent it, and nobody sees it. Waits 5 s at most for a lock.
+    /// The message is made up; no device can have sent it, and nobody sees it. Waits at most 5 s for a lock.
     ///
     /// - Parameters:
     ///   - connection: A session of the worker's role.
@@ -34,7 +34,7 @@ package enum TrialRun {
         } catch {
             switch error {
             case .database(let error): throw error
-            // A message that is well-formed in every way.
+            // The message is valid, so a refusal is the database's fault.
             case .refused(let refusal): throw refusal.error
             }
         }
@@ -43,9 +43,7 @@ package enum TrialRun {
         }
     }
 
-    /// Makes a day's partition of messages, and rolls it back.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Creates a day's partition of messages, and rolls it back.
     package static func partitions(_ connection: PostgresConnection) async throws(PostgresError) {
         try await connection.run { connection throws(PostgresError) in
             try connection.trial { connection throws(PostgresError) in
@@ -54,12 +52,11 @@ package enum TrialRun {
         }
     }
 
-    /// Makes a day's partition of the history of attempts, and rolls it back.
+    /// Creates a day's partition of the history of attempts, and rolls it back.
     ///
-    /// In a transaction of its own, so that no lock of the messages' partition is held while this one waits for its own.
+    /// In its own transaction, so that no lock of the messages' partition is held while this one waits.
     ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: False where the table was in use: `run` tries again.
+    /// - Returns: False if the table was in use: `run` tries again.
     package static func attempts(_ connection: PostgresConnection) async throws(PostgresError) -> Bool {
         try await connection.run { connection throws(PostgresError) in
             try connection.trial { connection throws(PostgresError) in

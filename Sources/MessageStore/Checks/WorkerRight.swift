@@ -1,24 +1,18 @@
 package import Postgres
 
-/// One of the rights that `run` needs, as `deploy/roles.sql` grants them to `upstream_worker`.
+/// A right that `run` needs, as `deploy/roles.sql` grants it to `upstream_worker`.
 package struct WorkerRight: Sendable, Hashable {
     /// A table, sequence or function of the schema `upstream`, or the schema itself.
     package let object: String
     /// `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `USAGE`, `EXECUTE`.
     package let privilege: String
 
-    /// Each of them; a test compares them with what `deploy/roles.sql` grants.
+    /// All of them; a test compares them with `deploy/roles.sql`.
     package static let all: [WorkerRight] = rights
 
-    /// Those that a role lacks, as `INSERT ON upstream.messages`.
+    /// The rights that a role lacks, as `INSERT ON upstream.messages`, in the order of ``all``.
     ///
-    /// The schema has to be this binary's.
-    ///
-    /// - Parameters:
-    ///   - connection: Any session.
-    ///   - role: The role; nil for the session's own.
-    /// - Throws: ``PostgresError``
-    /// - Returns: A right each, in the order of ``all``.
+    /// The schema has to be this binary's. A nil role is the session's own.
     package static func missing(
         on connection: PostgresConnection,
         of role: String? = nil

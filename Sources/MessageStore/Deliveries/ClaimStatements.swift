@@ -1,25 +1,24 @@
 import Postgres
 import Vocabulary
 
-/// What a claim asks for; each statement takes what it names.
+/// The parameters of a claim; each statement takes those that it names.
 struct ClaimParameters: Sendable {
-    /// The handler's name.
     var handler: String
     /// The greatest number of deliveries.
     var limit: Int
-    /// As many as fit into about so many bytes of memory, and one more.
+    /// About the most bytes of memory for the deliveries, not counting one more.
     var bytes = Int.max
     /// The worker, shown to people.
     var owner: String
     /// How long the lease lasts.
     var lease: Duration
-    /// The place that the claim begins behind, or goes up to.
+    /// The place after which the claim begins, or up to which it goes.
     var place = ClaimPlace.start
-    /// The piece of the range of keys, of messages or of devices.
+    /// The range of message keys or devices to look at.
     var keys = Digest128(high: 0, low: 0)...Digest128(high: .max, low: .max)
-    /// From how many dead workers in a row on a delivery may be the cause.
+    /// The number of consecutive dead workers from which on a delivery is a suspect.
     var suspectFrom = 2
-    /// The most of them, of deliveries that may be the cause.
+    /// The most such crashes of a suspect.
     var mostCrashes = Int.max
     /// Whether only deliveries without a device are wanted.
     var isWithoutDevice = false
@@ -29,8 +28,8 @@ struct ClaimParameters: Sendable {
 
 /// The statements that claim deliveries.
 ///
-/// All but ``lockOrdered`` and ``due`` return rows of one form, and at least one: what ``ClaimSurroundings`` holds stands in
-/// each, beside a delivery or null.
+/// All but ``lockOrdered`` and ``due`` return rows of one form, and at least one: each has the columns of
+/// ``ClaimSurroundings`` beside a delivery or nulls.
 ///
 /// `(device_key IS NOT NULL) IS TRUE` keeps the planner from the index of devices where rows are wanted in the order in
 /// which they are due.
@@ -38,7 +37,7 @@ enum ClaimStatements: StatementCatalog {
     typealias Statement = PreparedStatement<ClaimParameters>
 
     private static let isFree: Statement = "(lease_until IS NULL OR lease_until <= now())"
-    // A lease that has ended without being given back counts as a crash of its holder.
+    // A lease that expired instead of being released counts as a crash of its holder.
     private static let isNoSuspect: Statement = "crashes + (lease_owner IS NOT NULL)::int < \(\.suspectFrom)"
     private static let isSuspect: Statement =
         "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int BETWEEN \(\.suspectFrom) AND \(\.mostCrashes)"
@@ -51,9 +50,9 @@ enum ClaimStatements: StatementCatalog {
     private static let givenPlace: Statement =
         "(\(\.place.nextAttemptAt), \(\.place.receivedAt), \(\.place.key))"
 
-    /// Leases the first that are due behind a place.
+    /// Leases the first deliveries due after a place.
     ///
-    /// Rows that another claim has locked are skipped.
+    /// Skips rows locked by another claim.
     static let ahead: Statement = """
         WITH due AS MATERIALIZED (
             SELECT \(found) FROM upstream.deliveries
@@ -66,7 +65,8 @@ enum ClaimStatements: StatementCatalog {
 
     /// Leases what is due up to a place and has its key in a range.
     ///
-    /// Read by key, which ``PostgresSettings/findsRowsByIndex``, the `||` and the `+` see to: a piece is bounded in keys.
+    /// Read by key, which ``PostgresSettings/findsRowsByIndex``, the `||` and the `+` enforce: a piece is bounded in
+    /// keys.
     static let behind: Statement = """
         WITH due AS MATERIALIZED (
             SELECT \(found) FROM upstream.deliveries
@@ -79,7 +79,7 @@ enum ClaimStatements: StatementCatalog {
         ), \(leaseAndLoad)
         """
 
-    /// Leases the first deliveries that several workers crashed with.
+    /// Leases the first due suspects: deliveries with which several workers crashed.
     static let suspects: Statement = """
         WITH due AS MATERIALIZED (
             SELECT \(found) FROM upstream.deliveries
@@ -90,10 +90,9 @@ enum ClaimStatements: StatementCatalog {
         ), \(leaseAndLoad)
         """
 
-    /// Leases the newest that are due behind a place and have no counted attempt, where one of the newest ``probed`` has
-    /// none.
+    /// Leases the newest deliveries due after a place that have no counted attempt, among the newest ``probed``.
     ///
-    /// For probes of a handler that failed: at most one such claim for each.
+    /// For probes of a failed handler: at most one such claim per probe.
     static let untried: Statement = """
         WITH newest AS MATERIALIZED (
             SELECT * FROM upstream.deliveries
@@ -110,7 +109,7 @@ enum ClaimStatements: StatementCatalog {
         ), \(leaseAndLoad)
         """
 
-    /// The same for what has its key in a range, wherever it stands.
+    /// The same for a range of keys, at any place.
     ///
     /// Read by key, as ``behind``.
     static let untriedPiece: Statement = """
@@ -124,19 +123,19 @@ enum ClaimStatements: StatementCatalog {
         ), \(leaseAndLoad)
         """
 
-    /// How many rows, or devices, a probe looks at.
+    /// How many rows, or devices, a probe examines.
     private static let probed = 250
 
     // MARK: By device
 
-    /// Serializes claims of an ordered handler; the claim is a separate statement, so that it sees what the claim before it
-    /// did.
+    /// Serializes claims of an ordered handler; the claim is a separate statement, so that it sees what the previous
+    /// one did.
     ///
-    /// Tells whether the lock is ours now; it never waits.
+    /// Returns whether the lock is ours now; never waits.
     static let lockOrdered: Statement =
         "SELECT pg_try_advisory_xact_lock(hashtextextended('upstream.claim ' || \(\.handler), 0))"
 
-    /// The devices of the first that are due and free behind a place, with their places.
+    /// The devices of the first deliveries due and free after a place, with their places.
     static let due: Statement = """
         WITH found AS MATERIALIZED (
             SELECT device_key, next_attempt_at, received_at, message_key FROM upstream.deliveries
@@ -148,7 +147,7 @@ enum ClaimStatements: StatementCatalog {
         ORDER BY next_attempt_at, received_at, message_key
         """
 
-    /// Leases the oldest delivery of each of some devices, where it is due and no other of the device is leased.
+    /// Leases the oldest delivery of each given device, if it is due and no other of the device is leased.
     static let devices: Statement = """
         WITH head AS MATERIALIZED (
             SELECT oldest.* FROM unnest(\(\.devices)) AS wanted (device) CROSS JOIN LATERAL (
@@ -160,11 +159,11 @@ enum ClaimStatements: StatementCatalog {
         ), \(leaseHeads(isNoSuspect))
         """
 
-    /// The same for a range of devices, going from one to the next on the index, so that a device with a long queue costs
-    /// no more than one with a short one.
+    /// The same for a range of devices, walking the index from one device to the next, so that a long queue costs no
+    /// more than a short one.
     static let deviceRange: Statement = walk(isNoSuspect, limit: .max)
 
-    /// The same, where the oldest has no counted attempt, for the first ``probed`` of the devices.
+    /// The same for deliveries without a counted attempt, and the first ``probed`` devices.
     static let deviceUntried: Statement = walk(isUntried, limit: Int32(probed))
 
     private static func walk(_ condition: Statement, limit: Int32) -> Statement {
@@ -185,7 +184,7 @@ enum ClaimStatements: StatementCatalog {
         """
     }
 
-    /// Leases the oldest delivery of a device, if several workers crashed with it.
+    /// Leases the oldest delivery of a device, if it is a suspect.
     static let deviceSuspects: Statement = """
         WITH head AS MATERIALIZED (
             SELECT * FROM upstream.deliveries AS suspect
@@ -201,9 +200,9 @@ enum ClaimStatements: StatementCatalog {
 
     /// Skips a device that has another leased delivery.
     ///
-    /// One that was set aside and is retried, or replayed, may be older than the one that runs. That one is looked for
-    /// behind as many older ones as two replays have on their way at once; behind one that has always been the oldest only
-    /// as far as commits overtake each other.
+    /// A dead letter that is retried, or a replayed message, may be older than the leased delivery. The search goes
+    /// behind as many older ones as two replays have under way at once; behind one that has always been the oldest,
+    /// only as far as commits overtake each other.
     private static func leaseHeads(_ condition: Statement) -> Statement {
         """
         chosen AS MATERIALIZED (
@@ -231,8 +230,10 @@ enum ClaimStatements: StatementCatalog {
 
     // MARK: Parts
 
-    /// What sessions have counted comes seconds late, and is lost when the server crashes or a standby takes over; then
-    /// what the last vacuum found and the pages that came since, about ``rowsPerPage`` in each, still tell.
+    /// The time, the table's size in entries, and whether the handler is paused.
+    ///
+    /// Session counters arrive seconds late, and are lost when the server crashes or a standby takes over; then the
+    /// last vacuum's result and the pages added since, about ``rowsPerPage`` rows each, still tell.
     private static let surroundings: Statement = """
         SELECT
             now() AS at,
@@ -249,9 +250,9 @@ enum ClaimStatements: StatementCatalog {
 
     private static let found: Statement = "ctid AS place, message_key, received_at, next_attempt_at"
 
-    /// Leases as many of what is due as fit; the others were locked, no more.
+    /// Leases as many due deliveries as fit; the others were only locked.
     ///
-    /// `OFFSET 0` keeps the look-up of each message a look-up: the planner can't know how few rows `due` has, and must
+    /// `OFFSET 0` keeps the lookup of each message a lookup: the planner can't know how few rows `due` has, and must
     /// not read whole days for them.
     private static let leaseAndLoad: Statement = """
         token AS MATERIALIZED (

@@ -1,22 +1,19 @@
 import UpstreamKit
 import Vocabulary
 
-/// A delivery's place in the order in which deliveries are claimed: that of the index behind it.
+/// A delivery's place in the order of claims, which is that of the index used.
 struct ClaimPlace: Sendable, Comparable {
-    /// When it is due.
     var nextAttemptAt: Timestamp
-    /// The message's `received_at`.
     var receivedAt: Timestamp
-    /// The message's key.
     var key: Digest128
 
-    /// Before everything.
+    /// Before all deliveries.
     static let start = ClaimPlace(
         nextAttemptAt: Timestamp(microseconds: 0),
         receivedAt: Timestamp(microseconds: 0),
         key: Digest128(high: 0, low: 0)
     )
-    /// Behind everything.
+    /// After all deliveries.
     static let end = ClaimPlace(
         nextAttemptAt: Timestamp(microseconds: .max),
         receivedAt: Timestamp(microseconds: .max),
@@ -30,46 +27,46 @@ struct ClaimPlace: Sendable, Comparable {
     }
 }
 
-/// What every claim returns about the database beside its rows.
+/// What every claim returns about the database besides its rows.
 struct ClaimSurroundings: Sendable {
-    /// The database's time.
     var now: Timestamp
-    /// About how many index entries the table has, those of deleted rows included.
+    /// About how many index entries the table has, including those of deleted rows.
     var entries: Int64
     /// Whether the handler is paused: then an empty claim says nothing about the table.
     var isPaused: Bool
 }
 
-/// Decides where each claim of a handler looks, so that its cost depends on what it finds and not on what is there.
+/// Decides where a handler's claims look, so that their cost depends on what they find and not on the table's size.
 ///
-/// Claims go forward: each begins behind the last, and reads neither what others hold nor, as long as an old snapshot
-/// keeps PostgreSQL from clearing them away, the entries of what is done. What comes up behind the front (a lease that
-/// ended with its worker, a commit that took long) is found by looks at the whole of the table, one piece of a bounded
-/// number of entries after the other. Keys are hashes, so pieces of their range are pieces of the table.
+/// Claims go forward: each begins after the last, and reads neither what others hold nor index entries of finished
+/// deliveries that an old snapshot keeps PostgreSQL from removing. What appears behind the front (an expired lease, a
+/// slow commit) is found by examining the whole table piece by piece, each with a bounded number of entries. Keys are
+/// hashes, so ranges of keys are pieces of the table.
 struct ClaimWalk: Sendable {
-    /// About how many entries one piece has.
+    /// About how many entries a piece has.
     static let pieceEntries: Int64 = 2_000
-    /// How many pieces a walk that is asked rarely, because there is little to claim, looks at in one go.
+    /// How many pieces an idle handler's walk, which is rarely asked, examines at once.
     static let idlePieces = 4
     /// How far the front stays behind the present.
     ///
-    /// Rows are due from the begin of their transaction, and seen after its end. A claim that comes back full finds the next rows ahead, and needs less.
+    /// Rows are due from the begin of their transaction, and visible after its end. A full claim finds the next rows
+    /// ahead, and needs less.
     static let lag: (idle: Duration, full: Duration) = (.seconds(2), .milliseconds(250))
 
-    /// Claims go on behind this place.
+    /// The place after which claims continue.
     private(set) var front = ClaimPlace.start
-    /// Whether the last claim found less than it might have taken.
+    /// Whether the last claim found less than its limit.
     fileprivate(set) var isIdle = false
-    /// How many the table has; nil until a claim has told.
+    /// The table's entries; nil until a claim has told.
     fileprivate var entries: Int64?
-    /// Where in the range of keys the next look begins, and where the last one ended.
+    /// The start of the next piece in the range of keys, and the end of the last.
     private var next: UInt64 = 0
     private var last = UInt64.max
     private var notBefore: ContinuousClock.Instant?
 
-    /// The piece of the key range to look at now; nil if the last look was too recent, or nothing is known of the table.
+    /// The piece of the key range to examine now; nil if the last was too recent, or nothing is known of the table.
     ///
-    /// Looks take a small part of the time, however large the pieces are and however often claims are made.
+    /// Examining pieces takes a small part of the time, however large they are and however often claims are made.
     mutating func look(at now: ContinuousClock.Instant) -> ClosedRange<Digest128>? {
         guard let entries else { return nil }
         if let notBefore, now < notBefore { return nil }
@@ -88,23 +85,23 @@ struct ClaimWalk: Sendable {
         return Digest128(high: next, low: 0)...Digest128(high: last, low: .max)
     }
 
-    /// The piece has been looked at; one that held more than could be taken is looked at again.
+    /// Records that a piece was examined; one that held more than could be taken is examined again.
     mutating func looked(isExhausted: Bool, _ surroundings: ClaimSurroundings) {
         entries = surroundings.entries
         if isExhausted, !surroundings.isPaused { next = last &+ 1 }
     }
 
-    /// What lay ahead has been claimed, up to a limit.
+    /// Records a claim ahead of the front.
     ///
     /// - Parameters:
-    ///   - last: The last place that was claimed.
+    ///   - last: The last claimed place.
     ///   - isFull: Whether the limit ended the claim.
-    ///   - surroundings: What the claim told.
+    ///   - surroundings: What the claim returned besides its rows.
     mutating func claimed(upTo last: ClaimPlace?, isFull: Bool, _ surroundings: ClaimSurroundings) {
         entries = surroundings.entries
         guard !surroundings.isPaused else { return }
         isIdle = !isFull
-        // Another server's clock, after a failover, may be behind.
+        // After a failover, the new server's clock may be behind.
         if surroundings.now < front.nextAttemptAt { front = .start }
         let lag = isFull ? Self.lag.full : Self.lag.idle
         var latest = ClaimPlace.start
@@ -119,37 +116,37 @@ struct ClaimWalk: Sendable {
     }
 }
 
-/// Where claims of an ordered handler look: the devices whose oldest delivery may be claimable.
+/// Decides where claims of an ordered handler look: at devices whose oldest delivery may be claimable.
 ///
-/// A device is looked at when one of its deliveries becomes due (the walk comes by), when this worker has settled the
-/// delivery before, and in the looks at the whole. So the devices that only wait cost nothing.
+/// A device is examined when one of its deliveries becomes due (the walk passes it), when this worker has settled its
+/// previous delivery, and with the pieces of the whole table. So devices that only wait cost nothing.
 struct DeviceWalk: Sendable {
-    /// The greatest number of devices that are remembered; the looks at the whole find the others.
+    /// The most remembered devices; the walk over the whole table finds the others.
     static let limit = 100_000
 
-    /// The walk over what is due.
+    /// The walk over due deliveries.
     var due = ClaimWalk()
-    /// The walk over deliveries from before the handler was ordered.
+    /// The walk over deliveries stored before the handler was ordered.
     var old = ClaimWalk()
     private var queue: [Digest128] = []
     private var first = 0
     private var waiting: Set<Digest128> = []
 
-    /// What is due has been looked through, up to a limit; see ``ClaimWalk/claimed(upTo:isFull:_:)``.
+    /// Records a search of due deliveries; see ``ClaimWalk/claimed(upTo:isFull:_:)``.
     mutating func found(upTo last: ClaimPlace?, isFull: Bool, _ surroundings: ClaimSurroundings) {
         due.claimed(upTo: last, isFull: isFull, surroundings)
         old.isIdle = due.isIdle
         old.entries = due.entries
     }
 
-    /// Devices to look at.
+    /// Adds devices to examine.
     mutating func add(_ devices: some Sequence<Digest128>) {
         for device in devices where waiting.count < Self.limit {
             if waiting.insert(device).inserted { queue.append(device) }
         }
     }
 
-    /// The next devices to look at, each once.
+    /// Takes the next devices to examine, each once.
     mutating func take(_ count: Int) -> [Digest128] {
         let end = min(queue.count, first + count)
         let devices = Array(queue[first..<end])

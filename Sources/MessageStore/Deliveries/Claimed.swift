@@ -3,14 +3,14 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// What a claim came to.
+/// The result of a claim.
 struct Claimed: Sendable {
     var deliveries: [Delivery] = []
     /// The place of the last delivery.
     var last: ClaimPlace?
     var surroundings: ClaimSurroundings
 
-    /// Reads the rows of the statements in ``ClaimStatements`` that lease.
+    /// Reads the rows of the leasing statements in ``ClaimStatements``.
     ///
     /// - Throws: ``PostgresError`` of class `schema`: a lease without its fencing token must not begin.
     init(_ result: PostgresResult, _ deadline: ContinuousClock.Instant) throws(PostgresError) {
@@ -42,7 +42,7 @@ struct Claimed: Sendable {
     }
 }
 
-/// The columns of `messages` beside a leased delivery.
+/// The columns of `messages` next to a leased delivery.
 private struct MessageColumns {
     var messageID: String
     var senderID: String
@@ -53,7 +53,7 @@ private struct MessageColumns {
     var extra: JSONColumn?
     var messageType: String?
 
-    /// Reads them; nil where retention has taken the message.
+    /// Reads them; nil if retention has deleted the message.
     init?(_ row: inout PostgresRow) throws(PostgresError) {
         guard let messageID = try row.next(String?.self) else {
             row.skip(7)
@@ -85,7 +85,7 @@ private struct MessageColumns {
     }
 }
 
-/// Devices with something due.
+/// Devices with due deliveries.
 struct DueDevices: Sendable {
     var devices: [Digest128] = []
     /// The place of the last delivery.
@@ -109,7 +109,7 @@ struct DueDevices: Sendable {
 }
 
 extension ClaimSurroundings {
-    /// Reads every row: its own columns by `body`, and the surroundings, which end each row, from the first.
+    /// Reads every row: its own columns by `body`, then the surroundings at its end, once.
     fileprivate init(
         _ result: PostgresResult,
         _ body: (inout PostgresRow) throws(PostgresError) -> Void

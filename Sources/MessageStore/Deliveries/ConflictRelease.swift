@@ -2,27 +2,25 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// Hands the content of a conflict to the handlers of its category.
+/// Delivers a conflict's content to the handlers of its category.
 ///
-/// The conflict keeps its row, which from then on says when and by whom it was released, and which is what deliveries of
-/// its release key are loaded from (`upstream.message_of`). `messages` is left alone: there is one row for each id in
-/// it, and that is the copy that was acked as stored.
+/// The conflict keeps its row, which from then on says when and by whom it was released, and from which deliveries of
+/// its release key are loaded (`upstream.message_of`). `messages` is unchanged: its one row per id is the copy that was
+/// acked as stored.
 package enum ConflictRelease {
-    /// How it ended.
+    /// The result of a release.
     package enum Outcome: Sendable, Equatable {
-        /// These handlers have a delivery of it now.
+        /// These handlers now have a delivery of it.
         case released([String])
-        /// Nothing was changed: it was released before, at this time.
+        /// Unchanged: already released at this time.
         case releasedBefore(Timestamp)
-        /// Nothing was changed: no handler is subscribed to its category.
+        /// Unchanged: no handler is subscribed to its category.
         case noHandler
-        /// There is no such conflict.
+        /// The conflict does not exist.
         case unknown
     }
 
     /// Releases one conflict, in one transaction.
-    ///
-    /// - Throws: ``PostgresError``
     package static func release(
         _ key: MessageKey,
         fingerprint: Digest128,
@@ -37,8 +35,6 @@ package enum ConflictRelease {
     }
 
     /// Releases one conflict, inside a transaction.
-    ///
-    /// - Throws: ``PostgresError``
     package static func release(
         _ connection: isolated PostgresConnection,
         _ key: MessageKey,

@@ -1,9 +1,8 @@
 import Postgres
 import Vocabulary
 
-/// The statements that release a conflict.
 enum ConflictReleaseStatements: StatementCatalog {
-    /// Locks a conflict; gives when it was released.
+    /// Locks a conflict; returns when it was released.
     static func find(_ key: Digest128, _ fingerprint: Digest128) -> SQL {
         """
         SELECT released_at FROM upstream.conflicts
@@ -11,7 +10,7 @@ enum ConflictReleaseStatements: StatementCatalog {
         """
     }
 
-    /// Queues it for the handlers of its category; gives their names.
+    /// Queues it for the handlers of its category; returns their names.
     static func queue(_ key: Digest128, _ fingerprint: Digest128) -> SQL {
         """
         INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, device_key)
@@ -26,7 +25,7 @@ enum ConflictReleaseStatements: StatementCatalog {
         """
     }
 
-    /// Notes when and by whom it was released, and wakes the workers.
+    /// Records when and by whom it was released, and wakes the workers.
     static func mark(_ key: Digest128, _ fingerprint: Digest128) -> SQL {
         """
         UPDATE upstream.conflicts SET released_at = now(), released_by = session_user

@@ -2,15 +2,14 @@ package import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// The statements of the commands `dead …`.
 enum DeadLetterStatements: StatementCatalog {
     static let now: SQL = "SELECT clock_timestamp()"
 
-    /// The dead letters of a filter, the latest first; after a cursor, those that come behind it.
+    /// A filter's dead letters after a cursor, latest first.
     static func list(_ filter: DeadLetterFilter, after cursor: DeadLetterCursor? = nil, limit: Int) -> SQL {
         var condition = condition(filter)
         if let cursor {
-            // The plain bound is what an index on died_at serves.
+            // An index on died_at serves the plain bound.
             condition = """
                 \(condition) AND died_at <= \(cursor.diedAt) AND (died_at, message_key, handler)
                     < (\(cursor.diedAt), \(cursor.messageKey.digest), \(cursor.handler))
@@ -28,11 +27,12 @@ enum DeadLetterStatements: StatementCatalog {
             """
     }
 
-    /// The groups of each handler, walked along the index from one to the next, with what each holds counted up to a limit:
-    /// bounded by the number of groups, however many dead letters there are.
+    /// The groups of each handler with their counts up to a limit, found by skipping along the index.
+    ///
+    /// The cost depends on the number of groups, not on that of dead letters.
     static func summary(handler: String?, groups: Int, counted limit: Int) -> SQL {
         let start: SQL = handler.map { "WHERE handler = \($0)" } ?? ""
-        // In the order of the one index that has all three columns, so that no other is walked with a filter.
+        // In the order of the one index with all three columns, so that no other is walked with a filter.
         let ofGroup: SQL = """
             (d.handler, d.error_group, d.died_at) >= (found.handler, found.error_group, '-infinity')
                 AND (d.handler, d.error_group, d.died_at) <= (found.handler, found.error_group, 'infinity')
@@ -64,7 +64,7 @@ enum DeadLetterStatements: StatementCatalog {
             """
     }
 
-    /// Counted by handler and group, the largest first.
+    /// Counts by handler and group, largest first.
     static func groups(_ filter: DeadLetterFilter) -> SQL {
         """
         SELECT handler, error_group, count(*), min(died_at), max(died_at)
@@ -73,12 +73,11 @@ enum DeadLetterStatements: StatementCatalog {
         """
     }
 
-    /// How many a filter lets through.
     static func count(_ filter: DeadLetterFilter) -> SQL {
         "SELECT count(*) FROM upstream.dead_letters WHERE \(condition(filter))"
     }
 
-    /// Makes deliveries of some of them again; gives how many.
+    /// Turns some of them into deliveries again; returns how many.
     static func retry(_ filter: DeadLetterFilter, limit: Int) -> SQL {
         """
         WITH \(chosen(filter, limit)), gone AS (
@@ -96,7 +95,7 @@ enum DeadLetterStatements: StatementCatalog {
         """
     }
 
-    /// Deletes some of them; gives how many.
+    /// Deletes some of them; returns how many.
     static func discard(_ filter: DeadLetterFilter, limit: Int) -> SQL {
         """
         WITH \(chosen(filter, limit)), gone AS (
@@ -142,9 +141,9 @@ enum DeadLetterStatements: StatementCatalog {
 }
 
 extension DeadLetterFilter {
-    /// The filter as a condition on the rows of `dead_letters`; `true` where nothing narrows.
+    /// The filter as a condition on rows of `dead_letters`; `true` if nothing narrows.
     ///
-    /// `category` is looked up only where it is asked for, and last.
+    /// `category` needs a lookup, so it comes last.
     package var condition: SQL {
         var conditions: [SQL] = []
         if let handler { conditions.append("handler = \(handler)") }

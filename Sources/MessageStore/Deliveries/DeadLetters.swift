@@ -2,31 +2,27 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// Which dead letters a command is about; what is nil does not narrow.
+/// Selects dead letters; nil members select all.
 package struct DeadLetterFilter: Sendable {
-    /// The handler's name.
     package var handler: String?
-    /// The failure's group, as `dead groups` shows it.
     package var group: String?
-    /// The message's category.
     package var category: String?
-    /// One message.
     package var messageKey: MessageKey?
     /// Died at or after.
     package var since: Timestamp?
     /// Died before.
     package var until: Timestamp?
 
-    /// Died within this time before now, by the database's clock; see ``DeadLetters/judge(_:freezing:)``.
+    /// The maximum age by the database's clock; see ``DeadLetters/judge(_:freezing:)``.
     package var age: Duration?
-    /// Died longer ago than this.
+    /// The minimum age.
     package var minimumAge: Duration?
 
     package init() {}
 }
 
 extension DeadLetterFilter: CustomStringConvertible {
-    /// The conditions for people, each after a comma; empty where nothing narrows.
+    /// The conditions as text, each after a comma; empty without conditions.
     package var description: String {
         var parts: [String] = []
         if let handler { parts.append("handler \(handler)") }
@@ -41,63 +37,51 @@ extension DeadLetterFilter: CustomStringConvertible {
 
 /// A delivery that was given up.
 package struct DeadLetter: Sendable {
-    /// The handler.
     package var handler: String
-    /// The message.
     package var messageKey: MessageKey
     /// When the message was received.
     package var receivedAt: Timestamp
     /// When it was given up.
     package var diedAt: Timestamp
-    /// The attempts that were made.
+    /// The number of attempts.
     package var attempts: Int
-    /// The failure's group.
     package var group: String
-    /// What the last attempt failed with.
+    /// The error of the last attempt.
     package var error: String
-    /// The message's category; nil where the message is gone.
+    /// The message's category; nil if the message is gone.
     package var category: String?
-    /// The replay that asked for the delivery; nil for a first one.
+    /// The replay that queued the delivery; nil for a first one.
     package var replayID: Digest128?
 
-    /// Its place in the order of dead letters.
+    /// Its position in the order of dead letters.
     package var cursor: DeadLetterCursor {
         DeadLetterCursor(diedAt: diedAt, messageKey: messageKey, handler: handler)
     }
 }
 
-/// Dead letters that failed alike.
+/// Dead letters with the same failure.
 package struct DeadLetterGroup: Sendable {
-    /// The handler.
     package var handler: String
-    /// The failure's group.
     package var group: String
-    /// How many.
     package var count: Int
     /// When the first died.
     package var first: Timestamp
     /// When the last died.
     package var last: Timestamp
-    /// Where its count stops; nil where it does not.
+    /// The limit of its count; nil without one.
     package var countedTo: Int?
 }
 
-/// The table `dead_letters`, for the commands `dead …`.
 package struct DeadLetters: Sendable {
     private let connection: PostgresConnection
 
-    /// The dead letters of the database that the connection leads to.
     package init(_ connection: PostgresConnection) {
         self.connection = connection
     }
 
-    /// Turns ages into times by the database's clock, once for all batches that follow.
+    /// Turns ages into times by the database's clock, the same for all batches that follow.
     ///
-    /// - Parameters:
-    ///   - filter: What was asked for.
-    ///   - freezing: Whether what dies from now on is left out.
-    /// - Throws: ``PostgresError``
-    /// - Returns: The filter with times.
+    /// `freezing` leaves out what dies from now on.
     package func judge(
         _ filter: DeadLetterFilter,
         freezing: Bool = false
@@ -113,14 +97,7 @@ package struct DeadLetters: Sendable {
         return filter
     }
 
-    /// The latest first.
-    ///
-    /// - Parameters:
-    ///   - filter: Which.
-    ///   - cursor: Where the page before has ended; nil for the first page.
-    ///   - limit: The most rows.
-    /// - Throws: ``PostgresError``
-    /// - Returns: One page.
+    /// A page of at most `limit` dead letters after a cursor, latest first.
     package func list(
         _ filter: DeadLetterFilter,
         after cursor: DeadLetterCursor? = nil,
@@ -144,23 +121,16 @@ package struct DeadLetters: Sendable {
         }
     }
 
-    /// The largest first.
-    ///
-    /// - Throws: ``PostgresError``
+    /// The groups, largest first.
     package func groups(_ filter: DeadLetterFilter) async throws(PostgresError) -> [DeadLetterGroup] {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(DeadLetterStatements.groups(filter)).map(DeadLetterGroup.init)
         }
     }
 
-    /// The groups that there are, the largest first, at a cost that does not grow with the number of dead letters.
+    /// The existing groups, largest first, at a cost that does not grow with the number of dead letters.
     ///
-    /// - Parameters:
-    ///   - handler: Only this handler's; nil for all.
-    ///   - groups: The most groups.
-    ///   - limit: Where the count of each group stops.
-    /// - Throws: ``PostgresError``
-    /// - Returns: Groups whose count may be the limit, and so a lower bound.
+    /// A nil `handler` means all. A count that equals the limit is a lower bound.
     package func summary(
         handler: String? = nil,
         groups: Int = 500,
@@ -174,23 +144,21 @@ package struct DeadLetters: Sendable {
         return found.sorted { ($1.count, $0.handler, $0.group) < ($0.count, $1.handler, $1.group) }
     }
 
-    /// How many the filter lets through.
-    ///
-    /// - Throws: ``PostgresError``
+    /// How many dead letters the filter selects.
     package func count(_ filter: DeadLetterFilter) async throws(PostgresError) -> Int {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(DeadLetterStatements.count(filter)).value()
         }
     }
 
-    /// What becomes of dead letters.
+    /// The action on dead letters.
     package enum Fate: Sendable {
-        /// They are queued again, with all attempts before them.
+        /// Queues them again, with a fresh count of attempts.
         case retry
-        /// They are deleted; the messages themselves stay.
+        /// Deletes them; the messages stay.
         case discard
 
-        /// What the audit trail calls it.
+        /// The audit trail's name for it.
         package var action: AuditAction {
             switch self {
             case .retry: .retryDead
@@ -199,34 +167,27 @@ package struct DeadLetters: Sendable {
         }
     }
 
-    /// How far a run over the dead letters of a filter is; a value of its own for each run.
+    /// The progress of one run over a filter's dead letters.
     package struct Progress: Sendable {
-        /// How many there were at its beginning.
+        /// The number at the start.
         package let total: Int
         /// How many are done.
         package private(set) var done = 0
-        /// How many the latest entry of the audit trail speaks of; nil before the first.
+        /// The number in the latest audit entry; nil before the first.
         fileprivate var recorded: Int?
-        /// Whether a transaction after the first one has acted too, so that an entry for the end is due.
+        /// Whether a later transaction has acted too, so that an entry for the end is due.
         fileprivate var hasSeveral = false
 
-        /// Nothing is done yet.
         package init(total: Int) { self.total = total }
 
         fileprivate mutating func add(_ count: Int) { done += count }
     }
 
-    /// Retries or discards one batch of them.
+    /// Retries or discards one batch.
     ///
-    /// The first batch records the run, with the number of letters that it is about; the end of a run of several batches
-    /// records how many it was: where that is missing, the run was interrupted.
+    /// The first batch records the run with its total; the end of a run of several batches records how many were done:
+    /// if that entry is missing, the run was interrupted.
     ///
-    /// - Parameters:
-    ///   - fate: What becomes of them.
-    ///   - filter: Which.
-    ///   - progress: Of this run.
-    ///   - limit: How many at most.
-    ///   - author: Who, and why.
     /// - Throws: ``PostgresError``; nothing of the batch is done then.
     /// - Returns: How many; 0 once none is left.
     package func step(
@@ -265,10 +226,7 @@ package struct DeadLetters: Sendable {
         return count
     }
 
-    /// Retries one batch on its own.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: How many; 0 where there is none.
+    /// Retries one batch on its own; 0 if there is nothing to do.
     package func retry(
         _ filter: DeadLetterFilter,
         limit: Int = 1_000,
@@ -278,10 +236,7 @@ package struct DeadLetters: Sendable {
         return try await step(.retry, filter, &progress, limit: limit, by: author)
     }
 
-    /// Discards one batch on its own.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: How many; 0 where there is none.
+    /// Discards one batch on its own; 0 if there is nothing to do.
     package func discard(
         _ filter: DeadLetterFilter,
         limit: Int = 1_000,
@@ -292,13 +247,11 @@ package struct DeadLetters: Sendable {
     }
 }
 
-/// A position in the order of dead letters; its text form is that of a time, a key and the handler, with slashes between.
+/// A position in the order of dead letters; as text a time, a key and the handler, with slashes between.
 package struct DeadLetterCursor: Sendable, Equatable, CustomStringConvertible {
     /// When it was given up.
     package var diedAt: Timestamp
-    /// The message.
     package var messageKey: MessageKey
-    /// The handler.
     package var handler: String
 
     init(diedAt: Timestamp, messageKey: MessageKey, handler: String) {

@@ -2,11 +2,11 @@ import Pipeline
 import Postgres
 import Vocabulary
 
-/// What a worker asks for, as ``DeliveryStatements/register`` takes it.
+/// A worker's registration, as ``DeliveryStatements/register`` takes it.
 struct HandlerRequests: Sendable {
-    /// The process's token until now; 0 for none.
+    /// The process's previous token; 0 for none.
     var previous: Int64
-    /// The process's token from now on.
+    /// The process's new token.
     var token: Int64
     /// Host and process id, shown to people.
     var worker: String
@@ -22,30 +22,28 @@ struct HandlerRequests: Sendable {
 struct LeaseRows: Sendable {
     var handler: String
     var keys: [Digest128] = []
-    /// The fencing tokens.
     var tokens: [Int64] = []
-    /// When each may be tried again, from now.
+    /// The delay before each may be tried again.
     var delays: [Duration] = []
-    /// 1 where the attempt counts, else 0.
+    /// 1 if the attempt counts, else 0.
     var counted: [Int64] = []
     var errors: [String] = []
-    /// The groups of the failures.
+    /// The failures' groups.
     var groups: [String] = []
-    /// The leases' remaining time, from now.
+    /// The leases' new duration, from now.
     var lease = Duration.zero
-    /// Who made the attempts.
     var worker = ""
     /// How long ago each attempt began.
     var ages: [Seconds] = []
     /// How long each took.
     var durations: [Seconds] = []
-    /// How each ended.
+    /// Each attempt's outcome.
     var outcomes: [String] = []
-    /// The parts that are a row of history each: where each begins, from 1; none where that is not known.
+    /// The start, from 1, of each part that is one row of history; empty if unknown.
     var lows: [Int64] = []
-    /// Where it ends.
+    /// The end of each part.
     var highs: [Int64] = []
-    /// When the first of its messages was received, and the last.
+    /// When the first and last of its messages were received.
     var firsts: [Timestamp] = []
     var lasts: [Timestamp] = []
 }
@@ -53,31 +51,29 @@ struct LeaseRows: Sendable {
 /// Blocks of one handler; each statement takes the columns that it names.
 struct BlockRows: Sendable {
     var handler: String
-    /// The fencing token.
     var token: Int64
-    /// Who made the attempts.
     var worker: String
     var numbers: [Int64] = []
-    /// How many deliveries each holds.
+    /// The number of deliveries in each.
     var counts: [Int64] = []
-    /// The messages that are done, of all of them.
+    /// The finished messages of all of them.
     var done: [Digest128] = []
-    /// How long ago the attempt at each began.
+    /// How long ago each attempt began.
     var ages: [Seconds] = []
-    /// How long it took.
+    /// How long each took.
     var durations: [Seconds] = []
-    /// The parts of ``done`` that are a row of history each, by the block that they are of.
+    /// The block of each part of ``done`` that is one row of history.
     var parts: [Int64] = []
-    /// Where each part begins, from 1.
+    /// The start of each part, from 1.
     var lows: [Int64] = []
-    /// Where it ends.
+    /// The end of each part.
     var highs: [Int64] = []
-    /// When the first of its messages was received, and the last.
+    /// When the first and last of its messages were received.
     var firsts: [Timestamp] = []
     var lasts: [Timestamp] = []
 }
 
-/// The handlers to count deliveries of, as ``DeliveryStatements/backlog`` takes them.
+/// The handlers whose deliveries ``DeliveryStatements/backlog`` counts.
 struct BacklogParameters: Sendable {
     var handlers: [String]
     /// Where counts stop.
@@ -87,14 +83,13 @@ struct BacklogParameters: Sendable {
 /// A part of statements about leased deliveries.
 typealias LeasePart = PreparedStatement<LeaseRows>
 
-/// The statements of the dispatcher.
 enum DeliveryStatements: StatementCatalog {
     /// The channel of ingest's notifications about deliveries for other workers.
     static let channel = "upstream_deliveries"
 
     // MARK: Handlers
 
-    /// Notes what a process asks for; the texts of this and the next two are in `migrations/`.
+    /// Registers a process; the texts of this and the next two are in `migrations/`.
     static let register: PreparedStatement<HandlerRequests> = """
         SELECT upstream.register_handlers(
             \(\.previous), \(\.token), \(\.worker), \(\.handlers), \(\.isByDevice), \(\.askers), \(\.categories)
@@ -107,9 +102,9 @@ enum DeliveryStatements: StatementCatalog {
     /// Ends the registration of the process with this token.
     static func withdraw(_ token: Int64) -> SQL { "SELECT upstream.withdraw_handlers(\(token))" }
 
-    /// Notes that a worker runs these handlers; twice a minute is enough.
+    /// Records that a worker runs these handlers; twice a minute is enough.
     ///
-    /// One whose row is locked keeps no other waiting.
+    /// Skips locked rows, so that one doesn't make the others wait.
     static let seen: PreparedStatement<[String]> = """
         UPDATE upstream.handlers SET seen_at = now()
         WHERE name = ANY (ARRAY(
@@ -119,7 +114,7 @@ enum DeliveryStatements: StatementCatalog {
         ))
         """
 
-    /// Handlers that get deliveries though no worker has run them for a while.
+    /// Handlers with deliveries or subscriptions that no worker has run for a while.
     static let unclaimed: PreparedStatement<Void> = """
         SELECT name FROM upstream.handlers
         WHERE NOT \(raw: HandlerStatements.isClaimed)
@@ -131,7 +126,7 @@ enum DeliveryStatements: StatementCatalog {
     /// A fencing token for a process.
     static let nextToken: SQL = "SELECT nextval('upstream.lease_tokens')"
 
-    /// What operators and workers want of some handlers.
+    /// The controls of some handlers: pauses, holds, resumptions.
     static let controls: PreparedStatement<[String]> = """
         SELECT
             name, paused AND (paused_until IS NULL OR paused_until > now()),
@@ -139,9 +134,9 @@ enum DeliveryStatements: StatementCatalog {
         FROM upstream.handlers WHERE name = ANY (\(\.self)) ORDER BY name
         """
 
-    /// Notes that a handler asked for a pause; of several, the one that lasts longest.
+    /// Records a pause that a handler asked for; the longest one wins.
     ///
-    /// Fails where its row is locked, so that no other handler's pause waits for it.
+    /// Fails if its row is locked, so that no other handler's pause waits for it.
     static func hold(_ handler: String, _ hold: HandlerHold) -> SQL {
         """
         UPDATE upstream.handlers SET held_until = now() + \(hold.remaining), held_reason = \(hold.reason)
@@ -158,7 +153,7 @@ enum DeliveryStatements: StatementCatalog {
         """
     }
 
-    /// The backlog of each handler; the oldest delivery is searched among the 1,000 that are due first.
+    /// The backlog of each handler; the oldest delivery is searched for among the 1,000 due first.
     static let backlog: PreparedStatement<BacklogParameters> = """
         SELECT
             name,
@@ -178,12 +173,11 @@ enum DeliveryStatements: StatementCatalog {
 
     /// The row of `input` (key, token), if its lease is still ours.
     ///
-    /// Found by its key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` see to: with the handler as it is,
-    /// the planner may walk over all of the handler's deliveries, which it believes to be few.
+    /// Found by key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` enforce: otherwise the planner may
+    /// walk all of the handler's deliveries, which it believes to be few.
     static let isHeld: LeasePart =
         "message_key = key AND handler || '' = \(\.handler) AND lease_token = token AND lease_owner IS NOT NULL"
 
-    /// Extends leases that are still ours.
     static let extend: PreparedStatement<LeaseRows> = """
         UPDATE upstream.deliveries SET lease_until = now() + \(\.lease)
         FROM unnest(\(\.keys), \(\.tokens)) AS input (key, token)
@@ -195,7 +189,7 @@ enum DeliveryStatements: StatementCatalog {
 
     /// Completes deliveries.
     ///
-    /// Does not wait for the disk: after a crash of the server they are delivered again, which at-least-once allows.
+    /// Does not wait for the disk: after a server crash they are delivered again, which at-least-once allows.
     static let complete: PreparedStatement<LeaseRows> = delete("")
 
     /// The same for an ordered handler; returns the devices.
@@ -212,7 +206,7 @@ enum DeliveryStatements: StatementCatalog {
         """
     }
 
-    /// Gives deliveries back for another attempt.
+    /// Releases deliveries for another attempt.
     static let retry: PreparedStatement<LeaseRows> = """
         UPDATE upstream.deliveries
         SET attempts = attempts + 1, crashes = 0, last_error = error,
@@ -221,7 +215,7 @@ enum DeliveryStatements: StatementCatalog {
         WHERE \(isHeld)
         """
 
-    /// Gives deliveries back without a counted attempt.
+    /// Releases deliveries without a counted attempt.
     static let release: PreparedStatement<LeaseRows> = """
         UPDATE upstream.deliveries
         SET next_attempt_at = now() + delay, lease_owner = NULL, lease_until = NULL
@@ -229,7 +223,7 @@ enum DeliveryStatements: StatementCatalog {
         WHERE \(isHeld)
         """
 
-    /// As ``release``, with what went wrong.
+    /// As ``release``, recording what went wrong.
     static let postpone: PreparedStatement<LeaseRows> = """
         UPDATE upstream.deliveries
         SET next_attempt_at = now() + delay, last_error = error, lease_owner = NULL,
@@ -250,7 +244,7 @@ enum DeliveryStatements: StatementCatalog {
         \(bury(from: "gone"))
         """
 
-    /// Inserts what was deleted by a part of this name, with `counted`, `failure` and `failure_group`, as dead letters.
+    /// Inserts the rows deleted by the named part, with `counted`, `failure` and `failure_group`, as dead letters.
     static func bury(from source: String) -> LeasePart {
         """
         INSERT INTO upstream.dead_letters (
@@ -273,8 +267,8 @@ enum DeliveryStatements: StatementCatalog {
 
     // MARK: Blocks
 
-    /// Deletes blocks in which everything is done, and returns their numbers: only those that hold as many deliveries as
-    /// this worker knows of.
+    /// Deletes blocks in which everything is done, if they hold as many deliveries as this worker knows; returns their
+    /// numbers.
     static let completeBlocks: PreparedStatement<BlockRows> = """
         WITH quick AS MATERIALIZED (
             SELECT set_config('synchronous_commit', 'off', true)
@@ -285,19 +279,19 @@ enum DeliveryStatements: StatementCatalog {
         RETURNING number
         """
 
-    /// Turns blocks into rows, less what is done, and returns how much that was; the text is in `migrations/`.
+    /// Turns blocks into rows, except what is done, and returns how many were done; the text is in `migrations/`.
     static let unpack: PreparedStatement<BlockRows> =
         "SELECT upstream.unpack_deliveries(\(\.token), \(\.handler), \(\.numbers), \(\.done))"
 
-    /// Turns the blocks whose lease has ended into rows; the text is in `migrations/`.
+    /// Turns blocks with expired leases into rows; the text is in `migrations/`.
     static let unpackExpired: PreparedStatement<Void> = "SELECT upstream.unpack_expired()"
 
     // MARK: Frozen workers
 
-    /// Ends our sessions that hold deliveries and wait for their worker to read, longer than its leases could last.
+    /// Ends our sessions that hold deliveries and have waited for their worker to read for longer than its leases last.
     ///
-    /// A worker that is frozen while the rows of a claim are on their way keeps its locks, the lock of an ordered handler among
-    /// them, and no time-out of PostgreSQL's counts while it sends.
+    /// A worker that freezes while a claim's rows are being sent keeps its locks, including that of an ordered handler,
+    /// and no timeout of PostgreSQL applies while it sends.
     static let endUnread: PreparedStatement<Duration> = """
         SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity AS sender
         WHERE datname = current_database() AND usename = current_user AND state = 'active' AND wait_event = 'ClientWrite'
@@ -311,7 +305,7 @@ enum DeliveryStatements: StatementCatalog {
 
     // MARK: Notifications
 
-    /// Subscribes to the notifications about new deliveries.
+    /// Subscribes to notifications about new deliveries.
     static let listen: SQL = "LISTEN \(raw: channel)"
 
     static var samples: [StatementSample] {

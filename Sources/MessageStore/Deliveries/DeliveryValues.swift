@@ -4,7 +4,8 @@ import UpstreamKit
 import Vocabulary
 
 extension PostgresParameters {
-    /// The seven parameters of ``StoreStatements/insert`` that say which deliveries are leased, and which as blocks.
+    /// Appends the seven parameters of ``StoreStatements/insert`` that say which deliveries are leased, and which as
+    /// blocks.
     mutating func append(_ offer: LeaseOffer) {
         append(offer.owner)
         append(offer.token)
@@ -17,7 +18,7 @@ extension PostgresParameters {
 }
 
 extension PostgresParameters {
-    /// The two parameters that say between which times messages came; nulls for any.
+    /// Appends the two parameters for the time span of messages; nulls for any.
     mutating func append(_ times: ClosedRange<Int64>?) {
         guard let times else {
             appendNull(.timestamptz)
@@ -29,15 +30,14 @@ extension PostgresParameters {
 }
 
 extension StoreError {
-    /// What `upstream.store_batch` fails with where a registration is missing.
     private static let unregistered = "UW003"
 
-    /// What a failure of PostgreSQL means for the pipeline: never that a row is to blame.
+    /// The pipeline's error for a failure of PostgreSQL: never one that blames a row.
     init(_ error: PostgresError) {
         self.init(error, Self.kind(error))
     }
 
-    /// A row was refused for its content.
+    /// The error for a row refused for its content.
     init(_ refusal: RowRefusal) { self.init(refusal.error, .refused) }
 
     private init(_ error: PostgresError, _ kind: Kind) {

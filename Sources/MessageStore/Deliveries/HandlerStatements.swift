@@ -1,18 +1,17 @@
 import Postgres
 import Vocabulary
 
-/// The statements of the commands `handlers …`.
 enum HandlerStatements: StatementCatalog {
-    /// A condition on `handlers`: workers note twice a minute what they run.
+    /// A condition on `handlers`: a worker has recorded within two minutes that it runs it.
     static let isClaimed = "(seen_at > now() - interval '2 minutes')"
 
-    /// A condition on `handlers`: it asked for a pause that lasts.
+    /// A condition on `handlers`: a pause that it asked for is in force.
     static let isHeld = "(held_until > now()) IS TRUE"
 
-    /// Every handler, by name; counts stop at a limit.
+    /// All handlers by name; counts stop at a limit.
     ///
-    /// The order is that of the index, which no scan of the whole table gives: a planner that knows of one handler with a
-    /// million rows would look for another's in all of them.
+    /// The conditions follow the index's order: a planner that knows of one handler with a million rows would otherwise
+    /// scan the whole table for another's.
     static func list(counted limit: Int) -> SQL {
         """
         SELECT
@@ -41,13 +40,12 @@ enum HandlerStatements: StatementCatalog {
         """
     }
 
-    /// The workers that ask for each handler, the latest heard of first.
+    /// The workers registered for each handler, latest heartbeat first.
     static let workers: SQL = """
         SELECT handler, worker, categories, by_device, heartbeat_at, heartbeat_at > now() - interval '2 minutes'
         FROM upstream.handler_workers ORDER BY heartbeat_at DESC, token
         """
 
-    /// Pauses a handler for a while, or until it is resumed; gives when the pause ends.
     static func pause(_ name: String, for length: Duration?, reason: String?) -> SQL {
         """
         UPDATE upstream.handlers
@@ -57,7 +55,7 @@ enum HandlerStatements: StatementCatalog {
         """
     }
 
-    /// Ends a handler's pause, and the one that it asked for itself; its workers close their circuit breakers.
+    /// Ends a handler's pause, also one that it asked for; its workers close their circuit breakers.
     static func resume(_ name: String) -> SQL {
         """
         UPDATE upstream.handlers SET paused = false, paused_until = NULL, paused_reason = NULL, paused_at = NULL, \(endHold)
@@ -65,15 +63,15 @@ enum HandlerStatements: StatementCatalog {
         """
     }
 
-    /// Ends what a handler asked for, and closes its circuit breakers.
+    /// Ends the pause that a handler asked for, and closes its circuit breakers.
     static let endHold: SQL = "held_until = NULL, held_reason = NULL, resumed_at = clock_timestamp()"
 
     // MARK: Removal
 
-    /// Batches of the receive path wait behind whoever waits for the next lock.
+    /// Batches of the receive path queue behind whoever waits for the next lock.
     static let limitLockWait: SQL = "SET LOCAL lock_timeout = '2s'"
 
-    /// Locks a handler's row; gives whether a worker runs it.
+    /// Locks a handler's row; returns whether a worker runs it.
     static func lock(_ name: String) -> SQL {
         "SELECT \(raw: isClaimed) FROM upstream.handlers WHERE name = \(name) FOR UPDATE"
     }
@@ -81,13 +79,10 @@ enum HandlerStatements: StatementCatalog {
     /// Waits for batches that have read the subscriptions: their deliveries are visible afterwards.
     static let lockSubscriptions: SQL = "LOCK TABLE upstream.subscriptions IN ACCESS EXCLUSIVE MODE"
 
-    /// Ends a handler's subscriptions.
     static func unsubscribe(_ name: String) -> SQL { "DELETE FROM upstream.subscriptions WHERE handler = \(name)" }
 
-    /// Deletes some of a handler's deliveries.
     static func sweepDeliveries(_ name: String, limit: Int) -> SQL { sweep("deliveries", name, limit) }
 
-    /// Deletes some of a handler's dead letters.
     static func sweepDeadLetters(_ name: String, limit: Int) -> SQL { sweep("dead_letters", name, limit) }
 
     private static func sweep(_ table: String, _ name: String, _ limit: Int) -> SQL {
@@ -98,7 +93,7 @@ enum HandlerStatements: StatementCatalog {
         """
     }
 
-    /// Deletes the handler itself.
+    /// Deletes the handler.
     static func remove(_ name: String) -> SQL { "DELETE FROM upstream.handlers WHERE name = \(name)" }
 
     /// Deletes all its dead letters.
@@ -106,12 +101,11 @@ enum HandlerStatements: StatementCatalog {
         "DELETE FROM upstream.dead_letters WHERE handler = \(name)"
     }
 
-    /// Deletes its blocks; before its deliveries, which one that is being unpacked turns into.
+    /// Deletes its blocks, before its deliveries: a block being unpacked turns into deliveries.
     static func removeBlocks(_ name: String) -> SQL {
         "DELETE FROM upstream.delivery_blocks WHERE handler = \(name)"
     }
 
-    /// Deletes all its deliveries.
     static func removeDeliveries(_ name: String) -> SQL { "DELETE FROM upstream.deliveries WHERE handler = \(name)" }
 
     static var samples: [StatementSample] {

@@ -1,18 +1,18 @@
 package import Postgres
 
-/// Why a handler could not be removed.
+/// A reason not to remove a handler.
 package enum HandlerRemovalError: Error, Sendable, Equatable {
-    /// There is no such handler.
+    /// The handler does not exist.
     case unknown
-    /// A worker has run it within the last minutes.
+    /// A worker has run it within the last two minutes.
     case claimed
 }
 
 extension HandlerStates {
-    /// Ends a handler's subscriptions; once this has returned, no message gets a delivery for it any more.
+    /// Ends a handler's subscriptions; afterwards no message gets a delivery for it.
     ///
-    /// - Throws: ``HandlerRemovalError`` where it must stay; ``PostgresError``, with SQLSTATE 55P03 where somebody keeps
-    ///   the table locked for more than two seconds: batches of the receive path wait behind us.
+    /// - Throws: ``HandlerRemovalError`` if it must stay; ``PostgresError``, with SQLSTATE 55P03 if the table stays
+    ///   locked for more than two seconds: batches of the receive path queue behind us.
     package func unsubscribe(_ name: String, by author: AuditAuthor) async throws {
         let outcome = try await connection.run { connection throws(PostgresError) -> HandlerRemovalError? in
             try connection.transaction { connection throws(PostgresError) in
@@ -30,9 +30,7 @@ extension HandlerStates {
         if let outcome { throw outcome }
     }
 
-    /// Records how much was deleted with a handler.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Records how many rows were deleted with a handler.
     package func removed(_ name: String, with count: Int, by author: AuditAuthor) async throws(PostgresError) {
         try await AuditLog.record(
             over: connection,
@@ -44,10 +42,8 @@ extension HandlerStates {
         )
     }
 
-    /// Deletes one batch of an unsubscribed handler's deliveries and dead letters, and finally the handler itself.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: How many rows; 0 once nothing is left.
+    /// Deletes one batch of an unsubscribed handler's deliveries and dead letters, and finally the handler; 0 once
+    /// nothing is left.
     package func sweep(_ name: String, limit: Int = 5_000) async throws(PostgresError) -> Int {
         try await connection.run { connection throws(PostgresError) in
             for sweep in [HandlerStatements.sweepDeliveries, HandlerStatements.sweepDeadLetters] {

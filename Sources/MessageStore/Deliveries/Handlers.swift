@@ -3,13 +3,12 @@ package import Vocabulary
 
 /// A registered handler as `handlers list` shows it.
 package struct HandlerState: Sendable {
-    /// The name.
     package var name: String
     /// The categories that it is subscribed to.
     package var categories: [String]
     /// When a worker that runs it was last seen.
     package var seenAt: Timestamp
-    /// Whether that was within the last minutes.
+    /// Whether that was within the last two minutes.
     package var isClaimed: Bool
     /// Whether it is paused now.
     package var isPaused: Bool
@@ -17,48 +16,46 @@ package struct HandlerState: Sendable {
     package var pausedUntil: Timestamp?
     /// Who or what paused it, and why.
     package var pausedReason: String?
-    /// When a pause ends that the handler itself asked for; nil without one.
+    /// When the pause that it asked for ends; nil without one.
     package var heldUntil: Timestamp?
-    /// What it answered then.
+    /// Its reason for that pause.
     package var heldReason: String?
-    /// Where counts stop.
+    /// The default limit of counts.
     package static let countLimit = 100_000
-    /// The rows that wait, counted up to a limit; the limit itself means so many at least.
+    /// The number of waiting rows; at the limit a lower bound.
     package var depth: Int
-    /// The age of the oldest; nil without one.
+    /// The age of the oldest; nil if there is none.
     package var oldestAge: Duration?
-    /// The rows in `dead_letters`, counted up to a limit.
+    /// The number of dead letters; at the limit a lower bound.
     package var deadLetters: Int
-    /// The workers that ask for it, the latest heard of first.
+    /// The workers registered for it, latest heartbeat first.
     package var workers: [HandlerWorker] = []
 }
 
-/// A worker that asks for a handler's messages.
+/// A worker registered for a handler.
 package struct HandlerWorker: Sendable {
     /// The process for people: host and process id.
     package var worker: String
-    /// The categories that it asks for.
+    /// The categories that it handles.
     package var categories: [String]
-    /// Whether it is ordered: one message of a device at a time, in order of arrival.
+    /// Whether it is ordered: one message per device at a time, in order of arrival.
     package var isByDevice: Bool
-    /// When it was last heard of.
+    /// Its latest heartbeat.
     package var seenAt: Timestamp
-    /// Whether that was within the last minutes.
+    /// Whether that was within the last two minutes.
     package var isLive: Bool
 }
 
-/// The table `handlers`, for the commands `handlers …`.
 package struct HandlerStates: Sendable {
     let connection: PostgresConnection
 
-    /// The handlers of the database that the connection leads to.
     package init(_ connection: PostgresConnection) {
         self.connection = connection
     }
 
-    /// All of them, by name.
+    /// All handlers by name, with their workers.
     ///
-    /// - Parameter limit: Where the counts of deliveries and dead letters stop.
+    /// - Parameter limit: The limit of counts of deliveries and dead letters.
     /// - Throws: ``PostgresError``
     /// - Returns: Each handler with its workers.
     package func list(counted limit: Int = HandlerState.countLimit) async throws(PostgresError) -> [HandlerState] {
@@ -92,20 +89,15 @@ package struct HandlerStates: Sendable {
         return workers
     }
 
-    /// A pause that has begun.
+    /// A pause in force.
     package struct Pause: Sendable, Equatable {
-        /// When it ends by itself; nil where it lasts until the handler is resumed.
+        /// When it ends by itself; nil if it lasts until the handler is resumed.
         package var until: Timestamp?
     }
 
-    /// Pauses a handler in every worker until it is resumed, or for a time by the database's clock.
+    /// Pauses a handler in every worker, for `length` by the database's clock or until it is resumed.
     ///
-    /// - Parameters:
-    ///   - name: The handler.
-    ///   - length: How long; nil until it is resumed.
-    ///   - author: Who, and why, which `handlers list` shows.
-    /// - Throws: ``PostgresError``
-    /// - Returns: nil where there is no such handler.
+    /// - Returns: nil if there is no such handler.
     package func pause(
         _ name: String,
         for length: Duration?,
@@ -118,10 +110,9 @@ package struct HandlerStates: Sendable {
         }
     }
 
-    /// Resumes a handler: ends its pause, and the one that it asked for itself, and closes its circuit breakers.
+    /// Resumes a handler: ends its pause, also one that it asked for, and closes its circuit breakers.
     ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: False where there is no such handler.
+    /// - Returns: False if there is no such handler.
     package func resume(_ name: String, by author: AuditAuthor) async throws(PostgresError) -> Bool {
         try await connection.run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
@@ -130,10 +121,9 @@ package struct HandlerStates: Sendable {
         }
     }
 
-    /// Pauses a handler, as ``pause(_:for:by:)`` does, inside a transaction.
+    /// Pauses a handler inside a transaction, as ``pause(_:for:by:)`` does.
     ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: nil where there is no such handler.
+    /// - Returns: nil if there is no such handler.
     package static func pause(
         _ connection: isolated PostgresConnection,
         _ name: String,
@@ -146,10 +136,9 @@ package struct HandlerStates: Sendable {
         return pause
     }
 
-    /// Resumes a handler, as ``resume(_:by:)`` does, inside a transaction.
+    /// Resumes a handler inside a transaction, as ``resume(_:by:)`` does.
     ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: False where there is no such handler.
+    /// - Returns: False if there is no such handler.
     package static func resume(
         _ connection: isolated PostgresConnection,
         _ name: String,
@@ -160,12 +149,11 @@ package struct HandlerStates: Sendable {
         return isKnown
     }
 
-    /// What the audit trail calls a handler.
+    /// The audit trail's name for a handler.
     static func subject(_ name: String) -> String { "handler \(name)" }
 }
 
 extension HandlerState {
-    /// Reads a row of ``HandlerStatements/list(counted:)``.
     fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
         name = try row.next()
         categories = try row.next()

@@ -1,6 +1,6 @@
-/// About what a message takes in memory, for statements that read as many as fit.
+/// The estimated memory of a message, for statements that read as many as fit.
 package enum MessageSize {
-    /// Of a row of `messages`, by its columns; about 1 KB is for those that are never large.
+    /// The size of a row of `messages`; 1,000 bytes cover the columns that are never large.
     ///
     /// Bodies are not read for it, unless they are compressed.
     package static let sql = """

@@ -5,7 +5,7 @@ import Vocabulary
 
 extension PostgresDeliveryStore {
     package func settle(_ blocks: [BlockSettlement], of handler: String) async throws(StoreError) -> Int {
-        // One process, so one token; a registration that began anew has another.
+        // One process has one token; a renewed registration has another.
         var held = 0
         for token in Set(blocks.map(\.token)).sorted() {
             let own = blocks.filter { $0.token == token }
@@ -55,7 +55,8 @@ extension PostgresDeliveryStore {
             }.numbers().first ?? 0
         held += Int(unpacked)
         guard Int(unpacked) < rows.done.count else { return held }
-        // They were rows from the start, or another worker has unpacked them: under the same token, unless it has gone on.
+        // They were rows from the start, or another worker has unpacked them: under the same token, unless it has gone
+        // on.
         var leases = LeaseRows(handler: none.handler)
         leases.worker = none.worker
         leases.keys = rows.done
@@ -65,7 +66,7 @@ extension PostgresDeliveryStore {
         return try held + run(part, isByDevice: false, connection).held
     }
 
-    /// Unpacks what is left of workers that died, and takes the locks of frozen ones, at most twice a second.
+    /// Unpacks the blocks of dead workers, and frees the locks of frozen ones, at most twice a second.
     func takeFromOthers(after lease: Duration) async throws(StoreError) {
         let now = ContinuousClock.now
         let isDue = walks.withLock { walks in
@@ -80,7 +81,7 @@ extension PostgresDeliveryStore {
             do throws(PostgresError) {
                 try connection.run(DeliveryStatements.endUnread, lease)
             } catch {
-                // A site may reserve pg_terminate_backend for others.
+                // A site may deny pg_terminate_backend.
                 guard error.failureClass == .permission else { throw error }
             }
             return try connection.run(DeliveryStatements.unpackExpired, ())
@@ -89,7 +90,7 @@ extension PostgresDeliveryStore {
 }
 
 extension PostgresResult {
-    /// The only column of the rows.
+    /// The rows' only column.
     fileprivate func numbers() throws(PostgresError) -> [Int64] {
         try map { row throws(PostgresError) in try row.next(Int64.self) }
     }
@@ -98,7 +99,7 @@ extension PostgresResult {
 extension BlockRows {
     private static var span: Int64 { SettlementPart.span }
 
-    /// Adds what is done of a block, in parts of messages that arrived within a second: almost always one.
+    /// Adds a block's finished messages, in parts received within a second: almost always one.
     fileprivate mutating func add(_ block: BlockSettlement, _ now: ContinuousClock.Instant) {
         guard let some = block.attempts.first?.receivedAt else { return }
         var (first, last) = (some, some)

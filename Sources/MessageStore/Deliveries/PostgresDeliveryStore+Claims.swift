@@ -13,12 +13,12 @@ extension PostgresDeliveryStore {
         return try await claimByDevice(request)
     }
 
-    /// A delivery of this device has been settled elsewhere than in this store: the next one may be claimed.
+    /// Records that a delivery of this device was settled outside this store: the next one may be claimed.
     package func freed(_ device: DeviceKey, of handler: String) {
         walks.withLock { $0.devices[handler]?.add([device.digest]) }
     }
 
-    /// For an ordered handler claims by device, then what has no device.
+    /// Claims by device for an ordered handler, then what has no device.
     private func claimSuspects(
         _ request: ClaimRequest
     ) async throws(StoreError) -> [Delivery] {
@@ -60,7 +60,7 @@ extension PostgresDeliveryStore {
         return found + part.deliveries
     }
 
-    /// A look at a piece of the whole table.
+    /// A piece of the whole table to examine.
     private struct Look: Sendable {
         var keys: ClosedRange<Digest128>
         var end: ClaimPlace
@@ -80,7 +80,7 @@ extension PostgresDeliveryStore {
 
     // MARK: By device
 
-    /// How many times a claim searches for devices, 1,000 deliveries each time.
+    /// How often a claim searches for devices, 1,000 deliveries each time.
     private static let rounds = 20
 
     private func claimByDevice(
@@ -109,7 +109,7 @@ extension PostgresDeliveryStore {
                     break
                 }
                 found += part.deliveries
-                // Some did not fit; they are looked at again, and the others with them.
+                // Some did not fit: all are examined again.
                 if found.count < request.limit, request.rest(after: found) == nil { giveBack() }
             } catch {
                 giveBack()
@@ -119,8 +119,8 @@ extension PostgresDeliveryStore {
         return found
     }
 
-    /// Claims from a piece of the whole table: devices that no walk has come to, and deliveries without a device, stored
-    /// before the handler was ordered.
+    /// Claims from a piece of the whole table: devices that no walk has reached, and deliveries without a device,
+    /// stored before the handler was ordered.
     ///
     /// - Returns: nil while another session claims for the handler.
     private func claimPieces(
@@ -147,7 +147,7 @@ extension PostgresDeliveryStore {
         return found + part.deliveries
     }
 
-    /// Notes the devices of the next deliveries that are due.
+    /// Collects the devices of the next due deliveries.
     ///
     /// - Returns: Whether these are all: another search would find the same.
     private func findDevices(_ handler: String) async throws(StoreError) -> Bool {
@@ -175,17 +175,17 @@ extension PostgresDeliveryStore {
     ) async throws(StoreError) -> Claimed {
         let parameters = Self.parameters(request, change)
         return try await run { connection throws(PostgresError) in
-            // From here: there may have been a wait for the session.
+            // Counts from here: there may have been a wait for the session.
             let deadline = ContinuousClock.now + parameters.lease
             return try Claimed(try connection.run(statement, parameters), deadline)
         }
     }
 
-    /// Claims while no other session does for the same handler.
+    /// Claims under the handler's lock.
     ///
     /// The lock is tried, not waited for: its holder may be frozen, and the database does not know.
     ///
-    /// - Returns: nil where another session had the lock at each try; the next claim tries again.
+    /// - Returns: nil if another session had the lock at each try; the next claim tries again.
     func claimLocked(
         _ statement: ClaimStatements.Statement,
         _ request: ClaimRequest,
@@ -202,7 +202,7 @@ extension PostgresDeliveryStore {
                 }
             }
             if let claimed { return claimed }
-            // A claim takes milliseconds. Without a session meanwhile, so that it holds up nobody.
+            // A claim takes milliseconds. The session is released meanwhile, so that nobody waits for it.
             guard delay < .milliseconds(300), (try? await Task.sleep(for: delay)) != nil else { return nil }
             delay *= 2
         }
@@ -226,14 +226,14 @@ extension PostgresDeliveryStore {
     }
 }
 
-/// Where this store's claims are, by handler.
+/// The positions of this store's claims, by handler.
 struct ClaimWalks: Sendable {
     var due: [String: ClaimWalk] = [:]
     var devices: [String: DeviceWalk] = [:]
-    /// Where probes look for what was never tried.
+    /// The walks of probes, for what was never tried.
     var untried: [String: ClaimWalk] = [:]
-    /// When the blocks of dead workers were last looked for.
+    /// When blocks of dead workers were last looked for.
     var unpacked: ContinuousClock.Instant?
-    /// Whether a claim is looking for them: where that takes long, the others go on.
+    /// Whether a claim is looking for them: others don't wait for it.
     var isUnpacking = false
 }

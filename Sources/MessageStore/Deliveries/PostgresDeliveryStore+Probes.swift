@@ -5,10 +5,10 @@ import UpstreamKit
 import Vocabulary
 
 extension PostgresDeliveryStore {
-    /// Claims what was never tried: of the newest since the last probe, or else in a piece of the whole.
+    /// Claims what was never tried: among the newest since the last probe, else in a piece of the whole table.
     ///
-    /// So a probe costs no more where much waits, or much has been handled under an old snapshot. It may find nothing
-    /// though there is something; the next one looks elsewhere.
+    /// So a probe's cost does not grow with the backlog, nor with what was handled under an old snapshot. It may find
+    /// nothing though there is something; the next one looks elsewhere.
     func claimUntried(
         _ request: ClaimRequest
     ) async throws(StoreError) -> [Delivery] {
@@ -16,7 +16,7 @@ extension PostgresDeliveryStore {
         var found = request.isOrdered ? [] : try await newestUntried(request)
         guard var rest = request.rest(after: found) else { return found }
         let look = walks.withLock { walks in
-            // The walk over devices knows how large the table is.
+            // The walk over devices knows the table's size.
             var walk = walks.untried[name] ?? walks.devices[name]?.due ?? ClaimWalk()
             guard let keys = walk.look(at: .now) else { return nil as ClosedRange<Digest128>? }
             walks.untried[name] = walk
@@ -43,7 +43,7 @@ extension PostgresDeliveryStore {
         _ request: ClaimRequest
     ) async throws(StoreError) -> [Delivery] {
         let name = request.handler
-        // What is behind has been claimed before, or looked at by the last probe.
+        // What is behind was claimed, or examined by the last probe.
         let front = walks.withLock {
             max($0.due[name, default: ClaimWalk()].front, $0.untried[name, default: ClaimWalk()].front)
         }

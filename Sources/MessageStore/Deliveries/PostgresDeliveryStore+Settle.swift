@@ -23,9 +23,6 @@ extension PostgresDeliveryStore {
         return held
     }
 
-    /// Writes settlements of one kind, with their history where it is kept and can be written.
-    ///
-    /// - Returns: How many were still ours, and the devices that are free now, of an ordered handler.
     func run(
         _ part: SettlementPart,
         isByDevice: Bool,
@@ -42,7 +39,7 @@ extension PostgresDeliveryStore {
 }
 
 extension PostgresResult {
-    /// How many rows were changed, and the devices that the statement tells; not every delivery has one.
+    /// The number of changed rows, and the devices returned; not every delivery has one.
     fileprivate func devices(isByDevice: Bool) throws(PostgresError) -> (held: Int, freed: [Digest128]) {
         guard isByDevice else { return (affectedRows, []) }
         return try (
@@ -53,7 +50,7 @@ extension PostgresResult {
 }
 
 extension AttemptRecording {
-    /// Runs the statement that writes history as well; or the other one, where there is none to write or it is refused.
+    /// Runs the statement that also writes history, or the plain one if there is none to write or it is refused.
     func write<T>(
         _ isWanted: Bool,
         _ connection: isolated PostgresConnection,
@@ -66,14 +63,14 @@ extension AttemptRecording {
         } catch {
             guard error.mayBeOfHistory, connection.isOpen else { throw error }
             if error.failureClass == .missingPartition {
-                // Its day was made while it was on its way to the rest.
+                // Its day's partition was created while the row was on its way to the rest.
                 do throws(PostgresError) {
                     return try connection.withParameters(recorded)
                 } catch {
                     guard error.mayBeOfHistory, connection.isOpen else { throw error }
                 }
             }
-            // First the settlement: should that fail as well, the history was not to blame.
+            // The settlement comes first: if that fails as well, the history was not to blame.
             let value = try connection.withParameters(plain)
             suspend(after: StoreError(error))
             return value
@@ -81,9 +78,9 @@ extension AttemptRecording {
     }
 }
 
-/// A batch's settlements by what becomes of the rows: each part is one statement, and a transaction of its own.
+/// A batch's settlements by outcome: each part is one statement in its own transaction.
 struct SettlementParts: Sendable {
-    /// Those that are not empty.
+    /// The non-empty parts.
     private(set) var all: [SettlementPart] = []
     private let handler: String
     private let worker: String
@@ -118,7 +115,7 @@ struct SettlementParts: Sendable {
         _ failure: HandlerFailure? = nil,
         _ body: (inout LeaseRows) -> Void
     ) {
-        // A dead letter is told of even if nothing was tried.
+        // A dead letter is recorded even without an attempt.
         let isRecorded = isOn && (settlement.attempt != nil || kind == .dead)
         let index: Int
         if let known = all.firstIndex(where: { $0.kind == kind && $0.isRecorded == isRecorded }) {
@@ -148,7 +145,7 @@ struct SettlementParts: Sendable {
 
 /// Settlements of one kind.
 struct SettlementPart: Sendable {
-    /// What becomes of the rows, in the order in which they are written.
+    /// The outcomes, in the order in which they are written.
     enum Kind: Int, Sendable {
         case done
         case retry
@@ -178,16 +175,16 @@ struct SettlementPart: Sendable {
     }
 
     var kind: Kind
-    /// Whether the history is to tell of them.
+    /// Whether they are recorded in the history.
     var isRecorded: Bool
     var rows: LeaseRows
-    /// When the messages were received, where the history tells of them.
+    /// When the messages were received, if recorded.
     var received: [Int64] = []
 
-    /// What one row of the history may span, in microseconds: less than a second.
+    /// The most microseconds that one row of history may span: less than a second.
     static let span: Int64 = 999_999
 
-    /// Finds the parts of what is done that are a row of history each, and puts them one behind the other.
+    /// Cuts finished deliveries into the parts that are one row of history each, and orders them.
     mutating func cut() {
         guard kind == .done, isRecorded, let first = received.min(), let last = received.max(), first > 0 else {
             return
@@ -206,7 +203,7 @@ struct SettlementPart: Sendable {
             guard isLast || received[index + 1] - received[start] > Self.span else { continue }
             rows.lows.append(Int64(start + 1))
             rows.highs.append(Int64(index + 1))
-            // In the order of their ends where all are of one second, else in that of their arrival.
+            // In the order of their ends if all are within one second, else in order of arrival.
             rows.firsts.append(Timestamp(microseconds: received[start...index].min() ?? first))
             rows.lasts.append(Timestamp(microseconds: received[start...index].max() ?? last))
             start = index + 1

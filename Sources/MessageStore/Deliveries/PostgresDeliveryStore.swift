@@ -6,19 +6,18 @@ import Vocabulary
 
 /// The dispatcher's tables in PostgreSQL.
 ///
-/// No call waits for another one's locks: each has a session to itself, and the listener one of its own.
+/// No call waits for another's locks: each has its own session, as has the listener.
 package final class PostgresDeliveryStore: DeliveryStore {
     let sessions: PostgresPool
     let walks = Mutex(ClaimWalks())
     private let settings: PostgresSettings
     /// Whether settlements write the history of attempts.
     let recording: AttemptRecording
-    /// Host and process id, for people who look at the table.
+    /// Host and process id, for people who read the table.
     private let worker: String
-    /// What was registered last, if anything.
     private let registered = Mutex<Registered?>(nil)
 
-    /// The tables of a database.
+    /// Opens the tables of a database.
     ///
     /// - Parameters:
     ///   - settings: The database.
@@ -35,7 +34,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
             settings.idleInTransactionTimeout,
             PostgresSettings.shortIdleInTransaction
         )
-        // Sessions are few: where many handlers' rows are locked, the others have them in between.
+        // Sessions are few: if rows of many handlers are locked, the others need them in between.
         settings.lockTimeout = min(settings.lockTimeout, 2_000)
         self.settings = settings
         self.worker = worker
@@ -43,13 +42,13 @@ package final class PostgresDeliveryStore: DeliveryStore {
         sessions = PostgresPool(settings, limit: Self.mostSessions(handlers: .max))
     }
 
-    /// The most sessions for so many handlers, the listener's not counted: a claim, a settlement and a heartbeat of each
-    /// side by side, and one call for all.
+    /// The most sessions for this many handlers, without the listener's: three per handler (claim, settlement,
+    /// heartbeat), and one for all.
     ///
     /// Bounded, however many handlers there are: fewer wait for locks at the same time.
     package static func mostSessions(handlers: Int) -> Int { 1 + 3 * min(handlers, 6) }
 
-    /// Ends the registration and the sessions; later calls open others.
+    /// Ends the registration and the sessions; later calls open new ones.
     package func close() async {
         await withdraw()
         await sessions.close()
@@ -71,7 +70,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         return token
     }
 
-    /// What this process has registered.
+    /// This process's registration.
     private struct Registered: Sendable {
         var token: Int64
         var handlers: [HandlerRegistration]
@@ -90,7 +89,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         }
     }
 
-    /// Sends the heartbeat of this worker's registration.
+    /// Sends the registration's heartbeat.
     private func keepHandlers(_ connection: isolated PostgresConnection) throws(PostgresError) {
         guard let own = registered.withLock({ $0 }) else { return }
         let known = try connection.run(DeliveryStatements.keep, own.token).value(Int.self)
@@ -99,7 +98,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         try connection.run(DeliveryStatements.register, own.requests(worker, own.token))
     }
 
-    /// Ends the registration; if the database is away, the other workers notice the missing heartbeat.
+    /// Ends the registration; if the database is away, other workers notice the missing heartbeat.
     private func withdraw() async {
         guard
             let own = registered.withLock({ registered in
@@ -151,7 +150,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
             return try connection.run(DeliveryStatements.backlog, parameters).map { row throws(PostgresError) in
                 let handler = try row.next(String.self)
                 let depth = try row.next(Int.self)
-                // Null where nothing waits.
+                // Null if nothing waits.
                 let age = try row.next(Duration?.self) ?? .zero
                 return Backlog(
                     handler: handler,

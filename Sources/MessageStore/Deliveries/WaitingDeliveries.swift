@@ -2,13 +2,10 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// Which waiting deliveries; what is nil does not narrow.
+/// Selects waiting deliveries; nil members select all.
 package struct WaitingFilter: Sendable, Equatable {
-    /// The handler's name.
     package var handler: String?
-    /// One message.
     package var messageKey: MessageKey?
-    /// The message's category.
     package var category: String?
     /// The message was received at or after.
     package var since: Timestamp?
@@ -21,7 +18,7 @@ package struct WaitingFilter: Sendable, Equatable {
 }
 
 extension WaitingFilter: CustomStringConvertible {
-    /// The conditions for people, each after a comma; empty where nothing narrows.
+    /// The conditions as text, each after a comma; empty without conditions.
     package var description: String {
         var parts: [String] = []
         if let handler { parts.append("handler \(handler)") }
@@ -34,33 +31,31 @@ extension WaitingFilter: CustomStringConvertible {
     }
 }
 
-/// Acts on deliveries that wait: makes them due at once, or gives them up.
+/// Acts on waiting deliveries: makes them due at once, or gives them up.
 ///
-/// What a worker has in hand, by a lease or in a block, is left alone.
+/// Those held by a worker, by a lease or in a block, are left alone.
 package struct WaitingDeliveries: Sendable {
-    /// The error group of dead letters that ``cancel(_:_:limit:by:)`` makes.
+    /// The error group of dead letters made by ``cancel(_:_:limit:by:)``.
     package static let cancelledGroup = "cancelled by operator"
     /// The most deliveries of one transaction.
     package static let batch = 10_000
 
-    /// How many deliveries of a filter there are.
+    /// Counts of a filter's deliveries.
     package struct Counts: Sendable, Equatable {
-        /// No worker holds them.
+        /// Held by no worker.
         package var free: Int
-        /// Of these, those that are not due yet.
+        /// Of these, not due yet.
         package var later: Int
-        /// A worker has them in hand.
+        /// Held by a worker.
         package var held: Int
     }
 
-    /// What is done to them.
     package enum Act: Sendable {
-        /// They become due at once; what their handlers asked for (`Retry-After`) ends, and circuit breakers close.
+        /// Makes them due at once, ends what their handlers asked for (`Retry-After`), and closes circuit breakers.
         case retryNow
-        /// They become dead letters.
+        /// Makes them dead letters.
         case cancel
 
-        /// What the audit trail calls it.
         package var action: AuditAction {
             switch self {
             case .retryNow: .retryDeliveries
@@ -71,23 +66,17 @@ package struct WaitingDeliveries: Sendable {
 
     private let connection: PostgresConnection
 
-    /// The deliveries of the database that the connection leads to.
     package init(_ connection: PostgresConnection) {
         self.connection = connection
     }
 
-    /// The database's clock.
-    ///
-    /// - Throws: ``PostgresError``
     package func now() async throws(PostgresError) -> Timestamp {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(WaitingStatements.now).value()
         }
     }
 
-    /// Counts what a filter lets through.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Counts a filter's deliveries.
     package func count(_ filter: WaitingFilter) async throws(PostgresError) -> Counts {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(WaitingStatements.count(filter)).only { row throws(PostgresError) in
@@ -96,17 +85,13 @@ package struct WaitingDeliveries: Sendable {
         }
     }
 
-    /// Acts on deliveries of a filter, in transactions of ``batch`` each, and records it: with the first transaction, with
-    /// the number that it is about, and, where there were several, at the end with the number that were done.
+    /// Acts on a filter's deliveries in transactions of ``batch`` each, with audit entries.
     ///
-    /// - Parameters:
-    ///   - act: What is done.
-    ///   - filter: Which.
-    ///   - total: How many there were when it was asked for; never more are done.
-    ///   - author: Who, and why.
-    ///   - report: Is told how many are done.
+    /// The first transaction records the total; after several, the end records how many were done. Never more than
+    /// `total` are done; fewer if workers or other sessions took some meanwhile. `report` receives the number done so
+    /// far.
+    ///
     /// - Throws: ``PostgresError``; what was done before stays done.
-    /// - Returns: How many were done; fewer than `total` where workers, or other sessions, took some meanwhile.
     package func run(
         _ act: Act,
         _ filter: WaitingFilter,
@@ -116,7 +101,7 @@ package struct WaitingDeliveries: Sendable {
     ) async throws(PostgresError) -> Int {
         var (done, batches) = (0, 0)
         let subject = "deliveries" + filter.description
-        // Once in any case: a hold ends also where all that waits is due.
+        // At least once: a hold ends even if everything is due.
         repeat {
             let (isFirst, limit) = (batches == 0, min(Self.batch, total - done))
             let count = try await connection.run { connection throws(PostgresError) in
@@ -132,7 +117,7 @@ package struct WaitingDeliveries: Sendable {
             if count > 0 { batches += 1 }
             done += count
             report(done)
-            // A batch is short where another session has rows of it locked just then, and the next one may find more.
+            // A batch is short if another session has locked some of its rows, and the next one may find more.
             if count == 0 { break }
         } while done < total
         if batches > 1 {
@@ -141,10 +126,7 @@ package struct WaitingDeliveries: Sendable {
         return done
     }
 
-    /// Acts on some deliveries of a filter, inside a transaction; records nothing.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: How many.
+    /// Acts on some of a filter's deliveries inside a transaction, without an audit entry; returns how many.
     package static func step(
         _ connection: isolated PostgresConnection,
         _ act: Act,

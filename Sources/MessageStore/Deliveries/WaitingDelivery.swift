@@ -2,76 +2,70 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// A delivery that is not done yet, and why it waits.
+/// An unfinished delivery, and why it waits.
 package struct WaitingDelivery: Sendable {
-    /// Why a delivery waits, from a closed set.
+    /// The reason for waiting, from a closed set.
     package enum Reason: String, Sendable, CaseIterable {
-        /// A worker has it in hand.
+        /// A worker holds it.
         case leased
         /// The handler is paused.
         case paused
         /// The handler asked for a pause.
         case held
-        /// The latest attempt failed, and the next one is not due yet.
+        /// The latest attempt failed, and the next is not due yet.
         case retry
-        /// It was given back without a failed attempt, and is not due yet: a circuit breaker, a stopping worker.
+        /// Released without a failed attempt and not due yet: a circuit breaker, a stopping worker.
         case postponed
-        /// It is due, and no live worker runs the handler.
+        /// Due, but no live worker runs the handler.
         case unclaimed
-        /// It is due, and a worker will take it in its turn.
+        /// Due; a worker will take it in its turn.
         case due
     }
 
-    /// The handler.
     package var handler: String
-    /// The message.
     package var messageKey: MessageKey
     /// When the message was received.
     package var receivedAt: Timestamp
-    /// Attempts that failed and count.
+    /// Failed attempts that count.
     package var attempts: Int
-    /// When the next attempt is due; the end of the lease for what a worker has in hand.
+    /// When the next attempt is due; the lease's end for what a worker holds.
     package var dueAt: Timestamp
-    /// The worker that has it in hand; nil for none.
+    /// The worker that holds it; nil for none.
     package var leaseOwner: String?
     /// When the lease ends unless it is renewed; nil without one.
     package var leaseUntil: Timestamp?
-    /// What the latest attempt failed with.
+    /// The error of the latest attempt.
     package var error: String?
-    /// The replay that asked for it; nil for a first delivery.
+    /// The replay that queued it; nil for a first delivery.
     package var replayID: Digest128?
     /// Whether it is in a block: in the memory of the worker that stored its message.
     package var isInBlock: Bool
-    /// Why it waits.
     package var reason: Reason
-    /// When the handler's pause ends by itself; nil where it is not paused, or until somebody resumes it.
+    /// When the handler's pause ends by itself; nil if it is not paused, or until resumed.
     package var pausedUntil: Timestamp?
-    /// Why the handler is paused.
     package var pausedReason: String?
-    /// When the pause ends that the handler itself asked for; nil without one.
+    /// When the pause that the handler asked for ends; nil without one.
     package var heldUntil: Timestamp?
-    /// What it answered then.
+    /// The handler's reason for that pause.
     package var heldReason: String?
-    /// The message's category; nil where the message is gone.
+    /// The message's category; nil if the message is gone.
     package var category: String?
-    /// The group of the latest failure; nil without one, and where the history of attempts does not reach back to it.
+    /// The latest failure's group; nil without one, or if the history of attempts does not reach back to it.
     package var errorGroup: String?
 
-    /// Its place in the order of deliveries.
+    /// Its position in the order of deliveries.
     package var cursor: WaitingCursor {
         WaitingCursor(dueAt: dueAt, receivedAt: receivedAt, messageKey: messageKey, handler: handler)
     }
 }
 
-/// A position in the order of waiting deliveries; its text form is two times, a key and the handler, with slashes between.
+/// A position in the order of waiting deliveries; as text two times, a key and the handler, with slashes between.
 package struct WaitingCursor: Sendable, Equatable, CustomStringConvertible {
     /// When the delivery is due.
     package var dueAt: Timestamp
     /// When its message was received.
     package var receivedAt: Timestamp
-    /// The message.
     package var messageKey: MessageKey
-    /// The handler.
     package var handler: String
 
     init(dueAt: Timestamp, receivedAt: Timestamp, messageKey: MessageKey, handler: String) {
@@ -91,26 +85,21 @@ package struct WaitingCursor: Sendable, Equatable, CustomStringConvertible {
     package var description: String { "\(dueAt.rfc3339)/\(receivedAt.rfc3339)/\(messageKey)/\(handler)" }
 }
 
-/// A query for waiting deliveries, in pages: what is due first comes first.
+/// A query for waiting deliveries, in pages, earliest due first.
 package struct WaitingQuery: Sendable {
-    /// Which.
     package var filter = WaitingFilter()
-    /// Where the page before has ended; nil for the first page.
+    /// The position after which the page begins; nil for the first page.
     package var cursor: WaitingCursor?
-    /// The maximum number of rows.
     package var limit = 50
 
     package init() {}
 
-    /// Only this handler's.
     package var handler: String? {
         get { filter.handler }
         set { filter.handler = newValue }
     }
 
-    /// Runs it.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Runs the query.
     package func rows(_ connection: PostgresConnection) async throws(PostgresError) -> [WaitingDelivery] {
         let sql = WaitingStatements.page(self)
         return try await connection.run { connection throws(PostgresError) in
@@ -142,7 +131,7 @@ extension WaitingDelivery {
         heldUntil = try row.next()
         let answer = try row.next(String?.self)
         heldReason = heldUntil == nil ? nil : answer
-        // Else it waits for its own next attempt, which is later.
+        // Otherwise it waits for its own next attempt, which is later.
         let waitsForHold = if let heldUntil { heldUntil >= dueAt } else { false }
         category = try row.next()
         errorGroup = try row.next()

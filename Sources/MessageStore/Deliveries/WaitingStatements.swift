@@ -2,13 +2,13 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// The statements that read what waits for handlers.
+/// The statements about waiting deliveries.
 enum WaitingStatements: StatementCatalog {
-    /// A page of deliveries, those that are due first coming first.
+    /// A page of deliveries, earliest due first.
     ///
-    /// Each handler's own are read along the index of claims, from the cursor on, so a page costs the number of handlers
-    /// times its length, however many wait. Blocks hold what is in a worker's hands: few, and unpacked as rows before
-    /// anything but success happens to them.
+    /// Each handler's are read along the index of claims from the cursor on, so a page costs the number of handlers
+    /// times its length, however many wait. Blocks hold what workers hold: few, and unpacked as rows before anything
+    /// but success happens to them.
     static func page(_ query: WaitingQuery) -> SQL {
         var (rows, blocks): (SQL, SQL) = ("true", "true")
         if let cursor = query.cursor {
@@ -64,7 +64,7 @@ enum WaitingStatements: StatementCatalog {
 
     // MARK: Conditions
 
-    /// Where a delivery is kept.
+    /// The storage of a delivery.
     private enum Place {
         /// A row of `deliveries`, called `d`.
         case row
@@ -72,7 +72,7 @@ enum WaitingStatements: StatementCatalog {
         case block
     }
 
-    /// The error group of the latest attempt that failed, from the history; null where that does not reach back to it.
+    /// The error group of the latest failed attempt, from the history; null if that does not reach back to it.
     private static func group(of row: String) -> String {
         """
         (SELECT a.error_group FROM upstream.attempts_of(\(row).message_key, \(row).received_at) AS a
@@ -80,9 +80,9 @@ enum WaitingStatements: StatementCatalog {
         """
     }
 
-    /// A filter's condition; `true` where nothing narrows.
+    /// A filter's condition; `true` if nothing narrows.
     ///
-    /// What has to be looked up elsewhere comes last.
+    /// Conditions that need a lookup come last.
     private static func condition(_ filter: WaitingFilter, _ place: Place) -> SQL {
         let (handler, key, time) =
             place == .row
@@ -100,7 +100,7 @@ enum WaitingStatements: StatementCatalog {
             )
         }
         if let group = filter.errorGroup {
-            // Nothing in a block has been tried and failed.
+            // Nothing in a block has failed yet.
             conditions.append(
                 place == .row ? "d.last_error IS NOT NULL AND \(raw: Self.group(of: "d")) = \(group)" : "false"
             )
@@ -113,10 +113,9 @@ enum WaitingStatements: StatementCatalog {
 
     // MARK: Acting
 
-    /// The server's clock.
     static let now: SQL = "SELECT clock_timestamp()"
 
-    /// How many deliveries of a filter no worker holds, how many of these are not due yet, and how many workers hold.
+    /// Counts a filter's deliveries: held by no worker, those of them not due yet, and held by workers.
     static func count(_ filter: WaitingFilter) -> SQL {
         """
         SELECT
@@ -130,9 +129,9 @@ enum WaitingStatements: StatementCatalog {
         """
     }
 
-    /// Makes some deliveries due at once that wait for a retry and that no worker holds, the soonest first; gives how many.
+    /// Makes some free deliveries that wait for a retry due at once, soonest first; returns how many.
     ///
-    /// A worker that claims one meanwhile has it, and it is left alone.
+    /// One that a worker claims meanwhile is left alone.
     static func retryNow(_ filter: WaitingFilter, limit: Int) -> SQL {
         """
         WITH chosen AS MATERIALIZED (
@@ -149,7 +148,8 @@ enum WaitingStatements: StatementCatalog {
         """
     }
 
-    /// Has the handlers of a filter's deliveries tried at once, whatever they asked for and however often they failed.
+    /// Lets the handlers of a filter's deliveries be tried at once, whatever they asked for and however often they
+    /// failed.
     static func endHolds(_ filter: WaitingFilter) -> SQL {
         var others = filter
         others.handler = nil
@@ -166,7 +166,7 @@ enum WaitingStatements: StatementCatalog {
         return "UPDATE upstream.handlers SET \(HandlerStatements.endHold) WHERE \(handler) AND \(some)"
     }
 
-    /// Makes some deliveries that no worker holds dead letters, of a group of their own; gives how many.
+    /// Makes some free deliveries dead letters, in their own group; returns how many.
     static func cancel(_ filter: WaitingFilter, error: String, limit: Int) -> SQL {
         """
         WITH chosen AS MATERIALIZED (
@@ -220,7 +220,6 @@ enum WaitingStatements: StatementCatalog {
 }
 
 extension WaitingFilter {
-    /// With every condition that there is.
     fileprivate static var sample: WaitingFilter {
         var filter = WaitingFilter()
         filter.handler = "orders"

@@ -3,15 +3,13 @@ package import Postgres
 package import UpstreamKit
 import Vocabulary
 
-/// What an erasure found, or deleted.
+/// Counts of what an erasure found or deleted.
 package struct ErasureCounts: Sendable, Equatable {
     /// Bodies in `messages`.
     package var messages = 0
     /// Bodies in `dead_messages`, kept for their dead letters.
     package var deadMessages = 0
-    /// Deliveries of them.
     package var deliveries = 0
-    /// Dead letters of them.
     package var deadLetters = 0
     /// Rows in `conflicts`.
     package var conflicts = 0
@@ -20,27 +18,26 @@ package struct ErasureCounts: Sendable, Equatable {
 
     package init() {}
 
-    /// All rows.
+    /// The number of all rows.
     package var total: Int { messages + deadMessages + deliveries + deadLetters + conflicts + quarantine }
 
-    /// Whether there is nothing.
     package var isEmpty: Bool { self == ErasureCounts() }
 }
 
-/// How far an erasure is.
+/// The progress of an erasure.
 package enum ErasureProgress: Sendable {
     /// A partition is done.
     case partition(Int, of: Int, ErasureCounts)
-    /// Stanzas of the quarantine were looked through, up to this id.
+    /// The quarantine was searched up to this id.
     case quarantine(id: Int64, of: Int64, ErasureCounts)
-    /// A table is being vacuumed, after so many others.
+    /// A table is being vacuumed, after this many others.
     case vacuum(table: String, Int, of: Int)
 }
 
-/// Erases what is kept of one device, except for the hashes in the ledger.
+/// Erases what is stored about one device, except for the hashes in the ledger.
 ///
-/// The token stays in this process: the tables are asked for its hash, and the bytes of the quarantine are fetched and
-/// looked through here. Each batch is a transaction of its own and the whole may be repeated.
+/// The token stays in this process: tables are searched by its hash, and the quarantine's bytes are fetched and
+/// searched here. Each batch is its own transaction, and the whole may be repeated.
 package struct Erasure: Sendable {
     private let connection: PostgresConnection
     private let token: [UInt8]
@@ -48,12 +45,12 @@ package struct Erasure: Sendable {
     private let batch: Int64
     private let rest: Duration
 
-    /// An erasure of what the device with this registration token sent.
+    /// Prepares the erasure of the device with this registration token.
     ///
     /// - Parameters:
     ///   - connection: A session of the tables' owner.
     ///   - token: The token's bytes.
-    ///   - batch: Rows in one transaction at most.
+    ///   - batch: The most rows in one transaction.
     ///   - rest: The pause after each transaction that deleted something.
     package init(
         _ connection: PostgresConnection,
@@ -71,14 +68,12 @@ package struct Erasure: Sendable {
     /// The device's key.
     package var deviceKey: DeviceKey { DeviceKey(device) }
 
-    /// What the audit trail calls it.
+    /// The audit trail's name for it.
     private var subject: String { "device \(deviceKey)" }
 
     // MARK: Counting
 
     /// Counts what ``run(report:)`` would delete.
-    ///
-    /// - Throws: ``PostgresError``
     package func count(
         report: @Sendable (ErasureProgress) -> Void = { _ in }
     ) async throws(PostgresError) -> ErasureCounts {
@@ -105,14 +100,14 @@ package struct Erasure: Sendable {
 
     // MARK: Erasing
 
-    /// Deletes, and vacuums the tables where something was deleted.
+    /// Deletes, and vacuums the tables affected.
     ///
-    /// It is recorded before anything is deleted, with each transaction that deletes bodies of a day, so that an audit knows of
-    /// what is gone so far, and at its end with the number of rows.
+    /// Recorded before anything is deleted; with each transaction that deletes bodies of a day, so that an audit knows
+    /// what is gone so far; and at the end with the number of rows.
     ///
     /// - Parameters:
-    ///   - author: Who, and why.
-    ///   - report: Is told how far it is.
+    ///   - author: Who erases, and why.
+    ///   - report: Receives the progress.
     /// - Returns: What was deleted.
     /// - Throws: ``PostgresError``; what was deleted before stays deleted.
     package func run(
@@ -139,8 +134,8 @@ package struct Erasure: Sendable {
             if counts.messages > before { touched.append(partition) }
             report(.partition(index + 1, of: partitions.count, counts))
         }
-        // A day that retention drops just now has its bodies copied first. Whatever is on its way arrives before this goes
-        // on, and no more of it follows: the days are empty.
+        // Retention may be copying the bodies of a day that it drops. This waits until they have arrived; no more
+        // follow, since the days are empty.
         try await connection.run { connection throws(PostgresError) in
             _ = try connection.run(ErasureStatements.awaitRetention)
         }
@@ -163,7 +158,7 @@ package struct Erasure: Sendable {
         return counts
     }
 
-    /// One transaction: some bodies with their deliveries and dead letters; false once there are none.
+    /// Deletes some bodies with their deliveries and dead letters in one transaction; false once there are none.
     private func eraseBatch(
         _ bodies: ErasureStatements.Bodies,
         _ field: WritableKeyPath<ErasureCounts, Int>,
@@ -184,22 +179,22 @@ package struct Erasure: Sendable {
                         )
                     }
                 guard !chosen.isEmpty else { return (0, queued, 0) }
-                // A delivery may become a dead letter, or the other way round, while a statement runs; the next one sees
-                // it where it went.
+                // While a statement runs, a delivery may become a dead letter or vice versa; the next one sees it
+                // there.
                 while true {
                     let gone = try connection.run(ErasureStatements.dequeue(chosen.map(\.key))).counts()
                     queued.deliveries += gone.deliveries
                     queued.deadLetters += gone.deadLetters
                     if gone.isEmpty { break }
                 }
-                // No attempt at them is settled any more.
+                // No attempt at them can be settled any more.
                 let conceal = ErasureStatements.conceal(chosen.map(\.key), receivedAt: chosen.map(\.time))
                 let concealed = try connection.run(conceal).affectedRows
-                // The rows are locked, so they are where they were.
+                // The rows are locked, so their places are unchanged.
                 let delete = ErasureStatements.delete(bodies, at: chosen.map(\.place))
                 let deleted = try connection.run(delete).affectedRows
                 if case .day(let partition) = bodies, deleted > 0 {
-                    // What `audit` compares the bodies that are missing with.
+                    // `audit` compares missing bodies with this.
                     let trail = ErasureTrail.subject(subject, total: deleted, ErasureTrail.entry(partition, deleted))
                     try AuditLog.record(connection, .forget, trail, count: deleted, by: author)
                 }
@@ -213,7 +208,7 @@ package struct Erasure: Sendable {
         return gone.bodies > 0
     }
 
-    /// What names the device without having a body any more.
+    /// Deletes what names the device without having a body any more.
     private func eraseRest(_ counts: inout ErasureCounts) async throws(PostgresError) {
         let device = device
         let gone = try await connection.run { connection throws(PostgresError) in
@@ -238,7 +233,7 @@ package struct Erasure: Sendable {
         }
     }
 
-    /// Looks through the quarantine, part by part in the order of ids, and hands on the ids of stanzas with the token.
+    /// Searches the quarantine in order of ids, and passes on the ids of stanzas with the token.
     private func searchQuarantine(
         _ found: ([Int64]) async throws(PostgresError) -> Void,
         report: (Int64, Int64) -> Void
@@ -267,7 +262,7 @@ package struct Erasure: Sendable {
         }
     }
 
-    /// Takes the dead rows out of the table's pages, and what they held out of the statistics.
+    /// Removes dead rows from the table's pages, and their values from the statistics.
     private func vacuum(_ table: String) async throws(PostgresError) {
         do throws(PostgresError) {
             try await connection.run { connection throws(PostgresError) in
@@ -286,7 +281,7 @@ package struct Erasure: Sendable {
 }
 
 extension PostgresResult {
-    /// The deliveries and the dead letters that a statement has deleted.
+    /// The deliveries and dead letters that a statement has deleted.
     fileprivate func counts() throws(PostgresError) -> ErasureCounts {
         try only { row throws(PostgresError) in
             var counts = ErasureCounts()

@@ -1,15 +1,13 @@
 import Postgres
 import Vocabulary
 
-/// The statements of an erasure.
 enum ErasureStatements: StatementCatalog {
-    /// Where content is kept.
+    /// A place where content is stored.
     enum Bodies: Sendable {
         /// A partition of `messages`, by its quoted name.
         case day(String)
-        /// `dead_messages`.
         case deadMessages
-        /// `conflicts`; a released one has deliveries under a key of its own.
+        /// `conflicts`; a released one has deliveries under its own key.
         case conflicts
 
         fileprivate var table: String {
@@ -28,7 +26,7 @@ enum ErasureStatements: StatementCatalog {
         }
     }
 
-    /// Every partition, whatever it is called, as `format` quotes names: they go into texts.
+    /// All partitions, with names quoted by `format` for use in statements.
     static let partitions: SQL = """
         SELECT format('%I.%I', n.nspname, c.relname)
         FROM upstream.partitions() AS p
@@ -36,10 +34,10 @@ enum ErasureStatements: StatementCatalog {
         ORDER BY p.since
         """
 
-    /// Waits for the end of the transaction that retention is in, if it is in one.
+    /// Waits for the end of retention's current transaction, if there is one.
     static let awaitRetention: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))"
 
-    /// Counts what a device has in each table but the quarantine.
+    /// Counts a device's rows in each table except the quarantine.
     static func count(of device: Digest128) -> SQL {
         """
         WITH body AS MATERIALIZED (
@@ -63,7 +61,7 @@ enum ErasureStatements: StatementCatalog {
         """
     }
 
-    /// Locks some bodies of a device, and gives their deliveries' key, their place and when they were received.
+    /// Locks some bodies of a device; returns their deliveries' keys, their places and when they were received.
     static func choose(_ bodies: Bodies, of device: Digest128, atMost rows: Int64) -> SQL {
         """
         SELECT \(raw: bodies.key), ctid::text, received_at FROM \(raw: bodies.table)
@@ -71,12 +69,12 @@ enum ErasureStatements: StatementCatalog {
         """
     }
 
-    /// Deletes locked bodies by their place.
+    /// Deletes locked bodies by place.
     static func delete(_ bodies: Bodies, at places: [String]) -> SQL {
         "DELETE FROM \(raw: bodies.table) WHERE ctid = ANY (\(places)::tid[])"
     }
 
-    /// Takes what handlers said about some messages out of the history of attempts, for they may have quoted it.
+    /// Removes handlers' error groups for some messages from the history, since they may quote them.
     static func conceal(_ keys: [Digest128], receivedAt times: [Timestamp]) -> SQL {
         """
         UPDATE upstream.attempt_batches AS b
@@ -90,10 +88,10 @@ enum ErasureStatements: StatementCatalog {
         """
     }
 
-    /// Deletes the deliveries and the dead letters of some messages, and counts each.
+    /// Deletes and counts the deliveries and dead letters of some messages.
     static func dequeue(_ keys: [Digest128]) -> SQL { deleted("message_key = ANY (\(keys))") }
 
-    /// Deletes the deliveries and the dead letters that name a device, and counts each.
+    /// Deletes and counts the deliveries and dead letters that name a device.
     static func rest(of device: Digest128) -> SQL { deleted("device_key = \(device)") }
 
     private static func deleted(_ condition: SQL) -> SQL {
@@ -109,7 +107,7 @@ enum ErasureStatements: StatementCatalog {
 
     static let lastQuarantined: SQL = "SELECT max(id) FROM upstream.quarantine"
 
-    /// At most 500 rows, and 8 MiB but for the last of them.
+    /// At most 500 rows, and 8 MiB not counting the last.
     static func stanzas(after id: Int64) -> SQL {
         """
         SELECT id, stanza FROM (
@@ -122,7 +120,7 @@ enum ErasureStatements: StatementCatalog {
 
     static func deleteQuarantined(_ ids: [Int64]) -> SQL { "DELETE FROM upstream.quarantine WHERE id = ANY (\(ids))" }
 
-    /// Takes dead rows out of a table's pages, and what they held out of the statistics.
+    /// Removes dead rows from a table's pages, and their values from the statistics.
     static func vacuum(_ table: String) -> String { "VACUUM (ANALYZE) \(table)" }
 
     package static var samples: [StatementSample] {

@@ -1,40 +1,32 @@
-/// What `forget` leaves in the audit trail of each day: how many bodies it deleted, and nothing about them.
+/// The audit entries of `forget`: how many bodies it deleted of each day, and nothing about them.
 ///
-/// The ledger keeps what it knows of an erased message. So that a body which `forget` deleted can be told from one that was lost,
-/// each transaction of an erasure has an entry with how many bodies of which partition it deleted:
-/// `device 0c00…, bodies: 100, messages_20261120: 100`. The entry that ends an erasure has the number of all bodies alone; earlier
-/// versions named the partitions there.
+/// The ledger keeps its rows of erased messages. To tell bodies deleted by `forget` from lost ones, each transaction of
+/// an erasure records how many bodies of which partition it deleted:
+/// `device 0c00…, bodies: 100, messages_20261120: 100`. The final entry has only the total; earlier versions named the
+/// partitions there.
 package enum ErasureTrail {
     private static let title = "bodies"
 
-    /// Whether an entry says of which days bodies were deleted; earlier versions did not.
+    /// Whether an entry names the days of the deleted bodies; those of earlier versions did not.
     package static func isDated(_ subject: String) -> Bool { subject.contains(", \(title): ") }
 
-    /// One partition's part.
-    ///
-    /// - Parameters:
-    ///   - partition: Its name, with the schema's.
-    ///   - count: How many bodies were deleted.
-    /// - Returns: Text for ``subject(_:total:_:)``.
+    /// A partition's part of ``subject(_:total:_:)``; its name may have a schema.
     static func entry(_ partition: String, _ count: Int) -> String {
         "\(partition.split(separator: ".").last ?? ""): \(count)"
     }
 
-    /// The whole subject.
+    /// The whole subject, in less than 1,000 characters.
     ///
     /// - Parameters:
     ///   - device: Whose messages.
     ///   - total: How many bodies were deleted.
-    ///   - partition: The part of the partition they were in; nil for the number of all.
-    /// - Returns: A line of less than 1,000 characters.
+    ///   - partition: The part of their partition; nil for the total only.
+    /// - Returns: One line.
     static func subject(_ device: String, total: Int, _ partition: String? = nil) -> String {
         ([device, "\(title): \(total)"] + (partition.map { [$0] } ?? [])).joined(separator: ", ")
     }
 
-    /// Reads a subject again.
-    ///
-    /// - Parameter subject: An entry's subject.
-    /// - Returns: The number of deleted bodies by the partition's name; empty where the entry says nothing about any.
+    /// Parses a subject: the number of deleted bodies by partition; empty if it names none.
     package static func bodies(in subject: String) -> [String: Int] {
         var found: [String: Int] = [:]
         for part in subject.split(separator: ",").dropFirst() {

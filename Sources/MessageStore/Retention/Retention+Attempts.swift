@@ -1,9 +1,9 @@
 import Postgres
 
 extension Retention {
-    /// Lets go what the history of attempts and the audit trail hold that is too old.
+    /// Deletes what is too old in the history of attempts and the audit trail.
     ///
-    /// - Returns: What stood against it: no reason for the rest of the run to count as not made.
+    /// - Returns: The failure, if any; it does not make the rest of the run incomplete.
     func purgeHistory(_ done: inout RetentionReport) async -> PostgresError? {
         var fault: PostgresError?
         do throws(PostgresError) { try await purgeAttempts(&done) } catch { fault = error }
@@ -11,14 +11,14 @@ extension Retention {
         return fault
     }
 
-    /// Makes the days of the history that the policy in force asks for; tried again by the next run where that fails.
+    /// Creates the history's days that the policy asks for; after a failure the next run tries again.
     package func ensureAttemptDays() async {
         _ = try? await connection.run { connection throws(PostgresError) in
             try AttemptDays.ensure(connection, around: UTCDay(try connection.run(RetentionStatements.now).value()))
         }
     }
 
-    /// Drops the days of the history of attempts that are past their retention; each is tried for as long as one of messages.
+    /// Drops the expired days of the history; each is tried for as long as a day of messages.
     func purgeAttempts(_ done: inout RetentionReport) async throws(PostgresError) {
         var pause = pace.pause
         for attempt in 1...pace.attempts where !done.isBusy {

@@ -2,9 +2,7 @@ package import Postgres
 import Vocabulary
 
 extension Retention {
-    /// The policy in force; nil where none has been set yet, so that nothing is deleted.
-    ///
-    /// - Throws: ``PostgresError``
+    /// The policy in force; nil if none was ever set, so that nothing is deleted.
     package func policy() async throws(PostgresError) -> RetentionPolicyInForce? {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(RetentionStatements.policy).first { row throws(PostgresError) in
@@ -23,17 +21,14 @@ extension Retention {
         }
     }
 
-    /// Sets the policy where there is none, and makes longer what it keeps for a shorter time than this.
+    /// Sets the policy if there is none, and lengthens times that are shorter than this.
     ///
     /// - Returns: Whether that changed something.
-    /// - Throws: ``PostgresError``
     package func raise(to policy: RetentionPolicy) async throws(PostgresError) -> Bool {
         try await change(RetentionStatements.raise(to: policy))
     }
 
-    /// Sets the policy, to shorter times as well; only the tables' owner may.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Sets the policy, also to shorter times; only the tables' owner may.
     package func set(_ policy: RetentionPolicy, by author: AuditAuthor) async throws(PostgresError) {
         let times = RetentionPolicy.configured.map { key, path in "\(key) \(policy[keyPath: path].unitText)" }
         _ = try await connection.run { connection throws(PostgresError) in

@@ -1,24 +1,20 @@
 package import Postgres
 package import Vocabulary
 
-/// Retention over one connection: the policy, the plan, and the run.
-///
-/// What is too old is judged by the database, its clock and its policy; this process has no say in it. Every step is a
-/// transaction of its own and may be repeated, so a run may break off anywhere.
 package struct Retention: Sendable {
-    /// How hard a run tries, and how much it does at once.
+    /// How persistently a run tries, and how much it does at once.
     package struct Pace: Sendable {
-        /// How often a partition that somebody uses is tried.
+        /// How often a locked partition is tried.
         package var attempts = 20
-        /// The wait between two tries; it doubles up to ``longestPause``.
+        /// The pause between two tries; it doubles up to ``longestPause``.
         package var pause = Duration.milliseconds(500)
-        /// The longest wait between two tries.
+        /// The longest pause between two tries.
         package var longestPause = Duration.seconds(8)
-        /// Blocks of the ledger in one transaction: of 8 KiB and some hundred rows each.
+        /// Blocks of the ledger per transaction, of 8 KiB and some hundred rows each.
         package var blocks: Int64 = 256
-        /// Conflicts, quarantined stanzas, and dead letters, in one transaction.
+        /// Conflicts, quarantined stanzas, or dead letters per transaction.
         package var rows: Int64 = 1_000
-        /// The rest after a transaction that deleted something.
+        /// The pause after a transaction that deleted something.
         package var rest = Duration.milliseconds(50)
 
         package init() {}
@@ -28,12 +24,7 @@ package struct Retention: Sendable {
     let pace: Pace
     private let clock: @Sendable () -> Timestamp
 
-    /// Retention of the database that the connection leads to.
-    ///
-    /// - Parameters:
-    ///   - connection: The session.
-    ///   - pace: How hard a run tries.
-    ///   - clock: This process's clock, which a run compares with the database's.
+    /// Makes retention over a session; `clock` is compared with the database's.
     package init(
         _ connection: PostgresConnection,
         pace: Pace = Pace(),
@@ -46,13 +37,9 @@ package struct Retention: Sendable {
 
     // MARK: Plan
 
-    /// Looks, and changes nothing.
+    /// What ``run(force:report:)`` would do if this policy were in force; changes nothing.
     ///
-    /// - Parameters:
-    ///   - policy: How long what is kept.
-    ///   - limit: Where counts of what is too old, and of what needs old days, stop; nil to count all.
-    /// - Returns: What ``run(force:report:)`` would do if that policy were in force.
-    /// - Throws: ``PostgresError``
+    /// `limit` bounds the counts of what is too old, and of what needs old days; nil counts all.
     package func plan(
         under policy: RetentionPolicy,
         counted limit: Int? = nil
@@ -96,9 +83,7 @@ package struct Retention: Sendable {
         }
     }
 
-    /// The partitions alone, by the catalog: how many there are, and what ``RetentionPlan/missing`` says.
-    ///
-    /// - Throws: ``PostgresError``
+    /// The number of partitions, and ``RetentionPlan/missing``, from the catalog alone.
     package func days() async throws(PostgresError) -> (now: Timestamp, count: Int, missing: [UTCDay]) {
         try await connection.run { connection throws(PostgresError) in
             let now: Timestamp = try connection.run(RetentionStatements.now).value()
@@ -149,11 +134,11 @@ package struct Retention: Sendable {
 
     // MARK: Run
 
-    /// Makes partitions ahead, drops those that are too old, and deletes what else is too old.
+    /// Creates partitions ahead, drops expired ones, and deletes what else is too old.
     ///
     /// - Parameters:
-    ///   - force: Whether days that deliveries still need go as well, with these.
-    ///   - report: Is told how far it is.
+    ///   - force: Whether to drop days that deliveries still need, with these.
+    ///   - report: Receives the progress.
     /// - Returns: What was done; with ``RetentionReport/refusal`` nothing was deleted.
     /// - Throws: ``PostgresError``; what was done before stays done.
     package func run(
@@ -164,7 +149,7 @@ package struct Retention: Sendable {
         done.created = try await connection.run { connection throws(PostgresError) in
             let today = UTCDay(try connection.run(RetentionStatements.now).value())
             let created = try Partitions.ensure(connection, around: today)
-            // No fault of the history keeps messages from going; what finds no day of its own waits for one.
+            // A failure of the history must not keep messages from being deleted; rows without a day wait for one.
             do throws(PostgresError) { _ = try AttemptDays.ensure(connection, around: today) } catch {
                 guard connection.isOpen else { throw error }
             }
@@ -202,9 +187,7 @@ package struct Retention: Sendable {
         return done
     }
 
-    /// How far this process's clock is from the database's.
-    ///
-    /// - Throws: ``PostgresError``
+    /// The difference between this process's clock and the database's.
     package func clockDifference() async throws(PostgresError) -> ClockDifference {
         let clock = clock
         return try await connection.run { connection throws(PostgresError) in
@@ -214,19 +197,14 @@ package struct Retention: Sendable {
         }
     }
 
-    /// Whether nobody has run it to its end on this UTC day.
-    ///
-    /// - Returns: True where a run is due.
-    /// - Throws: ``PostgresError``
+    /// Whether no run has completed on this UTC day.
     package func isDue() async throws(PostgresError) -> Bool {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(RetentionStatements.isDue).value()
         }
     }
 
-    /// When the last complete run began; nil where there was none.
-    ///
-    /// - Throws: ``PostgresError``
+    /// When the last complete run began; nil if there was none.
     package func lastRun() async throws(PostgresError) -> Timestamp? {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(RetentionStatements.lastRun).value()
@@ -277,7 +255,7 @@ package struct Retention: Sendable {
         }
     }
 
-    /// Copies what dead letters need while the table is still everybody's.
+    /// Copies what dead letters need while the table is not locked yet.
     private func keepDeadMessages(
         _ partition: PartitionPlan,
         _ done: inout RetentionReport
@@ -300,7 +278,7 @@ package struct Retention: Sendable {
         var discarded = 0
     }
 
-    /// One transaction: where it does not end with a dropped day, nothing was given up.
+    /// Drops a day in one transaction; if it is not dropped, nothing is deleted.
     private func attemptDrop(_ partition: PartitionPlan, force: Bool) async throws(PostgresError) -> Drop {
         try await connection.run { connection throws(PostgresError) in
             guard force else { return try Self.drop(connection, partition.day) }
@@ -333,7 +311,7 @@ package struct Retention: Sendable {
 
     // MARK: Rows
 
-    /// Goes through a table part by part; `progress` is told the block, the number of blocks, and how many rows were
+    /// Purges a table part by part; `progress` receives the block, the number of blocks, and how many rows were
     /// deleted.
     private func purge(
         _ table: RetentionStatements.Purge.Table,
@@ -364,7 +342,7 @@ package struct Retention: Sendable {
         }
     }
 
-    /// Books what a transaction deleted, and rests where that was something.
+    /// Counts what a transaction deleted, and pauses if that was something.
     private func count(
         _ deleted: Int64?,
         _ field: WritableKeyPath<RetentionReport, Int>,

@@ -1,37 +1,35 @@
 package import Vocabulary
 
-/// One partition of `messages`, usually a day, and what retention does with it.
+/// A partition of `messages`, usually a day, with what retention does to it.
 package struct PartitionPlan: Sendable, Equatable {
     /// What happens to a partition.
     package enum Fate: String, CaseIterable, Sendable {
-        /// For a day to come.
+        /// A future day.
         case ahead
         /// Within `retention.messages`.
         case keep
-        /// Too old, and no delivery needs it any more; what dead letters need of it is kept elsewhere.
+        /// Expired, and needed by no delivery; what dead letters need is copied.
         case drop
-        /// Too old, but deliveries still need it.
+        /// Expired, but still needed by deliveries.
         case held
     }
 
-    /// The UTC day, or the first of several.
+    /// The first UTC day.
     package var day: UTCDay
-    /// The end of the last one.
+    /// The end of the last day.
     package var end: Timestamp
-    /// The table's name.
     package var name: String
-    /// Rows, estimated from the catalog; nil where nothing is known yet.
+    /// The catalog's estimate of rows; nil if unknown.
     package var rows: Int64?
-    /// Bytes on disk, with indexes.
+    /// Bytes on disk, indexes included.
     package var bytes: Int64
-    /// Deliveries that still need it; counted only where it is too old.
+    /// Deliveries that still need it; counted only if it is expired.
     package var waiting: Int64 = 0
-    /// Dead letters of it, which keep their messages when it goes; counted only where it is too old.
+    /// Its dead letters, which keep their messages when it is dropped; counted only if it is expired.
     package var deadLetters: Int64 = 0
-    /// What happens to it.
     package var fate: Fate
 
-    /// Decides: time alone, unless a delivery still needs the bodies.
+    /// Decides the fate: time alone, unless a delivery still needs the bodies.
     package init(
         name: String,
         day: UTCDay,
@@ -54,19 +52,17 @@ package struct PartitionPlan: Sendable, Equatable {
     }
 }
 
-/// What retention would do now.
 package struct RetentionPlan: Sendable {
-    /// Now, by the database's clock.
+    /// The database's time.
     package var now: Timestamp
-    /// The policy that it was made by.
+    /// The policy that the plan follows.
     package var policy: RetentionPolicy
-    /// The partitions, oldest first.
     package var partitions: [PartitionPlan]
-    /// The days from yesterday to a week ahead that have no partition yet.
+    /// The days from yesterday to a week ahead without a partition.
     package var missing: [UTCDay]
-    /// Rows of the ledger, estimated from the catalog; nil where nothing is known yet.
+    /// The catalog's estimate of ledger rows; nil if unknown.
     package var ledgerRows: Int64?
-    /// How many of them are too old, estimated from ANALYZE's histogram; nil where nothing is known yet.
+    /// How many of them are too old, estimated from ANALYZE's histogram; nil if unknown.
     package var ledgerExpired: Int64?
     /// Conflicts that are too old, counted.
     package var conflicts: Int64
@@ -75,21 +71,19 @@ package struct RetentionPlan: Sendable {
     /// Dead letters that are too old, counted.
     package var deadLetters: Int64
 
-    /// The partitions with this fate.
     package func partitions(_ fate: PartitionPlan.Fate) -> [PartitionPlan] { partitions.filter { $0.fate == fate } }
 }
 
-/// What a run of retention did.
 package struct RetentionReport: Sendable, Equatable {
     /// Partitions made ahead.
     package var created = 0
     /// Partitions dropped.
     package var dropped: [PartitionPlan] = []
-    /// Partitions that are too old and still needed: kept.
+    /// Expired partitions kept because they are still needed.
     package var held: [PartitionPlan] = []
-    /// Partitions that somebody else was using all the time: kept for another run.
+    /// Partitions kept because somebody else was using them all the time.
     package var locked: [PartitionPlan] = []
-    /// Deliveries given up with their day, by force.
+    /// Deliveries deleted with their day, by force.
     package var deliveries = 0
     /// Dead letters of dropped days, which keep their messages.
     package var deadLettersKept = 0
@@ -101,34 +95,34 @@ package struct RetentionReport: Sendable, Equatable {
     package var conflicts = 0
     /// Quarantined stanzas deleted.
     package var quarantine = 0
-    /// Messages deleted that were kept for dead letters which are gone.
+    /// Messages deleted because the dead letters they were kept for are gone.
     package var deadMessages = 0
     /// Entries of the audit trail deleted.
     package var audit = 0
     /// Days of the history of attempts dropped.
     package var attemptDays = 0
-    /// Days of the history that somebody else was using all the time: kept for another run.
+    /// Days of the history kept because somebody else was using them all the time.
     package var attemptDaysLocked = 0
-    /// Whether another process was at it, so that this one left the rest to it.
+    /// Whether another process was running retention, which does the rest.
     package var isBusy = false
-    /// Why nothing was deleted; nil where nothing stood against it.
+    /// Why nothing was deleted; nil if nothing stood in the way.
     package var refusal: RetentionRefusal?
 
-    /// Whether nothing was left for want of a lock, or of a right to delete.
+    /// Whether nothing was left for lack of a lock or a right.
     package var isComplete: Bool { !isBusy && locked.isEmpty && attemptDaysLocked == 0 && refusal == nil }
-    /// How many rows were deleted, besides those of dropped days.
+    /// The number of deleted rows, besides those of dropped days.
     package var rows: Int { ledger + conflicts + quarantine + deadLetters + deadMessages }
 }
 
 /// Why a run deletes nothing.
 package enum RetentionRefusal: Sendable, Equatable {
-    /// The asking process's clock and the database's differ by so much that one of them can't be right.
+    /// This process's clock and the database's differ so much that one of them must be wrong.
     case clock(ClockDifference)
     /// No worker has set a policy in this database yet.
     case noPolicy
 }
 
-/// How far a run is.
+/// The progress of a run.
 package enum RetentionProgress: Sendable {
     /// A day's partition was dropped, is held, or could not be locked.
     case partition(PartitionPlan, RetentionOutcome)
@@ -138,16 +132,16 @@ package enum RetentionProgress: Sendable {
     case odd(deleted: Int)
 }
 
-/// What became of one partition.
+/// The outcome for one partition.
 package enum RetentionOutcome: String, Sendable {
-    /// It is gone.
+    /// It was dropped.
     case dropped
-    /// It was gone already.
+    /// It no longer existed.
     case absent
-    /// Deliveries need it.
+    /// Deliveries still need it.
     case pending
-    /// Somebody uses the table.
+    /// Somebody uses it.
     case locked
-    /// Another process is at it.
+    /// Another process is running retention.
     case busy
 }

@@ -1,25 +1,19 @@
 package import Vocabulary
 
-/// How long what is kept is kept.
+/// How long each kind of data is kept.
 package struct RetentionPolicy: Sendable, Equatable {
     /// How long bodies are kept: messages, conflicts and quarantined stanzas.
     package var messages: Duration
     /// How long the ledger knows a message.
     ///
-    /// The configuration sees to it that it is no shorter than ``messages`` and than the peer's longest redelivery.
+    /// The configuration ensures that it is no shorter than ``messages`` and the peer's longest redelivery.
     package var dedupeWindow: Duration
     /// How long dead letters are kept, with the messages they are about.
     package var deadLetters: Duration
-    /// How long a record of attempts is kept; zero for none.
+    /// How long the history of attempts is kept; zero for none.
     package var attempts: Duration
 
-    /// A policy.
-    ///
-    /// - Parameters:
-    ///   - messages: How long bodies are kept.
-    ///   - dedupeWindow: How long the ledger knows a message.
-    ///   - deadLetters: How long dead letters are kept.
-    ///   - attempts: How long a record of attempts is kept.
+    /// A policy with defaults for dead letters (90 days) and attempts (7 days).
     package init(
         messages: Duration,
         dedupeWindow: Duration,
@@ -32,7 +26,7 @@ package struct RetentionPolicy: Sendable, Equatable {
         self.attempts = attempts
     }
 
-    /// What a configuration sets, by the key's name within `retention`.
+    /// The times that a configuration sets, by their keys in `retention`.
     package static var configured: [(key: String, path: WritableKeyPath<RetentionPolicy, Duration>)] {
         [
             ("messages", \.messages), ("dedupe_window", \.dedupeWindow), ("dead_letters", \.deadLetters),
@@ -40,7 +34,7 @@ package struct RetentionPolicy: Sendable, Equatable {
         ]
     }
 
-    /// The keys, of those that a configuration sets, for which this policy keeps longer than another.
+    /// The keys for which this policy keeps longer than another.
     package func longer(
         than other: RetentionPolicy
     ) -> [(key: String, path: WritableKeyPath<RetentionPolicy, Duration>)] {
@@ -49,20 +43,21 @@ package struct RetentionPolicy: Sendable, Equatable {
 
     /// Bodies from before this time are too old.
     ///
-    /// Later than the policy says by as much as the time in a row may be from before its commit, as `upstream.retention_end`.
+    /// Earlier than the policy alone says by the most that a row's time may precede its commit, as in
+    /// `upstream.retention_end`.
     package func bodiesEnd(_ now: Timestamp) -> Timestamp { now - messages - StampLimits.oldest }
 
-    /// Ledger rows from before this time are too old, likewise.
+    /// Ledger rows from before this time are too old, with the same margin.
     package func ledgerEnd(_ now: Timestamp) -> Timestamp { now - dedupeWindow - StampLimits.oldest }
 
     /// Dead letters from before this time are too old.
     package func deadLettersEnd(_ now: Timestamp) -> Timestamp { now - deadLetters }
 
-    /// What becomes of the bodies of a partition, as far as time alone decides: it goes once its last moment is too old.
+    /// The fate of a partition by time alone: it is dropped once its last moment is too old.
     ///
     /// - Parameters:
     ///   - day: The partition's first day.
-    ///   - end: The end of its last one.
+    ///   - end: The end of its last day.
     ///   - now: The present time.
     /// - Returns: ``PartitionPlan/Fate/drop``, `ahead` or `keep`.
     package func fate(of day: UTCDay, until end: Timestamp, _ now: Timestamp) -> PartitionPlan.Fate {
@@ -71,15 +66,13 @@ package struct RetentionPolicy: Sendable, Equatable {
     }
 }
 
-/// The policy that a database enforces.
 package struct RetentionPolicyInForce: Sendable, Equatable {
-    /// How long what is kept.
     package var policy: RetentionPolicy
-    /// The role that set it last.
+    /// The role that last set it.
     package var setBy: String
-    /// How long ago that was, by the database's clock.
+    /// How long ago it was set, by the database's clock.
     package var age: Duration
-    /// When that was.
+    /// When it was set.
     package var setAt: Timestamp
 }
 

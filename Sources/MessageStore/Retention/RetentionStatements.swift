@@ -1,12 +1,12 @@
 import Postgres
 import Vocabulary
 
-/// The statements of retention; what deletes is a function of `migrations/0009_retention_policy.sql`.
+/// The statements of retention; what deletes is a function in `migrations/0009_retention_policy.sql`.
 enum RetentionStatements: StatementCatalog {
-    /// The rows of a table of `pg_class`, estimated; -1 where nothing is known.
+    /// The estimated rows of a table of `pg_class`; -1 if unknown.
     ///
-    /// What VACUUM and ANALYZE left, and the counters' word for a table that neither has seen with rows in it: by
-    /// themselves the counters are zero after a crash of the server, and too high where a writer tells them late.
+    /// From VACUUM and ANALYZE, or from the counters if neither has seen rows yet: after a crash of the server the
+    /// counters are zero, and a writer that reports late makes them too high.
     static func rows(of table: String) -> String {
         "(CASE WHEN \(table).reltuples > 0 THEN \(table).reltuples::bigint "
             + "ELSE greatest(\(table).reltuples::bigint, pg_stat_get_live_tuples(\(table).oid)) END)"
@@ -14,7 +14,7 @@ enum RetentionStatements: StatementCatalog {
 
     // MARK: The plan
 
-    /// The partitions that have a beginning and an end.
+    /// The partitions with a lower and an upper bound.
     static let partitions: SQL = """
         SELECT p.relname, \(raw: rows(of: "pg_class")) AS rows, pg_total_relation_size(pg_class.oid) AS bytes, p.since,
             p.until
@@ -23,7 +23,7 @@ enum RetentionStatements: StatementCatalog {
         ORDER BY p.since
         """
 
-    /// What needs the bodies of days from before a time, by day; each kind is counted up to a limit, nil for none.
+    /// What needs the bodies of days before a time, by day; each kind is counted up to a limit, nil for none.
     static func needs(before end: Timestamp, counted limit: Int? = nil) -> SQL {
         """
         SELECT (day - date '1970-01-01')::bigint, sum(waiting)::bigint, sum(dead)::bigint
@@ -51,13 +51,13 @@ enum RetentionStatements: StatementCatalog {
         """
     }
 
-    /// For a session that writes times in a form which it reads again as the same times: the samples of ANALYZE can be had as
-    /// text only.
+    /// ANALYZE's samples are available only as text, so times must be written in a form that reads back the same.
     static let begin = "SET LOCAL datestyle = 'ISO, YMD'; SET LOCAL timezone = 'UTC'"
     static let now: SQL = "SELECT now()"
 
-    /// The ledger's rows, and those from before a time by what ANALYZE sampled: the commonest times by their frequency, the
-    /// others by the share of the histogram that lies before.
+    /// The ledger's rows, and how many are from before a time, by ANALYZE's sample.
+    ///
+    /// The most common times count by their frequency, the others by the histogram's share before.
     static func ledger(before end: Timestamp) -> SQL {
         """
         SELECT nullif(\(raw: rows(of: "pg_class")), -1), (greatest(reltuples, 0) * share)::bigint
@@ -84,7 +84,7 @@ enum RetentionStatements: StatementCatalog {
         """
     }
 
-    /// Conflicts and quarantined stanzas whose bodies are too old, and dead letters that are; each counted up to a limit, nil
+    /// Counts conflicts and quarantined stanzas with expired bodies, and expired dead letters, each up to a limit; nil
     /// for none.
     static func expired(bodies: Timestamp, deadLetters: Timestamp, counted limit: Int? = nil) -> SQL {
         func count(_ table: String, _ condition: SQL) -> SQL {
@@ -110,12 +110,12 @@ enum RetentionStatements: StatementCatalog {
         FROM upstream.retention_policy
         """
 
-    /// Makes the policy's times longer, and counts what that has changed.
+    /// Lengthens the policy's times, and counts the changes.
     static func raise(to policy: RetentionPolicy) -> SQL {
         "SELECT count(*) FROM upstream.raise_retention(\(times(policy)))"
     }
 
-    /// Sets the policy, and counts what that has changed.
+    /// Sets the policy, and counts the changes.
     static func set(_ policy: RetentionPolicy) -> SQL {
         "SELECT count(*) FROM upstream.set_retention(\(times(policy)))"
     }
@@ -136,14 +136,14 @@ enum RetentionStatements: StatementCatalog {
 
     private static func date(_ day: UTCDay) -> SQL { "date '1970-01-01' + \(day.number)::int4" }
 
-    /// Copies what dead letters of a day need; null where another process is at it.
+    /// Copies what a day's dead letters need; null if another process is running retention.
     static func keep(_ day: UTCDay, rows: Int64) -> SQL {
         "SELECT upstream.keep_dead_messages(\(date(day)), \(rows)::int4)"
     }
 
     static func drop(_ day: UTCDay) -> SQL { "SELECT * FROM upstream.drop_partition(\(date(day)))" }
 
-    /// Gives up deliveries that still need a partition.
+    /// Deletes deliveries that still need a partition.
     static func discardNeeds(from start: Timestamp, to end: Timestamp) -> SQL {
         """
         WITH waiting AS (
@@ -157,7 +157,7 @@ enum RetentionStatements: StatementCatalog {
         """
     }
 
-    /// The last complete run; one that a wrong clock put into the future says nothing.
+    /// The last complete run; one in the future, from a wrong clock, is ignored.
     static let lastRun: SQL = "SELECT max(started_at) FROM upstream.retention_runs WHERE started_at <= now()"
     static let isDue: SQL = """
         SELECT NOT EXISTS (
@@ -179,15 +179,15 @@ enum RetentionStatements: StatementCatalog {
         """
     }
 
-    /// What deletes rows that are too old: some at once, or those of some blocks of a table.
+    /// Functions that delete expired rows: some at once, or those of some blocks of a table.
     enum Purge {
-        /// A table that is gone through block by block.
+        /// A table purged block by block.
         enum Table: String, CaseIterable, Sendable {
             case ledger = "message_ids"
             case deadMessages = "dead_messages"
         }
 
-        /// A table that has an index to find them by.
+        /// A table with an index on expired rows.
         enum Rows: String, CaseIterable, Sendable {
             case conflicts = "purge_conflicts"
             case quarantine = "purge_quarantine"
@@ -196,12 +196,12 @@ enum RetentionStatements: StatementCatalog {
         }
     }
 
-    /// Deletes in some blocks of a table; null where another process is at it.
+    /// Purges some blocks of a table; null if another process is running retention.
     static func purge(_ table: Purge.Table, from block: Int64, blocks: Int64) -> SQL {
         "SELECT upstream.purge_\(raw: table.rawValue)(\(block), \(blocks)::int4)"
     }
 
-    /// Deletes some rows; null where another process is at it.
+    /// Purges some rows; null if another process is running retention.
     static func purge(_ what: Purge.Rows, rows: Int64) -> SQL {
         "SELECT upstream.\(raw: what.rawValue)(\(rows)::int4)"
     }

@@ -1,13 +1,12 @@
-/// Looks for a text in a quarantined stanza, whichever way it is written there.
+/// Searches a quarantined stanza for a text in any encoding.
 ///
-/// What is in quarantine may be anything, so nothing is parsed: each of XML's and JSON's ways to write a character is
-/// undone wherever it seems to stand, and the text is looked for before, in between, and after.
+/// A quarantined stanza may be anything, so nothing is parsed: XML's and JSON's escapes are undone wherever they seem
+/// to occur, and the text is searched for before, in between, and after.
 package enum StanzaText {
-    /// Whether the stanza holds the text: as bytes, or written with XML's references, in pieces of CDATA, or with JSON's
-    /// escapes.
+    /// Whether the stanza holds the text: as bytes, or with XML's references, split by CDATA, or with JSON's escapes.
     ///
-    /// A token may be an address (`fallback.from: sender`), which is short: one with an `@` is found only where it stands as a
-    /// whole, with a resource or none, and not as a part of another account's.
+    /// A token may be an address (`fallback.from: sender`), which is short: a text with an `@` counts only as a whole
+    /// address, with or without a resource, not as part of another.
     package static func holds(_ text: [UInt8], _ stanza: [UInt8]) -> Bool {
         guard !text.isEmpty else { return false }
         if find(text, stanza) { return true }
@@ -34,10 +33,10 @@ package enum StanzaText {
         }
     }
 
-    /// Whether an address that stands there is no part of a longer one.
+    /// Whether an address found there is not part of a longer one.
     private static func isWhole(_ range: Range<Int>, _ stanza: UnsafeBufferPointer<UInt8>) -> Bool {
         if range.lowerBound > 0 {
-            // What no localpart holds (RFC 7622 section 3.3.1).
+            // Characters that no localpart holds (RFC 7622 section 3.3.1).
             let before = stanza[range.lowerBound - 1]
             guard before <= 0x20 || "\"&'/:<>@".utf8.contains(before) else { return false }
         }
@@ -75,7 +74,7 @@ package enum StanzaText {
         return plain
     }
 
-    /// What the reference at the start stands for, and its length.
+    /// The bytes and the length of the reference at the start.
     private static func reference(_ bytes: ArraySlice<UInt8>) -> (bytes: [UInt8], length: Int)? {
         guard let end = bytes.prefix(12).firstIndex(of: UInt8(ascii: ";")) else { return nil }
         let name = String(decoding: bytes[(bytes.startIndex + 1)..<end], as: UTF8.self)
@@ -117,7 +116,7 @@ package enum StanzaText {
         return plain
     }
 
-    /// The code unit that an escape of the form `\uXXXX` at the start stands for.
+    /// The code unit of a `\uXXXX` escape at the start.
     private static func codeUnit(_ bytes: ArraySlice<UInt8>) -> UInt16? {
         guard bytes.starts(with: [UInt8(ascii: "\\"), UInt8(ascii: "u")]), bytes.count >= 6 else { return nil }
         return UInt16(String(decoding: bytes.dropFirst(2).prefix(4), as: UTF8.self), radix: 16)

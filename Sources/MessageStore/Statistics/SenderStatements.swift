@@ -1,8 +1,7 @@
 import Postgres
 
-/// The statements over `senders`.
 enum SenderStatements: StatementCatalog {
-    /// The senders that have messages, by id.
+    /// The senders with messages, by id.
     static let list: SQL = """
         SELECT sender_id, array_agg(id_scope ORDER BY id_scope) FROM upstream.senders
         GROUP BY sender_id ORDER BY sender_id LIMIT 10000

@@ -1,13 +1,12 @@
 import Postgres
 
-/// The statements of the statistics: the catalog and its counters.
 enum StatisticsStatements: StatementCatalog {
-    /// The newest message is the last entry of an index, not a count.
+    /// The newest message is an index's last entry, not a count.
     static let head: SQL = """
         SELECT clock_timestamp(), pg_database_size(current_database()), (SELECT max(received_at) FROM upstream.messages)
         """
 
-    /// Partitions are added up under the name of their table.
+    /// Partitions are summed under their table's name.
     static let tables: SQL = """
         SELECT
             coalesce(parent.relname, c.relname)::text,
@@ -23,7 +22,7 @@ enum StatisticsStatements: StatementCatalog {
         GROUP BY 1 ORDER BY 1
         """
 
-    /// What ANALYZE found most often in each partition, weighted with the partition's rows.
+    /// The most common categories by ANALYZE's samples, weighted with the partitions' rows.
     static func categories(_ count: Int) -> SQL {
         """
         SELECT value, sum(frequency * greatest(c.reltuples, 0))::bigint AS rows

@@ -1,61 +1,52 @@
 package import Postgres
 package import Vocabulary
 
-/// The state of the store at one moment, from PostgreSQL's catalog and counters; no table of messages is read.
+/// A snapshot of the store, from PostgreSQL's catalog and counters; reads no table of messages.
 package struct StoreStatistics: Sendable {
-    /// What the catalog and the counters say about one table, or about all partitions of `messages` together.
+    /// The figures of one table, or of all partitions of `messages` together.
     package struct Table: Sendable {
-        /// The table's name.
         package var name: String
-        /// Rows: an estimate; nil where nothing is known yet.
+        /// An estimate; nil if unknown.
         package var rows: Int64?
-        /// Bytes on disk, with indexes.
+        /// Bytes on disk, indexes included.
         package var bytes: Int64
         /// Rows inserted since the counters were last reset.
         package var inserted: Int64
-        /// Rows updated since then.
+        /// Rows updated since the reset.
         package var updated: Int64
-        /// Rows deleted since then.
+        /// Rows deleted since the reset.
         package var deleted: Int64
     }
 
-    /// A category among the most common ones.
+    /// A common category.
     package struct Category: Sendable {
-        /// The category.
         package var name: String
-        /// Its messages, estimated from what ANALYZE sampled.
+        /// Its messages, estimated from ANALYZE's samples.
         package var rows: Int64
     }
 
     /// When it was taken, by the server's clock.
     package var takenAt: Timestamp
-    /// Bytes of the whole database.
+    /// The size of the whole database.
     package var databaseBytes: Int64
-    /// The tables, by name.
     package var tables: [Table]
     /// The partitions' days, oldest first.
     package var days: [UTCDay]
-    /// When the newest message was received; nil where there is none.
+    /// When the newest message was received; nil if there is none.
     package var newest: Timestamp?
-    /// The most common categories, the commonest first.
+    /// The most common categories, the largest first.
     package var categories: [Category]
-    /// The handlers with what waits for them.
+    /// The handlers with their backlogs.
     package var handlers: [HandlerState]
 
-    /// One table.
     package func table(_ name: String) -> Table? { tables.first { $0.name == name } }
 
-    /// How many days from tomorrow on have a partition already.
+    /// How many days from tomorrow on already have a partition.
     package var daysAhead: Int { days.count { $0 > UTCDay(takenAt) } }
 
-    /// Takes the figures.
+    /// Takes a snapshot; the session must be able to select from the schema's tables.
     ///
-    /// - Parameters:
-    ///   - connection: A session that may select from the schema's tables.
-    ///   - categories: How many categories at most.
-    ///   - limit: Where the counts of each handler's deliveries and dead letters stop.
-    /// - Returns: The figures of this moment.
-    /// - Throws: ``PostgresError``
+    /// `limit` bounds the counts of each handler's deliveries and dead letters.
     package static func take(
         _ connection: PostgresConnection,
         categories: Int = 10,
@@ -95,7 +86,7 @@ package struct StoreStatistics: Sendable {
     }
 }
 
-/// What changed between two looks, for each second.
+/// The changes between two snapshots, per second.
 package struct StoreRates: Sendable, Equatable {
     /// New messages.
     package var stored: Double
@@ -103,14 +94,14 @@ package struct StoreRates: Sendable, Equatable {
     package var conflicts: Double
     /// Quarantined copies: new rows and counts in `quarantine`.
     package var quarantined: Double
-    /// Deliveries that became due: a message for each subscribed handler.
+    /// New deliveries: one per message and subscribed handler.
     package var queued: Double
     /// Deliveries that ended: done, or dead.
     package var settled: Double
-    /// Deliveries that gave up.
+    /// New dead letters.
     package var dead: Double
 
-    /// The rates between two looks; nil where no time has passed.
+    /// The rates between two snapshots; nil if no time has passed.
     package init?(from first: StoreStatistics, to second: StoreStatistics) {
         let seconds = (second.takenAt - first.takenAt).inSeconds
         guard seconds > 0 else { return nil }

@@ -1,27 +1,25 @@
 package import Postgres
 package import Vocabulary
 
-/// The circuit breakers of a handler, over the workers that are alive.
+/// The circuit breakers of a handler in all live workers.
 package struct HandlerBreaker: Sendable, Equatable {
-    /// The worst of them: `open`, `half_open`, or `closed`.
+    /// The worst state: `open`, `half_open`, or `closed`.
     package var circuit: String
-    /// In how many seconds the next probe may begin, 0 or more; nil where a probe is under way, or the circuit is closed.
+    /// The seconds, 0 or more, until the next probe may begin; nil while one is under way, or if the circuit is closed.
     package var nextProbe: Double?
 
-    /// Whether at least one of them is not closed.
+    /// Whether at least one circuit is not closed.
     package var isFailing: Bool { circuit != "closed" }
 
-    /// The breakers of each handler, by its name, as the workers' latest rows tell.
+    /// The breakers of each handler that a live worker runs, by name, from the workers' latest rows.
     ///
-    /// - Parameter connection: A session that may read `upstream.workers`; without the right, or the table, nothing is known.
-    /// - Throws: ``PostgresError``
-    /// - Returns: An entry for each handler that a living worker runs.
+    /// Empty without the right to read `upstream.workers`, or without the table.
     package static func all(_ connection: PostgresConnection) async throws(PostgresError) -> [String: HandlerBreaker] {
         let (workers, now) = try await workers(connection)
         return of(workers, now: now)
     }
 
-    /// The workers' rows and the database's time; no rows without the right to see them, or the table.
+    /// The workers' rows and the database's time; no rows without the right to read them, or without the table.
     static func workers(_ connection: PostgresConnection) async throws(PostgresError) -> ([WorkerRow], Timestamp) {
         try await connection.run { connection throws(PostgresError) in
             let now: Timestamp = try connection.run(WaitingStatements.now).value()

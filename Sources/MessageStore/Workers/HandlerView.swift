@@ -1,40 +1,34 @@
 package import Postgres
 package import Vocabulary
 
-/// A handler as the database and the living workers know it.
+/// A handler as the database and the live workers report it.
 package struct HandlerView: Sendable {
-    /// What the database knows.
     package var state: HandlerState
-    /// Where its counts stop.
+    /// The limit of its counts.
     package var countedTo: Int
-    /// What the living workers tell of it.
+    /// The live workers' reports about it.
     package var reports: [WorkerReport.Handler]
-    /// Its circuit breakers; nil where no living worker runs it.
+    /// Its circuit breakers; nil if no live worker runs it.
     package var breaker: HandlerBreaker?
-    /// The database's time when that was read.
+    /// The database's time of the snapshot.
     package var at: Timestamp
 
-    /// Its workers' attempts that ended, per second.
+    /// Attempts that ended, per second, over its workers.
     package var attempts: Double { reports.reduce(0) { $0 + $1.attempts } }
-    /// Those of them that did not succeed, per second.
+    /// Those that failed, per second.
     package var failed: Double { reports.reduce(0) { $0 + $1.failed } }
     /// Attempts under way.
     package var running: Int { reports.reduce(0) { $0 + $1.running } }
-    /// In how many workers the circuit is not closed.
+    /// The number of workers in which its circuit is not closed.
     package var failing: Int { reports.count { $0.circuit != "closed" } }
-    /// When the next probe of an open circuit may begin; nil where none is to come.
+    /// When the next probe of an open circuit may begin; nil if none is to come.
     package var nextProbeAt: Timestamp? {
         breaker?.nextProbe.flatMap { (0...1e9).contains($0) ? at + .microseconds(Int64($0 * 1e6)) : nil }
     }
 
-    /// All of these handlers, by name.
+    /// Combines handlers, by name, with the workers' rows.
     ///
-    /// - Parameters:
-    ///   - handlers: What the database knows.
-    ///   - limit: Where their counts stop.
-    ///   - workers: The workers' rows.
-    ///   - now: The database's time.
-    /// - Returns: One view for each handler.
+    /// `limit` is that of the handlers' counts.
     package static func all(
         _ handlers: [HandlerState],
         counted limit: Int,
@@ -54,13 +48,9 @@ package struct HandlerView: Sendable {
         }
     }
 
-    /// All handlers that are registered, by name.
+    /// All registered handlers, by name.
     ///
-    /// - Parameters:
-    ///   - connection: A session; without the right to read `upstream.workers` nothing is known of workers.
-    ///   - limit: Where counts stop.
-    /// - Throws: ``PostgresError``
-    /// - Returns: One view for each handler.
+    /// Without the right to read `upstream.workers`, nothing is known of workers. Counts stop at `limit`.
     package static func list(
         _ connection: PostgresConnection,
         counted limit: Int = HandlerState.countLimit

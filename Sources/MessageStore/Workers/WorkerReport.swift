@@ -1,17 +1,16 @@
 import Postgres
 package import Vocabulary
 
-/// What a worker tells of itself, in `upstream.workers`.
+/// A worker's report about itself, in `upstream.workers`.
 package struct WorkerReport: Sendable, Equatable {
     /// A sender's streams in one worker.
     package struct Streams: Sendable, Equatable, Decodable {
-        /// The sender's id.
         package var sender: String
-        /// How many are being opened.
+        /// Streams being opened.
         package var connecting: Int
-        /// How many receive.
+        /// Streams that receive.
         package var bound: Int
-        /// How many receive until their successor does.
+        /// Streams that receive until their successor does.
         package var draining: Int
 
         package init(sender: String, connecting: Int, bound: Int, draining: Int) {
@@ -22,25 +21,23 @@ package struct WorkerReport: Sendable, Equatable {
         }
     }
 
-    /// What a worker did between two rows.
+    /// A worker's rates between two rows.
     package struct Rates: Sendable, Equatable, Decodable {
-        /// The time between the rows, in seconds; 0 in the first one.
+        /// The time between the rows, in seconds; 0 in the first.
         package var seconds = 0.0
-        /// Copies received per second: messages, receipts and malformed ones.
+        /// Copies received per second, including receipts and malformed ones.
         package var received = 0.0
         /// New messages per second.
         package var stored = 0.0
-        /// Known messages per second.
         package var duplicates = 0.0
         /// Acks sent per second.
         package var acked = 0.0
-        /// Deliveries done per second, over all handlers.
         package var handled = 0.0
-        /// The time that half of the acks took at most, in seconds, to the width of a histogram's bucket; nil without acks.
+        /// The median time to ack in seconds, to the width of a histogram's bucket; nil without acks.
         package var ackP50: Double?
-        /// The time that 99 % of the acks took at most, likewise.
+        /// The 99th percentile of it.
         package var ackP99: Double?
-        /// By how many seconds the machine's clock is ahead of the database's; nil where that is not known.
+        /// How many seconds the machine's clock is ahead of the database's; nil if unknown.
         package var clockAhead: Double?
 
         package init() {}
@@ -55,23 +52,22 @@ package struct WorkerReport: Sendable, Equatable {
 
     /// A handler in one worker.
     package struct Handler: Sendable, Equatable, Decodable {
-        /// The name.
         package var handler: String
         /// The state of its circuit breaker: `closed`, `open` or `half_open`.
         package var circuit: String
-        /// In how many seconds from the heartbeat the next probe may begin; nil where the circuit is not open.
+        /// Seconds from the heartbeat until the next probe may begin; nil if the circuit is not open.
         package var nextProbe: Double?
         /// Whether this worker knows it to be paused.
         package var isPaused: Bool
         /// Attempts under way.
         package var running: Int
-        /// Deliveries that wait in the worker's memory.
+        /// Deliveries waiting in the worker's memory.
         package var waiting: Int
         /// Attempts that ended, per second.
         package var attempts: Double
-        /// Those of them that did not succeed, per second.
+        /// Failed attempts per second.
         package var failed: Double
-        /// Those since the last one that succeeded, or since the start; nil in a row of a version that did not tell.
+        /// Failures since the last success, or since the start; nil in rows of older versions.
         package var failedInRow: Int?
 
         package init(
@@ -104,13 +100,13 @@ package struct WorkerReport: Sendable, Equatable {
         }
     }
 
-    /// A certificate that a worker has seen, or shows.
+    /// A certificate that a worker has seen or presents.
     package struct Certificate: Sendable, Equatable, Decodable {
-        /// Whose it is: `server` and `client` of a sender, `webhook` and `webhook_client` of a handler, `console`.
+        /// Its role: `server` and `client` of a sender, `webhook` and `webhook_client` of a handler, `console`.
         package var certificate: String
         /// The sender's id or the handler's name; empty for the console's.
         package var name: String
-        /// When it ends, in seconds since 1970.
+        /// Its end, in seconds since 1970.
         package var endsAt: Int
 
         package init(certificate: String, name: String, endsAt: Int) {
@@ -125,13 +121,12 @@ package struct WorkerReport: Sendable, Equatable {
         }
     }
 
-    /// Names the process; made anew at each start.
     package var instance: Digest128
     /// Host and process id, as in `deliveries.lease_owner`.
     package var worker: String
     /// The binary's version.
     package var version: String
-    /// What the process does.
+    /// The process's roles.
     package var roles: [String]
     /// How long ago it started.
     package var uptime = Duration.zero
@@ -139,11 +134,9 @@ package struct WorkerReport: Sendable, Equatable {
     package var isStopping = false
     /// Copies received and not yet settled.
     package var inFlight = 0
-    /// By sender.
     package var streams: [Streams] = []
-    /// What it did since the row before.
+    /// Its rates since the previous row.
     package var rates = Rates()
-    /// Its handlers.
     package var handlers: [Handler] = []
     /// The certificates that it has seen.
     package var certificates: [Certificate] = []
@@ -206,7 +199,7 @@ package struct WorkerReport: Sendable, Equatable {
 }
 
 extension JSONColumn {
-    /// An array with an object for each of some values.
+    /// An array with an object for each value.
     fileprivate static func array<Value>(of values: [Value], _ members: (inout JSONWriter, Value) -> Void) -> JSONColumn
     {
         var json = JSONWriter()
@@ -222,7 +215,7 @@ extension JSONColumn {
 }
 
 extension JSONWriter {
-    /// Writes a member with a number; null for nil, and for what JSON has no number for.
+    /// Writes a number; null for nil, and for what JSON can't represent.
     fileprivate mutating func member(_ name: StaticString, number: Double?) {
         self.name(name)
         if let number { self.number(number) } else { null() }

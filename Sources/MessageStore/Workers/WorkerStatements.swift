@@ -1,11 +1,10 @@
 import Postgres
 import Vocabulary
 
-/// The statements of the table `workers`.
 enum WorkerStatements: StatementCatalog {
     /// Writes a process's row.
     ///
-    /// Doesn't wait for the disk or a standby: the next row comes in a few seconds.
+    /// Doesn't wait for the disk or a standby: the next row follows in a few seconds.
     static let write: PreparedStatement<WorkerReport> = """
         WITH quick AS MATERIALIZED (
             SELECT set_config('synchronous_commit', 'off', true)
@@ -25,7 +24,7 @@ enum WorkerStatements: StatementCatalog {
             certificates = excluded.certificates
         """
 
-    /// Deletes what is left of processes that died: silent for ten minutes, or followed by this one.
+    /// Deletes rows of dead processes: silent for ten minutes, or succeeded by this one.
     static let purge: PreparedStatement<WorkerReport> = """
         WITH quick AS MATERIALIZED (
             SELECT set_config('synchronous_commit', 'off', true)
@@ -35,7 +34,6 @@ enum WorkerStatements: StatementCatalog {
             OR worker = \(\.worker) AND instance <> \(\.instance) AND NOT \(raw: isAlive)
         """
 
-    /// Deletes a process's row.
     static let remove: PreparedStatement<WorkerReport> = """
         WITH quick AS MATERIALIZED (
             SELECT set_config('synchronous_commit', 'off', true)
@@ -43,7 +41,6 @@ enum WorkerStatements: StatementCatalog {
         DELETE FROM upstream.workers USING quick WHERE instance = \(\.instance)
         """
 
-    /// Every row.
     static let list: SQL = """
         SELECT
             worker, version, roles, started_at, heartbeat_at, \(raw: isAlive), stopping, in_flight, streams::json,
@@ -51,7 +48,7 @@ enum WorkerStatements: StatementCatalog {
         FROM upstream.workers ORDER BY worker, started_at
         """
 
-    /// A condition on `workers`, judged by the database's clock: four rows may be missing.
+    /// A condition on `workers` by the database's clock, which allows four missing rows.
     private static let isAlive = "(heartbeat_at > now() - interval '20 seconds')"
 
     package static var samples: [StatementSample] {

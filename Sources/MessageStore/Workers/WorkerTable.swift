@@ -6,9 +6,8 @@ package import Vocabulary
 package struct WorkerRow: Sendable, Equatable {
     /// Host and process id.
     package var worker: String
-    /// The binary's version.
     package var version: String
-    /// What the process does: `receive`, `dispatch`, or both.
+    /// The process's roles: `receive`, `dispatch`, or both.
     package var roles: [String]
     /// When it started, by the database's clock.
     package var startedAt: Timestamp
@@ -20,26 +19,21 @@ package struct WorkerRow: Sendable, Equatable {
     package var isStopping: Bool
     /// Copies received and not yet settled.
     package var inFlight: Int
-    /// By sender.
     package var streams: [WorkerReport.Streams]
-    /// What it did between its last two rows.
+    /// Its rates between its last two rows.
     package var rates: WorkerReport.Rates
-    /// Its handlers.
     package var handlers: [WorkerReport.Handler]
     /// The certificates that it has seen.
     package var certificates: [WorkerReport.Certificate]
 }
 
-/// The table `upstream.workers`: what runs now.
 package enum WorkerTable {
     /// How often a worker writes its row.
     package static let interval = Duration.seconds(5)
 
-    /// Every worker that is known, by name: those that are alive, and those that died within the last ten minutes.
+    /// All known workers, by name: live ones, and those that died within the last ten minutes.
     ///
-    /// - Parameter connection: A session that may read the table; one statement.
-    /// - Throws: ``PostgresError``; `42P01` where the schema is from before the table.
-    /// - Returns: A row for each process.
+    /// - Throws: ``PostgresError``; `42P01` if the schema predates the table.
     package static func list(_ connection: isolated PostgresConnection) throws(PostgresError) -> [WorkerRow] {
         try connection.run(WorkerStatements.list).map { row throws(PostgresError) in
             WorkerRow(
@@ -60,8 +54,6 @@ package enum WorkerTable {
     }
 
     /// Writes a process's row.
-    ///
-    /// - Throws: ``PostgresError``
     package static func write(
         _ report: WorkerReport,
         _ connection: isolated PostgresConnection
@@ -69,9 +61,7 @@ package enum WorkerTable {
         try connection.run(WorkerStatements.write, report)
     }
 
-    /// Deletes the rows of processes that died ten minutes ago, or whose place this one has taken.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Deletes rows of processes that died ten minutes ago, or whose place this one has taken.
     package static func purge(
         for report: WorkerReport,
         _ connection: isolated PostgresConnection
@@ -79,9 +69,7 @@ package enum WorkerTable {
         try connection.run(WorkerStatements.purge, report)
     }
 
-    /// Deletes a process's row, as it stops in order.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Deletes a process's row when it stops in order.
     package static func remove(
         _ report: WorkerReport,
         _ connection: isolated PostgresConnection
@@ -89,7 +77,7 @@ package enum WorkerTable {
         try connection.run(WorkerStatements.remove, report)
     }
 
-    /// What a worker of another version may have written differently reads as nothing.
+    /// Decodes JSON of a worker; nothing if another version wrote it differently.
     private static func decoded<Value: Decodable>(_ json: JSONColumn, _ nothing: Value) -> Value {
         (try? JSONDecoder().decode(Value.self, from: Data(json.utf8))) ?? nothing
     }
