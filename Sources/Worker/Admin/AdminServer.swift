@@ -6,13 +6,13 @@ import NIOCore
 import ServiceLifecycle
 package import Telemetry
 
-/// Health and metrics over HTTP: `/livez`, `/readyz`, `/metrics`.
+/// Serves health and metrics over HTTP: `/livez`, `/readyz`, `/metrics`.
 ///
-/// First in the service group, so that it stops last and a shutdown can be watched to its end.
+/// First in the service group, so that it stops last and a shutdown can be observed to its end.
 package struct AdminServer: Service {
-    /// Further connections wait in the kernel's queue; a scraper and a few probes need a handful.
+    /// The connections served at once, more than a scraper and a few probes need; others wait in the kernel's queue.
     private static let connectionLimit = 32
-    /// The most bytes in a request's head; nothing we serve needs more.
+    /// The most bytes in a request's head; ours need no more.
     private static let headLimit = 8 << 10
 
     private let host: String
@@ -22,14 +22,14 @@ package struct AdminServer: Service {
     private let logger: Logger
     private let onListening: @Sendable (Int) async -> Void
 
-    /// A server for an address; nil where the address is `off`.
+    /// Makes a server for an address; nil if the address is `off`.
     ///
     /// - Parameters:
-    ///   - address: Where to listen; port 0 takes a free port, which is logged.
-    ///   - metrics: What `/metrics` shows.
-    ///   - readiness: What `/readyz` tells.
-    ///   - logger: Where the port and failures go.
-    ///   - onListening: Is told the port.
+    ///   - address: The address to listen at; port 0 takes a free port, which is logged.
+    ///   - metrics: The source of `/metrics`.
+    ///   - readiness: The source of `/readyz`.
+    ///   - logger: Logs the port and failures.
+    ///   - onListening: Receives the port.
     package init?(
         _ address: ListenAddress,
         metrics: Metrics,
@@ -46,7 +46,6 @@ package struct AdminServer: Service {
         self.onListening = onListening
     }
 
-    /// Serves until shutdown.
     package func run() async throws {
         // The library would log the same events as we do.
         let quiet = logger.forLibrary
@@ -94,13 +93,11 @@ package struct AdminServer: Service {
     }
 }
 
-/// The admin endpoints could not be served.
+/// A failure to serve the admin endpoints.
 package struct AdminError: Error, Sendable, CustomStringConvertible {
-    /// Where they should have listened.
     package var host: String
-    /// The port.
     package var port: Int
-    /// What the system said.
+    /// The system's message.
     package var cause: String
 
     package var description: String {
@@ -145,7 +142,7 @@ struct AdminResponder: Sendable {
         return response(Array(text.utf8), status, headers, isHead: isHead)
     }
 
-    /// A response; to HEAD, the same without its body (RFC 9110, 9.3.2).
+    /// A response; for HEAD without its body (RFC 9110, 9.3.2).
     private func response(
         _ body: [UInt8],
         _ status: HTTPResponse.Status,

@@ -1,19 +1,13 @@
 package import Pipeline
 
-/// Whether received messages are being committed, for `/readyz`.
+/// Checks for `/readyz` that received messages are being committed.
 package enum CommitChecks {
-    /// The worker is not ready once a message has waited for longer than this.
+    /// The longest wait of a message before the worker counts as not ready.
     ///
-    /// Longer than a failover that goes well; shorter than the time after which streams withdraw their presence.
+    /// Longer than a successful failover; shorter than the time after which streams withdraw their presence.
     package static let longestWait = Duration.seconds(5)
 
-    /// The checks over a worker's queue and writers.
-    ///
-    /// - Parameters:
-    ///   - queue: Where messages wait.
-    ///   - status: What commits wait for.
-    ///   - now: The monotonic clock.
-    /// - Returns: `commits` and `standby`.
+    /// The checks `commits` and `standby` for a worker's queue and writers; `now` is the monotonic clock.
     package static func checks(
         queue: IngestQueue,
         status: CommitStatus,

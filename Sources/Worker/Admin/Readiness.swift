@@ -1,17 +1,17 @@
 import Synchronization
 
-/// Something that must hold before the worker is ready.
+/// A condition of readiness.
 package struct ReadinessCheck: Sendable {
-    /// What a check found.
+    /// The result of a check.
     package enum State: Sendable, Equatable {
-        /// It holds.
+        /// The condition holds.
         case ready
-        /// It doesn't; why, for people.
+        /// The condition does not hold, with the reason as text.
         case notReady(String)
-        /// It holds, and there is something to be told.
+        /// The condition holds, with a remark.
         case remark(String)
 
-        /// Why it doesn't; nil where it does.
+        /// Why the condition does not hold; nil if it does.
         package var reason: String? {
             guard case .notReady(let reason) = self else { return nil }
             return reason
@@ -20,7 +20,7 @@ package struct ReadinessCheck: Sendable {
 
     /// The check's name: letters, digits and hyphens.
     package var name: String
-    /// Reports the state from what is already known; never blocks.
+    /// The state from what is already known; never blocks.
     package var state: @Sendable () -> State
 
     package init(_ name: String, _ state: @escaping @Sendable () -> State) {
@@ -29,20 +29,20 @@ package struct ReadinessCheck: Sendable {
     }
 }
 
-/// Whether the worker takes messages (`/readyz`).
+/// Whether the worker accepts messages (`/readyz`).
 package final class Readiness: Sendable {
-    /// What all checks found at one moment.
+    /// The results of all checks at one moment.
     package struct Report: Sendable, Equatable {
         /// Whether all hold.
         package var isReady: Bool
-        /// A line for each check, in their order.
+        /// One line per check, in order.
         package var lines: [String]
     }
 
     private let checks: [ReadinessCheck]
     private let draining = Atomic<Bool>(false)
 
-    /// - Parameter checks: What must hold, in addition to not draining.
+    /// Combines checks with that of not draining.
     package init(_ checks: [ReadinessCheck]) {
         self.checks = checks
     }
@@ -55,7 +55,7 @@ package final class Readiness: Sendable {
     /// Whether shutdown has begun.
     package var isDraining: Bool { draining.load(ordering: .relaxed) }
 
-    /// What all checks find now.
+    /// The current results of all checks.
     package func report() -> Report {
         let isDraining = isDraining
         let own = ReadinessCheck("draining") { isDraining ? .notReady("shutting down") : .ready }

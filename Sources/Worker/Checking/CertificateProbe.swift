@@ -5,7 +5,7 @@ import TLSWire
 import Vocabulary
 
 extension ProbeSequence {
-    /// The step about the console: until when its certificate holds.
+    /// The step about the console: when its certificate expires.
     static func console(certificateFile: String) -> ProbeSequence {
         ProbeSequence(
             "console",
@@ -21,19 +21,17 @@ extension ProbeSequence {
     }
 }
 
-/// Until when the certificates hold that no stream shows: those of files, and those of webhooks' servers.
+/// Finds when certificates expire that no stream shows: those in files, and those of webhooks' servers.
 enum CertificateProbe {
-    /// Why a server has shown none.
+    /// Why a server's certificate is unknown.
     enum Failure: Error {
-        /// No connection came about, or it broke.
+        /// No connection was made, or it broke.
         case unreachable(String)
-        /// What it has shown is not trusted, or is for another name.
+        /// The certificate is not trusted, or is for another name.
         case refused(String)
     }
 
-    /// When the certificate of a webhook's server ends, in seconds: makes a connection, and sends nothing in it.
-    ///
-    /// - Throws: ``Failure``
+    /// The seconds until the certificate of a webhook's server expires; connects without sending anything.
     static func remaining(_ webhook: WebhookConfiguration) async throws(Failure) -> Int {
         guard let endpoint = WebhookEndpoint(webhook.url), let port = endpoint.tlsPort else {
             throw .unreachable("no https endpoint")
@@ -77,7 +75,7 @@ enum CertificateProbe {
         return try await promise.futureResult.get()
     }
 
-    /// Shows what the certificate of a webhook's server says.
+    /// Reports on the certificate of a webhook's server.
     static func check(_ webhook: WebhookConfiguration) async -> Probe.Result {
         do throws(Failure) {
             let end = try await remaining(webhook)
@@ -99,7 +97,7 @@ enum CertificateProbe {
         }
     }
 
-    /// Shows when a file's certificate ends.
+    /// Reports when a file's certificate expires.
     static func check(file: String, fix: String) -> Probe.Result {
         do throws(TLSError) {
             return judged(try CertificateEnd.remaining(.file(file)), "the certificate in \(file)", fix: fix)
@@ -114,7 +112,7 @@ enum CertificateProbe {
     }
 }
 
-/// Waits for the end of the handshake, and closes the connection.
+/// Waits for the end of the handshake, then closes the connection.
 private final class CertificateReader: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 

@@ -2,15 +2,15 @@ import MessageStore
 package import Postgres
 import Vocabulary
 
-/// What to do about a database that refuses or fails, for people.
+/// Advice about a database that refuses or fails.
 package enum DatabaseAdvice {
-    /// What is likely to help.
+    /// The most likely fix, as a sentence without a full stop.
     ///
     /// - Parameters:
-    ///   - error: What the database, or the way to it, said.
-    ///   - role: The role of the session; nil where there is none.
-    ///   - database: Its database; nil where there is none.
-    /// - Returns: A sentence without a full stop at its end.
+    ///   - error: The error of the database, or of the way to it.
+    ///   - role: The session's role; nil without a session.
+    ///   - database: The session's database; nil without a session.
+    /// - Returns: The fix.
     package static func fix(_ error: PostgresError, role: String? = nil, database: String? = nil) -> String {
         switch error.failureClass {
         case .connection, .deadline: "check that the server runs and that database.url names its host and port"
@@ -25,13 +25,13 @@ package enum DatabaseAdvice {
         }
     }
 
-    /// How a role gets what `run` needs.
+    /// How to grant a role what `run` needs.
     package static func rights(role: String, database: String?) -> String {
         "run as a superuser or as the schema's owner: psql -d \(database ?? "upstream") -f \(RolesScript.path), and "
             + "GRANT upstream_worker TO \"\(role)\"; or name another role in database.url"
     }
 
-    /// What is added to the error of a command that could not sign in, or may not do what it does; nil for other errors.
+    /// The hint for a command that could not sign in, or lacks a right; nil for other errors.
     package static func hint(_ error: PostgresError) -> String? {
         switch error.failureClass {
         case .authentication, .connection, .resources: "fix: " + fix(error)
@@ -43,7 +43,7 @@ package enum DatabaseAdvice {
         }
     }
 
-    /// Class 53: what is short, and of connections whose limit it is, where the server speaks English.
+    /// Advice on class 53: what is short, and whose connection limit it is, if the server's messages are English.
     private static func shortage(_ error: PostgresError) -> String {
         switch error.sqlState {
         case "53100": "make room on the server's disk: upstream-worker doctor, run there, says how much is left"
@@ -59,7 +59,6 @@ package enum DatabaseAdvice {
         }
     }
 
-    /// Class 28 and 3D: the texts tell more than the SQLSTATE, where the server speaks English.
     private static func refusal(_ error: PostgresError) -> String {
         let message = error.message
         switch error.sqlState {

@@ -3,13 +3,13 @@ package import Postgres
 import Vocabulary
 
 extension ExitStatus {
-    /// What a database error means for a command.
+    /// The exit status for a database error.
     package init(_ error: PostgresError) {
         self =
             switch error.failureClass {
             case .connection, .resources, .intervention, .timeout, .system, .deadline, .cancelled, .local, .closed:
                 .unavailable
-            // The server lets us in, and has no such database.
+            // The server lets us in, but has no such database.
             case .authentication where error.sqlState?.hasPrefix("3D") == true: .unavailable
             case .authentication, .permission: .refused
             case .readOnly, .rollback, .lock: .temporaryFailure
@@ -18,7 +18,7 @@ extension ExitStatus {
             }
     }
 
-    /// What a failed migration means for a command.
+    /// The exit status for a failed migration.
     package init(_ error: MigrationError) {
         switch error {
         case .database(let error, _): self.init(error)
@@ -28,7 +28,7 @@ extension ExitStatus {
 }
 
 extension ProbeSequence {
-    /// The steps about the database: all that `run` does there, tried with its role and taken back.
+    /// The steps about the database: all that `run` does there, tried with its role and rolled back.
     static func database(_ session: DatabaseSession) -> ProbeSequence {
         ProbeSequence(
             "database",
@@ -48,14 +48,14 @@ extension ProbeSequence {
     }
 }
 
-/// The connection that the steps about the database share, and those about handlers that are functions.
+/// The connection shared by the steps about the database and about SQL handlers.
 actor DatabaseSession {
     private let configuration: WorkerConfiguration
     private var connection: PostgresConnection?
     private var facts: DatabaseFacts?
     private var isSchemaCurrent = false
 
-    /// A session that is opened by its first step.
+    /// A session that its first step opens.
     init(_ configuration: WorkerConfiguration) {
         self.configuration = configuration
     }
@@ -197,7 +197,7 @@ actor DatabaseSession {
         }
     }
 
-    /// Lends the session to a step about a handler; not tried without a session or with another schema.
+    /// Lends the session to a step about a handler; skipped without a session or with another schema.
     func forHandler(
         _ body: (PostgresConnection) async throws(PostgresError) -> Probe.Result
     ) async -> Probe.Result {
@@ -208,7 +208,7 @@ actor DatabaseSession {
     /// The role that statements run as.
     var role: String { facts?.role ?? "upstream-worker" }
 
-    /// The oldest release of PostgreSQL that the tests run on.
+    /// The oldest PostgreSQL release that the tests run on.
     static let oldestVersion = 15
 
     private func asking(

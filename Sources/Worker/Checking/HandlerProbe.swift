@@ -6,7 +6,7 @@ import Postgres
 import Vocabulary
 
 extension ProbeSequence {
-    /// The step about a handler: what it calls is there and may be called; nothing is called.
+    /// The step about a handler: what it calls exists and may be called; nothing is called.
     static func handler(_ handler: HandlerConfiguration, _ session: DatabaseSession) -> ProbeSequence {
         let subject = "handler \(handler.name)"
         switch handler.kind {
@@ -94,7 +94,7 @@ extension ProbeSequence {
         }
     }
 
-    /// Whether a program could be started by us: by this process's user, that is.
+    /// Whether this process's user can start a program.
     static func program(_ path: String) -> Probe.Result {
         func failed(_ cause: String, _ fix: String) -> Probe.Result {
             .failed(cause: cause, fix: fix, status: .configuration)
@@ -121,7 +121,7 @@ extension ProbeSequence {
         return .passed(detail: "'\(path)' is there and executable by this user (\(geteuid()))")
     }
 
-    /// What a script's first line names (execve(2)); nil for any other program.
+    /// The interpreter in a script's first line (execve(2)); nil for other programs.
     private static func interpreter(of path: String) -> String? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }

@@ -1,8 +1,8 @@
 import Handlers
 
-/// Whether the libraries of all plugins can be loaded: tried by the program that will load them, so that a crash is its own.
+/// Tries to load the libraries of all plugins, in the program that will load them, so that a crash is contained.
 package enum PluginProbe {
-    /// Loads each library, without opening it.
+    /// Loads each library, without opening the plugin.
     ///
     /// - Throws: ``WorkerError/unusable(_:)`` with every library that is no plugin, and why.
     package static func run(_ configuration: WorkerConfiguration) async throws(WorkerError) {

@@ -1,30 +1,25 @@
 /// One step of `check --connect`.
 package struct Probe: Sendable {
-    /// What a step found.
+    /// The result of a step.
     package enum Result: Sendable, Equatable {
         /// It works.
         case passed(detail: String)
-        /// It works, and something about it is probably a mistake: what, and what to do about it.
+        /// It works, but something is probably a mistake: what, and the fix.
         case warned(cause: String, fix: String)
-        /// It doesn't: why, what to do about it, and which exit code says so.
+        /// It doesn't work: why, the fix, and the exit code.
         case failed(cause: String, fix: String, status: ExitStatus)
-        /// Not tried, for a step before it failed.
+        /// Skipped, because an earlier step failed.
         case skipped
     }
 
-    /// What is tried, for people: `connect`, `TLS`, `SASL`.
+    /// The subject of the step: `connect`, `TLS`, `SASL`.
     package var name: String
-    /// Whether the steps after it make no sense where it fails.
+    /// Whether later steps are pointless if it fails.
     package var isNeeded: Bool
-    /// Tries it, within a bounded time.
+    /// Runs it within a bounded time.
     package var run: @Sendable () async -> Result
 
-    /// A step.
-    ///
-    /// - Parameters:
-    ///   - name: What is tried, for people.
-    ///   - isNeeded: Whether the steps after it make no sense where it fails.
-    ///   - run: Tries it, within a bounded time.
+    /// A step that `run` performs within a bounded time.
     package init(_ name: String, isNeeded: Bool = false, _ run: @escaping @Sendable () async -> Result) {
         self.name = name
         self.isNeeded = isNeeded
@@ -32,19 +27,16 @@ package struct Probe: Sendable {
     }
 }
 
-/// Steps about one thing: the database, a sender, or a handler.
+/// The steps about one subject: the database, a sender, or a handler.
 package struct ProbeSequence: Sendable {
-    /// A step that has been run.
+    /// A step with its result.
     package struct Outcome: Sendable, Equatable {
-        /// The step's name.
         package var step: String
-        /// What it found.
         package var result: Probe.Result
     }
 
-    /// What the steps are about: `database`, `sender 1234567890`.
+    /// The subject: `database`, `sender 1234567890`.
     package var subject: String
-    /// The steps.
     package var steps: [Probe]
 
     package init(_ subject: String, _ steps: [Probe]) {
@@ -52,8 +44,8 @@ package struct ProbeSequence: Sendable {
         self.steps = steps
     }
 
-    /// Everything that `run` will need, in the order in which it needs it: the database, the handlers, the senders; and what the
-    /// console serves with.
+    /// The sequences for everything that `run` needs, in its order: database, handlers, senders, and the console's
+    /// certificate.
     package static func all(_ configuration: WorkerConfiguration) -> [ProbeSequence] {
         let session = DatabaseSession(configuration)
         return [.database(session)]
@@ -62,10 +54,9 @@ package struct ProbeSequence: Sendable {
             + (configuration.consoleCertificateFile.map { [.console(certificateFile: $0)] } ?? [])
     }
 
-    /// Runs the steps; where one fails that the others need, they are skipped.
+    /// Runs the steps; after the failure of a needed one, the rest is skipped.
     ///
-    /// - Parameter onOutcome: Is told of each as soon as it ends.
-    /// - Returns: What each found.
+    /// `onOutcome` receives each outcome as soon as it is known.
     @discardableResult
     package func run(onOutcome: (Outcome) -> Void = { _ in }) async -> [Outcome] {
         var outcomes: [Outcome] = []

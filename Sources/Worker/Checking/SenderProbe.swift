@@ -8,7 +8,7 @@ import XMPP
 import XMPPSession
 
 extension ProbeSequence {
-    /// The step about a sender: a stream that is opened, bound, and closed again without taking a message.
+    /// The step about a sender: opens a stream, binds it, and closes it without taking a message.
     package static func sender(_ configuration: WorkerConfiguration, index: Int) -> ProbeSequence {
         let sender = configuration.senders[index]
         return ProbeSequence(
@@ -56,13 +56,13 @@ extension ProbeSequence {
         return found
     }
 
-    /// What a standard server without stream management means.
+    /// The consequence of a standard server without stream management.
     private static let unmanaged =
         "\n        note: the server offers no stream management (XEP-0198): it forgets a message once it has written it to the "
         + "connection,\n        so what is in flight when this worker or the connection dies is lost"
         + "\n        fix: enable it on the server (Prosody: \"smacks\" in modules_enabled; ejabberd: mod_stream_mgmt)"
 
-    /// What every server is to a component.
+    /// What every server does to a component.
     private static let forgetful =
         "\n        note: a server stores nothing for a component: what it had written to a connection that died is gone, and while "
         + "no worker is\n        connected it returns messages to their senders; so devices have to send a message again until it is "
@@ -70,7 +70,7 @@ extension ProbeSequence {
 
     private static func result(of report: ProbeReport, at sender: SenderConfiguration) -> Probe.Result {
         let end = report.end
-        // Binding is what the probe tests; how the stream ended afterwards does not matter.
+        // The probe tests binding; how the stream ended afterwards does not matter.
         if end.negotiation == nil, case .session = end.ending {
             let detail = "bound at \(end.server?.summary ?? sender.host)" + report.findings
             if sender.dialect == .component {
@@ -123,7 +123,7 @@ extension ProbeSequence {
 }
 
 extension ProbeReport {
-    /// How the connection was secured and signed in, and what the server offered: lines behind the verdict.
+    /// How the connection was secured and authenticated, and what the server offered: lines after the verdict.
     var findings: String {
         var lines: [String] = []
         if let tlsVersion {

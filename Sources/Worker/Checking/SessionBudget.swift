@@ -1,19 +1,18 @@
 import MessageStore
 
-/// How many sessions `run` opens, and whether the server has room for them.
+/// The number of sessions that `run` opens, and whether the server has room for them.
 struct SessionBudget {
-    /// At most so many.
+    /// The maximum.
     let needed: Int
-    /// What they are for.
     let purpose: String
 
-    /// The sessions of a worker with both roles.
+    /// Counts the sessions of a worker with both roles.
     init(_ configuration: WorkerConfiguration) {
         let functions = configuration.handlers.reduce(0) { sum, handler in
             guard case .sql = handler.kind else { return sum }
             return sum + handler.concurrency
         }
-        // Watching the database, retention, the heartbeat, and two for replays, of which the feed of one to handlers reads.
+        // The monitor, retention, the heartbeat, and two for replays, one of which reads for those to handlers.
         let services = 5
         // Claims, settlements and heartbeats, and notifications.
         let handlers = configuration.handlers.count
@@ -26,12 +25,12 @@ struct SessionBudget {
         purpose = parts.joined(separator: ", ")
     }
 
-    /// Compares them with the server's limits.
+    /// Compares the budget with the server's limits.
     ///
     /// - Parameters:
     ///   - facts: The server, and our role there.
-    ///   - isPooled: Whether a pooler stands in between, which opens fewer sessions there than it lets in: the server's limits are
-    ///     then no reason to refuse.
+    ///   - isPooled: Whether a pooler stands in between, which opens fewer sessions than it accepts: the server's
+    ///     limits are then no reason to refuse.
     /// - Returns: What is wrong, if anything.
     func judge(_ facts: DatabaseFacts, isPooled: Bool) -> Probe.Result {
         let usable = facts.maximumConnections - facts.reservedConnections
@@ -60,7 +59,7 @@ struct SessionBudget {
                 status: .configuration
             )
         }
-        // Ours is one of those in use.
+        // One of the sessions in use is ours.
         let free = usable - facts.connections + 1
         guard free >= needed else {
             return .warned(

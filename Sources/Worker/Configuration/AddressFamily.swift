@@ -1,11 +1,10 @@
 import Glibc
 
-/// The family of an IP address in text form.
 enum AddressFamily: Equatable {
     case ipv4
     case ipv6
 
-    /// The family, or nil for what is no address.
+    /// The family; nil if the text is no address.
     init?(of text: String) {
         var storage = in6_addr()
         if inet_pton(AF_INET, text, &storage) == 1 {

@@ -1,9 +1,9 @@
 import DNS
 import Foundation
 
-/// The parts of an XMPP address, and hosts, as the configuration names them.
+/// Types for the parts of XMPP addresses, and for hosts.
 extension ConfigurationType where Value == String {
-    /// A CCS's sender id.
+    /// The sender id of a CCS.
     static var senderID: Self {
         var type = text("id", "1-64 letters, digits, '.', '_' or '-'") { text in
             text.utf8.count <= 64 && text.unicodeScalars.allSatisfy { $0.isASCII && isWord($0) }
@@ -12,12 +12,12 @@ extension ConfigurationType where Value == String {
         return type
     }
 
-    /// The local part of an account's address (RFC 7622 section 3.3), in the form that servers give it.
+    /// The local part of an account's address (RFC 7622 section 3.3), in the servers' form.
     static var localpart: Self {
         let rule = "the local part of an XMPP address, without the '@' and the domain"
         return .init(name: "id", placeholder: "", shape: .id) { text throws(ConfigurationTypeError) in
             let text = try ConfigurationType.text("id", rule, isLocalpart).parse(text)
-            // As its servers compare it: what is not ASCII composed and in lower case, none of it a compatibility form.
+            // As servers compare it: anything beyond ASCII composed and in lower case, without compatibility forms.
             let prepared =
                 text.unicodeScalars.allSatisfy(\.isASCII)
                 ? text : text.lowercased().precomposedStringWithCompatibilityMapping
@@ -28,7 +28,7 @@ extension ConfigurationType where Value == String {
         }
     }
 
-    /// A host to connect to, or the name in its certificate: in ASCII, or an IP address.
+    /// A host to connect to, or the name in its certificate, in ASCII; or an IP address.
     static var host: Self {
         let type = ConfigurationType.text("host", "a host name or an IP address", isHost)
         return .init(name: "host", placeholder: "") { text throws(ConfigurationTypeError) in
@@ -41,7 +41,7 @@ extension ConfigurationType where Value == String {
         }
     }
 
-    /// An XMPP domain, as addresses hold it: in the spelling that is given, A-labels or U-labels, in lower case.
+    /// An XMPP domain as in addresses: A-labels or U-labels as given, in lower case.
     static var domain: Self {
         .init(name: "host", placeholder: "") { text throws(ConfigurationTypeError) in
             let ascii = try ConfigurationType.host.parse(text)
@@ -50,8 +50,9 @@ extension ConfigurationType where Value == String {
         }
     }
 
-    /// An account's name: RFC 7622 section 3.3.1 forbids some of ASCII, RFC 8264 section 4.2 all but letters, digits and
-    /// marks of the rest.
+    /// Whether a text is an account's name.
+    ///
+    /// RFC 7622 section 3.3.1 forbids some of ASCII; RFC 8264 section 4.2 allows only letters, digits and marks beyond.
     private static func isLocalpart(_ text: String) -> Bool {
         text.utf8.count <= 1_023
             && text.unicodeScalars.allSatisfy { scalar in
@@ -72,7 +73,7 @@ extension ConfigurationType where Value == String {
             || scalar == "." || scalar == "_" || scalar == "-"
     }
 
-    /// A name's labels, or an address; strict enough to catch a URL, a port or an @.
+    /// Whether a text is a host name or an address; strict enough to catch a URL, a port or an @.
     private static func isHost(_ text: String) -> Bool {
         text.utf8.count <= 255 && !text.hasPrefix(".")
             && text.unicodeScalars.allSatisfy { isWord($0) || $0 == ":" || $0.value > 0x7F }
@@ -99,21 +100,22 @@ extension ConfigurationType where Value == NameServers {
 }
 
 extension SenderConfiguration {
-    /// The XMPP domain in ASCII: for the DNS, SNI and certificates.
+    /// The XMPP domain in ASCII, for DNS, SNI and certificates.
     package var domainInASCII: String { InternationalDomain.ascii(domain) ?? domain }
 
-    /// The XMPP domain as addresses have it, with U-labels (RFC 7622 section 3.2.1).
+    /// The XMPP domain with U-labels, as in addresses (RFC 7622 section 3.2.1).
     package var domainInUnicode: String { InternationalDomain.unicode(domainInASCII) }
 
-    /// Whose stanzas are accepted, in every spelling of their domains, with our own domain's other spelling: a server may
-    /// write A-labels or U-labels (RFC 7622 section 3.2.1), whichever is configured.
+    /// The accepted senders of stanzas in every spelling of their domains, with our own domain's other spelling.
+    ///
+    /// A server may write A-labels or U-labels (RFC 7622 section 3.2.1), whichever is configured.
     package var trustedSpellings: [String] {
-        // A component's own domain, in whatever spelling, is nobody that it hears.
+        // A component never hears from its own domain, in any spelling.
         let own = dialect == .component ? [] : Self.respelled(domain)
         return trustedFrom.flatMap { address in [address] + Self.respelled(address) } + own
     }
 
-    /// An address with its domain in the other form; nothing where it has only one.
+    /// An address with its domain in the other form; empty if it has only one.
     private static func respelled(_ address: String) -> [String] {
         let resource = address.firstIndex(of: "/") ?? address.endIndex
         let local = address[..<resource].firstIndex(of: "@").map { address.index(after: $0) } ?? address.startIndex

@@ -1,33 +1,29 @@
-/// What a configuration that was read again has that the running one has not.
+/// How a reloaded configuration differs from the running one.
 package struct ConfigurationChange: Sendable, Equatable {
-    /// The keys that take effect at once, sorted.
+    /// The keys that take effect immediately, sorted.
     package var adopted: [String] = []
-    /// The keys that take effect with the next start, sorted.
+    /// The keys that take effect at the next start, sorted.
     package var awaiting: [String] = []
 
-    /// What the keys of the running configuration become that are adopted.
+    /// The new values of the adopted keys.
     fileprivate var values: [String: String?] = [:]
 
-    /// What differs.
+    /// Compares the running configuration with a newly read one.
     ///
-    /// At once take effect `log.level`, and the retry settings of a handler, which is known by its name, wherever it stands. What
-    /// secret files hold is read whenever it is needed, and no part of this.
-    ///
-    /// - Parameters:
-    ///   - old: What runs.
-    ///   - new: What was read.
+    /// `log.level` and the retry settings of handlers, matched by name, take effect immediately. The contents of secret
+    /// files are read whenever they are needed, and are not compared.
     package init(from old: ConfigurationLoader.Result, to new: ConfigurationLoader.Result) {
         let (before, after) = (Self.byName(old), Self.byName(new))
         var others: Set<String> = []
         for key in Set(before.keys).union(after.keys) where before[key]?.value != after[key]?.value {
             guard let path = after[key]?.path ?? before[key]?.path else { continue }
-            // Keys of parts that this command doesn't read are not its concern.
+            // Keys of parts that this command doesn't read don't matter.
             guard old.configuration.console != nil || !path.hasPrefix("console.") else { continue }
             if let own = Self.adoptedPath(key, old.configuration, new.configuration) {
                 adopted.append(path)
                 values[own] = .some(after[key]?.value)
             } else if old.given[path] != new.given[path] {
-                // Otherwise another handler stands there, which is the same in this.
+                // Otherwise another handler has this index, with the same value.
                 others.insert(path)
             }
         }
@@ -37,13 +33,13 @@ package struct ConfigurationChange: Sendable, Equatable {
         awaiting = others.sorted()
     }
 
-    /// What tells one key from all others: a handler's keys have its name instead of its place.
+    /// A key's identity: handlers' keys use the name instead of the index.
     private struct Key: Hashable {
         var handler: String?
         var path: String
     }
 
-    /// A value that was given.
+    /// A given value.
     private struct Given {
         var path: String
         var value: String
@@ -64,7 +60,7 @@ package struct ConfigurationChange: Sendable, Equatable {
         return result
     }
 
-    /// The path that a key which takes effect at once has in the running configuration; nil for other keys.
+    /// The path that an adoptable key has in the running configuration; nil for other keys.
     private static func adoptedPath(
         _ key: Key,
         _ old: WorkerConfiguration,
@@ -79,7 +75,7 @@ package struct ConfigurationChange: Sendable, Equatable {
 }
 
 extension WorkerConfiguration {
-    /// This configuration with what of another takes effect without a restart.
+    /// This configuration with those settings of another that take effect without a restart.
     package func adopting(_ other: WorkerConfiguration) -> WorkerConfiguration {
         var result = self
         result.logLevel = other.logLevel
@@ -96,7 +92,7 @@ extension WorkerConfiguration {
 }
 
 extension ConfigurationLoader.Result {
-    /// What runs once this one's process has taken what it can of another.
+    /// Takes over the adoptable settings of another configuration.
     mutating func adopt(_ change: ConfigurationChange, of other: ConfigurationLoader.Result) {
         configuration = configuration.adopting(other.configuration)
         for (key, value) in change.values { given[key] = value }

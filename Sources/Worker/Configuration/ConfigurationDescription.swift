@@ -1,4 +1,4 @@
-/// What the values of a key look like, for the JSON Schema.
+/// The form of a key's values, for the JSON Schema.
 enum ValueShape: Sendable, Equatable {
     /// Any text.
     case text
@@ -6,7 +6,7 @@ enum ValueShape: Sendable, Equatable {
     case id
     /// A whole number.
     case number(ClosedRange<Int>)
-    /// A part of a whole, from 0 to 1.
+    /// A ratio from 0 to 1.
     case ratio
     /// `true` or `false`.
     case flag
@@ -20,33 +20,32 @@ enum ValueShape: Sendable, Equatable {
 
 /// A mapping of keys, or a list of such mappings.
 struct ConfigurationSection: Sendable, Equatable {
-    /// The dotted path, with `N` for a place in a list, but not for one in this list itself.
+    /// The dotted path, with `N` for a list index, except of this list itself.
     var path: String
     /// Whether it is a list of mappings.
     var isList: Bool
-    /// Sections of the mapping with this path of which exactly one has to be there; empty for none.
+    /// The sections of this mapping of which exactly one is required; empty if none is.
     var oneOf: [String] = []
 }
 
-/// Every key and every section there is, in the order in which they are read.
+/// All keys and sections, in the order in which they are read.
 struct ConfigurationDescription: Sendable {
     var keys: [ConfigurationKey]
     var sections: [ConfigurationSection]
 }
 
-/// The configuration as a command would use it: every key with its value and where that comes from.
+/// The configuration as a command would use it: every key with its value and origin.
 package struct EffectiveConfiguration: Sendable {
-    /// The file.
     package var path: String
     /// The values, in the order of the table.
     package var values: [EffectiveValue]
-    /// What is wrong with them; files that are named were not looked at.
+    /// Problems of the values; named files were not checked.
     package var problems: [ConfigurationProblem]
 }
 
 /// A key's value; never a secret.
 package struct EffectiveValue: Sendable, Equatable {
-    /// What stands there, as text.
+    /// The value as text.
     package enum Value: Sendable, Equatable {
         /// One value.
         case text(String)
@@ -54,19 +53,18 @@ package struct EffectiveValue: Sendable, Equatable {
         case list([String])
     }
 
-    /// The key's path.
     package var key: String
-    /// The value; nil where there is neither one nor a default that is one.
+    /// The value; nil without a value and without a default value.
     package var value: Value?
-    /// Where it comes from; ``ConfigurationOrigin/absent`` for a default.
+    /// Its origin; ``ConfigurationOrigin/absent`` for a default.
     package var origin: ConfigurationOrigin
-    /// The default in words, where it is not a value.
+    /// The default in words, if it is not a value.
     package var note: String
 
     /// Whether it is the default.
     package var isDefault: Bool { origin == .absent }
 
-    /// Where it comes from: `default`, `worker.yaml:4`, `environment UPSTREAM_LOG__LEVEL`, `flag --set`.
+    /// Its origin as text: `default`, `worker.yaml:4`, `environment UPSTREAM_LOG__LEVEL`, `flag --set`.
     package var source: String {
         switch origin {
         case .absent: "default"
@@ -76,37 +74,31 @@ package struct EffectiveValue: Sendable, Equatable {
     }
 }
 
-/// Hides what values may hold that is a credential: the configuration itself refuses most of it, and still shows it nowhere.
+/// Masks credentials in values: the configuration refuses most of them, and still shows none.
 enum ConfigurationMask {
-    /// What stands in place of a credential.
+    /// The placeholder for a credential.
     static let mark = "***"
 
-    /// A value fit to be shown.
-    ///
-    /// - Parameters:
-    ///   - text: The value.
-    ///   - key: Its key's path.
-    /// - Returns: The value; of URLs without passwords and without what their queries hold beside libpq's settings.
+    /// A value that can be shown: URLs without passwords, and without query settings other than libpq's.
     static func shown(_ text: String, of key: String) -> String {
         let name = key.split(separator: ".").last ?? ""
         if name == "headers" { return header(text) }
         guard name.hasSuffix("url") || name.hasSuffix("endpoint") else { return text }
         let read = CredentialText(text)
         guard read.scheme.isEmpty, key.hasSuffix("database.url") else { return address(read) }
-        // `key=value`: to the end, so that no quoting can hide where the password stops.
+        // `key=value`: masked to the end, so that quoting can't hide where the password ends.
         guard let equals = CredentialText.passwordSetting(in: read.rest) else {
             return read.passwordColon == nil ? text : address(read)
         }
         return text[...equals] + mark
     }
 
-    /// A URL, or what was meant as one.
     private static func address(_ read: CredentialText) -> String {
         let isDatabase = read.scheme.lowercased().hasPrefix("postgres")
         var shown = String(read.scheme)
         var tail = read.rest
         if let colon = read.passwordColon {
-            // To the last `@`, wherever it stands: rather too little is shown than a part of a password.
+            // To the last `@`, wherever it is: better too little is shown than a part of a password.
             let isUserShown = isDatabase || read.user.map { $0.contains(":") } ?? true
             if isUserShown { shown += read.rest[...colon] }
             shown += mark
@@ -118,13 +110,13 @@ enum ConfigurationMask {
         }
         let place = tail.prefix { $0 != "?" }
         shown += place
-        // Behind the place: the user may hold a question mark.
+        // After the place: the user may contain a question mark.
         guard place.endIndex < tail.endIndex else { return shown }
         let pairs = tail[place.endIndex...].dropFirst().split(separator: "&", omittingEmptySubsequences: false)
         return shown + "?" + pairs.map { setting($0, isDatabase) }.joined(separator: "&")
     }
 
-    /// A setting of a query: libpq's are shown, unless they are secrets or may be the rest of one.
+    /// A query setting: libpq's are shown, unless they are secrets or may be the rest of one.
     private static func setting(_ pair: Substring, _ isDatabase: Bool) -> String {
         let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
         let isHarmless =

@@ -1,11 +1,11 @@
 import CGlibc
 import Glibc
 
-/// Files that the configuration names.
+/// The files that the configuration names.
 package struct ConfigurationFiles: Sendable {
-    /// Where systemd put this unit's credentials (`$CREDENTIALS_DIRECTORY`), or nil.
+    /// The folder of this unit's systemd credentials (`$CREDENTIALS_DIRECTORY`), or nil.
     package var credentials: String?
-    /// Whether files that are named have to be there.
+    /// Whether named files must exist.
     package var areChecked: Bool
 
     package init(credentials: String?, areChecked: Bool = true) {
@@ -13,7 +13,7 @@ package struct ConfigurationFiles: Sendable {
         self.areChecked = areChecked
     }
 
-    /// The path of a secret; a bare name is that of a systemd credential.
+    /// The path of a secret; a bare name means a systemd credential.
     func resolve(_ name: String) throws(ConfigurationTypeError) -> String {
         guard !name.contains("/") else { return name }
         guard let credentials else {
@@ -26,13 +26,10 @@ package struct ConfigurationFiles: Sendable {
         return credentials + "/" + name
     }
 
-    /// The credentials whose files have changed since systemd read them, which it does when the unit starts.
+    /// The credentials whose source files have changed since systemd read them at the unit's start, sorted.
     ///
-    /// Looks at the files of their names beside the configuration, where the unit loads them from; their time is enough, which
-    /// root's files tell as well.
-    ///
-    /// - Parameter configuration: The path of the configuration file.
-    /// - Returns: Their names, sorted.
+    /// Compares the times of the files with their names beside the configuration, from where the unit loads them;
+    /// root's files can be compared too.
     func changedCredentials(beside configuration: String) -> [String] {
         guard let credentials, let slash = configuration.lastIndex(of: "/"), let folder = opendir(credentials) else {
             return []
@@ -68,21 +65,21 @@ package struct ConfigurationFiles: Sendable {
         return status.mode & S_IROTH != 0
     }
 
-    /// A small file's bytes.
+    /// Reads a small file.
     ///
     /// - Parameters:
     ///   - path: The file.
     ///   - limit: The most bytes.
-    ///   - isGuarded: Whether it must be a regular file that nobody else can write: a pipe would hold the reader up, and who
-    ///     can write a secret chooses it.
-    /// - Throws: ``FileError`` when it can't be read, isn't a file, or is larger than `limit`.
+    ///   - isGuarded: Whether it must be a regular file that nobody else can write: a pipe would block the reader, and
+    ///     whoever can write a secret chooses it.
+    /// - Throws: ``FileError`` if it can't be read, isn't a file, or is larger than `limit`.
     /// - Returns: Its bytes.
     package static func read(
         _ path: String,
         atMost limit: Int,
         isGuarded: Bool = false
     ) throws(FileError) -> [UInt8] {
-        // Opening a pipe waits for its writer, unless told not to; a regular file is read all the same.
+        // Opening a pipe waits for its writer, unless told not to; regular files are not affected.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | (isGuarded ? O_NONBLOCK | O_NOCTTY : 0))
         guard descriptor >= 0 else { throw FileError(path: path, number: errno) }
         defer { close(descriptor) }
@@ -126,19 +123,18 @@ extension ConfigurationFiles {
     }
 }
 
-/// Why a file can't be read.
+/// A file that can't be read, or holds no secret.
 package struct FileError: Error, Sendable {
-    /// The file.
     package var path: String
-    /// The `errno`; 0 where the file was read, and holds something that is no secret.
+    /// The `errno`; 0 if the file was read, but holds no secret.
     package var number: Int32
-    /// What is wrong with what it holds, in constant words; empty where it could not be read.
+    /// What is wrong with its content, in constant words; empty if it could not be read.
     package var fault = ""
 
-    /// For people: the file, the cause, and the system's words.
+    /// The file, the cause, and the system's words.
     package var message: String {
         fault.isEmpty ? "can't read '\(path)': \(String(cString: strerror(number)))" : "'\(path)' \(fault)"
     }
-    /// Whether there is no such file.
+    /// Whether the file does not exist.
     package var isMissing: Bool { number == ENOENT || number == ENOTDIR }
 }

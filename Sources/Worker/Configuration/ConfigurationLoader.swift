@@ -4,11 +4,9 @@ import Glibc
 package struct ConfigurationLoader: Sendable {
     /// A flag that overrides one key.
     package struct Override: Sendable, Equatable {
-        /// The key's path.
         package var key: String
-        /// The value, as text.
         package var value: String
-        /// The flag as it was given, for problems.
+        /// The flag as given, for problems.
         package var flag: String
 
         package init(key: String, value: String, flag: String) {
@@ -18,30 +16,28 @@ package struct ConfigurationLoader: Sendable {
         }
     }
 
-    /// A configuration that can be used.
+    /// A usable configuration.
     package struct Result: Sendable {
         /// The configuration.
         package var configuration: WorkerConfiguration
-        /// What works but is probably a mistake.
+        /// Working settings that are probably mistakes.
         package var warnings: [ConfigurationProblem]
-        /// The file it came from.
+        /// The file it was read from.
         package var path: String
-        /// Where systemd put this unit's credentials, or nil.
+        /// The folder of this unit's systemd credentials, or nil.
         var credentials: String?
-        /// Each key that was given a value, from whichever source; secrets stand in files, not here.
+        /// Every key with a given value, from any source; secrets are in files, not here.
         var given: [String: String] = [:]
     }
 
-    /// The file that is read unless another is named.
+    /// The default configuration file.
     package static let defaultPath = "/etc/upstream-worker/config.yaml"
-    /// The largest file that is read.
+    /// The largest file accepted.
     private static let fileLimit = 1 << 20
-    /// Variables that begin like overrides but are not.
+    /// Variables that look like overrides but are not.
     package static let reserved: Set<String> = ["UPSTREAM_CONFIG"]
 
-    /// The process's environment.
     package var environment: [String: String]
-    /// The flags that override a key.
     package var overrides: [Override]
 
     package init(environment: [String: String], overrides: [Override] = []) {
@@ -52,9 +48,9 @@ package struct ConfigurationLoader: Sendable {
     /// Reads the configuration of `--config`, else `$UPSTREAM_CONFIG`, else ``defaultPath``.
     ///
     /// - Parameters:
-    ///   - file: The argument of `--config`, if there was one.
-    ///   - needsSenders: Whether a configuration without senders is wrong.
-    ///   - parts: What is read; keys of the others are only compared with those there are.
+    ///   - file: The argument of `--config`, if any.
+    ///   - needsSenders: Whether a configuration without senders is an error.
+    ///   - parts: The parts to read; in the others only the names of keys are checked.
     /// - Returns: The configuration, with warnings.
     /// - Throws: ``ConfigurationError`` with every problem found.
     package func load(
@@ -94,9 +90,9 @@ package struct ConfigurationLoader: Sendable {
     ///
     /// - Parameters:
     ///   - yaml: The text.
-    ///   - path: What problems call the file.
-    ///   - needsSenders: Whether a configuration without senders is wrong.
-    ///   - parts: What is read; keys of the others are only compared with those there are.
+    ///   - path: The file's name in problems.
+    ///   - needsSenders: Whether a configuration without senders is an error.
+    ///   - parts: The parts to read; in the others only the names of keys are checked.
     /// - Returns: The configuration, with warnings.
     /// - Throws: ``ConfigurationError`` with every problem found.
     package func read(
@@ -122,13 +118,13 @@ package struct ConfigurationLoader: Sendable {
         )
     }
 
-    /// Every key with the value that it has, and where that comes from.
+    /// Every key with its value and origin, in the order of the table, and the problems.
     ///
-    /// Files that the configuration names are not looked at, so that it can be shown to whoever may not read them.
+    /// Named files are not read, so that the configuration can be shown to those who may not read them.
     ///
-    /// - Parameter file: The argument of `--config`, if there was one.
-    /// - Returns: The values in the order of the table, and what is wrong with them.
-    /// - Throws: ``ConfigurationError`` where the file can't be read, or is not YAML.
+    /// - Parameter file: The argument of `--config`, if any.
+    /// - Returns: The values and the problems.
+    /// - Throws: ``ConfigurationError`` if the file can't be read, or is not YAML.
     package func effective(file: String?) throws(ConfigurationError) -> EffectiveConfiguration {
         let (yaml, path) = try text(file: file)
         let files = ConfigurationFiles(credentials: environment["CREDENTIALS_DIRECTORY"], areChecked: false)
@@ -143,9 +139,9 @@ package struct ConfigurationLoader: Sendable {
         )
     }
 
-    /// The file, the environment and the flags as one tree.
+    /// Merges the file, the environment and the flags.
     ///
-    /// A file that is not YAML is the only problem: what can't be read says nothing about what is missing.
+    /// A file that is not YAML is the only problem reported: nothing is known about what is missing.
     private func tree(yaml: String, path: String) throws(ConfigurationError) -> ConfigurationTree {
         var tree = ConfigurationTree()
         tree.merge(yaml: yaml, path: path)
@@ -168,7 +164,7 @@ package struct ConfigurationLoader: Sendable {
             .joined(separator: ".")
     }
 
-    /// The order in which variables are merged: list elements by index, so that the list grows without gaps.
+    /// Orders variables for merging: list elements by index, so that lists grow without gaps.
     private static func precedes(_ left: String, _ right: String) -> Bool {
         for (one, other) in zip(key(of: left).split(separator: "."), key(of: right).split(separator: "."))
         where one != other {
@@ -178,10 +174,10 @@ package struct ConfigurationLoader: Sendable {
         return left < right
     }
 
-    /// Every key there is, in the order of the table.
+    /// All keys, in the order of the table.
     package static var keys: [ConfigurationKey] { description.keys }
 
-    /// Every key and section there is.
+    /// All keys and sections.
     static let description: ConfigurationDescription = {
         let reading = ConfigurationReading(
             ConfigurationTree(),

@@ -1,6 +1,6 @@
-/// The configuration's keys as a tree, made from the table of them: for the JSON Schema and for a commented file.
+/// The configuration's keys as a tree, for the JSON Schema and the commented file.
 final class ConfigurationOutline {
-    /// What stands at a name.
+    /// The content of a node.
     enum Content {
         /// A value, or a list of values.
         case value(ConfigurationKey)
@@ -10,21 +10,21 @@ final class ConfigurationOutline {
         case list
     }
 
-    /// The last part of the path; empty for the whole.
+    /// The last part of the path; empty for the root.
     let name: String
-    /// The dotted path, with `N` for a place in a list.
+    /// The dotted path, with `N` for a list index.
     let path: String
     private(set) var content: Content
-    /// What a mapping, or each mapping of a list, holds, in the order of the table.
+    /// The members of a mapping, or of each mapping in a list, in the order of the table.
     private(set) var members: [ConfigurationOutline] = []
-    /// The members of which exactly one has to be there; empty for none.
+    /// The members of which exactly one is required; empty if none is.
     private(set) var oneOf: [String] = []
 
     private init(name: String, path: String, _ content: Content) {
         (self.name, self.path, self.content) = (name, path, content)
     }
 
-    /// The tree of every key there is.
+    /// Makes the tree of all keys.
     static func make(_ description: ConfigurationDescription) -> ConfigurationOutline {
         let root = ConfigurationOutline(name: "", path: "", .mapping)
         let lists = Set(description.sections.filter(\.isList).map(\.path))
@@ -33,7 +33,7 @@ final class ConfigurationOutline {
             var read: [String] = []
             for part in path.split(separator: ".").map(String.init) {
                 read.append(part)
-                // The elements of a list are alike: their members are the list's own.
+                // All elements of a list have the same members, which are stored in the list.
                 guard part != "N" else { continue }
                 outline = outline.member(part, at: read.joined(separator: "."), lists)
             }
@@ -54,7 +54,7 @@ final class ConfigurationOutline {
         return made
     }
 
-    /// The same with members in the order in which their keys come.
+    /// The same tree with members in the order of their keys.
     private func sorted(_ keys: [String]) -> ConfigurationOutline {
         var places: [String: Int] = [:]
         for (index, key) in keys.enumerated() {

@@ -1,4 +1,4 @@
-/// Where a value or a problem stands.
+/// The origin of a value or a problem.
 package enum ConfigurationOrigin: Sendable, Equatable, CustomStringConvertible {
     /// A place in the file; lines and columns count from 1.
     case file(String, line: Int, column: Int)
@@ -18,14 +18,13 @@ package enum ConfigurationOrigin: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// The line in the file; everything else sorts after all lines.
+    /// The line in the file; other origins sort last.
     fileprivate var line: Int {
         guard case .file(_, let line, _) = self else { return .max }
         return line
     }
 }
 
-/// An error or a warning about the configuration.
 package struct ConfigurationProblem: Sendable, Equatable, CustomStringConvertible {
     /// Where it stands.
     package var origin: ConfigurationOrigin
@@ -33,14 +32,14 @@ package struct ConfigurationProblem: Sendable, Equatable, CustomStringConvertibl
     package var key: String
     /// What is wrong, and what would be right.
     ///
-    /// Never holds a secret.
+    /// Never contains a secret.
     package var message: String
 
     package var description: String {
         key.isEmpty ? "\(origin): \(message)" : "\(origin): \(key): \(message)"
     }
 
-    /// The problems in the order of the file.
+    /// Sorts problems in the order of the file.
     static func sorted(_ problems: [ConfigurationProblem]) -> [ConfigurationProblem] {
         problems.enumerated()
             .sorted { ($0.element.origin.line, $0.offset) < ($1.element.origin.line, $1.offset) }
@@ -48,19 +47,17 @@ package struct ConfigurationProblem: Sendable, Equatable, CustomStringConvertibl
     }
 }
 
-/// Why there is no configuration.
+/// Why a configuration can't be used.
 package struct ConfigurationError: Error, Sendable, CustomStringConvertible {
-    /// What failed.
     package enum Kind: Sendable {
-        /// The configuration file that was asked for does not exist: exit code 66.
+        /// The configuration file does not exist: exit code 66.
         case noInput
-        /// Something in it is wrong: exit code 78.
+        /// The configuration has errors: exit code 78.
         case invalid
     }
 
-    /// What failed.
     package var kind: Kind
-    /// Everything that is wrong, in the order of the file.
+    /// All problems, in the order of the file.
     package var problems: [ConfigurationProblem]
 
     package var description: String {

@@ -1,6 +1,6 @@
-/// docs/configuration.md: every key, from its declaration.
+/// Writes docs/configuration.md from the declarations of all keys.
 package enum ConfigurationReference {
-    /// The page, without its last line's end.
+    /// The page, without its last line end.
     package static let page = head + sections.map(section).joined(separator: "\n")
 
     private static let head = """
@@ -18,7 +18,7 @@ package enum ConfigurationReference {
 
         """
 
-    /// The keys by the first part of their path, in the order of their declaration.
+    /// The keys grouped by the first part of their path, in order of declaration.
     private static var sections: [(name: Substring, keys: [ConfigurationKey])] {
         var sections: [(name: Substring, keys: [ConfigurationKey])] = []
         for key in ConfigurationLoader.keys {

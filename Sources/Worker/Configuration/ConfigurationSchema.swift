@@ -1,11 +1,10 @@
 import Vocabulary
 
-/// The configuration file as JSON Schema (draft 2020-12), for editors and other checkers.
+/// The configuration file's JSON Schema (draft 2020-12), for editors and other checkers.
 ///
-/// Made from the same table as everything else. It knows a key's place, type and range, not what rules tie several keys
-/// together: `check` does. It is stricter in one thing: numbers and flags are to be written without quotes.
+/// Made from the same declarations as everything else. It knows a key's place, type and range, but no rules across
+/// keys, which `check` does. It is stricter in one thing: numbers and flags must be unquoted.
 package enum ConfigurationSchema {
-    /// The schema, on one line.
     package static var json: [UInt8] {
         var json = JSONWriter(capacity: 1 << 16)
         json.beginObject()
@@ -20,7 +19,7 @@ package enum ConfigurationSchema {
         return json.finish()
     }
 
-    /// The members of an object's schema that describe a mapping.
+    /// Writes the schema members that describe a mapping.
     private static func mapping(_ outline: ConfigurationOutline, types: [String], to json: inout JSONWriter) {
         type(types, to: &json)
         json.name("additionalProperties")
@@ -29,7 +28,7 @@ package enum ConfigurationSchema {
             guard case .value(let key) = member.content, key.isRequired else { return nil }
             return member.name
         }
-        // A section at the top, such as `database`, may come from the environment.
+        // A top-level section such as `database` may come from the environment.
         let isAtTop = if case .mapping = outline.content { !outline.path.contains(".") } else { false }
         if !isAtTop, !required.isEmpty { names("required", required, to: &json) }
         if !outline.oneOf.isEmpty {
@@ -49,7 +48,7 @@ package enum ConfigurationSchema {
             json.beginObject()
             switch member.content {
             case .value(let key): value(key, to: &json)
-            // A section without keys, as where all of them are comments, is as good as none.
+            // A section without keys, for example with all of them commented out, counts as absent.
             case .mapping: mapping(member, types: ["object", "null"], to: &json)
             case .list:
                 type(["array", "null"], to: &json)

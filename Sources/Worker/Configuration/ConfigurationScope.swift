@@ -1,24 +1,24 @@
-/// A configuration key as it is documented.
+/// A documented configuration key.
 package struct ConfigurationKey: Sendable, Equatable {
-    /// The dotted path, with `N` for a place in a list.
+    /// The dotted path, with `N` for a list index.
     package var path: String
     /// The type's name.
     package var type: String
     /// The default, `required`, or empty.
     package var defaultValue: String
-    /// What it is for.
+    /// Its meaning.
     package var meaning: String
-    /// What a value looks like.
+    /// The form of its values.
     var shape: ValueShape = .text
-    /// Whether it takes a list of such values.
+    /// Whether it takes a list of them.
     var isList = false
-    /// The default as a value; nil where there is none that could be written.
+    /// The default as a value; nil if it can't be written as one.
     var defaultText: String?
 
-    /// Whether it has to be there.
+    /// Whether it is required.
     var isRequired: Bool { defaultValue == "required" }
 
-    /// The default as a sentence, for a key whose default is not a value.
+    /// The default as a sentence, if it is not a value.
     var standard: String {
         defaultValue.hasPrefix("required") ? "R" + defaultValue.dropFirst() + "." : "Default: \(defaultValue)."
     }
@@ -29,22 +29,22 @@ package struct ConfigurationKey: Sendable, Equatable {
     }
 }
 
-/// What a reading shares among its scopes.
+/// State shared by the scopes of one reading.
 final class ConfigurationReading {
     let tree: ConfigurationTree
-    /// True to list the keys instead of reading values: every section, list and kind is then entered once.
+    /// Whether to list the keys instead of reading values: every section, list and kind is then entered once.
     let describes: Bool
-    /// Resolves file names, and checks that files can be read.
+    /// Resolves file names, and checks that files are readable.
     let files: ConfigurationFiles
     var problems: [ConfigurationProblem]
     var warnings: [ConfigurationProblem] = []
     var keys: [ConfigurationKey] = []
     private(set) var consumed: Set<String> = []
-    /// The sections that are not read this time.
+    /// The sections not read this time.
     var skipped: Set<String> = []
-    /// The sections that there are, where keys are listed.
+    /// The sections, when keys are listed.
     var sections: [ConfigurationSection] = []
-    /// The values that were read, with those that are defaults.
+    /// The values read, defaults included.
     private(set) var values: [EffectiveValue] = []
 
     init(_ tree: ConfigurationTree, describes: Bool, files: ConfigurationFiles) {
@@ -54,7 +54,7 @@ final class ConfigurationReading {
         problems = tree.problems
     }
 
-    /// Notes the value that a key has: what stands in the tree, or else the default.
+    /// Records a key's value: the given one, or else the default.
     func note(_ path: String, default text: String?, _ note: String) {
         guard let node = tree.nodes[path], node.content != .null else {
             values.append(EffectiveValue(key: path, value: text.map { .text($0) }, origin: .absent, note: note))
@@ -82,15 +82,15 @@ final class ConfigurationReading {
     }
 }
 
-/// One section of the configuration while it is read.
+/// A section of the configuration while it is read.
 ///
-/// A key is declared where it is read, and nowhere else: its type, default and meaning are arguments of the call. The
+/// A key is declared where it is read, and nowhere else: type, default and meaning are arguments of the call. The
 /// reference and the check for unknown keys come from the same calls, run once without values.
 struct ConfigurationScope {
     let reading: ConfigurationReading
-    /// The dotted path, empty for the whole.
+    /// The dotted path, empty for the root.
     let path: String
-    /// The path with `N` for places in lists.
+    /// The path with `N` for list indexes.
     let pattern: String
 
     init(_ reading: ConfigurationReading) {
@@ -117,7 +117,7 @@ struct ConfigurationScope {
         return (try? type.parse(text)) ?? type.placeholder
     }
 
-    /// A value that must be there.
+    /// A required value.
     func required<Value>(_ name: String, _ type: ConfigurationType<Value>, _ meaning: String) -> Value {
         declare(name, type.name, "required", meaning, type.shape)
         if let value = parsed(join(path, name), type) { return value }
@@ -125,7 +125,7 @@ struct ConfigurationScope {
         return type.placeholder
     }
 
-    /// A value that may be missing; `note` is its default in the table.
+    /// An optional value; `note` is its default in the table.
     func optional<Value>(
         _ name: String,
         _ type: ConfigurationType<Value>,
@@ -136,7 +136,7 @@ struct ConfigurationScope {
         return parsed(join(path, name), type)
     }
 
-    /// A list of values; nil where there is none.
+    /// A list of values; nil if absent.
     func list<Value>(
         _ name: String,
         of type: ConfigurationType<Value>,
@@ -157,7 +157,7 @@ struct ConfigurationScope {
 
     // MARK: Sections
 
-    /// A section that may be missing: its keys then have their defaults.
+    /// An optional section, whose keys then have their defaults.
     func section(_ name: String) -> ConfigurationScope {
         let key = join(path, name)
         if reading.describes {
@@ -169,12 +169,12 @@ struct ConfigurationScope {
         return ConfigurationScope(reading, path: key, pattern: join(pattern, name))
     }
 
-    /// Whether the section is written at all; when keys are described, always.
+    /// Whether the section is written; always true when keys are listed.
     func has(_ name: String) -> Bool {
         reading.describes || reading.tree.nodes[join(path, name)] != nil
     }
 
-    /// The sections of a list; when keys are described, one.
+    /// The sections of a list; one when keys are listed.
     func sections(_ name: String) -> [ConfigurationScope] {
         let key = join(path, name)
         let pattern = join(join(pattern, name), "N")
@@ -202,13 +202,13 @@ struct ConfigurationScope {
         }
     }
 
-    /// Says that exactly one of these sections has to be there; whoever reads them reports what is wrong.
+    /// Declares that exactly one of these sections is required; the reader reports violations.
     func exactlyOne(of names: [String]) {
         guard reading.describes else { return }
         reading.sections.append(ConfigurationSection(path: pattern, isList: false, oneOf: names))
     }
 
-    /// Leaves a section or list unread: of its keys only the names are checked.
+    /// Leaves a section or list unread: only the names of its keys are checked.
     func skipped(_ name: String) -> [ConfigurationScope] {
         let key = join(path, name)
         _ = reading.take(key)
@@ -216,13 +216,11 @@ struct ConfigurationScope {
         return []
     }
 
-    /// The text of a key, from the top, that another part reads and judges; nil where it has none.
+    /// The text of a key, by its full path, that another part reads and checks; nil if absent.
     func text(ofAnother key: String) -> String? {
         guard case .scalar(let text)? = reading.tree.nodes[key]?.content else { return nil }
         return text
     }
-
-    // MARK: Problems
 
     /// Reports an error about a key's value.
     func problem(_ name: String, _ message: String) {
@@ -241,8 +239,6 @@ struct ConfigurationScope {
         let origin = reading.tree.nodes[key]?.origin ?? reading.tree.nodes[path]?.origin ?? .absent
         return ConfigurationProblem(origin: origin, key: key, message: message)
     }
-
-    // MARK: Inside
 
     private func declare(
         _ name: String,
@@ -267,7 +263,7 @@ struct ConfigurationScope {
         )
     }
 
-    /// Whether a key is not there, or has no value.
+    /// Whether a key is absent or null.
     func isMissing(_ name: String) -> Bool {
         guard !reading.describes else { return false }
         guard let node = reading.tree.nodes[join(path, name)] else { return true }
@@ -276,7 +272,7 @@ struct ConfigurationScope {
 
     private func parsed<Value>(_ key: String, _ type: ConfigurationType<Value>) -> Value? {
         guard !reading.describes, let node = reading.take(key) else { return nil }
-        // What a file holds is not asked for where files are not looked at.
+        // Files' contents are not needed if files are not checked.
         guard reading.files.areChecked || type.name != "file" else { return nil }
         func refuse(_ message: String) -> Value? {
             reading.problems.append(ConfigurationProblem(origin: node.origin, key: key, message: message))

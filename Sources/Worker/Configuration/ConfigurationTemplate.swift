@@ -1,15 +1,15 @@
 import Vocabulary
 
-/// A configuration file with every key in it: those that are given as values, all others as comments with their defaults.
+/// A configuration file with every key: given ones as values, all others as comments with their defaults.
 ///
-/// Made from the same table as everything else, so that no key is missing.
+/// Made from the same declarations as everything else, so that no key is missing.
 package struct ConfigurationTemplate: Sendable {
-    /// Where the Debian package puts the JSON Schema.
+    /// Where the Debian package installs the JSON Schema.
     package static let schemaPath = "/usr/share/upstream-worker/config.schema.json"
     /// The longest line of a comment.
     private static let width = 100
 
-    /// The values, by their keys' paths with `N` for a place in a list.
+    /// The values by key path, with `N` for a list index.
     private let values: [String: String]
     /// Where editors find the JSON Schema.
     private let schema: String
@@ -17,13 +17,13 @@ package struct ConfigurationTemplate: Sendable {
     /// A file with these values.
     ///
     /// - Parameters:
-    ///   - values: By path, `senders.N.host` for the first and only sender's.
+    ///   - values: By path, `senders.N.host` for the only sender's.
     ///   - schema: Where editors find the JSON Schema: a path or URL.
     package init(_ values: [String: String], schema: String = Self.schemaPath) {
         (self.values, self.schema) = (values, schema)
     }
 
-    /// The file that is shipped as an example (`deploy/config.example.yaml`), with the usual server's place.
+    /// The example that is shipped (`deploy/config.example.yaml`), with the usual server's host.
     package static let example = ConfigurationTemplate(
         [
             "database.url": "postgresql:///upstream?host=/run/postgresql", "senders.N.sender_id": "1234567890",
@@ -56,7 +56,7 @@ package struct ConfigurationTemplate: Sendable {
         case .value(let key): return comment(key) + ["\(outline.name): \(Self.yaml(values[key.path] ?? "", key))"]
         case .mapping: return ["\(outline.name):"] + outline.members.flatMap { Self.indent(lines($0)) }
         case .list:
-            // The element begins with a value.
+            // The element must begin with a value.
             let given = outline.members.filter(isGiven)
             let rest = outline.members.filter { !isGiven($0) }
             var inside = given.flatMap(lines)
@@ -69,7 +69,7 @@ package struct ConfigurationTemplate: Sendable {
         }
     }
 
-    /// The lines of a member with its defaults, as they stand behind the comment sign.
+    /// The lines of a member with its defaults, to be commented out.
     private func bare(_ outline: ConfigurationOutline) -> [String] {
         switch outline.content {
         case .value(let key):
@@ -95,7 +95,7 @@ package struct ConfigurationTemplate: Sendable {
         return outline.members.contains(where: isGiven)
     }
 
-    /// What a key is for, and its default where that is not a value.
+    /// A key's meaning, and its default if that is not a value.
     private func comment(_ key: ConfigurationKey) -> [String] {
         var text = key.meaning
         if key.isRequired {
@@ -116,7 +116,7 @@ package struct ConfigurationTemplate: Sendable {
         return lines + [line]
     }
 
-    /// A value as YAML: numbers and words plain, text in the quotes of JSON, which are YAML's too.
+    /// A value as YAML: numbers and words plain, text in JSON's quotes, which are valid YAML.
     private static func yaml(_ text: String, _ key: ConfigurationKey) -> String {
         switch key.shape {
         case .number, .ratio, .flag, .words, .size, .duration: return text
@@ -131,7 +131,7 @@ package struct ConfigurationTemplate: Sendable {
         lines.map { String(repeating: " ", count: columns) + $0 }
     }
 
-    /// What explains stays as it is.
+    /// Comments out lines, except explanations.
     private static func comment(out lines: [String]) -> [String] {
         lines.map { $0.hasPrefix("#") ? $0 : "#" + $0 }
     }

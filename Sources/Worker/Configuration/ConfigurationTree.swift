@@ -1,6 +1,6 @@
 import Yams
 
-/// One node of the configuration, whichever source it came from.
+/// A node of the configuration, from any source.
 struct ConfigurationNode {
     /// What stands there.
     enum Content: Equatable {
@@ -14,19 +14,18 @@ struct ConfigurationNode {
     var origin: ConfigurationOrigin
 }
 
-/// All nodes by their dotted path (`senders.0.host`), file, environment and flags merged.
+/// All nodes by dotted path (`senders.0.host`), with file, environment and flags merged.
 struct ConfigurationTree {
-    /// Deeper nesting is a mistake or an attack.
     private static let depthLimit = 12
     /// A longer list is a mistake.
     static let listLimit = 1000
 
     private(set) var nodes: [String: ConfigurationNode] = [:]
     private(set) var problems: [ConfigurationProblem] = []
-    /// Whether the document is YAML; where it is not, ``problems`` holds why and nothing else.
+    /// Whether the document is YAML; if not, ``problems`` holds only the reason.
     private(set) var isReadable = true
 
-    /// The values that were given, by their paths.
+    /// The given values by path.
     var given: [String: String] {
         nodes.compactMapValues { node in
             guard case .scalar(let text) = node.content else { return nil }
@@ -34,14 +33,10 @@ struct ConfigurationTree {
         }
     }
 
-    /// Reads a YAML document.
-    ///
-    /// - Parameters:
-    ///   - yaml: The document's text.
-    ///   - path: The file's name, for problems.
+    /// Merges a YAML document; `path` is the file's name in problems.
     mutating func merge(yaml: String, path: String) {
         do {
-            // Anchors are known only as long as the parser lives.
+            // Anchors are known only while the parser lives.
             let parser = try Parser(yaml: yaml)
             try withExtendedLifetime(parser) {
                 guard let root = try parser.singleRoot() else { return }
@@ -64,7 +59,7 @@ struct ConfigurationTree {
         }
     }
 
-    /// Sets a value over what is there, as an environment variable or a flag does.
+    /// Sets a value over an existing one, as an environment variable or a flag does.
     mutating func override(_ path: String, _ value: String, origin: ConfigurationOrigin) {
         let parts = path.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         for depth in 1..<max(parts.count, 1) {
@@ -119,7 +114,7 @@ struct ConfigurationTree {
             return
         }
         add(value, at: parts + [scalar.string], path: path)
-        // Problems name the line of the key, not the line where its value begins.
+        // Problems name the line of the key, not that of its value.
         let member = (parts + [scalar.string]).joined(separator: ".")
         nodes[member]?.origin = Self.origin(name, path)
     }

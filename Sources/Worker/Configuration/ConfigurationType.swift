@@ -1,25 +1,25 @@
 import Vocabulary
 import XMPP
 
-/// Why a text is not a value of its type: the rest of a sentence that begins with the key.
+/// Why a text is not a value of its type, completing a sentence that begins with the key.
 struct ConfigurationTypeError: Error {
     var message: String
 }
 
-/// How a key's text becomes a value.
+/// Parses a key's text.
 struct ConfigurationType<Value> {
     /// The type's name in docs/configuration.md.
     var name: String
-    /// What stands in for a value that is missing or wrong, so that reading goes on to find the next problem.
+    /// A stand-in for a missing or wrong value, so that reading continues to the next problem.
     var placeholder: Value
-    /// What a value looks like, for the JSON Schema.
+    /// The form of a value, for the JSON Schema.
     var shape = ValueShape.text
-    /// Reads the text.
+    /// Parses the text.
     var parse: (String) throws(ConfigurationTypeError) -> Value
 }
 
 extension ConfigurationType where Value == String {
-    /// Text that isn't empty and holds no control characters.
+    /// Non-empty text without control characters.
     static var text: Self {
         .init(name: "text", placeholder: "") { text throws(ConfigurationTypeError) in
             guard !text.isEmpty else { throw .init(message: "must not be empty") }
@@ -35,7 +35,7 @@ extension ConfigurationType where Value == String {
     /// - Parameters:
     ///   - name: The type's name in docs/configuration.md.
     ///   - rule: What the text must be.
-    ///   - echoes: Whether a wrong value is shown; not where people put credentials.
+    ///   - echoes: Whether a wrong value is shown; false where people put credentials.
     ///   - holds: Whether a text satisfies the rule.
     /// - Returns: The type.
     static func text(
@@ -56,17 +56,17 @@ extension ConfigurationType where Value == String {
     /// A range of IP addresses.
     static var network: Self { .text("CIDR", "a network such as 10.0.0.0/8") { Network($0) != nil } }
 
-    /// An XMPP address (RFC 7622), a domain, an account, or an account's resource; or all accounts of a domain.
+    /// An XMPP address (RFC 7622): a domain, an account, an account's resource, or all accounts of a domain.
     static var address: Self {
         .text("text", "an XMPP address such as devices@example.org, example.org or *@example.org", isAddress)
     }
 
-    /// What stands for an address here, stricter than what is read from a stream, so that typing mistakes are found.
+    /// Whether a text is an address, by stricter rules than for streams, to catch typing mistakes.
     private static func isAddress(_ text: String) -> Bool {
         guard let address = JID(text) else { return false }
-        // RFC 7622 section 3.3.1: what a localpart can't hold.
+        // What a localpart can't hold: RFC 7622 section 3.3.1.
         let local = address.local ?? []
-        // A localpart may hold an asterisk, which then would not stand for what it seems to.
+        // A localpart may hold an asterisk, which would not mean what it seems to.
         let hasLocal =
             local == Array("*".utf8)
             ? address.resource == nil : !local.contains { "\"&'/:<>@ *".utf8.contains($0) || $0 < 0x20 }
@@ -87,7 +87,7 @@ extension ConfigurationType where Value == String {
         return hasLocal && hasDomain && !resource.hasPrefix(" ") && !resource.hasSuffix(" ")
     }
 
-    /// A wrong value as problems show it: short.
+    /// A wrong value, shortened for problems.
     static func shown(_ text: String) -> String {
         text.count > 60 ? text.prefix(60) + "…" : text
     }
@@ -198,7 +198,7 @@ enum Quantity {
         }
     }
 
-    /// A size in the largest unit that divides it.
+    /// A size in the largest unit that divides it evenly.
     static func text(bytes: Int) -> String {
         for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] where bytes >= 1 << shift {
             if bytes & ((1 << shift) - 1) == 0 { return "\(bytes >> shift)\(unit)" }

@@ -1,53 +1,49 @@
 package import Vocabulary
 
-/// The console: where it listens, whom it lets in, and how it reads the database.
+/// The console: its address, access rules, and use of the database.
 package struct ConsoleConfiguration: Sendable, Equatable {
-    /// Whether messages are shown with their data.
     package enum Payloads: String, CaseIterable, Sendable {
         /// With their data.
         case shown
-        /// Only what describes them: keys, categories, times, sizes.
+        /// Only metadata: keys, categories, times, sizes.
         case hidden
     }
 
-    /// What a role may do; the console's own type has the same words.
+    /// A role with its rights; the console's own type has the same words.
     package enum Role: String, CaseIterable, Sendable {
-        /// Looks.
+        /// Reads.
         case viewer
-        /// Looks and acts.
+        /// Reads and acts.
         case operator_ = "operator"
-        /// Looks, and reads the audit trail.
+        /// Reads, also the audit trail.
         case auditor
     }
 
-    /// The console's own use of the database.
     package struct Database: Sendable, Equatable {
-        /// Its own connection string; nil for `database.url`.
+        /// A separate connection string; nil for `database.url`.
         package var url: String?
-        /// Sessions that read.
+        /// The number of reading sessions.
         package var sessions: Int
-        /// How long one statement may take.
+        /// The longest time for one statement.
         package var statementTimeout: Duration
     }
 
-    /// Where it listens.
     package var listen: ListenAddress
-    /// The host names that requests may be addressed to, besides loopback's; none: any, unless it listens on loopback.
+    /// The host names that requests may be addressed to, besides loopback's; if empty any, unless it listens on
+    /// loopback.
     package var hosts: [String]
-    /// The tokens that let somebody in.
+    /// The tokens that grant access.
     package var tokens: [ConsoleTokenConfiguration]
-    /// The proxy that says who sends a request; nil for none.
+    /// The proxy that authenticates requests; nil for none.
     package var proxy: ConsoleProxyConfiguration?
     /// The server's certificate; nil for plain HTTP.
     package var tls: ConsoleTLSConfiguration?
-    /// Whether messages are shown with their data.
     package var payloads: Payloads
     /// How long a sign-in lasts.
     package var sessionLifetime: Duration
-    /// The console's own use of the database.
     package var database: Database
 
-    /// The shortest token: 32 characters hold 128 bits even where each is a hexadecimal digit.
+    /// The shortest token: 32 characters hold 128 bits even if each is a hexadecimal digit.
     package static let shortestToken = 32
 
     init(_ scope: ConfigurationScope) {
@@ -100,7 +96,7 @@ package struct ConsoleConfiguration: Sendable, Equatable {
         checkNames(scope)
     }
 
-    /// Whether it listens where only this machine reaches it.
+    /// Whether only this machine can reach it.
     package var isOnLoopback: Bool {
         guard case .tcp(let host, _) = listen else { return true }
         return host == "localhost" || NetworkAddress(host)?.isLoopback == true
@@ -142,13 +138,13 @@ package struct ConsoleConfiguration: Sendable, Equatable {
     }
 }
 
-/// A token that lets somebody in.
+/// A token that grants access.
 package struct ConsoleTokenConfiguration: Sendable, Equatable {
-    /// Where it stands; two lines while one replaces the other.
+    /// The token's file; two lines during a rotation.
     package var file: SecretFile
-    /// What its holder may do.
+    /// Its holder's role.
     package var role: ConsoleConfiguration.Role
-    /// What the audit trail calls its holder.
+    /// Its holder's name in the audit trail.
     package var name: String
     /// Whether its holder may see registration tokens.
     package var reveals: Bool
@@ -183,23 +179,22 @@ package struct ConsoleTokenConfiguration: Sendable, Equatable {
     }
 }
 
-/// A proxy in front of the console: it ends TLS, and may sign people in and say who they are.
+/// A proxy in front of the console, which ends TLS, and may authenticate people.
 package struct ConsoleProxyConfiguration: Sendable, Equatable {
-    /// What one of its users may do.
+    /// A user of the proxy, with their role.
     package struct User: Sendable, Equatable {
-        /// The user as the header names them; `*` for everybody else.
+        /// The name in the header; `*` for everybody else.
         package var name: String
-        /// What they may do.
+        /// Their role.
         package var role: ConsoleConfiguration.Role
-        /// Whether they may see registration tokens.
         package var reveals: Bool
     }
 
-    /// The networks it sends from; the header is ignored from everywhere else.
+    /// The networks it connects from; the header is ignored from elsewhere.
     package var networks: [Network]
     /// The header with the user's name.
     package var header: String
-    /// What its users may do; who is not among them may do nothing, and without any it signs nobody in.
+    /// The users with their roles; others may do nothing, and without users the proxy authenticates nobody.
     package var users: [User]
 
     init(_ scope: ConfigurationScope) {
@@ -259,9 +254,9 @@ package struct ConsoleProxyConfiguration: Sendable, Equatable {
     }
 }
 
-/// The certificate that the console serves with.
+/// The console's TLS certificate.
 package struct ConsoleTLSConfiguration: Sendable, Equatable {
-    /// The certificate and those between it and the authority's, PEM.
+    /// The certificate and its intermediates, PEM.
     package var certificateFile: String
     /// Its private key, PEM.
     package var keyFile: SecretFile
@@ -290,6 +285,5 @@ extension ConfigurationType where Value == String {
         }
     }
 
-    /// A name as the audit trail shows it.
     fileprivate static var shortName: Self { .text("text", "at most 64 characters") { $0.count <= 64 } }
 }

@@ -1,24 +1,24 @@
 import Foundation
 
-/// A connection string or a URL, taken apart to find credentials: where they are read, and where people write them by mistake.
+/// A connection string or URL, split to find credentials: where they are read, and where people write them by mistake.
 struct CredentialText {
-    /// The scheme with its `://`; empty where there is none, as in `key=value`.
+    /// The scheme with its `://`; empty if there is none, as in `key=value`.
     let scheme: Substring
     /// Everything after it.
     let rest: Substring
-    /// What is read as the user and the password; nil without an `@`.
+    /// The part read as user and password; nil without an `@`.
     ///
-    /// libpq takes all up to the first `@` that no `/` precedes, question marks included (`conninfo_uri_parse_options` in
-    /// PostgreSQL's fe-connect.c).
+    /// libpq takes everything up to the first `@` that no `/` precedes, question marks included
+    /// (`conninfo_uri_parse_options` in PostgreSQL's fe-connect.c).
     let user: Substring?
-    /// From the user, if any, to the query: hosts, ports and a path.
+    /// Everything from the user, if any, to the query: hosts, ports and a path.
     let place: Substring
     /// The settings of the query.
     let settings: [Substring]
-    /// Everything before the query; as far as a path reaches, question marks before it included, where there is no user.
+    /// Everything before the query; without a user, as far as a path reaches, including question marks before it.
     let head: Substring
 
-    /// Takes a text apart; any text will do.
+    /// Splits any text.
     init(_ text: String) {
         let name = text.prefix { $0.isASCII && ($0.isLetter || $0.isNumber || "+-.".contains($0)) }
         let isURL = !name.isEmpty && text[name.endIndex...].hasPrefix("://")
@@ -34,14 +34,15 @@ struct CredentialText {
         settings = text[place.endIndex...].dropFirst().split(separator: "&", omittingEmptySubsequences: false)
     }
 
-    /// Where the first colon stands that an `@` follows before the query: what lies between may be a password, with
-    /// characters in it that should have been escaped.
+    /// The first colon that an `@` follows before the query.
+    ///
+    /// What lies between may be a password with unescaped characters.
     var passwordColon: Substring.Index? {
         guard let colon = head.firstIndex(of: ":"), head[colon...].contains("@") else { return nil }
         return colon
     }
 
-    /// Whether it carries a password in any of the forms that libpq takes, or something that looks like one.
+    /// Whether it holds a password in any form that libpq accepts, or something like one.
     var holdsPassword: Bool {
         guard !scheme.isEmpty else {
             return Self.passwordSetting(in: rest) != nil || (!rest.contains("=") && passwordColon != nil)
@@ -50,16 +51,16 @@ struct CredentialText {
             || settings.contains { Self.isPassword($0.prefix { $0 != "=" }) }
     }
 
-    /// Whether a setting of this name is a secret; of a name that can't be read nobody knows.
+    /// Whether a setting of this name is a secret; true for an unreadable name.
     static func isPassword(_ name: Substring) -> Bool {
         guard let name = name.removingPercentEncoding?.lowercased() else { return true }
         return secrets.contains { name.contains($0) }
     }
 
-    /// Where the `=` of the first setting stands that is a secret, in libpq's `key=value` form.
+    /// The `=` of the first secret setting in libpq's `key=value` form.
     ///
-    /// Spaces may surround it, and none need be between a quoted value and the next name. Quotes are not looked at: then no
-    /// quoting can hide one.
+    /// Spaces may surround it, and need not separate a quoted value from the next name. Quotes are ignored, so that
+    /// quoting can't hide a secret.
     static func passwordSetting(in text: Substring) -> Substring.Index? {
         var found: Substring.Index?
         for secret in secrets {
@@ -75,6 +76,6 @@ struct CredentialText {
         return found
     }
 
-    /// What the names of libpq's settings that are secrets have in them, up to PostgreSQL 18; those that name files are none.
+    /// Parts of the names of libpq's secret settings, up to PostgreSQL 18; settings that name files are no secrets.
     private static let secrets = ["password", "client_secret", "scram_client_key", "scram_server_key"]
 }

@@ -1,10 +1,10 @@
-/// The database, and how batches are written to it.
+/// The database, and the batches written to it.
 package struct DatabaseConfiguration: Sendable, Equatable {
     /// A libpq connection string: URI or `key=value`.
     package var url: String
-    /// Writers, each with a connection of its own.
+    /// The number of writers, each with its own connection.
     package var writers: Int
-    /// Copies in one transaction at most.
+    /// The most copies in one transaction.
     package var batchLimit: Int
 
     init(_ scope: ConfigurationScope) {
@@ -18,7 +18,7 @@ package struct DatabaseConfiguration: Sendable, Equatable {
         Self.check(url, scope)
     }
 
-    /// The `url` of a section that may have its own; `note` is its default in the table.
+    /// A section's own `url`, if any; `note` is its default in the table.
     static func optionalURL(_ scope: ConfigurationScope, _ note: String, _ meaning: String) -> String? {
         let url = scope.optional("url", .text, note, meaning)
         if let url { check(url, scope) }

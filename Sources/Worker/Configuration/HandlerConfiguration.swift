@@ -1,8 +1,7 @@
 package import UpstreamKit
 
-/// One handler: which categories it takes, how it is run, and how often it is tried.
+/// A handler: its categories, how it runs, and how often it is tried.
 package struct HandlerConfiguration: Sendable, Equatable {
-    /// What the handler is.
     package enum Kind: Sendable, Equatable {
         /// A PostgreSQL function, called in the transaction that completes the delivery.
         case sql(function: String)
@@ -16,7 +15,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
         case log
     }
 
-    /// In what order a handler sees messages.
+    /// The order in which a handler sees messages.
     package enum Ordering: String, CaseIterable, Sendable {
         /// Several at a time, in no order.
         case none
@@ -24,13 +23,12 @@ package struct HandlerConfiguration: Sendable, Equatable {
         case device
     }
 
-    /// The handler's name, which is also the metrics' label `handler`.
+    /// The handler's name, also the metrics' label `handler`.
     package var name: String
-    /// The categories it takes; `*` stands for all.
+    /// Its categories; `*` stands for all.
     package var categories: [String]
-    /// How many messages it works on at the same time.
+    /// How many messages it handles at once.
     package var concurrency: Int
-    /// In what order it sees messages.
     package var ordering: Ordering
     /// Attempts before a delivery becomes a dead letter.
     package var maximumAttempts: Int
@@ -38,11 +36,10 @@ package struct HandlerConfiguration: Sendable, Equatable {
     package var initialDelay: Duration
     /// The longest wait between two attempts.
     package var maximumDelay: Duration
-    /// How many attempts may begin in a time, in this worker; nil for any number.
+    /// The most attempts started per time, in this worker; nil for no limit.
     package var rate: HandlerRate?
     /// The longest time for one attempt.
     package var timeout: Duration
-    /// What it is.
     package var kind: Kind
 
     init(_ scope: ConfigurationScope) {
@@ -100,7 +97,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
         if case .webhook(let webhook) = kind { timeout = max(timeout, webhook.timeout + .seconds(5)) }
     }
 
-    /// Reads the one kind the handler has.
+    /// Reads the handler's single kind.
     private static func kind(_ scope: ConfigurationScope) -> Kind {
         let kinds: [(name: String, read: (ConfigurationScope) -> Kind)] = [
             ("sql", { .sql(function: $0.required("function", .sqlFunction, "Function to call, with its schema.")) }),
@@ -122,19 +119,18 @@ package struct HandlerConfiguration: Sendable, Equatable {
     }
 }
 
-/// A program that takes messages.
+/// A program that handles messages.
 package struct ExecConfiguration: Sendable, Equatable {
     /// How the program is run.
     package enum Mode: String, CaseIterable, Sendable {
-        /// One process for many messages, a line each.
+        /// One process for many messages, one per line.
         case stream
         /// One process per message.
         case once
     }
 
-    /// The program and its arguments, run without a shell.
+    /// The program and its arguments; no shell.
     package var command: [String]
-    /// How it is run.
     package var mode: Mode
 
     init(_ scope: ConfigurationScope) {
@@ -164,7 +160,7 @@ extension ConfigurationType where Value == String {
 }
 
 extension ConfigurationType where Value == HandlerRate {
-    /// A number of attempts in a second, minute or hour: `100/s`, `30/m`, `5/h`.
+    /// A number of attempts per second, minute or hour: `100/s`, `30/m`, `5/h`.
     static var rate: Self {
         .init(name: "rate", placeholder: HandlerRate(1)) { text throws(ConfigurationTypeError) in
             let parts = text.split(separator: "/", omittingEmptySubsequences: false)

@@ -1,16 +1,16 @@
 import Foundation
 
-/// A domain's name in both of its forms (RFC 5890): A-labels (`xn--bcher-kva.example`) for the DNS, TLS and certificates,
-/// U-labels (`bücher.example`) for XMPP addresses (RFC 7622 section 3.2).
+/// A domain name in both forms (RFC 5890).
 ///
-/// Foundation converts to ASCII, by UTS #46 without the transitional rules, so that `straße` and `strasse` are two names, as
-/// IDNA2008 has it. It comes with the toolchain and needs no library at run time, which glibc's own conversion does (libidn2).
-/// The way back is Punycode alone (RFC 3492), and counts only where the way there leads to the same name again.
+/// A-labels (`xn--bcher-kva.example`) serve DNS, TLS and certificates, U-labels (`bücher.example`) XMPP addresses (RFC
+/// 7622 section 3.2). Foundation converts to ASCII, by UTS #46 without the transitional rules, so that `straße` and
+/// `strasse` are two names, as in IDNA2008; unlike glibc's conversion (libidn2) it needs no library at run time. The
+/// way back is Punycode (RFC 3492), accepted only if it converts to the same name again.
 enum InternationalDomain {
-    /// The name in ASCII, lower case; nil where it is no name.
+    /// The name in ASCII, lower case; nil if it is no name.
     static func ascii(_ name: String) -> String? {
         guard !name.utf8.allSatisfy({ $0 < 0x80 }) else { return isHostName(name) ? name.lowercased() : nil }
-        // What a URL gives a meaning of its own, or would decode.
+        // Excludes what a URL gives a meaning, or would decode.
         let isPlain = name.unicodeScalars.allSatisfy { scalar in
             !scalar.isASCII || scalar == "-" || scalar == "." || scalar == "_" || scalar.properties.isAlphabetic
                 || ("0"..."9").contains(scalar)
@@ -22,7 +22,7 @@ enum InternationalDomain {
         return encoded.lowercased()
     }
 
-    /// The name with U-labels in the place of A-labels; the name itself where it has none.
+    /// The name with U-labels instead of A-labels; unchanged without any.
     static func unicode(_ ascii: String) -> String {
         let labels = ascii.split(separator: ".", omittingEmptySubsequences: false).map { label -> String in
             guard label.hasPrefix("xn--") else { return String(label) }
@@ -34,7 +34,7 @@ enum InternationalDomain {
         return labels.joined(separator: ".")
     }
 
-    /// Whether a text is labels of at most 63 bytes, 253 in all, such as DNS and certificates hold.
+    /// Whether a text consists of labels of at most 63 bytes, 253 in all, as in DNS and certificates.
     private static func isHostName(_ name: String) -> Bool {
         let name = name.hasSuffix(".") ? name.dropLast() : name[...]
         let labels = name.split(separator: ".", omittingEmptySubsequences: false)
@@ -53,9 +53,9 @@ enum InternationalDomain {
     }
 }
 
-/// Punycode (RFC 3492), the decoding half.
+/// Decodes Punycode (RFC 3492).
 enum Punycode {
-    /// The text that a label without `xn--` stands for; nil where it stands for none.
+    /// The text of a label given without `xn--`; nil if it is invalid.
     static func decode(_ label: Substring) -> String? {
         var scalars: [UInt32] = []
         var rest = Array(label.utf8)
@@ -71,7 +71,7 @@ enum Punycode {
             var weight = 1
             for step in sequence(first: 36, next: { $0 + 36 }) {
                 guard let byte = digits.popFirst(), let digit = value(of: byte) else { return nil }
-                // At most 59 digits of less than 36 each: no overflow is waited for.
+                // At most 59 digits of less than 36 each; overflow is checked before it happens.
                 guard digit <= (Int(Int32.max) - index) / weight else { return nil }
                 index += digit * weight
                 let threshold = min(max(step - bias, 1), 26)

@@ -1,4 +1,4 @@
-/// Where the admin endpoints listen.
+/// An address to listen at.
 package enum ListenAddress: Sendable, Equatable {
     /// Nowhere.
     case off

@@ -1,7 +1,7 @@
 import XMPP
 
 extension SenderConfiguration {
-    /// What carries the messages.
+    /// The form of messages.
     enum PayloadForm: String, CaseIterable, Sendable {
         /// The CCS's element.
         case gcm

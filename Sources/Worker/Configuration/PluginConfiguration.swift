@@ -1,16 +1,15 @@
 import Glibc
 
-/// A shared library that takes messages, in processes of its own.
+/// A shared library that handles messages, in its own processes.
 package struct PluginConfiguration: Sendable, Equatable {
-    /// The library's absolute path.
     package var path: String
-    /// What it is opened with.
+    /// The text it is opened with.
     package var configuration: String
-    /// The processes that run it side by side.
+    /// The number of processes that run it.
     package var processes: Int
-    /// The bytes of address space that each may take; nil for any number.
+    /// The address space that each process may use, in bytes; nil for no limit.
     package var memory: Int?
-    /// The program that loads it; nil where it is found from the worker's own place.
+    /// The program that loads it; nil to find it next to the worker.
     package var host: String?
 
     init(_ scope: ConfigurationScope) {
@@ -39,7 +38,7 @@ package struct PluginConfiguration: Sendable, Equatable {
 }
 
 extension ConfigurationType where Value == String {
-    /// The absolute path of a file of any size that can be read.
+    /// The absolute path of a readable file of any size.
     static var absolutePath: Self {
         .init(name: "file", placeholder: "") { text throws(ConfigurationTypeError) in
             let path = try ConfigurationType.text.parse(text)

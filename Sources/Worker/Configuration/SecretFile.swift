@@ -3,19 +3,18 @@
 /// The configuration keeps the path only. The value is read when it is needed, so that a rotated file takes effect with
 /// the next connection, and is never part of anything that could be printed.
 package struct SecretFile: Sendable, Equatable {
-    /// The file's path.
     package var path: String
 
     package init(path: String) {
         self.path = path
     }
 
-    /// The file's lines, without the ends of lines and without those that are empty or hold spaces only.
+    /// The file's lines, without line ends and without blank lines.
     ///
-    /// - Parameter isGuarded: Whether it must be a regular file that nobody else can write; not where somebody at a terminal
-    ///   hands a secret over, which may come from a pipe.
-    /// - Throws: ``FileError`` when the file can't be read, is larger than a secret can be (64 KiB), or holds a NUL, which is
-    ///   what a file of UTF-16 or a torn one has and no secret does.
+    /// - Parameter isGuarded: Whether it must be a regular file that nobody else can write; false for a secret handed
+    ///   over at a terminal, which may come from a pipe.
+    /// - Throws: ``FileError`` if the file can't be read, is larger than 64 KiB, or holds a NUL, as UTF-16 and torn
+    ///   files do and no secret does.
     /// - Returns: The lines.
     package func lines(isGuarded: Bool = true) throws(FileError) -> [[UInt8]] {
         let bytes = try ConfigurationFiles.read(path, atMost: 1 << 16, isGuarded: isGuarded)
@@ -31,7 +30,7 @@ package struct SecretFile: Sendable, Equatable {
             .map(Array.init)
     }
 
-    /// Why the file can't be used, or nil.
+    /// Why the file can't be used; nil if it can.
     var problem: String? {
         do throws(FileError) {
             return try lines().isEmpty ? "'\(path)' holds no secret: it is empty or blank" : nil
@@ -42,14 +41,14 @@ package struct SecretFile: Sendable, Equatable {
 }
 
 extension ConfigurationScope {
-    /// A key that names a file with a secret.
+    /// A required key for a secret file.
     ///
-    /// What is wrong with the file is reported with everything else.
+    /// Problems with the file are reported with all others.
     func secretFile(_ name: String, _ meaning: String) -> SecretFile {
         SecretFile(path: warned(name, required(name, secretPath, meaning)))
     }
 
-    /// The same for a key that may be missing; `note` is its default in the table.
+    /// An optional key for a secret file; `note` is its default in the table.
     func optionalSecretFile(_ name: String, _ note: String, _ meaning: String) -> SecretFile? {
         optional(name, secretPath, note, meaning).map { SecretFile(path: warned(name, $0)) }
     }
@@ -71,7 +70,7 @@ extension ConfigurationScope {
 }
 
 extension ConfigurationType where Value == String {
-    /// A file that must be readable.
+    /// A readable file.
     static var file: Self {
         .init(name: "file", placeholder: "") { text throws(ConfigurationTypeError) in
             let path = try ConfigurationType.text.parse(text)

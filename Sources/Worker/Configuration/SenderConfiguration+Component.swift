@@ -1,19 +1,20 @@
 import Vocabulary
 import XMPPSession
 
-// What an external component (XEP-0114) is configured with, and what it must not be.
+// What the configuration of an external component (XEP-0114) must and must not have.
 extension SenderConfiguration {
-    /// A component's domain as it is sent: servers prepare the names that they are configured with, which makes them lower
-    /// case, and some compare ours with them byte by byte.
+    /// A component's domain as sent, in lower case.
+    ///
+    /// Servers prepare the names they are configured with, which lowers their case, and some compare ours byte by byte.
     static func component(_ domain: String) -> String {
         let name = domain.lowercased()
         return name.hasSuffix(".") ? String(name.dropLast()) : name
     }
 
-    /// Whose stanzas are taken where `trusted_from` is not set.
+    /// The default of `trusted_from`.
     ///
-    /// For a component everybody who has an account at the domain above its own, which is the server's in the usual set-up
-    /// (`upstream.example.com` on the server of `example.com`), and that domain itself.
+    /// For a component, the domain above its own, which usually is the server's (`upstream.example.com` on the server
+    /// of `example.com`), and all accounts there.
     static func trusted(by dialect: Dialect, _ domain: String) -> [String] {
         switch dialect {
         case .ccs: return ["devices@gcm.googleapis.com"]
@@ -30,7 +31,7 @@ extension SenderConfiguration {
         return parent.isEmpty ? nil : String(parent)
     }
 
-    /// Reports what a component can't have, and what only a component can.
+    /// Reports settings that a component can't have, and those that only a component can.
     func checkComponent(_ scope: ConfigurationScope) {
         checkClearText(scope)
         guard dialect == .component else { return }
@@ -79,7 +80,7 @@ extension SenderConfiguration {
                 "must not be 'none': only a component ('dialect: component') may connect without TLS"
             )
         }
-        // A name is judged by the address that is connected to.
+        // A host name is checked by the address it resolves to, when connecting.
         guard let address = NetworkAddress(host) else { return }
         if !ClearNetworks(clearNetworks.compactMap { Network($0) }).contains(address) {
             scope.problem(

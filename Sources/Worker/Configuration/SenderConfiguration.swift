@@ -1,28 +1,26 @@
 package import XMPP
 
-/// One sender: an account at a CCS-compatible server, and the connections kept to it.
+/// A sender: an account at a CCS-compatible server, and its connections.
 package struct SenderConfiguration: Sendable, Equatable {
-    /// How TLS begins.
     package enum TLSMode: String, CaseIterable, Sendable {
         /// With the first byte.
         case direct
         /// Within the stream, by XMPP's STARTTLS; never without.
         case starttls
-        /// Never: for components on this machine, or in networks that the operator lists.
+        /// No TLS: for components on this machine, or in networks that the operator lists.
         case none
     }
 
-    /// What the peer speaks beyond plain XMPP.
     package enum Dialect: String, CaseIterable, Sendable {
-        /// The Cloud Connection Server's.
+        /// The Cloud Connection Server.
         case ccs
-        /// A standard server's: presence, stream management, acks with a `to`.
+        /// A standard server: presence, stream management, acks with a `to`.
         case xmpp
-        /// A standard server's, for an external component (XEP-0114) in place of an account.
+        /// A standard server, as an external component (XEP-0114) instead of an account.
         case component
     }
 
-    /// The user name that SASL is given.
+    /// The user name for SASL.
     package enum Username: String, CaseIterable, Sendable {
         /// `sender_id@domain`.
         case jid
@@ -30,7 +28,7 @@ package struct SenderConfiguration: Sendable, Equatable {
         case localpart
     }
 
-    /// Within what a message id is unique.
+    /// The scope in which a message id is unique.
     package enum IDScope: String, CaseIterable, Sendable {
         /// The sender: the protocol's rule.
         case sender
@@ -38,57 +36,54 @@ package struct SenderConfiguration: Sendable, Equatable {
         case device
     }
 
-    /// A certificate of ours, with its key.
+    /// A client certificate with its key.
     package struct ClientCertificate: Sendable, Equatable {
         /// The certificate and its intermediates, PEM.
         package var file: String
-        /// Where its private key stands, PEM.
+        /// Its private key's file, PEM.
         package var keyFile: SecretFile
     }
 
-    /// The account's id, which is also the metrics' label `sender`.
+    /// The account's id, also the metrics' label `sender`.
     package var senderID: String
-    /// The host to connect to: a name in ASCII or an IP address; the domain where the host is to be found.
+    /// The host to connect to: a name in ASCII or an IP address; the domain if the host is looked up.
     package var host: String
-    /// Its TCP port; without meaning where the host is to be found.
+    /// The TCP port; unused if the host is looked up.
     package var port: Int
-    /// The XMPP domain, as addresses hold it.
+    /// The XMPP domain as in addresses.
     package var domain: String
-    /// Whether the domain's service records say where to connect to, since no host is given.
+    /// Whether no host is given, so that the domain's service records say where to connect to.
     package var isFound: Bool
-    /// How many connections to keep.
+    /// The number of connections.
     package var connections: Int
-    /// Where the server key stands; an empty path where there is none, beside a client certificate.
+    /// The server key's file; an empty path if there is none, beside a client certificate.
     package var secretFile: SecretFile
-    /// How TLS begins.
     package var tlsMode: TLSMode
-    /// The networks, as CIDR, in which a component may connect without TLS, beside this machine.
+    /// The networks, as CIDR, besides this machine, in which a component may connect without TLS.
     package var clearNetworks: [String]
-    /// Whether ``tlsMode`` is the operator's word, which restricts what the service records may say.
+    /// Whether the operator set ``tlsMode``, which restricts what service records may say.
     package var isTLSModeGiven: Bool
     /// The certificates to trust, PEM; nil for the system's trust store.
     package var caFile: String?
-    /// What is shown to a server that asks for a certificate; nil for nothing.
+    /// The certificate presented to a server that asks for one; nil for none.
     package var clientCertificate: ClientCertificate?
     /// The name or IP address that the certificate must be for.
     package var serverName: String
     /// What the peer speaks.
     package var dialect: Dialect
-    /// The user name that SASL is given.
     package var username: Username
     /// Whether SASL may send the secret itself (PLAIN).
     package var allowPlain: Bool
-    /// How many unacked messages the peer allows on one connection.
+    /// The most unacked messages that the peer allows on one connection.
     package var window: Int
-    /// Within what a message id is unique.
     package var idScope: IDScope
-    /// What carries the messages, and how they are answered.
+    /// The form of messages and acks.
     package var payload: Payload
-    /// Stanza senders accepted as the server, beside the usual ones.
+    /// Addresses accepted as the server in a stanza's `from`, besides the usual ones.
     package var trustedFrom: [String]
-    /// How long after the last answer to a ping the next one is sent.
+    /// The pause between the answer to a ping and the next ping.
     package var keepaliveInterval: Duration
-    /// How long the answer, or a write, may take before the stream counts as dead.
+    /// How long an answer, or a write, may take before the stream counts as dead.
     package var keepaliveTimeout: Duration
     /// How its streams present themselves.
     package var stream: StreamConfiguration
@@ -122,8 +117,8 @@ package struct SenderConfiguration: Sendable, Equatable {
             scope.problem("secret_file", "is required")
         }
         secretFile = secret ?? SecretFile(path: "")
-        // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, whatever host it runs on. The CCS's is
-        // for its host.
+        // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, whatever host it runs on. The
+        // CCS's is for its host.
         serverName = tls.serverName ?? (dialect == .xmpp ? InternationalDomain.ascii(domain) ?? domain : host)
         self.connections = connections ?? (dialect == .ccs ? 2 : 1)
         if dialect == .xmpp, self.connections > 1 {
@@ -172,7 +167,7 @@ package struct SenderConfiguration: Sendable, Equatable {
         checkComponent(scope)
     }
 
-    /// Where the server is: a host and its port, or the domain alone, whose name servers know.
+    /// The server's place: a host and its port, or the domain alone, whose service records name it.
     private static func place(
         _ scope: ConfigurationScope,
         _ dialect: Dialect
@@ -217,7 +212,7 @@ package struct SenderConfiguration: Sendable, Equatable {
         var serverName: String?
         var clearNetworks: [String]
         var clientCertificate: ClientCertificate?
-        /// Whether there is meant to be one, even if it can't be used.
+        /// Whether a client certificate is configured, even an unusable one.
         var namesCertificate = false
     }
 

@@ -1,7 +1,7 @@
-/// The variables that Kubernetes sets in every container for each Service of its namespace, in its own form and in that of
-/// Docker's links: `UPSTREAM_DB_SERVICE_HOST` for a Service named `upstream-db`.
+/// The variables that Kubernetes sets for each Service of the namespace, in its own form and Docker's:
+/// `UPSTREAM_DB_SERVICE_HOST` for a Service named `upstream-db`.
 ///
-/// They are not configuration. Our variables always hold `__`, between a section and its key; these never do.
+/// They are not configuration: our variables always contain `__`, between a section and its key; these never do.
 ///
 /// See "Environment variables" in Kubernetes' documentation of Services, and `enableServiceLinks` in that of pods.
 enum ServiceLink {
@@ -9,7 +9,7 @@ enum ServiceLink {
     static func isName(_ name: String) -> Bool {
         guard !name.contains("__") else { return false }
         var parts = name.split(separator: "_", omittingEmptySubsequences: false)[...]
-        // What comes before is the Service's name, which may be `upstream` alone.
+        // Everything before is the Service's name, which may be `upstream` alone.
         while !parts.isEmpty {
             parts.removeFirst()
             if isEnd(parts) { return true }
@@ -17,8 +17,8 @@ enum ServiceLink {
         return false
     }
 
-    /// `SERVICE_HOST`, `SERVICE_PORT`, `SERVICE_PORT_<name>`, `PORT`, `PORT_<n>_<protocol>`, and that with `PROTO`, `PORT` or
-    /// `ADDR`.
+    /// Whether these parts are `SERVICE_HOST`, `SERVICE_PORT`, `SERVICE_PORT_<name>`, `PORT`, `PORT_<n>_<protocol>`, or
+    /// that with `PROTO`, `PORT` or `ADDR`.
     private static func isEnd(_ parts: ArraySlice<Substring>) -> Bool {
         let parts = Array(parts)
         switch parts.first {

@@ -1,23 +1,21 @@
-/// How a sender's streams present themselves to a standard server, and where they may be sent.
+/// How a sender's streams present themselves to a standard server, and where they may be redirected.
 package struct StreamConfiguration: Sendable, Equatable {
-    /// The resource to bind (RFC 6120 section 7.7); nil leaves the choice to the server.
+    /// The resource to bind (RFC 6120 section 7.7); nil for the server's choice.
     package var resource: String?
     /// The priority of our presence (RFC 6121 section 4.7.2.3).
     package var priority: Int
     /// How long the server is asked to hold the session of a lost connection (XEP-0198 section 5); zero for not at all.
     package var resume: Duration
-    /// The hosts that `see-other-host` may name (RFC 6120 section 4.9.3.19), each with its port or without.
+    /// The hosts that `see-other-host` may name (RFC 6120 section 4.9.3.19), with or without a port.
     package var redirectHosts: [String]
 
     /// The resource of a worker whose configuration names none.
     ///
-    /// The same after every restart and on every machine: who binds it ends the session that held it before, and gets what
-    /// that session left unacknowledged (docs/adr/0005).
+    /// The same after every restart and on every machine: whoever binds it ends the session that held it before, and
+    /// gets what that session left unacknowledged (docs/adr/0005).
     package static let defaultResource = "upstream-worker"
 
-    /// - Parameters:
-    ///   - scope: The sender's section.
-    ///   - isStandard: Whether the server is a standard one; a CCS chooses the resource itself.
+    /// Reads the sender's section; a CCS, unlike a standard server, chooses the resource itself.
     init(_ scope: ConfigurationScope, isStandard: Bool) {
         let resource: String? = scope.optional(
             "resource",

@@ -1,4 +1,4 @@
-/// Finds what a mistyped name most likely meant.
+/// Finds the intended name for a mistyped one.
 package enum Suggestion {
     /// The candidate with the fewest edits, if few enough for a typing mistake.
     package static func nearest(to name: String, among candidates: [String]) -> String? {

@@ -2,25 +2,24 @@ import Foundation
 import Pipeline
 import Vocabulary
 
-/// Where spans are exported to, and which.
+/// The export of spans.
 package struct TracingConfiguration: Sendable, Equatable {
     /// The collector's base URL, for OTLP/HTTP.
     package var endpoint: String
-    /// The part of all traces that is recorded, where no message says otherwise: from 0 to 1.
+    /// The ratio of recorded traces from 0 to 1, unless a message says otherwise.
     package var sampleRatio: Double
-    /// Where in `data` messages bring their own context; nil to take none.
+    /// The path in `data` of a message's own trace context; nil to ignore it.
     package var traceparent: String?
     /// `service.name`.
     package var serviceName: String
-    /// More headers for the collector, one a line; nil for none.
+    /// Further headers for the collector, one per line; nil for none.
     package var headersFile: SecretFile?
     /// Certificates to trust instead of the system's, PEM.
     package var caFile: String?
 
-    /// The word that stands for taking no context from messages.
+    /// The word for ignoring messages' trace contexts.
     private static let none = "none"
 
-    /// Reads the section; nil without an endpoint.
     init?(_ scope: ConfigurationScope) {
         let url = ConfigurationType.text(
             "URL",
@@ -70,7 +69,7 @@ package struct TracingConfiguration: Sendable, Equatable {
             && url.fragment == nil
     }
 
-    /// Whether what is sent is encrypted, or stays on this machine.
+    /// Whether exports are encrypted, or stay on this machine.
     private static func isProtected(_ endpoint: String) -> Bool {
         guard let url = URLComponents(string: endpoint), url.scheme == "http" else { return true }
         let host = (url.host ?? "").trimmingCharacters(in: ["[", "]"])
@@ -79,7 +78,7 @@ package struct TracingConfiguration: Sendable, Equatable {
 
     /// The headers of ``headersFile``.
     ///
-    /// - Throws: ``TracingHeadersError`` where it can't be read, or a line is no header.
+    /// - Throws: ``TracingHeadersError`` if it can't be read, or a line is no header.
     package func headers() throws(TracingHeadersError) -> [(name: String, value: String)] {
         guard let headersFile else { return [] }
         let lines: [[UInt8]]
@@ -100,7 +99,7 @@ package struct TracingConfiguration: Sendable, Equatable {
         return headers
     }
 
-    /// A header's line (RFC 9110 section 5): a token, a colon, and visible characters.
+    /// Parses a header line (RFC 9110 section 5): a token, a colon, and visible characters.
     private static func header(_ line: [UInt8]) -> (name: String, value: String)? {
         guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { return nil }
         let name = line[..<colon]
@@ -116,14 +115,14 @@ package struct TracingConfiguration: Sendable, Equatable {
     }
 }
 
-/// Why the file of headers can't be used; its text has nothing of the file's lines.
+/// Why the headers file can't be used; quotes nothing of it.
 package struct TracingHeadersError: Error, Sendable {
-    /// For people.
+    /// The reason as text.
     package var message: String
 }
 
 extension ConfigurationType where Value == Double {
-    /// A part of a whole.
+    /// A ratio.
     static var ratio: Self {
         .init(name: "number 0-1", placeholder: 0, shape: .ratio) { text throws(ConfigurationTypeError) in
             guard let number = Double(text), (0...1).contains(number) else {

@@ -1,17 +1,17 @@
 import Foundation
 
-/// Finds unknown keys, and suggests what was meant.
+/// Finds unknown keys, and suggests the intended ones.
 struct UnknownKeys {
     private let reading: ConfigurationReading
     private let known: [ConfigurationKey]
 
-    /// Finds them in a finished reading: the keys that it has not read.
+    /// Finds the keys that a finished reading has not read.
     init(_ reading: ConfigurationReading, known: [ConfigurationKey]) {
         self.reading = reading
         self.known = known
     }
 
-    /// One problem for each unknown key; an unknown section is reported once, without the keys in it.
+    /// One problem per unknown key; an unknown section is reported once, without its keys.
     var problems: [ConfigurationProblem] {
         let left = reading.tree.nodes.filter { path, node in
             !path.isEmpty && !reading.consumed.contains(path) && !isKnownAndSkipped(path, node)
@@ -24,9 +24,9 @@ struct UnknownKeys {
             }
     }
 
-    /// Whether a path lies in a section that was left unread, and is a key, a section or an element of a list there.
+    /// Whether a path lies in an unread section, and is a key, a section or a list element there.
     ///
-    /// A mapping is judged by the keys in it: one without any, such as `log: {}`, is in no table.
+    /// A mapping is judged by its keys: one without any, such as `log: {}`, is in no table.
     private func isKnownAndSkipped(_ path: String, _ node: ConfigurationNode) -> Bool {
         guard reading.skipped.contains(where: { path.hasPrefix($0 + ".") }) else { return false }
         if node.content == .map { return true }
@@ -35,7 +35,7 @@ struct UnknownKeys {
         return known.contains { $0.path == pattern || $0.path == list || $0.path.hasPrefix(pattern + ".") }
     }
 
-    /// Whether a section above has been reported already: as unknown, or as something that takes one value.
+    /// Whether a section above was already reported: as unknown, or as taking one value.
     private func isBelowAnother(_ path: String, _ left: [String: ConfigurationNode]) -> Bool {
         let parts = path.split(separator: ".")
         return (1..<max(parts.count, 1)).contains { depth in
@@ -45,7 +45,7 @@ struct UnknownKeys {
     }
 
     private func message(_ path: String, _ origin: ConfigurationOrigin) -> String {
-        // The right name, and no element that it could belong to: a suggestion would repeat it.
+        // The name is right, but the list has no such element: a suggestion would repeat it.
         if let list = listThatEnds(before: path) { return list }
         if case .environment(let name) = origin {
             let names = known.map { Self.concrete($0.environment, like: name) }.filter { $0 != name }
@@ -58,14 +58,14 @@ struct UnknownKeys {
         if let nearest = Suggestion.nearest(to: name, among: Array(Set(siblings))) {
             return "unknown key; did you mean '\(nearest)'?"
         }
-        // The right name in the wrong place.
+        // The name is right, but not the place.
         if let elsewhere = known.first(where: { $0.path.split(separator: ".").last.map(String.init) == name }) {
             return "unknown key here; did you mean '\(elsewhere.path)'?"
         }
         return "unknown key; known keys here: \(Set(siblings).sorted().joined(separator: ", "))"
     }
 
-    /// What is wrong with a known key whose place in a list there is not; nil for other keys.
+    /// The problem of a known key at an index beyond its list; nil for other keys.
     private func listThatEnds(before path: String) -> String? {
         let pattern = Self.pattern(path)
         guard known.contains(where: { $0.path == pattern || $0.path.hasPrefix(pattern + ".") }) else { return nil }
@@ -97,7 +97,7 @@ struct UnknownKeys {
         return rest.split(separator: ".").first.map(String.init)
     }
 
-    /// A variable's pattern with the numbers of the name it is compared to.
+    /// A variable's pattern with the numbers of the name it is compared with.
     private static func concrete(_ environment: String, like name: String) -> String {
         let numbers = name.components(separatedBy: "__").filter { Int($0) != nil }
         var next = numbers.makeIterator()

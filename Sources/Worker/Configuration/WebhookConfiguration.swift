@@ -1,36 +1,33 @@
 import Handlers
 
-/// An HTTP endpoint that takes messages.
 package struct WebhookConfiguration: Sendable, Equatable {
-    /// How a CloudEvent stands in a request.
+    /// The form of a CloudEvent in a request.
     package enum Mode: String, CaseIterable, Sendable {
         /// The body is the event.
         case structured
-        /// The body is the message's data, headers hold the rest.
+        /// The body is the message's data; headers hold the rest.
         case binary
     }
 
-    /// The endpoint.
     package var url: String
-    /// Where the signing keys stand, one a line (`whsec_` and base64).
+    /// The file of signing keys, one per line (`whsec_` and base64).
     package var secretFile: SecretFile
-    /// How the event stands in the request.
     package var mode: Mode
     /// Certificates to trust instead of the system's, PEM.
     package var caFile: String?
-    /// Our own certificate, for endpoints that ask for one, PEM.
+    /// A client certificate for endpoints that ask for one, PEM.
     package var certificateFile: String?
     /// That certificate's key, PEM.
     package var keyFile: SecretFile?
     /// Headers to add to each request, `Name: value`.
     package var headers: [String]
-    /// Where more of them stand, one a line.
+    /// A file of further headers, one per line.
     package var headersFile: SecretFile?
-    /// How long one request may take.
+    /// The longest time for one request.
     package var timeout: Duration
-    /// The networks within which private addresses, loopback and plain http are allowed, as CIDR.
+    /// Networks, as CIDR, in which private addresses, loopback and plain http are allowed.
     package var allowedNetworks: [String]
-    /// The statuses that refuse a message for good.
+    /// The statuses that reject a message permanently.
     package var rejectStatuses: [Int]
 
     init(_ scope: ConfigurationScope) {
@@ -107,6 +104,6 @@ package struct WebhookConfiguration: Sendable, Equatable {
 }
 
 extension ConfigurationType where Value == String {
-    /// A line of a request's head, `Name: value`; what it must not be is told with its place in the list.
+    /// A header line, `Name: value`; errors give its index in the list.
     static var header: Self { .text("header", "'Name: value'", echoes: false) { $0.contains(":") } }
 }

@@ -2,62 +2,53 @@ package import DNS
 package import Logging
 package import MessageStore
 
-/// A part of the configuration that names files of its own, which only those who need them have to be able to read.
+/// A part of the configuration with its own files, which only its users must be able to read.
 package enum ConfigurationPart: Sendable, CaseIterable {
-    /// The senders.
     case senders
-    /// The handlers.
     case handlers
-    /// The console.
     case console
 }
 
 extension Set<ConfigurationPart> {
-    /// What a worker needs.
+    /// The parts that a worker needs.
     package static var worker: Self { [.senders, .handlers] }
 }
 
-/// Everything an operator can set.
+/// All settings of an operator.
 package struct WorkerConfiguration: Sendable, Equatable {
-    /// How log lines look.
     package enum LogStyle: String, CaseIterable, Sendable {
         /// Text on a terminal, JSON otherwise.
         case auto
-        /// One JSON object a line.
+        /// One JSON object per line.
         case json
         /// Lines for people.
         case text
     }
 
-    /// The database.
     package var database: DatabaseConfiguration
-    /// The senders; empty only where a command doesn't need them.
+    /// The senders; empty only if a command doesn't need them.
     package var senders: [SenderConfiguration]
-    /// The handlers; there may be none.
     package var handlers: [HandlerConfiguration]
-    /// How long a delivery stays leased to a worker that has stopped answering.
+    /// How long a delivery stays leased to a worker that has stopped responding.
     package var lease: Duration
-    /// How long messages, ledger, dead letters and attempts are kept.
     package var retention: RetentionPolicy
     /// The largest stanza, in bytes.
     package var stanzaLimit: Int
     /// The deepest nesting of elements in a stanza.
     package var depthLimit: Int
-    /// How long an orderly shutdown may take.
+    /// How long a graceful shutdown may take.
     package var shutdownGrace: Duration
-    /// Where the admin endpoints listen.
     package var admin: ListenAddress
-    /// The console; nil where a command doesn't read that part.
+    /// The console; nil if a command doesn't read that part.
     package var console: ConsoleConfiguration?
-    /// What the console serves with, for those who watch until when it holds; nil for plain HTTP.
+    /// The console's certificate, for those who watch its expiry; nil for plain HTTP.
     package var consoleCertificateFile: String?
-    /// Where the service records of senders' domains are asked for.
+    /// The servers that resolve senders' service records.
     package var nameServers: NameServers
-    /// Where spans are exported to; nil where tracing is off.
+    /// The export of spans; nil if tracing is off.
     package var tracing: TracingConfiguration?
-    /// The least level that is logged.
+    /// The lowest level that is logged.
     package var logLevel: Logger.Level
-    /// How log lines look.
     package var logStyle: LogStyle
 
     /// The longest time after which a CCS server still redelivers a message.
@@ -65,7 +56,7 @@ package struct WorkerConfiguration: Sendable, Equatable {
     /// A ledger that forgets sooner would let such a message be stored twice.
     package static let longestRedelivery = Duration.seconds(28 * 86_400)
 
-    /// The names that the metrics' label `category` may take.
+    /// The possible values of the metrics' label `category`.
     package var categories: [String] {
         handlers.flatMap(\.categories).filter { $0 != "*" }
     }
@@ -151,7 +142,7 @@ package struct WorkerConfiguration: Sendable, Equatable {
         return policy
     }
 
-    /// Reports names that more than one entry has.
+    /// Reports duplicate names.
     private func checkNames(_ places: [(scope: ConfigurationScope, key: String)], _ names: [String]) {
         var seen: Set<String> = []
         for (place, name) in zip(places, names) where !name.isEmpty && !seen.insert(name).inserted {

@@ -2,10 +2,10 @@ import Logging
 import ServiceLifecycle
 import Synchronization
 
-/// A service whose shutdown takes no longer than a bound.
+/// Bounds how long a service's shutdown takes.
 ///
-/// For services that have nothing to finish but may wait for a database that never answers. Beyond the bound the service is
-/// cancelled and abandoned, and the others go on shutting down; the process exits soon after.
+/// For services that have nothing to finish but may wait for an unresponsive database. Beyond the bound the service is
+/// cancelled and abandoned, and the others continue shutting down; the process exits soon after.
 struct BoundedShutdown<Wrapped: Service>: Service {
     private let service: Wrapped
     private let abandoned: AbandonedServices
@@ -19,9 +19,9 @@ struct BoundedShutdown<Wrapped: Service>: Service {
     ///
     /// - Parameters:
     ///   - service: The service.
-    ///   - abandoned: Is set where the bound was reached.
+    ///   - abandoned: Set if the bound was reached.
     ///   - bound: How long the shutdown may take while the service is idle.
-    ///   - isIdle: Whether the service has nothing to lose; the bound does not count while it has.
+    ///   - isIdle: Whether the service has nothing to lose; the bound does not apply while it has.
     init(
         service: Wrapped,
         _ abandoned: AbandonedServices,
@@ -81,7 +81,7 @@ final class AbandonedServices: Sendable {
     func set() { flag.store(true, ordering: .relaxed) }
 }
 
-/// How a service ended; the first result counts.
+/// The end of a service; the first result counts.
 private final class Ending: Sendable {
     private struct State {
         var result: Result<Void, any Error>?
@@ -101,7 +101,7 @@ private final class Ending: Sendable {
         waiter?.resume(with: result)
     }
 
-    /// For one task.
+    /// Awaited by one task.
     var value: Void {
         get async throws {
             try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in

@@ -4,16 +4,16 @@ import TLSWire
 import Telemetry
 import Vocabulary
 
-/// Notes until when the certificates hold that no stream shows, and warns of each that ends soon.
+/// Records when certificates expire that no stream shows, and warns before they do.
 ///
-/// A sender's server shows its own with each connection (``MessageReceiver``). Files are read every hour, since another program
-/// renews them; the servers of webhooks are asked as often, with a connection that carries no request.
+/// A sender's server shows its own with each connection (``MessageReceiver``). Files are read every hour, since another
+/// program renews them; webhooks' servers are asked as often, over a connection that carries no request.
 struct CertificateWatch: Service {
-    /// From when on a certificate ends soon, in seconds: two weeks are left to renew it.
+    /// The remaining validity, in seconds, from which on it warns: two weeks are left to renew it.
     static let warning = 14 * 86_400
-    /// How often files and endpoints are looked at, and how often it is said that one ends soon.
+    /// The intervals of checks, and of repeated warnings.
     private static let (interval, silence) = (Duration.seconds(3_600), Duration.seconds(86_400))
-    /// How long after the start the first look comes: streams and handlers go first.
+    /// The delay of the first check after the start: streams and handlers go first.
     private static let first = Duration.seconds(60)
 
     private let configuration: WorkerConfiguration
@@ -22,14 +22,14 @@ struct CertificateWatch: Service {
     private let logger: Logger
     private let first: Duration
 
-    /// A watch.
+    /// Watches a configuration's certificates.
     ///
     /// - Parameters:
-    ///   - configuration: Whose handlers and console are looked at.
+    ///   - configuration: The configuration with handlers and console.
     ///   - dispatches: Whether this process runs handlers.
-    ///   - metrics: Takes what is seen.
+    ///   - metrics: Records what is found.
     ///   - logger: The process's logger.
-    ///   - first: How long after the start the first look comes.
+    ///   - first: The delay of the first check after the start.
     init(
         _ configuration: WorkerConfiguration,
         dispatches: Bool,
@@ -48,7 +48,7 @@ struct CertificateWatch: Service {
         await cancelWhenGracefulShutdown {
             var told: [SeenCertificates.Certificate: ContinuousClock.Instant] = [:]
             var wait = first
-            // What is known from the start is told at once.
+            // What is known from the start is reported at once.
             warn(&told)
             while (try? await Task.sleep(for: wait)) != nil {
                 await look()
@@ -59,7 +59,7 @@ struct CertificateWatch: Service {
     }
 
     private func look() async {
-        // The console may be another user's: what this one can't read is its own to watch.
+        // The console may run as another user: certificates that this one can't read are not ours to watch.
         if let file = configuration.consoleCertificateFile { note(file, .console, "") }
         guard dispatches else { return }
         for handler in configuration.handlers {

@@ -5,31 +5,30 @@ import Synchronization
 package import Telemetry
 package import Vocabulary
 
-/// Watches the database: waits for it at startup, knows its state for `/readyz`, creates partitions ahead, and measures the
-/// store's upkeep.
+/// Monitors the database: waits for it at startup, provides its state for `/readyz`, creates partitions ahead, and
+/// measures the store's upkeep.
 ///
-/// Only one task queries the database; others read what it found, so that a database that does not answer blocks nobody.
+/// Only one task queries the database; others read its results, so that an unresponsive database blocks nobody.
 package final class DatabaseMonitor: Sendable {
     /// A health check without an answer for this long counts as failed.
     private static let answerTimeout = Duration.seconds(5)
 
     private struct Known {
         var state = ReadinessCheck.State.notReady("not checked yet")
-        /// That state without what others say; nil where it is ours anyway.
+        /// The state without others' messages; nil if it has none.
         var summary: String?
-        /// Whether that state is about the schema's version.
+        /// Whether the state is about the schema's version.
         var isOfSchema = false
-        /// Whether a check has ended yet.
+        /// Whether a check has completed yet.
         var isAsked = false
-        /// Whether this machine's clock and the database's differ, as far as has been told.
+        /// Whether this machine's clock and the database's differ, as last reported.
         var clocksDiffer = false
-        /// When it is told again that partitions can't be created.
+        /// Limits reports that partitions can't be created.
         var partitionsFailed = Reminder()
-        /// When it is told again that the schema is another version's.
+        /// Limits reports of a schema of another version.
         var schemaDiffers = Reminder()
-        /// When the check now under way began.
         var asking: ContinuousClock.Instant?
-        /// The outcome for those who wait at startup; nil until it is known.
+        /// The result of startup; nil until it is known.
         var start: Result<Void, WorkerError>?
         var waiters: [UInt64: CheckedContinuation<Void, any Error>] = [:]
         var lastWaiter: UInt64 = 0
@@ -44,15 +43,15 @@ package final class DatabaseMonitor: Sendable {
     private let logger: Logger
     private let known = Mutex(Known())
 
-    /// A monitor with a connection of its own.
+    /// Makes a monitor with its own connection.
     ///
     /// - Parameters:
     ///   - settings: The database.
-    ///   - metrics: Shows the store's upkeep.
+    ///   - metrics: Receives the store's upkeep.
     ///   - clock: Learns the database's time with each check.
-    ///   - firstInterval: How often the database is checked until it is ready for the first time.
-    ///   - interval: How often it is checked then.
-    ///   - upkeepInterval: How often the upkeep is measured, at most with each check.
+    ///   - firstInterval: The interval of checks until the database is first ready.
+    ///   - interval: The interval of later checks.
+    ///   - upkeepInterval: The interval of measuring the upkeep, at most with each check.
     ///   - logger: The process's logger.
     package init(
         _ settings: PostgresSettings,
@@ -72,7 +71,7 @@ package final class DatabaseMonitor: Sendable {
         self.logger = logger
     }
 
-    /// What the last check found, or that the database does not answer.
+    /// The result of the last check, or that the database does not answer.
     package var state: ReadinessCheck.State {
         known.withLock { known in
             guard let asking = known.asking else { return known.state }
@@ -82,11 +81,11 @@ package final class DatabaseMonitor: Sendable {
         }
     }
 
-    /// Why the database is not ready, for whoever must not see what libpq or the server says: with the class of the error and its
-    /// SQLSTATE alone.
+    /// Why the database is not ready, with only the error's class and SQLSTATE, for those who must not see messages of
+    /// libpq or the server.
     package var summary: String? { known.withLock { $0.summary } ?? state.reason }
 
-    /// Whether the database was found ready once, so that the worker could begin.
+    /// Whether the database was ever ready, so that the worker could begin.
     package var isReady: Bool {
         known.withLock { known in
             guard case .success = known.start else { return false }
@@ -94,15 +93,15 @@ package final class DatabaseMonitor: Sendable {
         }
     }
 
-    /// Why the database can't be used; nil where it can, or where only its schema is another version's.
+    /// Why the database can't be used; nil if it can, or if only its schema is of another version.
     package var outage: String? { known.withLock { $0.isOfSchema } ? nil : state.reason }
 
-    /// Waits until ``run()`` has found the database writable and its schema current; returns at once afterwards.
+    /// Waits until ``run()`` has found the database writable and its schema current; afterwards returns at once.
     ///
-    /// A schema that is missing, older or newer is waited for without limit: whoever upgrades migrates before, after, or
-    /// while workers start.
+    /// A missing, older or newer schema is waited for without limit: migrations may run before, after, or while workers
+    /// start.
     ///
-    /// - Throws: ``WorkerError/schema(_:)`` where waiting can't help, as a migration was applied from another text;
+    /// - Throws: ``WorkerError/schema(_:)`` if waiting can't help, because a migration was applied from another text;
     ///   `CancellationError`.
     package func waitUntilReady() async throws {
         let number = known.withLock { known in
@@ -135,7 +134,7 @@ package final class DatabaseMonitor: Sendable {
             let health = await ask()
             let today = today
             switch health {
-            // A worker goes on with a newer schema, and so does its upkeep.
+            // A worker and its upkeep continue with a newer schema.
             case .ready?, .schema(.newer)?: break
             case .readOnly?, .schema?, nil: continue
             }
@@ -148,10 +147,9 @@ package final class DatabaseMonitor: Sendable {
         await client.close()
     }
 
-    /// The present day by the database's clock.
     private var today: UTCDay { UTCDay(microseconds: clock.now()) }
 
-    /// Checks until the database is ready (true) or its schema is one that no migration makes right (false).
+    /// Checks until the database is ready (true) or its schema can't be fixed by any migration (false).
     private func start() async -> Bool {
         while !Task.isCancelled {
             switch await ask() {
@@ -178,7 +176,7 @@ package final class DatabaseMonitor: Sendable {
         for waiter in waiters { waiter.resume(with: result.mapError { $0 }) }
     }
 
-    /// Checks the database; nil where it does not answer.
+    /// Checks the database; nil if it does not answer.
     private func ask() async -> StoreHealth? {
         known.withLock { $0.asking = .now }
         let state: ReadinessCheck.State
@@ -225,7 +223,7 @@ package final class DatabaseMonitor: Sendable {
         switch state {
         case .notReady(let reason) where isOfSchema:
             guard known.withLock({ $0.schemaDiffers.isDue() }) else { return }
-            // A worker that runs goes on: docs/upgrade.md says with which migrations.
+            // A running worker continues: docs/upgrade.md says with which migrations.
             logger.event(
                 .warning,
                 .schemaDiffers,
@@ -234,7 +232,7 @@ package final class DatabaseMonitor: Sendable {
                     : "the schema is not this binary's any more: going on with it",
                 [.error: .string(reason)]
             )
-        // Once in an outage, whatever the errors say meanwhile; that it goes on is told once a minute, by ``OutageLog``.
+        // Once per outage, however its errors change; ``OutageLog`` repeats it once a minute.
         case .notReady(let reason) where before.state == .ready || before.isOfSchema || !before.isAsked:
             logger.event(.warning, .databaseUnavailable, "database not ready; retrying", [.error: .string(reason)])
         case .ready where before.isOfSchema:
@@ -244,7 +242,7 @@ package final class DatabaseMonitor: Sendable {
         }
     }
 
-    /// Tells once that the clocks differ, and once that they do no more.
+    /// Reports once that the clocks differ, and once that they agree again.
     private func tell(_ difference: ClockDifference?) {
         guard let difference else { return }
         metrics?.clockAhead.set(difference.ahead.inSeconds)
@@ -271,13 +269,13 @@ package final class DatabaseMonitor: Sendable {
         )
     }
 
-    /// What is to be said of the clocks; nil where they agree.
+    /// A remark about the clocks; nil if they agree.
     package var clockRemark: String? {
         guard let difference = clock.difference, difference.isNotable else { return nil }
         return "\(difference.description); messages are stamped by the database's"
     }
 
-    /// Shows the store's upkeep; what can't be asked is not known, and never what it was.
+    /// Measures the store's upkeep; unknown figures are set to NaN, not to their old values.
     private func measure() async {
         guard let metrics else { return }
         guard let found = try? await client.withConnection({ try await StoreUpkeep.look($0) }) else {
@@ -310,7 +308,7 @@ package final class DatabaseMonitor: Sendable {
                 do throws(PostgresError) {
                     return (made, try AttemptDays.ensure(connection, around: today) != nil)
                 } catch {
-                    // A schema from before the history; and without a day of its own nothing of it is lost.
+                    // A schema from before the history; and without a partition nothing of the history is lost.
                     guard error.mayBeOfHistory else { throw error }
                     return (made, true)
                 }

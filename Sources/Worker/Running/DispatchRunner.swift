@@ -8,14 +8,14 @@ import ServiceLifecycle
 import Telemetry
 import UpstreamKit
 
-/// The dispatcher: stops after ingest, lets running attempts end, and releases its leases (G7).
+/// Runs the dispatcher: stops after ingest, lets running attempts end, and releases its leases (G7).
 struct DispatchRunner: Service {
     private let service: DispatchService
     private let store: PostgresDeliveryStore
     private let functions: FunctionCaller
     private let monitor: DatabaseMonitor
 
-    /// A dispatcher for these handlers; `log` has their lines.
+    /// Makes a dispatcher for these handlers; `log` gathers their lines.
     init(_ shared: WorkerRuntime.Shared, _ registrations: [HandlerRegistration], _ log: GatheredLog) {
         let configuration = shared.configuration
         let owner = Self.workerName
@@ -26,7 +26,7 @@ struct DispatchRunner: Service {
         let functions = FunctionCaller(shared.database, recording: recording)
         var settings = DispatchSettings()
         settings.lease = configuration.lease
-        // The steps before (acks, closing streams) and after it (cancelled handlers, leases) need time as well.
+        // Earlier steps (acks, closing streams) and later ones (cancelled handlers, leases) need time as well.
         settings.drain = configuration.shutdownGrace / 5
         settings.owner = owner
         settings.recordsAttempts = isRecording
@@ -47,7 +47,7 @@ struct DispatchRunner: Service {
             case .handler(let handler):
                 return .verdict(await HandlerVerdict.of(handler, message, context))
             case .function(let function):
-                // The call deletes the delivery without the store's knowing.
+                // The call deletes the delivery without the store's knowledge.
                 defer { if registration.ordering == .device { store.freed(message.deviceKey, of: registration.name) } }
                 return await functions.call(
                     function,
@@ -60,19 +60,19 @@ struct DispatchRunner: Service {
         }
     }
 
-    /// Where ingest hands over what it has just committed.
+    /// Takes deliveries that ingest has just committed.
     var intake: any DeliveryIntake { service.intake }
 
-    /// Where replays hand over what they have read.
+    /// Takes deliveries that replays have read.
     var replays: any ReplayIntake { service.replays }
 
-    /// Whether no attempt runs and nothing that has ended waits to be settled: then nothing is lost by not waiting.
+    /// Whether no attempt runs and no result waits to be settled: then nothing is lost by not waiting.
     var isIdle: Bool { service.isIdle }
 
-    /// What the dispatcher is doing, for the watchdog.
+    /// The dispatcher's progress, for the watchdog.
     var progress: LoopProgress { service.progress }
 
-    /// Decides about a handler's failures by another policy from now on; false where this worker has no such handler.
+    /// Changes a handler's retry policy; false if this worker has no such handler.
     func adopt(_ retry: RetryPolicy, of handler: String) -> Bool { service.adopt(retry, of: handler) }
 
     /// Waits until the handlers are subscribed: they would never get a message received before that.
@@ -89,18 +89,18 @@ struct DispatchRunner: Service {
         } onGracefulShutdown: {
             service.beginShutdown()
         }
-        // The sessions of handlers' functions and of the dispatcher: the service is idle by now.
+        // Closes the sessions of SQL handlers and of the dispatcher, which is idle by now.
         await functions.close()
         await store.close()
     }
 
-    /// What the handlers are doing in this worker.
+    /// The activity of the handlers in this worker.
     var activity: [HandlerActivity] { service.activity }
 
-    /// This process for people: host and process id.
+    /// This process's name for people: host and process id.
     static var workerName: String { "\(hostName):\(getpid())" }
 
-    /// Warns that settlements are written without the history of attempts, for a while.
+    /// Warns that settlements are written without the history of attempts for a while.
     static func attemptsUnrecorded(_ error: StoreError, _ logger: Logger) {
         logger.event(
             .warning,

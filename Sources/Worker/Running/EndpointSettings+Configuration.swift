@@ -5,17 +5,15 @@ import XMPP
 import XMPPSession
 
 extension EndpointSettings {
-    /// How to reach an XMPP endpoint, as the command line names it.
     package struct Options: Sendable {
-        /// Where to connect to.
+        /// The host to connect to.
         package var host: String
         /// TCP port.
         package var port: Int
         /// The account's name: the part before the `@`.
         package var account: String
-        /// The XMPP domain.
         package var domain: String
-        /// Where the account's secret stands.
+        /// The file of the account's secret.
         package var secret: SecretFile
         /// The certificates to trust, PEM; nil for the system's.
         package var caFile: String?
@@ -23,7 +21,7 @@ extension EndpointSettings {
         package var serverName: String
         /// Whether TLS begins within the stream.
         package var isStartTLS: Bool
-        /// Whether SASL gets the account's name alone.
+        /// Whether SASL gets only the account's name.
         package var isLocalpart: Bool
         /// Whether the secret itself may be sent (SASL PLAIN).
         package var allowsPlain: Bool
@@ -55,7 +53,7 @@ extension EndpointSettings {
 
     /// The settings for such an endpoint.
     ///
-    /// - Throws: ``WorkerError/unusable(_:)`` where the certificates or the name can't be used.
+    /// - Throws: ``WorkerError/unusable(_:)`` if the certificates or the name can't be used.
     package static func make(
         _ options: Options,
         _ configuration: WorkerConfiguration

@@ -6,7 +6,7 @@ import UpstreamKit
 import Vocabulary
 
 extension HandlerConfiguration {
-    /// When failed messages come again.
+    /// The handler's retry policy.
     var retry: RetryPolicy {
         RetryPolicy(maxAttempts: maximumAttempts, initial: initialDelay, maximum: maximumDelay)
     }
@@ -14,15 +14,15 @@ extension HandlerConfiguration {
 
 /// Makes the configured handlers.
 enum HandlerFactory {
-    /// The registration of every configured handler, and of those that the program brings.
+    /// The registrations of all configured handlers, then of the program's own.
     ///
     /// - Parameters:
-    ///   - configurations: The configured ones.
-    ///   - own: The program's own; each is checked, and names are unique among all.
-    ///   - logger: For the handlers that log.
-    ///   - gathered: For those that log every message; by default the same.
+    ///   - configurations: The configured handlers.
+    ///   - own: The program's own handlers; each is checked, and names are unique among all.
+    ///   - logger: The logger of handlers.
+    ///   - gathered: The logger of handlers that log every message; by default the same.
     /// - Throws: ``WorkerError/unusable(_:)`` with every handler that can't be made, and why.
-    /// - Returns: The configured ones first.
+    /// - Returns: The registrations.
     static func registrations(
         _ configurations: [HandlerConfiguration],
         and own: [HandlerRegistration],
@@ -152,7 +152,7 @@ enum HandlerFactory {
         }
     }
 
-    /// The headers to add to a webhook's requests: the file is read now, so that a mistake is found, and for each request.
+    /// The headers for a webhook's requests: the file is read now, to find mistakes, and for each request.
     private static func headers(
         of webhook: WebhookConfiguration
     ) throws(Unusable) -> @Sendable () throws -> WebhookHeaders {
@@ -175,7 +175,7 @@ enum HandlerFactory {
         return read
     }
 
-    /// Checks the secret at startup, not at the first message.
+    /// Checks the secret at startup instead of at the first message.
     private static func check(_ secretFile: SecretFile) throws(Unusable) {
         let key = "webhook.secret_file"
         let lines: [[UInt8]]

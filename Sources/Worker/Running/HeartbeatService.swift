@@ -6,14 +6,14 @@ import ServiceLifecycle
 import Telemetry
 import Vocabulary
 
-/// Tells of this worker in `upstream.workers`, every few seconds, for the console and for people.
+/// Writes this worker's row in `upstream.workers` every few seconds, for the console and for people.
 ///
-/// Nothing depends on it: it has a session of its own, with short time limits, and a database that refuses or hangs costs a row
-/// that is missing, and a line in the log.
+/// Nothing depends on it: it has its own session with short time limits, and a database that refuses or hangs costs
+/// only a row and a log line.
 struct HeartbeatService: Service {
-    /// How often the loop looks whether shutdown has begun, which is told at once.
+    /// How often the loop checks whether shutdown has begun, which is reported at once.
     private static let step = Duration.milliseconds(500)
-    /// After how many rows what is left of dead workers is deleted again.
+    /// The number of rows after which rows of dead workers are purged again.
     private static let purgeEvery = 60
 
     private let client: PostgresClient
@@ -25,14 +25,14 @@ struct HeartbeatService: Service {
     private let activity: @Sendable () -> [HandlerActivity]
     private let logger: Logger
 
-    /// A heartbeat.
+    /// Makes a heartbeat.
     ///
     /// - Parameters:
-    ///   - shared: What the services of the worker share.
-    ///   - roles: What this process does.
+    ///   - shared: What the worker's services share.
+    ///   - roles: The process's roles.
     ///   - interval: How often a row is written.
     ///   - isStopping: Whether shutdown has begun.
-    ///   - activity: What the handlers are doing.
+    ///   - activity: The handlers' activity.
     init(
         _ shared: WorkerRuntime.Shared,
         roles: Set<WorkerRole>,
@@ -98,7 +98,7 @@ struct HeartbeatService: Service {
         return rows > 0
     }
 
-    /// Waits until the next row is due: after the interval, or at once where shutdown has begun since this one.
+    /// Waits for the interval, or until shutdown begins.
     private func wait(since report: WorkerReport) async {
         let end = ContinuousClock.now + interval
         while !Task.isCancelled, ContinuousClock.now < end, isStopping() == report.isStopping {

@@ -3,12 +3,12 @@ import NIOPosix
 package import Pipeline
 package import Telemetry
 
-/// Whether the worker's loops move: the event loops of the connections, the writers, and the dispatcher.
+/// Detects hung loops: event loops, writers, and the dispatcher.
 ///
-/// A loop that works for too long without a step hangs. Waiting is allowed, for work and for the database alike: an outage, a lock
-/// or a standby that is away must not get a worker killed that goes on by itself afterwards.
+/// A loop that works for too long without a step hangs. Waiting is allowed, for work and for the database alike: an
+/// outage, a lock or an absent standby must not kill a worker that would recover by itself.
 package struct LoopWatch: Sendable {
-    /// An event loop, and whether it has answered the last knock.
+    /// An event loop, and whether it has answered the last check.
     private struct Knocked: Sendable {
         var loop: any EventLoop
         var progress: LoopProgress
@@ -19,13 +19,13 @@ package struct LoopWatch: Sendable {
     private let others: [LoopProgress]
     private let queue: IngestQueue?
 
-    /// A watch over these loops.
+    /// Watches these loops.
     ///
     /// - Parameters:
-    ///   - eventLoops: Are asked for an answer with each look.
-    ///   - queue: What the writers take from.
-    ///   - writers: Report themselves what they do.
-    ///   - others: Likewise.
+    ///   - eventLoops: Asked for an answer at each check.
+    ///   - queue: The writers' queue.
+    ///   - writers: Loops that report their own progress.
+    ///   - others: Further such loops.
     package init(
         eventLoops: [any EventLoop],
         queue: IngestQueue? = nil,
@@ -38,14 +38,14 @@ package struct LoopWatch: Sendable {
         self.others = others
     }
 
-    /// A watch over the event loops that servers use which were given none.
+    /// Watches the shared event loops, which servers use by default.
     package static var ofSharedLoops: LoopWatch {
         LoopWatch(eventLoops: MultiThreadedEventLoopGroup.singleton.makeIterator().map { $0 })
     }
 
-    /// The names of the loops that have made no step for longer than `limit`.
+    /// The names of loops without a step for longer than `limit`.
     ///
-    /// Also asks the event loops for the next answer; call it more often than `limit`.
+    /// Also asks the event loops for their next answer; call it more often than `limit`.
     package func stuck(limit: Duration, now: ContinuousClock.Instant = .now) -> [String] {
         for knocked in eventLoops where knocked.progress.phase == .idle {
             let progress = knocked.progress
@@ -56,7 +56,7 @@ package struct LoopWatch: Sendable {
         return silent.map(\.name) + (isLeftAlone(limit, now) ? ["queue"] : [])
     }
 
-    /// Whether messages wait although no writer has had anything to do for as long: none was woken.
+    /// Whether messages wait although all writers have been idle for as long: none was woken.
     private func isLeftAlone(_ limit: Duration, _ now: ContinuousClock.Instant) -> Bool {
         guard !writers.isEmpty, let oldest = queue?.oldest, now - oldest > limit else { return false }
         return writers.allSatisfy { $0.phase == .idle && $0.age(now: now) > limit }

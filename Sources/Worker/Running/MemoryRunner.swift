@@ -2,18 +2,18 @@ import CGlibc
 import ServiceLifecycle
 import Telemetry
 
-/// Returns memory to the system that only the start, the handshakes of many connections, or an outage needed.
+/// Returns memory to the system that only the start, many handshakes, or an outage needed.
 ///
-/// The start runs through much of the program once: see ``ProgramCode``.
+/// The start runs much of the program once: see ``ProgramCode``.
 ///
-/// A TLS handshake takes some 30 KB that are free once it is done. Where hundreds begin at once (at startup, or after a server
-/// restart), glibc keeps most of that: 14 KB per connection, measured with 501 connections.
+/// A TLS handshake takes some 30 KB that are free once it is done. If hundreds begin at once (at startup, or after a
+/// server restart), glibc keeps most of that: 14 KB per connection, measured with 501 connections.
 ///
-/// Large stanzas that waited for the database, and messages that waited for handlers, are freed at once, and glibc keeps them
-/// likewise: 70 MB of twelve connections with stanzas of 250 KB.
+/// Large stanzas that waited for the database, and messages that waited for handlers, are freed at once, but glibc
+/// keeps that memory too: 70 MB for twelve connections with stanzas of 250 KB.
 struct MemoryRunner: Service {
-    /// After this long the worker has started, unless it is still connecting; what it needs of its code all the same comes back by
-    /// itself.
+    /// The time after which the worker has started, unless it is still connecting; code that is still needed is loaded
+    /// again.
     private static let startTime = Duration.seconds(1)
     private static let interval = Duration.seconds(2)
     /// Fewer handshakes free too little to be worth walking the heap.
@@ -24,7 +24,7 @@ struct MemoryRunner: Service {
     func run() async {
         await cancelWhenGracefulShutdown {
             var hasStarted = false
-            // The most handshakes at once since memory was last returned.
+            // The most concurrent handshakes since memory was last returned.
             var most = 0
             var boundBefore = 0
             var delay = Self.startTime
@@ -54,20 +54,20 @@ struct MemoryRunner: Service {
     }
 }
 
-/// Decides when memory that glibc keeps for later is worth returning to the system.
+/// Decides when memory kept by glibc is worth returning to the system.
 struct UnusedMemory {
     /// Less is not worth walking the heap.
     static let threshold = 16 << 20
 
-    /// The least there was, in bytes, since it was last returned: what was returned counts as unused still.
+    /// The lowest unused memory in bytes since the last return, after which some counts as unused still.
     private var least = Int.max
 
-    /// Whether so much has become unused that it is.
+    /// Whether enough memory has become unused.
     mutating func isWorthReturning(_ bytes: Int) -> Bool {
         least = min(least, bytes)
         return bytes - least >= Self.threshold
     }
 
-    /// It was returned; so much is unused now.
+    /// Records a return, with the memory unused now.
     mutating func returned(_ bytes: Int) { least = bytes }
 }

@@ -1,22 +1,22 @@
 import Logging
 import Telemetry
 
-/// Says when something that goes on is to be told again: once a minute.
+/// Limits reports of a lasting condition to one a minute.
 struct Reminder {
     private var next: ContinuousClock.Instant?
 
-    /// Whether it is to be told now, which then counts as done.
+    /// Whether to report now; true counts as reported.
     mutating func isDue(_ now: ContinuousClock.Instant = .now) -> Bool {
         if let next, now < next { return false }
         next = now + OutageLog.interval
         return true
     }
 
-    /// It has ended: the next time is told at once.
+    /// Records the condition's end: the next one is reported at once.
     mutating func end() { next = nil }
 }
 
-/// Logs once a minute that the database is away, for as long as it is: the first error of an outage is soon out of sight.
+/// Logs once a minute that the database is away, for as long as it is: an outage's first error is soon out of sight.
 struct OutageLog {
     /// How often it is logged.
     static let interval = Duration.seconds(60)
@@ -27,10 +27,10 @@ struct OutageLog {
 
     init(_ logger: Logger) { self.logger = logger }
 
-    /// What is known now.
+    /// Logs the current state if due.
     ///
     /// - Parameters:
-    ///   - reason: Why nothing can be committed, or the database can't be used; nil where it can.
+    ///   - reason: Why nothing can be committed, or the database can't be used; nil if it can.
     ///   - waiting: Messages received and not committed.
     ///   - now: The current time.
     mutating func check(_ reason: String?, waiting: Int, now: ContinuousClock.Instant = .now) {

@@ -2,10 +2,10 @@ package import Logging
 import Synchronization
 package import Telemetry
 
-/// Reads the configuration again while the process runs (SIGHUP): takes what needs no restart, names what does, and leaves
-/// everything as it is where something is wrong.
+/// Reloads the configuration of the running process (SIGHUP): adopts what needs no restart, names what does, and
+/// changes nothing on an error.
 ///
-/// One reload at a time: who calls during another one waits for it.
+/// One reload at a time: concurrent callers wait.
 package final class Reloader: Sendable {
     private let running: Mutex<ConfigurationLoader.Result>
     private let load: @Sendable () throws -> ConfigurationLoader.Result
@@ -13,14 +13,15 @@ package final class Reloader: Sendable {
     private let threshold: LogThreshold
     private let logger: Logger
 
-    /// A reloader.
+    /// Makes a reloader.
     ///
     /// - Parameters:
-    ///   - running: What the process was started with.
+    ///   - running: The configuration at the start.
     ///   - threshold: The process's log level.
     ///   - logger: The process's logger.
-    ///   - load: Reads the configuration as it was read at the start.
-    ///   - adopt: Takes what needs no restart; throws, and takes nothing, where the process could not be started with it.
+    ///   - load: Reads the configuration as at the start.
+    ///   - adopt: Adopts what needs no restart; throws, and adopts nothing, if the process could not be started with
+    ///     it.
     package init(
         running: ConfigurationLoader.Result,
         threshold: LogThreshold,
@@ -35,7 +36,7 @@ package final class Reloader: Sendable {
         self.adopt = adopt
     }
 
-    /// Reads the configuration again.
+    /// Reloads the configuration.
     package func reload() { running.withLock { reload(&$0) } }
 
     private func reload(_ running: inout ConfigurationLoader.Result) {

@@ -6,11 +6,11 @@ import ServiceLifecycle
 import Telemetry
 import Vocabulary
 
-/// Runs replays to handlers, beside the handlers themselves: one worker runs each replay.
+/// Runs replays to handlers, beside the handlers themselves; each replay runs in one worker.
 struct ReplayService: Service {
     let settings: PostgresSettings
     let monitor: DatabaseMonitor
-    /// How long a replay stays leased to a worker that has died.
+    /// How long a replay stays leased to a dead worker.
     let lease: Duration
     /// The handlers of this worker, if it has any.
     let intake: (any ReplayIntake)?
@@ -19,7 +19,7 @@ struct ReplayService: Service {
 
     /// How often to look for replays that no process runs.
     private static let interval = Duration.seconds(2)
-    /// How many this worker runs at the same time.
+    /// The most concurrent replays in this worker.
     private static let limit = 4
 
     func run() async throws {
@@ -89,7 +89,7 @@ struct ReplayService: Service {
 }
 
 extension ReplayRunner.Ending {
-    /// What it is called in the log.
+    /// The log's name for it.
     fileprivate var name: String {
         switch self {
         case .finished: "finished"

@@ -5,24 +5,24 @@ import ServiceLifecycle
 import Telemetry
 package import Vocabulary
 
-/// When retention runs: at the start, then once a day, soon after midnight UTC.
+/// The schedule of retention: at the start, then once a day, soon after midnight UTC.
 package struct RetentionSchedule: Sendable {
     private static let day = Duration.seconds(86_400)
-    /// How long after midnight the first worker begins.
+    /// The earliest start after midnight.
     private static let offset = Duration.seconds(900)
-    /// When an incomplete run is retried.
+    /// The delay before an incomplete run is retried.
     private static let retryDelay = Duration.seconds(900)
 
     private let spread: Duration
 
     /// A schedule with a random offset.
     ///
-    /// - Parameter spread: From 0 to 1: where in the half hour of starting times this worker begins.
+    /// - Parameter spread: From 0 to 1: the position in the half hour of starting times.
     package init(spread: Double = .random(in: 0..<1)) {
         self.spread = .seconds(1800) * spread
     }
 
-    /// When the next run begins, after one that ended now.
+    /// The start of the next run after one that ended now.
     package func next(after now: Timestamp, isComplete: Bool) -> Timestamp {
         guard isComplete else { return now + Self.retryDelay + spread / 4 }
         let today = UTCDay(now).start + Self.offset + spread
@@ -30,15 +30,15 @@ package struct RetentionSchedule: Sendable {
     }
 }
 
-/// Retention as a part of the worker.
+/// Runs retention within the worker.
 ///
-/// Every worker tries. An advisory lock lets one at a time delete, and those that come later on the same day find that it has
-/// been done. The database decides what is too old, by its own clock and policy; a worker's configuration makes the policy
-/// longer once, at startup, and never shorter.
+/// Every worker tries. An advisory lock lets one at a time delete, and later ones find the day's run done. The database
+/// decides what is too old, by its own clock and policy; a worker's configuration lengthens the policy once, at
+/// startup, and never shortens it.
 package struct RetentionService: Service {
     /// How long a policy must have been unchanged before a worker deletes by it.
     ///
-    /// Workers that start together with different files can thus all raise it first.
+    /// So workers that start together with different files can all raise it first.
     package static let settling = Duration.seconds(900)
 
     private let monitor: DatabaseMonitor
@@ -48,14 +48,14 @@ package struct RetentionService: Service {
     private let logger: Logger
     private let now: @Sendable () -> Timestamp
 
-    /// Retention over a connection of its own.
+    /// Makes retention with its own connection.
     ///
     /// - Parameters:
     ///   - settings: The database.
-    ///   - policy: How long the configuration keeps what.
-    ///   - monitor: Knows when the database is there.
+    ///   - policy: The configuration's policy.
+    ///   - monitor: Knows when the database is ready.
     ///   - logger: The process's logger.
-    ///   - schedule: When.
+    ///   - schedule: The schedule.
     ///   - now: The wall clock.
     package init(
         _ settings: PostgresSettings,
@@ -75,7 +75,6 @@ package struct RetentionService: Service {
 
     package func run() async throws {
         await cancelWhenGracefulShutdown {
-            // Others report a schema that is not current.
             guard (try? await monitor.waitUntilReady()) != nil else { return }
             var isDeclared = false
             while !Task.isCancelled {
@@ -88,9 +87,9 @@ package struct RetentionService: Service {
         await client.close()
     }
 
-    /// Raises the policy to the configuration's, and warns where it keeps longer.
+    /// Raises the policy to the configuration's, and warns where it keeps data longer.
     ///
-    /// Once in a process, so that a period shortened by hand since stays so.
+    /// Once per process, so that a period shortened by hand since stays short.
     ///
     /// - Returns: Whether that succeeded.
     package func declare() async -> Bool {
@@ -98,7 +97,7 @@ package struct RetentionService: Service {
             let found = try await client.withConnection { connection in
                 let retention = Retention(connection)
                 let isChanged = try await retention.raise(to: policy)
-                // A history that was off has no days yet; without them it is kept all the same.
+                // A history that was off has no partitions yet; it is recorded even without them.
                 if isChanged { await retention.ensureAttemptDays() }
                 return (isChanged: isChanged, inForce: try await retention.policy())
             }
@@ -125,7 +124,7 @@ package struct RetentionService: Service {
         }
     }
 
-    /// One run, unless today's has been made already.
+    /// Runs once, unless today's run is done.
     ///
     /// - Returns: Whether nothing was left for later.
     package func runOnce() async -> Bool {
@@ -166,7 +165,7 @@ package struct RetentionService: Service {
     }
 
     private enum Outcome: Sendable {
-        /// The run's report; nil where today's run had been made.
+        /// The run's report; nil if today's run was already done.
         case done(RetentionReport?)
         /// The policy changed too recently.
         case waits
@@ -175,7 +174,7 @@ package struct RetentionService: Service {
     }
 
     private func fail(_ error: any Error) {
-        // Errors of a shutdown are of no interest.
+        // Errors during shutdown don't matter.
         guard !Task.isCancelled else { return }
         logger.event(
             .warning,

@@ -9,17 +9,17 @@ import XMPPSession
 
 // The parts of a worker as services, each with its own graceful shutdown.
 
-/// Tells the supervisor that the worker's work begins; set once, by whoever begins it last.
+/// Tells the supervisor that work begins; set once, by whoever starts last.
 final class StartSignal: Sendable {
     private let supervisor = Mutex<Supervisor?>(nil)
 
-    /// Whom to tell; before any service runs.
+    /// Sets the supervisor, before any service runs.
     func connect(_ supervisor: Supervisor) { self.supervisor.withLock { $0 = supervisor } }
 
     func set() { supervisor.withLock { $0 }?.started() }
 }
 
-/// The supervisor: goes on to the end of every other service.
+/// Runs the supervisor until every other service has ended.
 struct SupervisionRunner: Service {
     let supervisor: Supervisor
 
@@ -28,7 +28,7 @@ struct SupervisionRunner: Service {
     }
 }
 
-/// The start of a worker that holds no connections.
+/// Signals the start of a worker without connections.
 struct StartRunner: Service {
     let monitor: DatabaseMonitor
     let dispatch: DispatchRunner?
@@ -36,7 +36,6 @@ struct StartRunner: Service {
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
-            // Others report a schema that is not current.
             guard (try? await monitor.waitUntilReady()) != nil else { return }
             await dispatch?.waitUntilSubscribed()
             if !Task.isCancelled { started.set() }
@@ -44,7 +43,7 @@ struct StartRunner: Service {
     }
 }
 
-/// The database monitor: stops at once.
+/// Runs the database monitor, which stops at once.
 struct MonitorRunner: Service {
     let monitor: DatabaseMonitor
 
@@ -53,13 +52,13 @@ struct MonitorRunner: Service {
     }
 }
 
-/// The writers: nothing is submitted any more when this is asked to stop, so they end once all that was read has committed.
+/// Runs the writers: nothing is submitted after they are asked to stop, so they end once everything read has committed.
 struct IngestRunner: Service {
     let queue: IngestQueue
     let service: IngestService
 
     func run() async {
-        // When another service has failed, no batch will come that writers wait for.
+        // If another service has failed, no batch will come that writers wait for.
         await withTaskCancellationHandler {
             await withGracefulShutdownHandler {
                 await service.run()
@@ -72,7 +71,7 @@ struct IngestRunner: Service {
     }
 }
 
-/// The writers' database sessions: closed once the writers have ended.
+/// Closes the writers' database sessions once the writers have ended.
 struct StoreRunner: Service {
     let stores: [MessageStore]
 
@@ -84,7 +83,7 @@ struct StoreRunner: Service {
     }
 }
 
-/// The connections of all senders: opened once the database is ready and this worker's handlers are subscribed.
+/// Runs the connections of all senders, opened once the database is ready and this worker's handlers are subscribed.
 struct ReceiveRunner: Service {
     let monitor: DatabaseMonitor
     let dispatch: DispatchRunner?
@@ -121,10 +120,9 @@ struct ReceiveRunner: Service {
     }
 }
 
-/// A service that stays until shutdown reaches it, also where its work is done before.
+/// A service that stays until shutdown reaches it, even if its work is done earlier.
 ///
-/// Services are shut down one after the other, and a group takes one that ends while another is being shut down for a
-/// failure.
+/// Services are shut down one after the other, and a group takes one that ends during another's shutdown for a failure.
 package struct LastingService<Base: Service>: Service {
     private let base: Base
 

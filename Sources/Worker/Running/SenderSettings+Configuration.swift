@@ -6,9 +6,9 @@ import XMPP
 package import XMPPSession
 
 extension SenderSettings {
-    /// What the configuration says about one sender.
+    /// The settings of a configured sender.
     ///
-    /// - Throws: `TLSError` where the file of trusted certificates or the server's name can't be used.
+    /// - Throws: `TLSError` if the file of trusted certificates or the server's name can't be used.
     package init(
         _ sender: SenderConfiguration,
         index: Int,
@@ -33,7 +33,7 @@ extension SenderSettings {
             keepaliveTimeout: sender.keepaliveTimeout,
             limits: limits,
             secret: {
-                // Only a client certificate stands in for it.
+                // Only a client certificate replaces it.
                 guard !secretFile.path.isEmpty else { return [] }
                 guard let line = try secretFile.lines().first else { throw EmptySecret() }
                 return line
@@ -64,9 +64,9 @@ extension SenderSettings {
             }
     }
 
-    /// TLS for a sender's server.
+    /// The TLS context for a sender's server.
     ///
-    /// A standard one learns by ALPN that a client of XMPP follows (XEP-0368); the CCS never had that.
+    /// ALPN tells a standard server that an XMPP client follows (XEP-0368); the CCS never had that.
     private static func context(
         _ sender: SenderConfiguration,
         isDirect: Bool
@@ -76,7 +76,7 @@ extension SenderSettings {
             caFile: sender.caFile,
             applicationProtocol: isDirect && sender.dialect == .xmpp ? "xmpp-client" : nil
         )
-        // Who names another server means that one, not whoever serves the domain.
+        // A configured server name means that server, not whoever serves the domain.
         let isDomains = sender.dialect == .xmpp && sender.serverName == sender.domainInASCII
         tls.xmppDomain = isDomains ? XMPPDomain(ascii: sender.serverName, unicode: sender.domainInUnicode) : nil
         tls.identity = sender.clientCertificate.map {
@@ -101,13 +101,13 @@ extension SenderSettings {
     }
 }
 
-/// The file of a secret holds nothing.
+/// The error for an empty secret file.
 private struct EmptySecret: Error, CustomStringConvertible {
     var description: String { "the file is empty" }
 }
 
 extension StreamLimits {
-    /// The limits of the configuration.
+    /// The configured limits.
     package init(_ configuration: WorkerConfiguration) {
         self.init()
         stanzaBytes = configuration.stanzaLimit

@@ -1,27 +1,26 @@
 import Glibc
 import Vocabulary
 
-/// The service manager that started this process, where it wants to hear of the process's state.
+/// The service manager that started this process, if it wants to be notified.
 ///
-/// The protocol is systemd's, sd_notify(3): datagrams of `NAME=value` lines to the socket that `NOTIFY_SOCKET` names. Nothing is
-/// loaded or linked for it.
+/// The protocol is systemd's, sd_notify(3): datagrams of `NAME=value` lines to the socket that `NOTIFY_SOCKET` names.
+/// No library is loaded or linked for it.
 package final class ServiceManager: Sendable {
-    /// What a process tells.
     package enum Message: Sendable, Equatable {
-        /// Started, or done with reloading.
+        /// Started, or reloaded.
         case ready
-        /// Begins to read its configuration again, at this time of `CLOCK_MONOTONIC`, in microseconds.
+        /// Begins to reload its configuration, at this time of `CLOCK_MONOTONIC` in microseconds.
         case reloading(UInt64)
         /// Begins to shut down.
         case stopping
-        /// Its state in a line, for `systemctl status`.
+        /// Its state in one line, for `systemctl status`.
         case status(String)
         /// A sign of life for the watchdog.
         case alive
-        /// Starting or stopping goes on for up to this time from now.
+        /// Starting or stopping continues for up to this time from now.
         case extendTimeout(Duration)
 
-        /// The lines that say so.
+        /// The message's lines.
         var text: String {
             switch self {
             case .ready: "READY=1"
@@ -34,24 +33,22 @@ package final class ServiceManager: Sendable {
         }
     }
 
-    /// How long the process may be without a sign of life before it is killed; nil without a watchdog.
+    /// How long the process may go without a sign of life before it is killed; nil without a watchdog.
     package let watchdog: Duration?
 
-    /// The longest of them, 30 days in microseconds: whoever sets more, up to all of 64 bits, is fed as often as that asks for.
+    /// The longest watchdog honoured, 30 days in microseconds; longer ones are fed as often.
     private static let longestWatchdog: UInt64 = 30 * 86_400 * 1_000_000
 
     private let descriptor: CInt
-    /// A `sockaddr_un` up to the end of the name; an abstract one has no NUL behind it.
+    /// A `sockaddr_un` up to the end of the name; abstract names have no NUL at the end.
     private let address: [UInt8]
 
     /// The manager that the environment names; nil without one.
     ///
-    /// - Parameters:
-    ///   - environment: The process's: `NOTIFY_SOCKET`, `WATCHDOG_USEC`, and `WATCHDOG_PID`, which says whom the former is for.
-    ///   - processID: This process.
+    /// `environment` has `NOTIFY_SOCKET`, `WATCHDOG_USEC`, and `WATCHDOG_PID`, the process that the latter is for.
     package init?(environment: [String: String], processID: Int32 = getpid()) {
         guard let address = environment["NOTIFY_SOCKET"].flatMap(Self.address) else { return nil }
-        // Without waiting: a manager that does not read must not hold us up.
+        // Non-blocking: a manager that does not read must not block us.
         descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
         guard descriptor >= 0 else { return nil }
         self.address = address
@@ -62,9 +59,9 @@ package final class ServiceManager: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Tells the manager; thread-safe, and never waits.
+    /// Notifies the manager; thread-safe, and never waits.
     ///
-    /// - Returns: Whether the manager's socket has taken it.
+    /// - Returns: Whether the manager's socket accepted it.
     @discardableResult
     package func tell(_ messages: Message...) -> Bool {
         let bytes = Array(messages.map(\.text).joined(separator: "\n").utf8)
@@ -79,10 +76,11 @@ package final class ServiceManager: Sendable {
         }
     }
 
-    /// Now, as `MONOTONIC_USEC` wants it.
+    /// The current time in the form of `MONOTONIC_USEC`.
     package static var monotonicTime: UInt64 { MonotonicTime.now.nanoseconds / 1_000 }
 
-    /// A path, or with `@` a name in the abstract namespace; nil for anything else, and for what is too long (unix(7)).
+    /// A socket address from a path, or with `@` a name in the abstract namespace; nil for anything else or too long a
+    /// name (unix(7)).
     private static func address(_ name: String) -> [UInt8]? {
         var bytes = Array(name.utf8)
         guard bytes.count > 1, bytes.count < MemoryLayout.size(ofValue: sockaddr_un().sun_path) else { return nil }

@@ -3,15 +3,15 @@ package import Logging
 import Synchronization
 import Telemetry
 
-/// Looks after a process that runs for years: tells the service manager how it is, feeds the watchdog while every loop moves, and
-/// logs once a minute that the database is away.
+/// Supervises a long-running process: reports its state to the service manager, feeds the watchdog while every loop
+/// moves, and logs once a minute that the database is away.
 ///
-/// *starting* (the database is waited for; the manager is asked for patience) → `started()` *ready* → `stopping(within:)` *stopping*.
-/// A watchdog is fed in all three. Thread-safe.
+/// *starting* (waits for the database; the manager is asked for patience) → `started()` *ready* → `stopping(within:)`
+/// *stopping*. A watchdog is fed in all three. Thread-safe.
 package final class Supervisor: Sendable {
-    /// What hinders the process at one moment.
+    /// What currently hinders the process.
     package struct Hindrance: Sendable {
-        /// Why the database can't be used, or nothing can be committed; nil where nothing is wrong.
+        /// Why the database can't be used, or nothing can be committed; nil if nothing is wrong.
         package var reason: String?
         /// Messages received and not committed.
         package var waiting: Int
@@ -22,11 +22,11 @@ package final class Supervisor: Sendable {
         }
     }
 
-    /// How often the manager is told the state.
+    /// How often the state is reported to the manager.
     private static let statusInterval = Duration.seconds(5)
     /// How often it is asked for patience, and for how long.
     private static let patience = (interval: Duration.seconds(10), time: Duration.seconds(60))
-    /// How long a loop may be silent where no watchdog says so.
+    /// How long a loop may be silent without a watchdog.
     private static let longestSilence = Duration.seconds(20)
 
     private enum Phase { case starting, ready, stopping }
@@ -51,13 +51,13 @@ package final class Supervisor: Sendable {
     private let limit: Duration
     private let state: Mutex<State>
 
-    /// A supervisor.
+    /// Makes a supervisor.
     ///
     /// - Parameters:
-    ///   - manager: The service manager; nil where there is none: only the log is written then.
+    ///   - manager: The service manager; nil to write only the log.
     ///   - watch: The loops that must move.
-    ///   - status: The state in a line, without secrets.
-    ///   - hindrance: What hinders the process now.
+    ///   - status: The state in one line, without secrets.
+    ///   - hindrance: What currently hinders the process.
     ///   - logger: The process's logger.
     package init(
         manager: ServiceManager?,
@@ -75,7 +75,7 @@ package final class Supervisor: Sendable {
         state = Mutex(State(outage: OutageLog(logger)))
     }
 
-    /// The process does its work from now on.
+    /// Records that the process's work begins.
     package func started() {
         let isFirst = state.withLock { state in
             guard state.phase == .starting else { return false }
@@ -86,20 +86,20 @@ package final class Supervisor: Sendable {
         if isFirst { logger.event(.info, .workerReady, "started: the database is there, and work begins") }
     }
 
-    /// The process shuts down, and is allowed this time for it.
+    /// Records that shutdown begins, with the time allowed for it.
     package func stopping(within grace: Duration) {
         state.withLock { state in
             guard state.phase != .stopping else { return }
             state.phase = .stopping
-            // So that the manager waits for as long as is configured here, whatever its own unit says.
+            // So that the manager waits as long as configured here, whatever its unit says.
             say(&state, .stopping, .extendTimeout(grace + .seconds(5)), .status("shutting down"))
         }
     }
 
-    /// Reads the configuration again; the manager waits for the end of `body`.
+    /// Reloads the configuration; the manager waits for the end of `body`.
     package func reload(_ body: () -> Void) {
         state.withLock { state in
-            // Whoever is not ready yet must not say that it is.
+            // A process that is not ready yet must not say that it is.
             guard state.phase == .ready, state.isTold else { return }
             say(&state, .reloading(ServiceManager.monotonicTime), .status("reading the configuration again"))
         }
@@ -109,10 +109,10 @@ package final class Supervisor: Sendable {
         }
     }
 
-    /// Looks after the process until cancelled.
+    /// Supervises until cancelled.
     ///
-    /// On a thread of its own: handlers written in Swift share the tasks' threads, and if they block all of them, the streams and
-    /// the writers still work.
+    /// On its own thread: Swift handlers share the tasks' threads, and if they block all of them, streams and writers
+    /// still work.
     package func run() async {
         let step = max(.milliseconds(20), min(.seconds(1), (manager?.watchdog ?? .seconds(60)) / 8))
         let end = DispatchSemaphore(value: 0)
@@ -141,15 +141,15 @@ package final class Supervisor: Sendable {
         }
     }
 
-    /// Looks that are further apart than this show that the whole process was stopped: by SIGSTOP, or with its machine.
+    /// A gap between checks that shows that the whole process was stopped: by SIGSTOP, or with its machine.
     static func pause(_ step: Duration) -> Duration { max(step * 3, .seconds(5)) }
 
-    /// Looks once.
+    /// Checks once.
     ///
     /// - Parameters:
     ///   - now: The current time.
-    ///   - isAfterPause: Whether the whole process was stopped until now: then no loop could move, and none is taken to hang that
-    ///     didn't before.
+    ///   - isAfterPause: Whether the whole process was stopped until now: then no loop could move, and only loops that
+    ///     hung before count as hung.
     func look(now: ContinuousClock.Instant, isAfterPause: Bool = false) {
         let silent = Set(watch.stuck(limit: limit, now: now))
         let hindrance = hindrance()

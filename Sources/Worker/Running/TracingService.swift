@@ -8,20 +8,20 @@ import Tracing
 
 /// Records spans, and exports them in the background until everything else has ended.
 struct TracingService: Service {
-    /// How long the export of what is left may take at the end, where `shutdown.grace` allows it.
+    /// The most time for exporting the rest at the end, if `shutdown.grace` allows it.
     private static let longestFlush = Duration.seconds(2)
 
     private let tracer: any Tracer
-    /// What ingest and dispatch record with.
+    /// The recorder for ingest and dispatch.
     let pipeline: PipelineTracing
     private let queue: SpanQueue
     private let exporter: SpanExporter
     private let client: CollectorClient
     private let flush: Duration
 
-    /// Tracing as it is configured; nothing is connected yet.
+    /// Sets up the configured tracing without connecting.
     ///
-    /// - Throws: ``WorkerError/unusable(_:)`` where its files can't be used.
+    /// - Throws: ``WorkerError/unusable(_:)`` if its files can't be used.
     init(
         _ tracing: TracingConfiguration,
         _ configuration: WorkerConfiguration,
@@ -70,9 +70,9 @@ struct TracingService: Service {
 
     private static let isInstalled = Atomic<Bool>(false)
 
-    /// Makes the tracer the process's own, so that spans of handlers written in Swift join those of the attempts.
+    /// Installs the tracer for the process, so that spans of Swift handlers join those of the attempts.
     ///
-    /// Only the first call counts: a process does this once.
+    /// Only the first call counts.
     func install() {
         guard !Self.isInstalled.exchange(true, ordering: .relaxed) else { return }
         InstrumentationSystem.bootstrap(tracer)
@@ -86,7 +86,7 @@ struct TracingService: Service {
                     guard (try? await gracefulShutdown()) != nil else { return }
                     try? await Task.sleep(for: flush)
                 }
-                // The export has ended, or took too long at the end.
+                // The export has ended, or took too long.
                 await tasks.next()
                 tasks.cancelAll()
             }

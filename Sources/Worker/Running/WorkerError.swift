@@ -2,9 +2,9 @@ package import MessageStore
 
 /// Why a worker can't run, or could not shut down gracefully.
 package enum WorkerError: Error, Sendable, CustomStringConvertible {
-    /// Something that the configuration names can't be used; one entry for each.
+    /// Things named by the configuration that can't be used; one entry each.
     case unusable([String])
-    /// The schema is one that no migration makes right.
+    /// No migration can fix the schema.
     case schema(SchemaState)
     /// The admin address is taken, or a library failed.
     case failed(String)

@@ -3,7 +3,7 @@ import Pipeline
 import Telemetry
 import Vocabulary
 
-/// Makes a worker's row of `upstream.workers` from its metrics: levels as they are, and rates since the row before.
+/// Makes a worker's row of `upstream.workers` from its metrics: current levels, and rates since the previous row.
 struct WorkerFigures {
     private let metrics: Metrics
     private let isStopping: @Sendable () -> Bool
@@ -11,7 +11,7 @@ struct WorkerFigures {
     private let start: ContinuousClock.Instant
     private var report: WorkerReport
     private var before: Counts
-    /// By handler, the failures that its last success came after.
+    /// The failures before the last success, by handler.
     private var failuresBefore: [UInt64]
 
     /// The counters at one moment.
@@ -45,10 +45,10 @@ struct WorkerFigures {
     /// Figures of a process that starts now.
     ///
     /// - Parameters:
-    ///   - identity: Who it is.
+    ///   - identity: The process's identity.
     ///   - metrics: Its counters.
     ///   - isStopping: Whether shutdown has begun.
-    ///   - activity: What its handlers are doing.
+    ///   - activity: Its handlers' activity.
     ///   - now: The current time.
     init(
         of identity: WorkerReport,
@@ -66,7 +66,7 @@ struct WorkerFigures {
         failuresBefore = before.handlers.map(\.failed)
     }
 
-    /// The row of this moment; the next one's rates begin here.
+    /// The current row; the next one's rates begin here.
     mutating func next(now: ContinuousClock.Instant) -> WorkerReport {
         let counts = Counts(metrics, now)
         let seconds = before.at.duration(to: now).inSeconds
@@ -97,7 +97,7 @@ struct WorkerFigures {
         var acks = counts.ackLatency
         for index in acks.counts.indices { acks.counts[index] &-= before.ackLatency.counts[index] }
         let bounds = metrics.ackLatency.bounds
-        // Above the highest bound nothing is known but that.
+        // Values above the highest bound are only known to exceed it.
         report.rates.ackP50 = acks.bound(below: 0.5, in: bounds).map { min($0, bounds.last ?? 0) }
         report.rates.ackP99 = acks.bound(below: 0.99, in: bounds).map { min($0, bounds.last ?? 0) }
         for (index, handler) in counts.handlers.enumerated() where handler.done != before.handlers[index].done {

@@ -10,23 +10,23 @@ import Vocabulary
 import XMPPSession
 
 extension WorkerRuntime {
-    /// What the services of a worker share.
+    /// What a worker's services share.
     struct Shared {
         let configuration: WorkerConfiguration
         let database: PostgresSettings
         let metrics: Metrics
         let monitor: DatabaseMonitor
-        /// What messages are stamped by.
+        /// The clock that stamps messages.
         let clock: DatabaseClock
         let abandoned: AbandonedServices
-        /// Records spans; nil where tracing is off.
+        /// Records spans; nil if tracing is off.
         let tracing: PipelineTracing?
         let logger: Logger
     }
 }
 
 extension WorkerRuntime {
-    /// What the services of a worker are made from, besides what they share.
+    /// What a worker's services are made from, besides what they share.
     struct Parts {
         let roles: Set<WorkerRole>
         let senders: [SenderSettings]
@@ -41,7 +41,7 @@ extension WorkerRuntime {
 }
 
 extension WorkerRuntime.Shared {
-    /// Everything that runs, in the order of its dependencies, and what looks after it.
+    /// Makes all services in the order of their dependencies, and the supervisor.
     func assemble(
         _ parts: WorkerRuntime.Parts,
         admin: AdminServer?,
@@ -79,10 +79,10 @@ extension WorkerRuntime.Shared {
     }
 }
 
-// Services that may wait for the database during shutdown, with nothing to finish there, are bounded: each to well over the
-// time that a database which answers needs, and all of them to under two seconds.
+// Services that may wait for the database during shutdown, with nothing to finish, are bounded: each well above the
+// time that a responsive database needs, and all of them below two seconds.
 extension WorkerRuntime.Shared {
-    /// A service whose shutdown takes no longer than a bound.
+    /// Bounds a service's shutdown.
     func bounded(
         _ service: some Service,
         _ bound: Duration,
@@ -100,7 +100,7 @@ extension WorkerRuntime.Shared {
         ]
     }
 
-    /// What tells of this worker in `upstream.workers`; stops after all that it tells of.
+    /// Writes this worker's row of `upstream.workers`; stops after all that it reports on.
     func heartbeat(_ roles: Set<WorkerRole>, _ readiness: Readiness, _ dispatch: DispatchRunner?) -> any Service {
         let service = HeartbeatService(
             self,
@@ -111,7 +111,6 @@ extension WorkerRuntime.Shared {
         return bounded(service, .milliseconds(200))
     }
 
-    /// Replays to handlers.
     func replayService(_ dispatch: DispatchRunner?) -> any Service {
         let service = ReplayService(
             settings: database,
@@ -124,7 +123,7 @@ extension WorkerRuntime.Shared {
         return bounded(service, .milliseconds(500))
     }
 
-    /// The writers, then the connections that feed them; and what the writers are doing.
+    /// The writers, then the connections that feed them; and the writers' progress.
     func receiveServices(
         _ parts: WorkerRuntime.Parts,
         _ started: StartSignal
@@ -162,7 +161,7 @@ extension WorkerRuntime.Shared {
         return (services, service.progress)
     }
 
-    /// What looks after the process.
+    /// Makes the process's supervisor.
     func supervisor(_ parts: WorkerRuntime.Parts, _ watch: LoopWatch) -> Supervisor {
         let receives = parts.roles.contains(.receive)
         let status = WorkerStatus(
@@ -175,7 +174,7 @@ extension WorkerRuntime.Shared {
             watch: watch,
             status: { [monitor] in status.line(waiting: monitor.isReady ? nil : monitor.summary) },
             hindrance: { [metrics, monitor] in
-                // The standby's, which comes last, says more than that messages wait.
+                // The standby's reason, which comes last, says more than that messages wait.
                 let reason = commits.compactMap { $0.state().reason }.last ?? monitor.outage
                 return Supervisor.Hindrance(reason: reason, waiting: metrics.messages.snapshot().inFlight)
             },

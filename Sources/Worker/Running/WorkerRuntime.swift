@@ -12,22 +12,20 @@ import Vocabulary
 import XMLWire
 import XMPPSession
 
-/// What a worker process does; several may share the work (`run --roles`).
+/// A role of a worker process; several may share the work (`run --roles`).
 package enum WorkerRole: String, CaseIterable, Sendable {
     /// Holds the connections, stores and acks.
     case receive
-    /// Hands what is stored to the handlers.
+    /// Delivers stored messages to the handlers.
     case dispatch
 }
 
 /// The composition root: makes every part of a worker from its configuration, and runs them.
 ///
-/// Parts start in the order of their dependencies and stop in reverse, so that connections can still commit and ack while
-/// they close (G7).
+/// Parts start in the order of their dependencies and stop in reverse, so that connections can still commit and ack
+/// while they close (G7).
 package final class WorkerRuntime: Sendable {
-    /// What counts.
     package let metrics: Metrics
-    /// What `/readyz` tells.
     package let readiness: Readiness
 
     private let logger: Logger
@@ -42,16 +40,16 @@ package final class WorkerRuntime: Sendable {
     private let grace: Duration
     private let tracing: TracingService?
 
-    /// Makes a worker; nothing is connected yet.
+    /// Makes a worker without connecting.
     ///
     /// - Parameters:
     ///   - configuration: A valid configuration.
-    ///   - handlers: Swift handlers, beside the configured ones.
-    ///   - roles: What of its work this process does.
+    ///   - handlers: Swift handlers, besides the configured ones.
+    ///   - roles: This process's roles.
     ///   - version: For `upstream_build_info`.
     ///   - logger: The process's logger.
-    ///   - manager: The service manager, if it wants to hear of this worker.
-    ///   - onListening: Is told the admin endpoints' port.
+    ///   - manager: The service manager, if it wants to be notified.
+    ///   - onListening: Receives the admin endpoints' port.
     /// - Throws: ``WorkerError/unusable(_:)``
     package init(
         configuration: WorkerConfiguration,
@@ -93,7 +91,7 @@ package final class WorkerRuntime: Sendable {
         readiness = Readiness(
             Self.checks(senders, metrics, monitor) + CommitChecks.checks(queue: ingest, status: commits)
         )
-        // The receive path costs a few microseconds a message; most of the CPU time is PostgreSQL's.
+        // The receive path costs a few microseconds per message; most of the CPU time is PostgreSQL's.
         group = MultiThreadedEventLoopGroup(numberOfThreads: max(1, System.coreCount / 4))
         let shared = Shared(
             configuration: configuration,
@@ -130,8 +128,8 @@ package final class WorkerRuntime: Sendable {
         services = Self.group(of: assembled.services, logger: logger)
     }
 
-    /// Finds what keeps a worker from starting although the configuration is valid: files with the wrong content, handlers
-    /// that can't be made.
+    /// Checks a valid configuration for what would keep a worker from starting: wrong file contents, handlers that
+    /// can't be made.
     ///
     /// - Throws: ``WorkerError/unusable(_:)`` with everything that was found.
     package static func validate(
@@ -155,14 +153,14 @@ package final class WorkerRuntime: Sendable {
         guard problems.isEmpty else { throw .unusable(problems) }
     }
 
-    /// Makes tracing the process's own, where it is on: spans of handlers written in Swift then join those of the attempts.
+    /// Installs tracing for the process, if it is on: spans of Swift handlers then join those of the attempts.
     ///
     /// For a process that runs nothing else, before handlers are made.
     package func installTracing() {
         tracing?.install()
     }
 
-    /// Runs until ``shutDown()``, or until a part fails for good.
+    /// Runs until ``shutDown()``, or until a part fails permanently.
     ///
     /// - Throws: ``WorkerError``
     package func run() async throws {
@@ -188,12 +186,12 @@ package final class WorkerRuntime: Sendable {
         await services.triggerGracefulShutdown()
     }
 
-    /// Runs `body`, which reads the configuration again; the service manager is told.
+    /// Runs `body`, which reloads the configuration, and notifies the service manager.
     package func reload(_ body: () -> Void) { supervisor.reload(body) }
 
-    /// Takes what of another configuration needs no restart: the handlers' retry settings.
+    /// Adopts what needs no restart from another configuration: the handlers' retry settings.
     ///
-    /// - Throws: ``WorkerError/unusable(_:)`` where the other configuration could not be started with; nothing is taken then.
+    /// - Throws: ``WorkerError/unusable(_:)`` if a worker could not be started with it; nothing is adopted then.
     package func adopt(_ configuration: WorkerConfiguration) throws(WorkerError) {
         try Self.validate(configuration, handlers: handlers, logger: logger)
         for handler in configuration.handlers { _ = dispatch?.adopt(handler.retry, of: handler.name) }
@@ -201,7 +199,7 @@ package final class WorkerRuntime: Sendable {
 
     /// Closes the streams although messages wait to be committed, as the grace period is nearly over.
     ///
-    /// To be called after ``shutDown()``; ``run()`` may never return.
+    /// Call it after ``shutDown()``; ``run()`` may never return.
     package func giveUp() {
         let inFlight = metrics.messages.snapshot().inFlight
         guard inFlight > 0, open.closeNow() > 0 else { return }

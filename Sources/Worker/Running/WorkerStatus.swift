@@ -1,7 +1,7 @@
 import Synchronization
 import Telemetry
 
-/// The worker's state in a line, for the service manager: `systemctl status` shows it.
+/// The worker's state in one line, for `systemctl status`.
 final class WorkerStatus: Sendable {
     private struct Counted {
         var at: ContinuousClock.Instant
@@ -10,21 +10,21 @@ final class WorkerStatus: Sendable {
     }
 
     private let metrics: Metrics
-    /// The connections that are configured; nil for a worker that holds none.
+    /// The configured connections; nil for a worker without any.
     private let connections: Int?
     private let before: Mutex<Counted>
 
-    /// The state of a worker that holds this many connections, or runs handlers alone.
+    /// The state of a worker with this many connections, or nil for one that only runs handlers.
     init(_ metrics: Metrics, connections: Int?) {
         self.metrics = metrics
         self.connections = connections
         before = Mutex(Counted(at: .now, received: 0, handled: 0))
     }
 
-    /// The line; rates are those since the call before.
+    /// The line; rates are since the previous call.
     ///
     /// - Parameters:
-    ///   - waiting: Why it waits, where it has not started yet.
+    ///   - waiting: Why it waits, if it has not started yet.
     ///   - now: The current time.
     /// - Returns: Text without secrets, tokens or ids.
     func line(waiting: String?, now: ContinuousClock.Instant = .now) -> String {
