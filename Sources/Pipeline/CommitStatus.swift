@@ -2,7 +2,7 @@ package import Logging
 import Synchronization
 package import Telemetry
 
-/// Whether commits wait for a standby, for `/readyz`, metrics and log.
+/// Tracks whether commits wait for a standby, for `/readyz`, metrics and log.
 ///
 /// One object for all writers of a process; thread-safe.
 package final class CommitStatus: Sendable {
@@ -15,22 +15,22 @@ package final class CommitStatus: Sendable {
     private let logger: Logger?
     private let waiting = Mutex(Waiting())
     private let failure = Mutex<(at: ContinuousClock.Instant, text: String)?>(nil)
-    /// The kinds of warnings that were logged.
+    /// The kinds of warnings already logged.
     private let warnings = Mutex<Set<String>>([])
-    /// Warnings of more kinds than these are not logged.
+    /// The most kinds of warnings that are logged.
     private static let warningLimit = 50
 
     /// A status without waiting commits.
     ///
     /// - Parameters:
-    ///   - metrics: Shows the number of waiting commits.
-    ///   - logger: For the first commit that waits, and for the end of all waits.
+    ///   - metrics: Receives the number of waiting commits.
+    ///   - logger: Logs the first commit that waits, and the end of all waits.
     package init(metrics: Metrics? = nil, logger: Logger? = nil) {
         self.metrics = metrics
         self.logger = logger
     }
 
-    /// Commits that have been found to wait for a standby's confirmation.
+    /// The number of commits that wait for a standby's confirmation.
     package var waitingForStandby: Int { waiting.withLock { $0.count } }
 
     /// Why commits do not proceed; nil if none waits for a standby.
@@ -42,7 +42,7 @@ package final class CommitStatus: Sendable {
         }
     }
 
-    /// A commit has failed.
+    /// Records a failed commit.
     package func failed(_ error: StoreError) {
         failure.withLock { $0 = (.now, error.message) }
     }
@@ -52,7 +52,7 @@ package final class CommitStatus: Sendable {
         failure.withLock { failure in failure.flatMap { $0.at >= start ? $0.text : nil } }
     }
 
-    /// A commit was found to wait for a standby.
+    /// Records that a commit waits for a standby.
     ///
     /// Followed by one ``standbyWaitEnded()``.
     package func standbyWaitBegan() {
@@ -71,12 +71,12 @@ package final class CommitStatus: Sendable {
         )
     }
 
-    /// The server warned of something that changes nothing about a commit: logged once for each kind.
+    /// Logs a warning of the server that does not affect commits, once per kind.
     ///
     /// - Parameters:
     ///   - sqlState: The SQLSTATE.
-    ///   - routine: The function of the server's source.
-    ///   - text: What it says; nil where it may hold some of a row.
+    ///   - routine: The function in the server's source.
+    ///   - text: The server's text; nil if it may hold some of a row.
     package func warned(sqlState: String, routine: String, text: String?) {
         let isNew = warnings.withLock { $0.count < Self.warningLimit && $0.insert("\(sqlState) \(routine)").inserted }
         guard isNew else { return }

@@ -5,19 +5,19 @@ package import Vocabulary
 ///
 /// Calls may come from any thread and must not block.
 package protocol AckSink: AnyObject, Sendable {
-    /// The transactions that hold these copies have committed.
+    /// Settles copies whose transactions have committed.
     ///
-    /// The sink acks those whose ``IncomingMessage/isAcked`` is true, each exactly once on its own connection, or counts
-    /// them as `connection_gone`; and it takes all of them off its in-flight account.
+    /// The sink acks those whose ``IncomingMessage/isAcked`` is true, each exactly once on its own connection, or
+    /// counts them as `connection_gone`; and it takes all of them off its in-flight account.
     func settled(_ copies: SettledCopies)
 }
 
-/// What became of one delivered copy, once its transaction has committed (`upstream_messages_total{outcome}`).
+/// The outcome for one delivered copy, once its transaction has committed (`upstream_messages_total{outcome}`).
 package enum StoreOutcome: UInt8, CaseIterable, Sendable {
     /// New: in the ledger and in `messages`.
     ///
-    /// The ledger tells a new copy by its time of arrival, so where two workers receive copies of one message within the same
-    /// microsecond, each counts its own as new. One row is stored all the same.
+    /// The ledger tells a new copy by its time of arrival, so if two workers receive copies of one message within the
+    /// same microsecond, each counts its own as new. One row is stored all the same.
     case stored
     /// Known, with the same content.
     case duplicate
@@ -29,32 +29,28 @@ package enum StoreOutcome: UInt8, CaseIterable, Sendable {
 
 /// Why a batch could not be committed.
 package struct StoreError: Error, Sendable {
-    /// What the failure asks for.
+    /// The action that the failure asks for.
     package enum Kind: Sendable {
-        /// The database can't commit now; whether the batch has been committed may be unknown. Wait and commit the
-        /// same batch again.
+        /// The database can't commit now; whether the batch has committed may be unknown. Wait and commit the same
+        /// batch again.
         case unavailable
         /// The content of at least one row was rejected, and none of the batch's new rows is committed. Bisect.
         case refused
-        /// One of our timeouts ended the attempt; whether the batch has been committed may be unknown. Commit smaller parts.
+        /// One of our timeouts ended the attempt; whether the batch has committed may be unknown. Commit smaller parts.
         case timedOut
-        /// The database does not know what this worker's handlers have subscribed to, as after a failover or a restore. Register, and
-        /// commit the same batch again.
+        /// The database does not know the subscriptions of this worker's handlers, as after a failover or a restore.
+        /// Register, and commit the same batch again.
         case unregistered
-        /// The times of some copies are too far from the database's, and none of the batch's new rows is committed. Stamp them anew by
-        /// what the database's clock is known to show since, and commit the same batch again.
+        /// The times of some copies are too far from the database's, and none of the batch's new rows is committed.
+        /// Stamp them anew by the database's clock, and commit the same batch again.
         case misdated
     }
 
-    /// What the failure asks for.
     package var kind: Kind
-    /// The SQLSTATE, five characters, or nil where the server gave none.
+    /// The SQLSTATE, five characters; nil if the server gave none.
     package var sqlState: String?
-    /// The failure's class.
     package var failureClass: DatabaseErrorClass
-    /// What to log.
-    ///
-    /// Holds no row content.
+    /// The text for the log, without row content.
     package var message: String
 
     package init(kind: Kind, sqlState: String?, message: String, failureClass: DatabaseErrorClass) {
@@ -67,15 +63,15 @@ package struct StoreError: Error, Sendable {
 
 /// The database side of the receive path.
 ///
-/// One value is one writer with a connection of its own.
+/// One value is one writer with its own connection.
 package protocol MessageWriter: Sendable {
     /// The preferred executor for ``commit(_:leasing:isRetry:)``; nil for any.
     var executor: (any TaskExecutor)? { get }
 
     /// Commits a batch, and returns the outcome of each copy in the batch's order.
     ///
-    /// New messages' deliveries to the handlers that `offer` names are inserted under its lease; the others wait in the
-    /// table, and other workers are told where it holds some for handlers that this one does not run.
+    /// Deliveries of new messages to the handlers named by `offer` are inserted under its lease; the others wait in the
+    /// table, and other workers are notified if it holds some for handlers that this one does not run.
     ///
     /// Idempotent: a batch whose earlier commit went through, though its reply was lost, gives the outcomes that the
     /// lost reply would have given.
@@ -83,10 +79,10 @@ package protocol MessageWriter: Sendable {
     /// - Parameters:
     ///   - batch: The copies, in arrival order.
     ///   - offer: The lease for the deliveries of new messages.
-    ///   - isRetry: Whether an earlier attempt may have committed: the ledger is then queried by key first, and only missing
-    ///     copies are sent.
-    /// - Returns: What became of each copy, once all that these outcomes rely on is as durable as the database makes it:
-    ///   where it replicates synchronously, after the standbys have confirmed.
+    ///   - isRetry: Whether an earlier attempt may have committed: the ledger is then queried by key first, and only
+    ///     missing copies are sent.
+    /// - Returns: The outcomes, once everything they rely on is as durable as the database makes it: with synchronous
+    ///   replication, after the standbys have confirmed.
     /// - Throws: ``StoreError``
     func commit(
         _ batch: [IncomingMessage],
@@ -99,8 +95,6 @@ extension MessageWriter {
     package var executor: (any TaskExecutor)? { nil }
 
     /// Commits a batch whose deliveries all wait in the table.
-    ///
-    /// - Throws: ``StoreError``
     package func commit(
         _ batch: [IncomingMessage],
         isRetry: Bool = false

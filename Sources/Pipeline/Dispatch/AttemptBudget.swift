@@ -1,24 +1,25 @@
 import UpstreamKit
 import Vocabulary
 
-/// How many attempts a handler's rate allows to begin now: a token bucket that holds what a second brings, and one at least.
+/// A handler's rate as a token bucket that holds a second's worth, and at least one.
 ///
-/// An attempt may begin without a token (what may crash the worker is claimed by itself); those after it then wait longer.
+/// An attempt may begin without a token (one that may crash the worker is claimed by itself); later ones then wait
+/// longer.
 struct AttemptBudget: Sendable {
-    /// How often it is worth looking whether more may begin.
+    /// How often to check whether more may begin.
     static let step = Duration.milliseconds(100)
 
     /// The most that may begin at once.
     let most: Int
 
-    /// How many are claimed together: what one ``step`` brings, so that a rate costs ten claims a second at most.
+    /// The least number claimed together: the tokens of one ``step``, so that a rate costs at most ten claims a second.
     let portion: Int
 
     private let perSecond: Double
     private var tokens: Double
     private var counted: FixedInstant?
 
-    /// A budget of which nothing has been spent.
+    /// A full budget.
     init(_ rate: HandlerRate) {
         perSecond = Double(rate.count) / rate.period.inSeconds
         most = max(1, Int(perSecond))
@@ -26,10 +27,10 @@ struct AttemptBudget: Sendable {
         tokens = Double(most)
     }
 
-    /// How many may begin now; below zero where more began than were allowed.
+    /// How many may begin now; negative if more began than allowed.
     func allowed(now: ContinuousClock.Instant) -> Int { Int(exact(now).rounded(.down)) }
 
-    /// An attempt begins.
+    /// Spends a token as an attempt begins.
     mutating func spend(now: ContinuousClock.Instant) {
         tokens = exact(now) - 1
         counted = FixedInstant(max(now, counted?.wrappedValue ?? now))

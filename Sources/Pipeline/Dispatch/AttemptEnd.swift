@@ -6,7 +6,7 @@ package enum AttemptEnd: Sendable {
     case verdict(HandlerVerdict)
     /// Done, and its row deleted in the handler's own transaction.
     case settled
-    /// The row turned out to be another worker's.
+    /// Another worker holds the row.
     case lost
 }
 
@@ -23,7 +23,7 @@ extension HandlerFailure {
         detail: "the message is past retention, or its device was forgotten"
     )
 
-    /// Workers keep dying while they hold it.
+    /// Workers keep dying while they hold the message.
     package static func crashed(times: Int) -> HandlerFailure {
         HandlerFailure(
             group: "worker crashed",

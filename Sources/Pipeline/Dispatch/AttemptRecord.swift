@@ -1,29 +1,28 @@
 import UpstreamKit
 package import Vocabulary
 
-/// What the history of attempts keeps of an attempt (`upstream.attempts`), beside what its settlement says.
+/// What the history keeps of an attempt (`upstream.attempts`), besides its settlement.
 package struct AttemptRecord: Sendable, Equatable {
-    /// How an attempt ended, as the column `outcome` says it.
+    /// The values of the column `outcome`.
     package enum Outcome: String, Sendable {
-        /// The handler took the message.
+        /// Handled.
         case done
-        /// Counted, and to be tried again.
+        /// Counted, and to be retried.
         case retry
         /// The handler rejected the message: a dead letter.
         case rejected
         /// The attempts are used up: a dead letter.
         case exhausted
-        /// Not counted, and to be tried again.
+        /// Not counted, and to be retried.
         case released
     }
 
-    /// How it ended.
     package var outcome: Outcome
     /// When it began, by this machine's clock.
     @FixedInstant package var started: ContinuousClock.Instant
     /// How long it took.
     package var took: Duration
-    /// The message's `received_at`, in microseconds since 1970-01-01 UTC; 0 where only its row knows.
+    /// The message's `received_at`, in microseconds since 1970-01-01 UTC; 0 if only its row has it.
     package var receivedAt: Int64
 
     package init(outcome: Outcome, started: ContinuousClock.Instant, took: Duration, receivedAt: Int64) {
@@ -35,7 +34,7 @@ package struct AttemptRecord: Sendable, Equatable {
 }
 
 extension AttemptRecord.Outcome {
-    /// The history's name for an ending; nil where another worker decides, and its settlement counts.
+    /// The history's name for an ending; nil if another worker's settlement counts.
     init?(_ ending: DispatchStateMachine.Ending) {
         switch ending {
         case .done: self = .done
@@ -49,7 +48,7 @@ extension AttemptRecord.Outcome {
 }
 
 extension Delivery {
-    /// The message's `received_at`, in microseconds since 1970-01-01 UTC; 0 where the message is gone.
+    /// The message's `received_at`, in microseconds since 1970-01-01 UTC; 0 if the message is gone.
     var receivedAt: Int64 {
         switch content {
         case .received(let box): box.message.receivedAt

@@ -2,24 +2,24 @@ import Synchronization
 
 /// Whether this worker writes the history of attempts, and under which name.
 ///
-/// A settlement never waits for its history: where the statement that writes both is refused (the table is missing or locked,
-/// the role lacks the right), the settlement is written without, and so are all others for a minute.
+/// A settlement never waits for its history: if the statement that writes both is refused (the table is missing or
+/// locked, the role lacks the right), the settlement is written without, as are all others for a minute.
 package final class AttemptRecording: Sendable {
     /// How long settlements are written without history after a refusal.
     package static let pause = Duration.seconds(60)
 
-    /// This process for people: host and process id.
+    /// This process's name for people: host and process id.
     package let worker: String
     private let isWanted: Bool
     private let suspended = Mutex<ContinuousClock.Instant?>(nil)
     private let onFailure: @Sendable (StoreError) -> Void
 
-    /// A history that is kept, or is not.
+    /// Decides whether to keep a history.
     ///
     /// - Parameters:
     ///   - worker: Host and process id.
     ///   - isWanted: Whether it is kept at all (`retention.attempts` above 0).
-    ///   - onFailure: Is told of each refusal that suspends it.
+    ///   - onFailure: Receives each refusal that suspends it.
     package init(
         worker: String,
         isWanted: Bool,
@@ -30,7 +30,7 @@ package final class AttemptRecording: Sendable {
         self.onFailure = onFailure
     }
 
-    /// Whether it is written now.
+    /// Whether it is written at the moment.
     package var isOn: Bool {
         guard isWanted else { return false }
         return suspended.withLock { until in
@@ -41,7 +41,7 @@ package final class AttemptRecording: Sendable {
         }
     }
 
-    /// A statement with history was refused: settlements go without for a while.
+    /// Suspends the history after a refused statement.
     package func suspend(after error: StoreError) {
         let isNew = suspended.withLock { until in
             defer { until = ContinuousClock.now + Self.pause }

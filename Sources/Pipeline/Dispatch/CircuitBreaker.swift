@@ -1,26 +1,26 @@
 package import Vocabulary
 
-/// A circuit breaker: stops giving messages to a handler that is down, and probes it until it works again.
+/// A circuit breaker: stops delivering to a handler that is down, and probes it until it works again.
 ///
-/// Only failures of the handler itself count: no connection, a timeout, an answer that says it is overloaded, a program that
+/// Only failures of the handler itself count: no connection, a timeout, an answer that it is overloaded, a program that
 /// can't be started. An answer that rejects one message counts as a success, as the handler works.
 ///
 /// - *closed*: everything passes; `threshold` failures without a success in between → *open*.
-/// - *open*: nothing passes until its time is over → *half-open*. Each round lasts longer than the one before. *Held* is the
-///   same, for the time that the handler asked for.
+/// - *open*: nothing passes until its time is over → *half-open*. Each round lasts longer than the one before. *Held*
+///   is the same, for the time that the handler asked for.
 /// - *half-open*: one attempt at a time passes, as a probe: success → *closed*, failure → *open*.
 ///
-/// A success closes it from wherever it is; but from *held* only a probe's, as the others began before the handler asked for
-/// its pause. Failures of attempts that began before it opened say nothing new and are ignored.
+/// A success closes it from any state, except that *held* is closed only by a probe's, as other attempts began before
+/// the handler asked for its pause. Failures of attempts that began before it opened say nothing new and are ignored.
 package struct CircuitBreaker: Sendable {
-    /// When to open, and for how long.
+    /// The conditions for opening, and the duration.
     package struct Settings: Sendable {
-        /// How many failures in a row open the breaker.
+        /// The consecutive failures that open the breaker.
         package var threshold = 20
         /// How long it stays open, by round.
         ///
-        /// A probe every ten seconds does not burden a handler that is down; and if bad messages opened the breaker, good ones
-        /// wait no longer than that.
+        /// A probe every ten seconds does not burden a handler that is down; and if bad messages opened the breaker,
+        /// good ones wait no longer than that.
         package var pause = Backoff(initial: .seconds(2), maximum: .seconds(10))
 
         package init() {}
@@ -28,21 +28,20 @@ package struct CircuitBreaker: Sendable {
 
     /// Whether an attempt may begin.
     package enum Admission: Sendable, Equatable {
-        /// It may.
         case pass
-        /// It may, as the probe that decides whether the breaker closes.
+        /// As a probe, which decides whether the breaker closes.
         case probe
-        /// It may not before this time; nil while a probe is under way.
+        /// Not before this time; nil while a probe is under way.
         case refused(until: ContinuousClock.Instant?)
     }
 
     /// A change of state, to be logged.
     package enum Transition: Sendable, Equatable {
-        /// The handler gets nothing until the time is over.
+        /// Nothing is delivered until the time is over.
         case opened(for: Duration)
-        /// The probe failed: nothing for longer.
+        /// The probe failed; the pause is longer.
         case reopened(for: Duration)
-        /// The handler asked for a pause, and gets nothing until it is over.
+        /// The handler asked for a pause of this length.
         case held(for: Duration)
         /// The handler works again.
         case closed
@@ -62,13 +61,12 @@ package struct CircuitBreaker: Sendable {
         self.settings = settings
     }
 
-    /// Whether it is closed.
     package var isClosed: Bool {
         if case .closed = state { return true }
         return false
     }
 
-    /// What it is doing, for people.
+    /// The state for people.
     package enum Phase: String, Sendable {
         /// Everything passes.
         case closed
@@ -78,7 +76,7 @@ package struct CircuitBreaker: Sendable {
         case halfOpen = "half_open"
     }
 
-    /// What it is doing now, and when the next probe may begin where it is open.
+    /// The current phase, and, if open, when the next probe may begin.
     package func phase(now: ContinuousClock.Instant) -> (Phase, probe: ContinuousClock.Instant?) {
         switch state {
         case .closed: (.closed, nil)
@@ -98,23 +96,23 @@ package struct CircuitBreaker: Sendable {
         }
     }
 
-    /// An attempt begins, if it may.
+    /// Begins an attempt, if one may begin.
     package mutating func begin(now: ContinuousClock.Instant) -> Admission {
         let admission = admission(now: now)
         if admission == .probe { state = .halfOpen(isProbing: true, round: round) }
         return admission
     }
 
-    /// An attempt ended, and the handler answered.
+    /// Records that an attempt ended with an answer of the handler.
     package mutating func succeeded(isProbe: Bool = false) -> Transition? {
         if case .open(_, _, isHeld: true) = state, !isProbe { return nil }
         defer { state = .closed(failures: 0) }
         return isClosed ? nil : .closed
     }
 
-    /// The handler asks for a pause, after which it is probed.
+    /// Records that the handler asked for a pause, after which it is probed.
     ///
-    /// - Returns: Set where it began one; answers to attempts that ran meanwhile may make it longer.
+    /// - Returns: Set if this began a pause; answers to other running attempts may lengthen it.
     package mutating func held(for pause: Duration, now: ContinuousClock.Instant) -> Transition? {
         let end = now + pause
         if case .open(let until, let round, _) = state {
@@ -125,13 +123,13 @@ package struct CircuitBreaker: Sendable {
         return .held(for: pause)
     }
 
-    /// An attempt ended in a failure that is the handler's.
+    /// Records that an attempt ended in a failure of the handler.
     ///
     /// - Parameters:
     ///   - isProbe: Whether it was admitted as ``Admission/probe``.
     ///   - now: The current time.
     ///   - random: A number in 0...1, for the length of the pause; half of the longest pause is certain.
-    /// - Returns: Set where it opened.
+    /// - Returns: Set if the breaker opened.
     package mutating func failed(
         isProbe: Bool,
         now: ContinuousClock.Instant,
@@ -150,16 +148,16 @@ package struct CircuitBreaker: Sendable {
         }
     }
 
-    /// Until when the handler gets nothing as it asked for a pause; nil where it did not.
+    /// The end of a pause that the handler asked for; nil without one.
     package var heldUntil: ContinuousClock.Instant? {
         guard case .open(let until, _, isHeld: true) = state else { return nil }
         return until.wrappedValue
     }
 
-    /// An operator wants attempts to be made, whatever is known of the handler.
+    /// Closes the breaker at an operator's request.
     package mutating func reset() { state = .closed(failures: 0) }
 
-    /// A probe ended without a verdict: another may begin.
+    /// Records that a probe ended without a verdict: another may begin.
     package mutating func probeAbandoned() {
         if case .halfOpen(_, let round) = state { state = .halfOpen(isProbing: false, round: round) }
     }

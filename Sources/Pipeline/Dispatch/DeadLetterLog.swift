@@ -2,29 +2,28 @@ import Logging
 import Synchronization
 import Telemetry
 
-/// Logs dead letters, one line for each handler, error group and minute: a handler that refuses everything would otherwise
+/// Logs dead letters, one line per handler, error group and minute: a handler that rejects everything would otherwise
 /// write thousands.
 ///
-/// The first one of a group is logged at once, with its message's key. Those that follow within a minute are counted, and one
-/// line tells how many at its end; then the next minute begins. Thread-safe.
+/// The first of a group is logged at once, with its message's key. Those that follow within a minute are counted and
+/// reported in one line at its end; then the next minute begins. Thread-safe.
 final class DeadLetterLog: Sendable {
     private struct Group: Hashable {
         var handler: String
-        /// The error group; empty for all that don't fit.
+        /// The error group; empty for groups over the limit.
         var name: String
     }
 
     private struct Minute {
         var end: ContinuousClock.Instant
-        /// Dead letters since its beginning that no line has told of.
+        /// Dead letters not reported yet.
         var count = 0
-        /// What may be logged of the failure.
+        /// The loggable part of the failure.
         var error: String?
     }
 
-    /// How often a group is logged.
     static let interval = Duration.seconds(60)
-    /// The most groups told apart: handlers make them from words of their own.
+    /// The most groups told apart: handlers make them from their own words.
     private static let groupLimit = 200
 
     private let minutes = Mutex<[Group: Minute]>([:])
@@ -32,12 +31,12 @@ final class DeadLetterLog: Sendable {
 
     init(_ logger: Logger) { self.logger = logger }
 
-    /// A delivery became a dead letter.
+    /// Records a dead letter.
     ///
     /// - Parameters:
-    ///   - handler: Of this handler.
-    ///   - failure: Why, where that is known.
-    ///   - fields: What is known of it, for the line if there is one.
+    ///   - handler: The handler.
+    ///   - failure: The cause, if known.
+    ///   - fields: Fields for the line, if one is written.
     ///   - now: The current time.
     func add(
         _ handler: String,
@@ -59,7 +58,7 @@ final class DeadLetterLog: Sendable {
         if isFirst { logger.event(.warning, .deadLettered, "a delivery became a dead letter", fields()) }
     }
 
-    /// Logs what was only counted, where its minute is over; nil for all, as nothing more is to come.
+    /// Reports what was only counted, if its minute is over; with nil everything, at the end.
     func logDue(_ now: ContinuousClock.Instant?) {
         let due = minutes.withLock { minutes -> [(Group, Minute)] in
             guard !minutes.isEmpty else { return [] }

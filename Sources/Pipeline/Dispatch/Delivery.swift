@@ -5,11 +5,11 @@ package import Vocabulary
 package struct Lease: Sendable, Equatable {
     /// The fencing token: grows with each claim, and settling the delivery needs the current one.
     package var token: Int64
-    /// Until when the lease holds, by this machine's clock.
+    /// When the lease ends, by this machine's clock.
     ///
     /// Counted from before the claim was sent, so that it never ends later than in the database.
     @FixedInstant package var deadline: ContinuousClock.Instant
-    /// The block that the delivery was stored in; nil where it has a row of its own.
+    /// The block that holds the delivery; nil if it has its own row.
     package var block: Int64?
 
     package init(token: Int64, deadline: ContinuousClock.Instant, block: Int64? = nil) {
@@ -21,16 +21,17 @@ package struct Lease: Sendable, Equatable {
 
 /// One message for one handler, held by this worker under a lease.
 package struct Delivery: Sendable {
-    /// What there is to hand over; boxed, as a delivery is passed on several times.
+    /// The message; boxed, as a delivery is passed on several times.
     package enum Content: Sendable {
-        /// The copy that this worker has just stored; turned into an ``UpstreamKit/UpstreamMessage`` when its turn comes.
+        /// The copy that this worker has just stored; converted to an ``UpstreamKit/UpstreamMessage`` when its turn
+        /// comes.
         case received(ReceivedMessage)
-        /// The message as the table holds it.
+        /// The message from the table.
         indirect case stored(UpstreamMessage)
         /// The message no longer exists: its day was dropped, or its device erased.
         case missing
 
-        /// About how many bytes of memory it takes.
+        /// The estimated memory in bytes.
         var size: Int {
             switch self {
             case .received(let box): box.message.bytes.count + 512
@@ -40,17 +41,15 @@ package struct Delivery: Sendable {
         }
     }
 
-    /// What there is to hand over.
     package var content: Content
-    /// The message's key.
     package var messageKey: Digest128
-    /// The attempts that were counted so far.
+    /// The attempts counted so far.
     package var attempts: Int
-    /// How many workers in a row died while they held it.
+    /// The number of consecutive workers that died while they held it.
     package var crashes: Int
     /// Whether several workers died while they held it, so that it may be the cause.
     var isSuspect = false
-    /// The replay that asked for it; nil for the first delivery.
+    /// The replay that queued it; nil for a first delivery.
     package var replayID: String?
     /// This worker's claim on it.
     package var lease: Lease
@@ -71,41 +70,38 @@ package struct Delivery: Sendable {
         self.lease = lease
     }
 
-    /// Whether no attempt at it has been counted yet.
+    /// Whether no attempt has been counted yet.
     package var isUntried: Bool { attempts == 0 }
 
 }
 
-/// A copy that is read where it stands.
+/// A copy that is read in place.
 package final class ReceivedMessage: Sendable {
     package let message: IncomingMessage
 
     package init(_ message: IncomingMessage) { self.message = message }
 }
 
-/// What the table is told about a delivery whose attempt has ended.
+/// The result for a delivery whose attempt has ended.
 package struct Settlement: Sendable, Equatable {
-    /// What becomes of the row.
+    /// The change to the row.
     package enum Outcome: Sendable, Equatable {
-        /// Deleted.
         case done
         /// Counted as an attempt, and due again after the delay.
         case retry(after: Duration, HandlerFailure)
-        /// Moved to `dead_letters`; `isCounted` where an attempt was made.
+        /// Moved to `dead_letters`; `isCounted` if an attempt was made.
         case dead(HandlerFailure, isCounted: Bool)
-        /// Released without counting an attempt, and due again after the delay; `noting` what failed, if anything.
+        /// Released without counting an attempt, and due again after the delay; `noting` the failure, if any.
         case release(after: Duration, noting: HandlerFailure? = nil)
     }
 
-    /// The message's key.
     package var messageKey: Digest128
-    /// The token of the lease under which it was run.
+    /// The token of the lease that it ran under.
     package var token: Int64
-    /// What becomes of the row.
     package var outcome: Outcome
-    /// The block that the delivery was stored in; nil where it had a row of its own.
+    /// The block that held the delivery; nil if it had its own row.
     package var block: Int64?
-    /// What the history of attempts is to keep; nil where nothing was tried, or no history is kept.
+    /// The history's record of the attempt; nil without an attempt, or without history.
     package var attempt: AttemptRecord?
 
     package init(messageKey: Digest128, token: Int64, outcome: Outcome, block: Int64? = nil) {
@@ -127,7 +123,7 @@ package struct Settlement: Sendable, Equatable {
 }
 
 extension UpstreamMessage {
-    /// The message that a stored copy holds; nil for one that belongs in quarantine.
+    /// The message in a stored copy; nil for one that belongs in quarantine.
     package init?(_ copy: IncomingMessage, senderID: String) {
         func text(_ span: ByteSpan?) -> String? { span.map { copy.bytes.text(of: $0) } }
         func bytes(_ span: ByteSpan?) -> [UInt8]? {
@@ -152,7 +148,7 @@ extension UpstreamMessage {
 }
 
 extension MessageOutline {
-    /// The outline of a delivery's message; nil for one that is gone, or belongs in quarantine.
+    /// The outline of a delivery's message; nil if it is gone, or belongs in quarantine.
     init?(_ delivery: Delivery, attempt: Int) {
         switch delivery.content {
         case .received(let box):
@@ -172,7 +168,7 @@ extension MessageOutline {
 }
 
 extension MessageBytes {
-    /// A part of them as text.
+    /// A part of the bytes as text.
     fileprivate func text(of span: ByteSpan) -> String {
         withUnsafeBufferPointer { String(decoding: UnsafeBufferPointer(rebasing: $0[span.range]), as: UTF8.self) }
     }

@@ -1,23 +1,23 @@
 package import Vocabulary
 
-/// What the table is told about a block: deliveries of one batch and handler that were stored in one row.
+/// The result for a block: deliveries of one batch and handler that were stored in one row.
 ///
 /// The row is a short form of leased rows. It is deleted when all of it is done; if anything else happens to one of its
-/// deliveries it is unpacked into rows first, less what is done, and these are settled one by one.
+/// deliveries, it is first unpacked into rows, except what is done, and these are settled one by one.
 package struct BlockSettlement: Sendable, Equatable {
     /// The process's number for the block.
     package var number: Int64
     /// The fencing token.
     package var token: Int64
-    /// How many deliveries this worker knows it to hold.
+    /// How many deliveries it holds, as far as this worker knows.
     package var count: Int
     /// The messages that are done.
     package var done: [Digest128]
-    /// Their attempts, in the same order; empty where no history is kept.
+    /// Their attempts, in the same order; empty without history.
     package var attempts: [AttemptRecord] = []
-    /// What it counts for among what is to be settled.
+    /// Its share of the settlements to be written.
     var weight: Int { max(done.count, 1) }
-    /// Whether these are all; else the rest becomes rows.
+    /// Whether all are done; otherwise the rest becomes rows.
     package var isComplete: Bool { done.count == count }
 
     package init(number: Int64, token: Int64, count: Int, done: [Digest128]) {
@@ -35,24 +35,24 @@ struct DeliveryBlocks: Sendable {
         @FixedInstant var opened: ContinuousClock.Instant
     }
 
-    /// There are few: they are looked through, and changed where they stand.
+    /// Few, so they are searched linearly and changed in place.
     private var open: [Block] = []
-    /// What the table has to be told.
+    /// The blocks to be settled.
     private(set) var ready: [BlockSettlement] = []
 
     /// Whether none is open.
     var isEmpty: Bool { open.isEmpty }
 
-    /// A block has committed.
+    /// Records a committed block.
     mutating func open(_ number: Int64, token: Int64, count: Int, at now: ContinuousClock.Instant) {
         var settlement = BlockSettlement(number: number, token: token, count: count, done: [])
         settlement.done.reserveCapacity(count)
         open.append(Block(settlement: settlement, opened: now))
     }
 
-    /// Takes the end of an attempt, where that says all about a delivery in a block.
+    /// Takes an attempt's settlement, if it settles a delivery in a block.
     ///
-    /// - Returns: Whether it was taken; else the delivery has a row, or will have one once ``ready`` is settled.
+    /// - Returns: Whether it was taken; otherwise the delivery has a row, or will have one once ``ready`` is settled.
     mutating func take(_ settlement: Settlement) -> Bool {
         guard let number = settlement.block, let index = open.firstIndex(where: { $0.settlement.number == number })
         else { return false }
@@ -66,7 +66,7 @@ struct DeliveryBlocks: Sendable {
         return true
     }
 
-    /// Unpacks those that were opened before a time.
+    /// Unpacks blocks opened before a time.
     mutating func unpack(openedBefore limit: ContinuousClock.Instant) {
         for index in open.indices.reversed() where open[index].opened < limit { unpack(at: index) }
     }
@@ -76,12 +76,12 @@ struct DeliveryBlocks: Sendable {
         for index in open.indices.reversed() { unpack(at: index) }
     }
 
-    /// Unpacks one that may have committed without our knowing.
+    /// Unpacks a block that may have committed without our knowledge.
     mutating func abandon(_ number: Int64, token: Int64) {
         ready.append(BlockSettlement(number: number, token: token, count: -1, done: []))
     }
 
-    /// Empties ``ready``.
+    /// Takes everything out of ``ready``.
     mutating func takeReady() -> [BlockSettlement] {
         defer { ready = [] }
         return ready

@@ -1,27 +1,27 @@
 import UpstreamKit
 
-/// The deliveries that wait for a slot: untried ones and those that failed before, each oldest first.
+/// The deliveries that wait for a slot: untried ones and previously failed ones, each oldest first.
 ///
-/// Neither kind starves the other. While both wait they take turns, and messages that failed before get at most half of the
-/// slots: if these run into their timeout, the others still have the rest.
+/// Neither kind starves the other. While both wait they take turns, and failed ones get at most half of the slots: if
+/// they run into their timeout, the others still have the rest.
 struct DeliveryQueue: Sendable {
     private var untried = DeliveryFIFO()
     private var tried = DeliveryFIFO()
     private var isTriedNext = false
-    /// How many were handed over by ingest.
+    /// Deliveries handed over by ingest.
     private(set) var fresh = 0
-    /// About how many bytes these take.
+    /// Their estimated bytes.
     private(set) var freshBytes = 0
-    /// How many were claimed.
+    /// Claimed deliveries.
     private(set) var claimed = 0
-    /// About how many bytes these take.
+    /// Their estimated bytes.
     private(set) var claimedBytes = 0
-    /// How many may crash the worker.
+    /// Deliveries that may crash the worker.
     private(set) var suspects = 0
 
     var isEmpty: Bool { untried.isEmpty && tried.isEmpty }
 
-    /// Whether one waits that failed before.
+    /// Whether a previously failed one waits.
     var hasTried: Bool { !tried.isEmpty }
 
     /// How many wait.
@@ -36,7 +36,7 @@ struct DeliveryQueue: Sendable {
         count(delivery, isFresh, by: 1)
     }
 
-    /// Takes the next one; `allowsTried`: may be one that failed before although untried ones wait.
+    /// Takes the next one; `allowsTried`: it may be a failed one although untried ones wait.
     mutating func popFirst(allowsTried: Bool) -> Delivery? {
         let isTried = untried.isEmpty || (!tried.isEmpty && allowsTried && isTriedNext)
         if !untried.isEmpty, !tried.isEmpty { isTriedNext = !isTried }
@@ -61,7 +61,7 @@ struct DeliveryQueue: Sendable {
         return all.map(\.delivery)
     }
 
-    /// The claims of the entries for which the condition holds.
+    /// The claims of the entries that satisfy a condition.
     func references(where condition: (Delivery) -> Bool) -> [LeaseReference] {
         (untried.all + tried.all).compactMap { entry in
             guard condition(entry.delivery) else { return nil }
@@ -102,14 +102,14 @@ private struct DeliveryFIFO: Sendable {
         var isFresh: Bool
     }
 
-    /// The first ones, the next one last: it is moved out, and nothing else moves.
+    /// The first ones in reverse: the next is moved out at the end, and nothing else moves.
     private var leaving: [Entry] = []
-    /// Those that came after them, in their order.
+    /// The later ones, in order.
     private var arriving: [Entry] = []
 
     var isEmpty: Bool { leaving.isEmpty && arriving.isEmpty }
 
-    /// When the lease of the first one ends; asked for each attempt, so the entry is not copied for it.
+    /// The end of the first entry's lease; read for each attempt, so without copying the entry.
     var firstDeadline: ContinuousClock.Instant? {
         if !leaving.isEmpty { return leaving[leaving.count - 1].delivery.lease.deadline }
         return arriving.isEmpty ? nil : arriving[0].delivery.lease.deadline

@@ -10,30 +10,21 @@ package protocol DeliveryStore: Sendable {
     ///
     /// Handlers that only other workers run stay unchanged.
     ///
-    /// - Throws: ``StoreError``
     /// - Returns: The fencing token for the rows that this process inserts under its own lease; it is never 0.
     func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64
 
-    /// What operators and other workers want of these handlers.
-    ///
-    /// - Throws: ``StoreError``
-    /// - Returns: An entry for each that is registered.
+    /// What operators and other workers want of these handlers; an entry for each registered one.
     func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl]
 
-    /// Tells every worker, and operators, that the handler asked for a pause; waits for no lock.
-    ///
-    /// - Throws: ``StoreError``
+    /// Records a pause that the handler asked for, for all workers and operators; waits for no lock.
     func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError)
 
-    /// Leases deliveries that are due and loads their messages.
+    /// Leases due deliveries and loads their messages.
     ///
-    /// - Throws: ``StoreError``
-    /// - Returns: At most `limit` deliveries, in the order they became due: no more than fit into `bytes`, and one.
+    /// - Returns: At most `limit` deliveries, in the order they became due: no more than fit into `bytes`, plus one.
     func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery]
 
     /// Extends leases to `duration` from now, and returns those that are still ours.
-    ///
-    /// - Throws: ``StoreError``
     func extend(
         _ leases: [LeaseReference],
         of handler: String,
@@ -42,50 +33,39 @@ package protocol DeliveryStore: Sendable {
 
     /// Writes the outcomes of deliveries, each under its fencing token; ignores those whose lease another worker holds.
     ///
-    /// Idempotent: may be repeated when the reply was lost.
+    /// Idempotent: may be repeated if the reply was lost.
     ///
-    /// - Throws: ``StoreError``
     /// - Returns: How many were still ours.
     func settle(_ settlements: [Settlement], of handler: String) async throws(StoreError) -> Int
 
     /// Completes blocks, or unpacks them into rows under the same lease; see ``BlockSettlement``.
     ///
-    /// Idempotent: may be repeated when the reply was lost.
+    /// Idempotent: may be repeated if the reply was lost.
     ///
-    /// - Throws: ``StoreError``
-    /// - Returns: How many of the deliveries that are done were still ours.
+    /// - Returns: How many of the finished deliveries were still ours.
     func settle(_ blocks: [BlockSettlement], of handler: String) async throws(StoreError) -> Int
 
     /// Stops every worker from claiming the handler's deliveries until it is resumed.
-    ///
-    /// - Throws: ``StoreError``
     func pause(_ handler: String, reason: String) async throws(StoreError)
 
     /// Handlers with subscriptions or deliveries that no worker has run for minutes.
-    ///
-    /// - Throws: ``StoreError``
     func unclaimed() async throws(StoreError) -> [String]
 
     /// The backlog of each handler, counted up to a limit; also records that this worker runs them.
-    ///
-    /// - Throws: ``StoreError``
     func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog]
 
     /// Listens for other workers' notifications, and calls `wake` for each.
     ///
     /// Returns only if notifications do not arrive, as behind a pooler in transaction mode.
-    ///
-    /// - Throws: ``StoreError``
     func listen(wake: @Sendable () -> Void) async throws(StoreError)
 }
 
 /// What operators and other workers want of a handler.
 package struct HandlerControl: Sendable, Equatable {
-    /// The handler.
     package var handler: String
     /// Whether it is paused.
     package var isPaused = false
-    /// How much is left of a pause that it asked for itself, of any worker; nil without one.
+    /// The rest of a pause that it asked for, in any worker; nil without one.
     package var hold: Duration?
     /// Changes when an operator resumes it, which ends such a pause and closes the circuit breakers.
     package var resumption: Int64 = 0
@@ -93,13 +73,11 @@ package struct HandlerControl: Sendable, Equatable {
     package init(handler: String) { self.handler = handler }
 }
 
-/// What to claim.
+/// The parameters of a claim.
 package struct ClaimRequest: Sendable, Equatable {
-    /// For which handler.
     package var handler: String
-    /// How many at most.
     package var limit: Int
-    /// How many bytes they may take, about; the one that goes over it is the last.
+    /// About how many bytes they may take; the one that exceeds it is the last.
     package var bytes = DispatchSettings().waitingBytes
     /// How long the lease holds unless it is extended.
     package var lease: Duration
@@ -107,9 +85,9 @@ package struct ClaimRequest: Sendable, Equatable {
     package var owner: String
     /// Whether to claim deliveries that may have crashed workers, or only the others.
     package var isForSuspects: Bool
-    /// From how many dead workers in a row on a delivery may be the cause.
+    /// The number of consecutive dead workers from which on a delivery may be the cause.
     package var suspectFrom = DispatchSettings().suspectFrom
-    /// Of such deliveries, only those with no more dead workers than this.
+    /// The most dead workers of such deliveries.
     package var mostCrashes = Int.max
     /// Whether to claim only deliveries without a counted attempt: what a probe of a failing handler takes first.
     package var isForUntried = false
@@ -132,7 +110,7 @@ package struct ClaimRequest: Sendable, Equatable {
         self.isOrdered = isOrdered
     }
 
-    /// What may be claimed beside these; nil where they are as many, or as large, as may be.
+    /// The request for what may be claimed besides these; nil at the limit in number or bytes.
     package func rest(after found: [Delivery]) -> ClaimRequest? {
         var rest = self
         rest.limit -= found.count
@@ -143,7 +121,6 @@ package struct ClaimRequest: Sendable, Equatable {
 
 /// Identifies a claim.
 package struct LeaseReference: Sendable, Hashable {
-    /// The message's key.
     package var messageKey: Digest128
     /// The fencing token.
     package var token: Int64
@@ -156,16 +133,15 @@ package struct LeaseReference: Sendable, Hashable {
 
 /// One handler's backlog.
 package struct Backlog: Sendable, Equatable {
-    /// The handler.
     package var handler: String
     /// The rows in `deliveries`, counted up to ``depthLimit``.
     package var depth: Int
-    /// The age of the oldest delivery; zero without one.
+    /// The age of the oldest delivery; zero if there is none.
     package var oldestAge: Duration
     /// The rows in `dead_letters`, counted up to ``depthLimit``.
     package var deadLetters: Int
 
-    /// Where counting stops, so that a large backlog costs no more than a small one.
+    /// The limit of counts, so that a large backlog costs no more than a small one.
     package static let depthLimit = 100_000
 
     package init(handler: String, depth: Int, oldestAge: Duration, deadLetters: Int) {

@@ -2,24 +2,23 @@ import Synchronization
 import UpstreamKit
 package import Vocabulary
 
-/// How ingest hands fresh messages to the dispatcher directly, without a query.
+/// Hands fresh messages from ingest to the dispatcher directly, without a query.
 ///
 /// Called on the ingest path: nothing here blocks.
 package protocol DeliveryIntake: Sendable {
-    /// Asks, before each attempt to commit a batch, which handlers of this worker have room for its messages.
+    /// Offers a lease for the handlers of this worker with room, before each attempt to commit a batch.
     ///
-    /// Every offer is followed by exactly one call of ``committed(_:messages:outcomes:)`` or ``withdrawn(_:)``.
-    ///
-    /// `bytes` is about what the batch takes in memory.
+    /// Every offer is followed by exactly one call of ``committed(_:messages:outcomes:)`` or ``withdrawn(_:)``. `bytes`
+    /// is the batch's estimated memory.
     func offer(for count: Int, bytes: Int) -> LeaseOffer
 
-    /// The batch has committed.
+    /// Hands over a committed batch.
     func committed(_ offer: LeaseOffer, messages: [IncomingMessage], outcomes: [StoreOutcome])
 
-    /// The batch has not committed, or its outcome is unknown.
+    /// Withdraws an offer: the batch has not committed, or its outcome is unknown.
     func withdrawn(_ offer: LeaseOffer)
 
-    /// The database does not know the registration that an offer was made under, which is to be renewed.
+    /// Reports that the database does not know the registration of an offer, which is to be renewed.
     func registrationLost(of offer: LeaseOffer)
 }
 
@@ -29,23 +28,23 @@ package struct LeaseOffer: Sendable {
     package var handlers: [String]
     /// All handlers of this worker: other workers are notified of deliveries for any other handler.
     package var local: [String]
-    /// Who holds the lease.
+    /// The holder of the lease.
     package var owner: String
     /// The fencing token of all rows that this process inserts; later claims have greater ones.
     package var token: Int64
-    /// How long the lease holds unless it is extended.
+    /// How long the lease lasts unless it is extended.
     package var duration: Duration
-    /// Those of ``handlers`` whose deliveries are to be kept as one block each.
+    /// The ``handlers`` whose deliveries are kept as one block each.
     package var packed: [String] = []
     /// The number of these blocks, unique in this process.
     package var block: Int64 = 0
     /// The lanes of ``handlers``.
     var lanes: [Int] = []
-    /// The capacity reserved in each.
+    /// The capacity reserved in each lane.
     var count = 0
-    /// The bytes reserved in each.
+    /// The bytes reserved in each lane.
     package var bytes = 0
-    /// Until when the lease holds at least.
+    /// The earliest end of the lease.
     var deadline = ContinuousClock.now
 
     /// No lease: all deliveries wait in the table, and other workers are notified.
@@ -71,7 +70,7 @@ package struct LeaseOffer: Sendable {
 final class DispatchIntake: DeliveryIntake {
     let lanes: [DispatchLane]
     let names: [String]
-    /// By lane: the categories' bytes, or nil for all.
+    /// The categories of each lane, as bytes; nil for all.
     private let categories: [[[UInt8]]?]
     let settings: DispatchSettings
     let clock: TimeSource
@@ -79,7 +78,7 @@ final class DispatchIntake: DeliveryIntake {
     private let released: @Sendable ([Settlement], Int) -> Void
     private let lost: @Sendable () -> Void
     private let lastBlock = Atomic<Int64>(0)
-    /// The token that registration gave us; nil before.
+    /// The token from registration; nil before.
     private let token = Mutex<Int64?>(nil)
 
     init(
@@ -103,7 +102,7 @@ final class DispatchIntake: DeliveryIntake {
         }
     }
 
-    /// Offers are made from now on.
+    /// Starts making offers.
     func open(token: Int64) {
         self.token.withLock { $0 = token }
     }
@@ -111,7 +110,6 @@ final class DispatchIntake: DeliveryIntake {
     /// The token of this process; 0 before the handlers are registered.
     var processToken: Int64 { token.withLock(\.self) ?? 0 }
 
-    /// A number for the blocks of one transaction.
     func nextBlock() -> Int64 { lastBlock.wrappingAdd(1, ordering: .relaxed).newValue }
 
     /// Gives a lane the deliveries of its block, or of its leased rows.
@@ -125,7 +123,6 @@ final class DispatchIntake: DeliveryIntake {
         released(settlements, index)
     }
 
-    /// Whether the handlers are registered.
     var isOpen: Bool { token.withLock { $0 != nil } }
 
     func offer(for count: Int, bytes: Int) -> LeaseOffer {
@@ -159,7 +156,7 @@ final class DispatchIntake: DeliveryIntake {
             let lease = Lease(token: offer.token, deadline: offer.deadline, block: isPacked ? offer.block : nil)
             var deliveries: [Delivery] = []
             if isOffered { deliveries.reserveCapacity(messages.count) }
-            // Looked at in place: a copy of a message retains its bytes.
+            // Read in place: a copy of a message retains its bytes.
             let batch = messages.span
             for index in batch.indices where outcomes[index] == .stored {
                 guard takes(batch[index].category, of: batch[index].bytes.unsafeBytes, lane.index) else { continue }
@@ -167,13 +164,13 @@ final class DispatchIntake: DeliveryIntake {
                     if lane.settings.rate == nil {
                         lane.claims.set()
                     } else {
-                        // Claimed once its rate allows that; all of its messages come here.
+                        // Claimed once its rate allows; all of its messages come from the table.
                         lane.withMachine(wake: 0) { $0.hasArrived = true }
                     }
                     break
                 }
                 let key = batch[index].messageKey
-                // One of a few that wait here is not to keep the memory that it shared with those that don't.
+                // A few waiting messages must not keep the memory shared with those that don't wait.
                 let copy = categories[lane.index] == nil ? batch[index] : batch[index].detached()
                 deliveries.append(Delivery(content: .received(ReceivedMessage(copy)), messageKey: key, lease: lease))
             }
@@ -185,7 +182,7 @@ final class DispatchIntake: DeliveryIntake {
     func withdrawn(_ offer: LeaseOffer) {
         for index in offer.lanes {
             _ = lanes[index].withMachine(wake: 0) { $0.handOver([], reserved: offer.count, bytes: offer.bytes) }
-            // It may have committed all the same. What it left is taken over as rows by the next attempt to commit.
+            // It may have committed all the same. The next attempt to commit takes over its blocks as rows.
             if offer.packed.contains(names[index]) {
                 settler.abandon(block: offer.block, token: offer.token, lane: index)
             }

@@ -2,7 +2,7 @@ import Synchronization
 import UpstreamKit
 import Vocabulary
 
-// Handlers that take their messages on the spot: many attempts begin and end together, in one task.
+// Immediate handlers: many attempts begin and end together, in one task.
 extension DispatchLane {
     private typealias Attempt = DispatchStateMachine.Attempt
 
@@ -17,7 +17,7 @@ extension DispatchLane {
                 await waitForChange(since: generation)
                 continue
             }
-            // Without an outline there is no message any more.
+            // Without an outline the message is gone.
             let messages = attempts.map { MessageOutline($0.delivery, attempt: $0.number) }
             handler.take(messages.compactMap(\.self), handler: registration.name)
             let ends = messages.map { AttemptEnd.verdict($0 == nil ? .reject(.missing) : .done) }
@@ -44,8 +44,8 @@ extension DispatchLane {
         _ settler: DispatchSettler
     ) {
         let now = clock.now()
-        // One call took them all. Each is booked with its share of it: the sums, in the metric and in the history, are the
-        // time that has passed, however many there were.
+        // One call took them all. Each gets its share, so that the sums in the metric and in the history are the
+        // elapsed time.
         let took = (now - start) / attempts.count
         let end = start + took
         let (done, others, wantsClaim) = state.withLock { state in
@@ -76,7 +76,7 @@ extension DispatchLane {
 }
 
 extension HandlerRegistration {
-    /// Its handler where that takes messages on the spot.
+    /// Its handler, if that is immediate.
     var immediate: (any ImmediateHandler)? {
         guard case .handler(let handler) = body else { return nil }
         return handler as? any ImmediateHandler
@@ -84,10 +84,10 @@ extension HandlerRegistration {
 }
 
 extension LaneSettings {
-    /// The most messages that an immediate handler is given with one call.
+    /// The most messages in one call of an immediate handler.
     static let mostAtOnce = 64
 
-    /// The settings of a handler that takes messages on the spot: one task gives it many, whatever its concurrency.
+    /// The settings of an immediate handler: one task gives it many messages, whatever its concurrency.
     static func immediate(_ registration: HandlerRegistration, _ dispatch: DispatchSettings) -> LaneSettings {
         var settings = LaneSettings(registration, dispatch)
         (settings.concurrency, settings.slots) = (mostAtOnce, 1)

@@ -9,7 +9,7 @@ final class DispatchLane: Sendable {
 
     struct State {
         var machine: DispatchStateMachine
-        /// Slots with nothing to do.
+        /// Idle slots.
         var waiters: [CheckedContinuation<Void, Never>] = []
         /// Counts changes, so that a slot about to wait does not miss one.
         var generation = 0
@@ -18,9 +18,9 @@ final class DispatchLane: Sendable {
 
     typealias SlotTask = Task<SlotEnd, Never>
 
-    /// What a slot does.
+    /// The state of a slot.
     struct Slot {
-        /// Runs its attempts; nil until it is known.
+        /// The task that runs its attempts; nil until it is known.
         var task: SlotTask?
         /// The attempt under way.
         var run: RunID?
@@ -46,12 +46,12 @@ final class DispatchLane: Sendable {
     let report: DispatchReport
     private let tracing: PipelineTracing?
     private let execute: DeliveryExecutor
-    /// Set where the handler is given its messages with few calls.
+    /// Set if the handler is given its messages in few calls.
     private let immediate: (any ImmediateHandler)?
     let state: Mutex<State>
     /// Wakes the loop that claims for this handler.
     let claims = DispatchSignal()
-    /// Wakes the loop that tells the table of pauses that handlers ask for.
+    /// Wakes the loop that publishes pauses that handlers ask for.
     private let holds: DispatchSignal
 
     init(
@@ -67,7 +67,7 @@ final class DispatchLane: Sendable {
     ) {
         self.index = index
         self.registration = registration
-        // Each attempt has a span of its own.
+        // With tracing, each attempt needs its own span.
         immediate = tracing == nil ? registration.immediate : nil
         self.settings = immediate == nil ? LaneSettings(registration, settings) : .immediate(registration, settings)
         self.senderIDs = senderIDs
@@ -79,7 +79,7 @@ final class DispatchLane: Sendable {
         state = Mutex(State(machine: DispatchStateMachine(self.settings)))
     }
 
-    /// Changes the machine, and wakes slots that may have something to do now.
+    /// Changes the machine, and wakes slots that may have work now.
     func withMachine<T: Sendable>(wake count: Int = .max, _ body: (inout DispatchStateMachine) -> T) -> T {
         let (value, waiters) = state.withLock { state in
             let value = body(&state.machine)
@@ -92,15 +92,14 @@ final class DispatchLane: Sendable {
         return value
     }
 
-    /// Reads the machine.
     func inspect<T: Sendable>(_ body: (borrowing DispatchStateMachine) -> T) -> T {
         state.withLock { body($0.machine) }
     }
 
-    /// One slot: attempt after attempt, until the machine says that none is to follow.
+    /// Runs one slot: attempt after attempt, until the machine ends it.
     ///
     /// - Parameters:
-    ///   - settler: Takes what came of them.
+    ///   - settler: Takes the settlements.
     ///   - pause: Called when the handler asks to be paused in the database.
     func work(settler: DispatchSettler, pause: @Sendable (HandlerFailure) async -> Void) async {
         let slot = state.withLock { state in
@@ -138,7 +137,7 @@ final class DispatchLane: Sendable {
             await settler.waitForRoom(index)
             let start = clock.now()
             let (action, generation) = state.withLock { state in
-                // What is about to be cancelled must not be the next attempt.
+                // An attempt must not begin in a task about to be cancelled.
                 if state.slots[slot].isCancelled { return (nil as DispatchStateMachine.NextAction?, 0) }
                 let action = state.machine.next(now: start)
                 if case .run(let id, _, _, _) = action { state.slots[slot].run = id }
@@ -179,7 +178,7 @@ final class DispatchLane: Sendable {
         return action.pause
     }
 
-    /// Tells the table, the claims and the operators what came of an attempt.
+    /// Passes an attempt's result to the table, the claims and the operators.
     func conclude(
         _ action: DispatchStateMachine.FinishAction,
         _ end: AttemptEnd,
@@ -201,13 +200,13 @@ final class DispatchLane: Sendable {
         } else {
             settler.submit(action.released, lane: index)
         }
-        // If the handler settled the row itself, no settler wakes the claims for the device's next message. Deliveries
-        // that may crash the worker are claimed apart: the next ones may be claimed now.
+        // If the handler settled the row itself, no settler wakes the claims for the device's next message. Suspects
+        // are claimed apart: the next ones may be claimed now.
         let isNextOfDevice = settings.isOrdered && action.settlement == nil
         if isNextOfDevice || delivery.isSuspect || action.wantsClaim { claims.set() }
     }
 
-    /// What the table is to be told of an attempt, with what the history of attempts is to keep of it.
+    /// The attempt's settlement and its history record.
     func settlement(
         of action: DispatchStateMachine.FinishAction,
         _ delivery: Delivery,
@@ -232,7 +231,7 @@ final class DispatchLane: Sendable {
         let tasks = state.withLock { state in
             runs.compactMap { id in
                 guard let slot = state.slots.firstIndex(where: { $0.run == id }) else { return nil as SlotTask? }
-                // A task that is not known yet is cancelled when it is.
+                // A task that is not known yet is cancelled once it is.
                 state.slots[slot].isCancelled = true
                 return state.slots[slot].task
             }
@@ -240,7 +239,7 @@ final class DispatchLane: Sendable {
         for task in tasks { task.cancel() }
     }
 
-    /// Runs an attempt; its span, where there is one, is still to be ended.
+    /// Runs an attempt; its span, if any, is ended by the caller.
     private func run(
         _ delivery: Delivery,
         attempt: Int,

@@ -3,11 +3,12 @@ package import Telemetry
 import UpstreamKit
 package import Vocabulary
 
-/// What the dispatcher counts and logs.
+/// The dispatcher's metrics and log.
 ///
-/// Log lines name the message's key and the failure's kind; a handler's own words may hold payload, and stay in the table.
+/// Log lines name the message's key and the failure's kind; a handler's own words may hold payload, and stay in the
+/// table.
 package struct DispatchReport: Sendable {
-    /// How long to wait between attempts while the database is unavailable.
+    /// The pauses between attempts while the database is unavailable.
     package static let retry = Backoff(initial: .milliseconds(100), maximum: .seconds(5))
 
     private let handlers: [String]
@@ -16,12 +17,12 @@ package struct DispatchReport: Sendable {
     private let logger: Logger
     private let letters: DeadLetterLog
 
-    /// A report on these handlers.
+    /// Makes a report on these handlers.
     ///
     /// - Parameters:
-    ///   - handlers: The dispatched handlers, by lane; those that `metrics` doesn't know are not counted there.
-    ///   - metrics: Where deliveries and database errors are counted.
-    ///   - logger: For failures and changes of state.
+    ///   - handlers: The dispatched handlers, by lane; those unknown to `metrics` are not counted there.
+    ///   - metrics: Counts deliveries and database errors.
+    ///   - logger: Logs failures and changes of state.
     package init(handlers: [String], metrics: Metrics, logger: Logger) {
         self.handlers = handlers
         self.metrics = metrics
@@ -32,9 +33,7 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    // MARK: Attempts
-
-    /// An attempt has ended.
+    /// Records the end of an attempt.
     func attemptEnded(
         _ action: DispatchStateMachine.FinishAction,
         _ end: AttemptEnd,
@@ -63,19 +62,19 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    /// Attempts have ended well that began and ended together; `took` is the share of each.
+    /// Records successful attempts that began and ended together; `took` is the share of each.
     func attemptsDone(_ count: Int, took: Duration, _ lane: Int) {
         handlerMetrics[lane].deliveries[.done].increment(by: count)
         handlerMetrics[lane].duration.observe(took.inSeconds, count: count)
     }
 
-    /// What went wrong in an attempt; nil where nothing did.
+    /// The failure of an attempt; nil if it did not fail.
     static func failure(_ end: AttemptEnd) -> HandlerFailure? {
         guard case .verdict(let verdict) = end else { return nil }
         return verdict.failure
     }
 
-    /// Deliveries became dead letters without an attempt, or were released.
+    /// Records deliveries that became dead letters without an attempt, or were released.
     func settledUnrun(_ settlements: [Settlement], _ lane: Int) {
         for settlement in settlements {
             switch settlement.outcome {
@@ -92,7 +91,7 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    /// The table ignored settlements, as other workers hold the leases now.
+    /// Reports settlements that the table ignored, as other workers hold the leases now.
     func leasesLost(_ count: Int, _ lane: Int) {
         logger.event(
             .warning,
@@ -102,15 +101,15 @@ package struct DispatchReport: Sendable {
         )
     }
 
-    /// Logs dead letters that were only counted, where their minute is over.
+    /// Logs dead letters that were only counted, if their minute is over.
     func logDue() { letters.logDue(.now) }
 
-    /// Logs the dead letters that were only counted, as nothing more is to come.
+    /// Logs the dead letters that were only counted, at the end.
     func flush() { letters.logDue(nil) }
 
     // MARK: Handlers
 
-    /// What the handlers are doing.
+    /// Shows the handlers' activity.
     func show(_ activity: [HandlerActivity]) {
         for (metrics, handler) in zip(handlerMetrics, activity) {
             metrics.circuit.set(CircuitState(handler.circuit).rawValue)
@@ -118,7 +117,7 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    /// A breaker opened or closed, after an attempt with this end.
+    /// Reports that a breaker opened or closed, after an attempt with this end.
     func breaker(_ transition: CircuitBreaker.Transition, _ end: AttemptEnd?, _ lane: Int) {
         let failure = end.flatMap(Self.failure)
         switch transition {
@@ -145,7 +144,7 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    /// A handler was paused or resumed, here or elsewhere.
+    /// Reports that a handler was paused or resumed, here or elsewhere.
     func paused(_ isPaused: Bool, _ lane: Int) {
         let fields: LogFields = [.handler: .string(handlers[lane])]
         if isPaused {
@@ -155,7 +154,7 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    /// Operators, or other workers, changed something.
+    /// Reports a change by operators or other workers.
     func changed(_ change: DispatchStateMachine.ControlChange, _ lane: Int) {
         switch change {
         case .paused: paused(true, lane)
@@ -167,7 +166,7 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    /// Cancelled attempts go on.
+    /// Reports cancelled attempts that continue.
     func hanging(_ count: Int, _ lane: Int) {
         logger.event(
             .error,
@@ -177,7 +176,7 @@ package struct DispatchReport: Sendable {
         )
     }
 
-    /// How much waits.
+    /// Shows a backlog.
     func backlog(_ backlog: Backlog) {
         guard let lane = handlers.firstIndex(of: backlog.handler) else { return }
         handlerMetrics[lane].waiting.set(backlog.depth)
@@ -185,7 +184,7 @@ package struct DispatchReport: Sendable {
         handlerMetrics[lane].oldestDeliveryAge.set(backlog.oldestAge / .seconds(1))
     }
 
-    /// A handler gets deliveries that no worker takes.
+    /// Reports a handler with deliveries that no worker takes.
     func unclaimed(_ handler: String) {
         logger.event(
             .warning,
@@ -195,7 +194,7 @@ package struct DispatchReport: Sendable {
         )
     }
 
-    /// The registration is gone.
+    /// Reports that the registration is gone.
     func registeringAgain() {
         logger.event(
             .notice,
@@ -204,9 +203,7 @@ package struct DispatchReport: Sendable {
         )
     }
 
-    // MARK: The database
-
-    /// A call to the database failed.
+    /// Reports a failed call to the database.
     ///
     /// Only the first of an outage is logged.
     func storeFailed(_ error: StoreError, isFirst: Bool) {
@@ -220,12 +217,12 @@ package struct DispatchReport: Sendable {
         )
     }
 
-    /// The database answers again.
+    /// Reports that the database answers again.
     func recovered() {
         logger.event(.notice, .databaseRecovered, "the dispatcher can use the database again")
     }
 
-    /// Notifications don't get through.
+    /// Reports that notifications don't arrive.
     func notificationsUnavailable() {
         logger.event(
             .warning,
@@ -236,7 +233,7 @@ package struct DispatchReport: Sendable {
 }
 
 extension CircuitState {
-    /// The metrics' name for what a breaker is doing.
+    /// The metrics' name for a breaker's phase.
     fileprivate init(_ phase: CircuitBreaker.Phase) {
         self =
             switch phase {

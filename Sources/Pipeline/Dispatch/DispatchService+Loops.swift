@@ -2,10 +2,11 @@ import Telemetry
 import UpstreamKit
 import Vocabulary
 
-// The loops of each handler (claims and heartbeats) and those that all share: polls, pauses, deadlines, figures and
+// The loops of each handler (claims and heartbeats) and the shared ones: polls, pauses, deadlines, figures and
 // notifications.
 extension DispatchService {
-    /// Registers the handlers, retrying until the database is there; and again where it has lost that, after a failover or a restore.
+    /// Registers the handlers, retrying until the database is there; and again if it has lost the registration, after a
+    /// failover or a restore.
     func registerLoop() async {
         guard await register() else { return }
         subscribed.set()
@@ -57,13 +58,13 @@ extension DispatchService {
         request.bytes = lane.inspect { $0.claimBytes }
         request.suspectFrom = lane.settings.suspectFrom
         if lane.inspect({ $0.isAboutToProbe(now: clock.now()) }) {
-            // A message that failed before may be bad itself, and would say nothing about the handler.
+            // A previously failed message may be bad itself, and would say nothing about the handler.
             request.isForUntried = true
             guard await claim(request, lane) == 0 else { return }
             request.isForUntried = false
         }
         guard await claim(request, lane) != nil else { return }
-        // Deliveries that may crash the worker are claimed apart, however much else there is.
+        // Suspects are claimed apart, however much else there is.
         for suspects in lane.inspect({ $0.suspectClaims(like: request) }) {
             guard await claim(suspects, lane) == 0 else { return }
             if suspects.mostCrashes == .max { lane.withMachine(wake: 0) { $0.foundNoSuspects() } }
@@ -97,7 +98,7 @@ extension DispatchService {
         }
     }
 
-    /// Apart from the polls, which must not wait for the database.
+    /// Refreshes the controls, apart from the polls, which must not wait for the database.
     func controlLoop() async {
         while await controls.wait() {
             guard dispatchIntake.isOpen else { continue }
@@ -116,7 +117,7 @@ extension DispatchService {
         }
     }
 
-    /// Asks what operators and other workers want, and tells them what the handlers here asked for.
+    /// Reads what operators and other workers want, and publishes what the handlers here asked for.
     private func refreshControls() async {
         do throws(StoreError) {
             let known = try await store.controls(lanes.map(\.settings.name))
@@ -134,7 +135,7 @@ extension DispatchService {
                 try await store.hold(lane.settings.name, hold)
                 lane.withMachine(wake: 0) { $0.holdTold(hold) }
             } catch {
-                // It is told with the next look, and the others' now.
+                // The next refresh publishes it; other handlers' pauses are published now.
                 report.storeFailed(error, isFirst: false)
             }
         }
@@ -168,13 +169,13 @@ extension DispatchService {
             report.show(activity)
             report.logDue()
             settler.unpackOld()
-            // What a settlement doesn't write soon: the database may be away.
+            // Flushes what no settlement writes soon: the database may be away.
             flush()
             for lane in lanes {
                 let now = clock.now()
                 lane.cancel(lane.withMachine(wake: 0) { $0.overdue(now: now) })
             }
-            // Handlers that block every thread of the tasks delay the next step: no fault of this loop.
+            // Handlers that block every thread of the tasks delay the next step, which is not this loop's fault.
             progress.enter(.idle)
         }
     }
@@ -218,7 +219,7 @@ extension DispatchService {
                 try await store.listen { self.wakeClaims() }
                 if !isTold { report.notificationsUnavailable() }
                 isTold = true
-                // The connection may lead to another server or pooler by then.
+                // By then the connection may lead to another server or pooler.
                 guard (try? await clock.sleep(.seconds(600))) != nil else { return }
                 attempt = 0
             } catch {
@@ -231,7 +232,7 @@ extension DispatchService {
         }
     }
 
-    /// Retries until it succeeds; nil when cancelled.
+    /// Retries until it succeeds; nil if cancelled.
     private func untilDone<T>(_ body: () async throws(StoreError) -> T) async -> T? {
         var attempt = 0
         while true {

@@ -1,6 +1,6 @@
 import Vocabulary
 
-// The slots that run attempts, and how they end.
+// The slots that run attempts, and their end.
 extension DispatchService {
     private enum SlotEvent {
         case slotEnded
@@ -20,7 +20,7 @@ extension DispatchService {
                     }
                 }
             }
-            // A cancelled claim may leave rows leased without our knowing, so claims end as slots do.
+            // A cancelled claim may leave rows leased without our knowledge, so claims end as slots do.
             for lane in lanes {
                 slots += 1
                 group.addTask {

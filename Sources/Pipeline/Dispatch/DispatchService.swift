@@ -6,14 +6,12 @@ package import Vocabulary
 
 /// Delivers stored messages to their handlers: at least once each, outside the ack path (G6).
 ///
-/// Each handler has a lane: slots that run attempts, a state machine that decides, and loops of its own for what waits for the
-/// database: claims, settlements, heartbeats. A handler that is slow, hangs or fails, or whose rows are locked, occupies only
-/// its own. What never waits (deadlines, metrics) is shared.
+/// Each handler has a lane: slots that run attempts, a state machine that decides, and its own loops for what waits for
+/// the database: claims, settlements, heartbeats. A handler that is slow, hangs or fails, or whose rows are locked,
+/// occupies only its own. What never waits (deadlines, metrics) is shared.
 package final class DispatchService: Sendable {
-    /// The port for ingest.
     package var intake: any DeliveryIntake { dispatchIntake }
 
-    /// The port for replays.
     package var replays: any ReplayIntake { dispatchIntake }
 
     let lanes: [DispatchLane]
@@ -24,31 +22,31 @@ package final class DispatchService: Sendable {
     let settler: DispatchSettler
     let dispatchIntake: DispatchIntake
     let shutdown = DispatchSignal()
-    /// Wakes the loop that watches over what operators want.
+    /// Wakes the loop that refreshes the operators' controls.
     let controls = DispatchSignal()
     let subscribed = DispatchSignal()
-    /// The database doesn't know the registration.
+    /// Set if the database doesn't know the registration.
     let registrationLost: DispatchSignal
-    /// What the loop is doing that watches over deadlines, for the watchdog; it looks at every handler's state four times a
+    /// The progress of the loop that watches deadlines, for the watchdog; it checks every handler's state four times a
     /// second, and never waits for the database.
     package let progress = LoopProgress("dispatcher")
     /// Writes what attempts have left in memory.
     let flush: @Sendable () -> Void
     private let isEnding = Atomic<Bool>(false)
 
-    /// A service for the handlers of this worker.
+    /// Makes a service for the handlers of this worker.
     ///
     /// - Parameters:
     ///   - store: The database side.
     ///   - registrations: The handlers, validated.
     ///   - senderIDs: The configured senders, by their index in ``UpstreamKit/IncomingMessage/sender``.
     ///   - settings: How to dispatch.
-    ///   - metrics: Where deliveries are counted.
-    ///   - logger: For failures and changes of state.
+    ///   - metrics: Counts deliveries.
+    ///   - logger: Logs failures and changes of state.
     ///   - clock: The clock and random source.
-    ///   - tracing: Records spans; nil where tracing is off.
-    ///   - flush: Writes what attempts have left in memory, such as log lines; called before their outcome is committed, a few
-    ///     times a second, and at the end.
+    ///   - tracing: Records spans; nil if tracing is off.
+    ///   - flush: Writes what attempts have left in memory, such as log lines; called before their outcome is
+    ///     committed, a few times a second, and at the end.
     ///   - execute: Runs one attempt.
     package init(
         store: any DeliveryStore,
@@ -88,7 +86,7 @@ package final class DispatchService: Sendable {
             report: report,
             willSettle: flush
         ) { lane in
-            // The next message of a device can be claimed once the one before is settled.
+            // The next message of a device can be claimed once the previous one is settled.
             if lanes[lane].settings.isOrdered { lanes[lane].claims.set() }
         }
         self.flush = flush
@@ -126,7 +124,7 @@ package final class DispatchService: Sendable {
         !isEnding.load(ordering: .relaxed) && settler.isEmpty && lanes.allSatisfy { $0.inspect(\.isIdle) }
     }
 
-    /// What each handler is doing in this worker, in the order of its registration.
+    /// The activity of each handler in this worker, in order of registration.
     package var activity: [HandlerActivity] {
         let now = clock.now()
         return lanes.map { lane in
@@ -144,9 +142,9 @@ package final class DispatchService: Sendable {
         }
     }
 
-    /// Decides about this handler's failures by another policy from now on.
+    /// Changes a handler's retry policy.
     ///
-    /// Nothing else changes: what runs goes on, and what waits for its next attempt keeps its time.
+    /// Nothing else changes: running attempts continue, and scheduled ones keep their time.
     ///
     /// - Returns: Whether this worker has such a handler.
     package func adopt(_ retry: RetryPolicy, of handler: String) -> Bool {
@@ -157,20 +155,20 @@ package final class DispatchService: Sendable {
 
     /// Waits until the handlers are subscribed in the database: they would miss messages received before.
     ///
-    /// For one task while ``run()`` runs; returns early when cancelled.
+    /// For one task while ``run()`` runs; returns early if cancelled.
     package func waitUntilSubscribed() async {
         _ = await subscribed.wait()
     }
 
     /// Runs until ``beginShutdown()``, or until cancelled.
     ///
-    /// Attempts that don't end within the settings' `drain` after a shutdown has begun are cancelled, and their leases
-    /// are released without counting an attempt (G7).
+    /// Attempts that don't end within the settings' `drain` after shutdown began are cancelled, and their leases are
+    /// released without counting an attempt (G7).
     package func run() async {
         if !lanes.isEmpty { await dispatch() }
         isEnding.store(true, ordering: .relaxed)
         defer { isEnding.store(false, ordering: .relaxed) }
-        // Side by side: one that is slow must not use up the time that the others have.
+        // Concurrently: a slow one must not use up the others' time.
         await withDiscardingTaskGroup { tasks in
             for lane in lanes {
                 guard case .handler(let handler) = lane.registration.body else { continue }

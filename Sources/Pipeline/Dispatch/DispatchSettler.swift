@@ -1,13 +1,14 @@
 import UpstreamKit
 import Vocabulary
 
-/// Writes settlements to the table: each handler's by themselves, so that none waits for another's locks.
+/// Writes settlements to the table, separately for each handler, so that none waits for another's locks.
 final class DispatchSettler: Sendable {
     private let lanes: [LaneSettler]
 
-    /// A settler for these handlers, one lane each.
+    /// Makes a settler with one lane per handler.
     ///
-    /// `willSettle` is called before settlements are sent, and waited for; `settled` with the lane once they have committed.
+    /// `willSettle` is called, and waited for, before settlements are sent; `settled` with the lane once they have
+    /// committed.
     init(
         handlers: [String],
         store: any DeliveryStore,
@@ -31,12 +32,11 @@ final class DispatchSettler: Sendable {
         }
     }
 
-    /// Whether nothing waits to be settled, or is being settled.
     var isEmpty: Bool { lanes.allSatisfy(\.isEmpty) }
 
     /// Takes settlements; never blocks.
     ///
-    /// `isUrgent` where others wait for the outcome: the batch is then written without lingering for more.
+    /// `isUrgent` if others wait for the outcome: the batch is then written without lingering for more.
     func submit(_ settlements: [Settlement], lane: Int, isUrgent: Bool = false) {
         guard !settlements.isEmpty else { return }
         lanes[lane].submit(settlements, isUrgent: isUrgent)
@@ -50,25 +50,23 @@ final class DispatchSettler: Sendable {
 
     // MARK: Blocks
 
-    /// A block has committed: `count` deliveries with its number will be submitted.
+    /// Records a committed block: `count` deliveries with its number will be submitted.
     func open(block: Int64, token: Int64, count: Int, lane: Int) {
         lanes[lane].open(block: block, token: token, count: count)
     }
 
-    /// A block may have committed, and nobody here will run what it holds as such.
+    /// Abandons a block that may have committed, and that nobody here will run as such.
     func abandon(block: Int64, token: Int64, lane: Int) { lanes[lane].abandon(block: block, token: token) }
 
-    /// Unpacks what has been open for too long, so that a crash repeats little.
+    /// Unpacks blocks that have been open for too long, so that a crash repeats little.
     func unpackOld() {
         for lane in lanes { lane.unpackOld() }
     }
 
-    // MARK: Running
-
     /// Waits while the lane's backlog is at the high-water mark.
     func waitForRoom(_ lane: Int) async { await lanes[lane].waitForRoom() }
 
-    /// Nothing more will be submitted: ``run()`` ends once all is settled.
+    /// Announces that nothing more will be submitted: ``run()`` ends once all is settled.
     func finish() {
         for lane in lanes { lane.finish() }
     }

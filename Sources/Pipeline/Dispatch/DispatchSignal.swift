@@ -10,7 +10,7 @@ final class DispatchSignal: Sendable {
 
     private let state = Mutex(State())
 
-    /// Wakes the waiting task, or else the next one that waits.
+    /// Wakes the waiting task, or else the next one to wait.
     func set() {
         let waiter = state.withLock { state in
             guard let waiter = state.waiter else {
@@ -23,7 +23,7 @@ final class DispatchSignal: Sendable {
         waiter?.resume()
     }
 
-    /// Ends every wait, now and later.
+    /// Ends every current and future wait.
     func finish() {
         let waiter = state.withLock { state in
             state.isFinished = true

@@ -1,15 +1,15 @@
 import UpstreamKit
 import Vocabulary
 
-// The end of an attempt: what the table, the circuit breaker and the other slots are told.
+// The end of an attempt: what follows for the table, the circuit breaker and the other slots.
 extension DispatchStateMachine {
-    /// What came of an attempt.
+    /// The result of an attempt.
     package enum Ending: Sendable, Equatable {
-        /// The handler took the message.
+        /// Handled.
         case done
         /// It will be retried.
         case retry
-        /// The handler rejected it.
+        /// Rejected by the handler.
         case rejected
         /// Its attempts are used up.
         case exhausted
@@ -21,15 +21,14 @@ extension DispatchStateMachine {
 
     /// What to do once an attempt has ended.
     package struct FinishAction: Sendable, Equatable {
-        /// What came of it.
         package var ending: Ending
-        /// What the table is to be told; nil where the lease was lost, or the row is settled already.
+        /// The settlement for the table; nil if the lease was lost, or the row is settled already.
         package var settlement: Settlement?
-        /// What the breaker did.
+        /// The breaker's transition.
         package var transition: CircuitBreaker.Transition?
-        /// Set where the handler is to be paused in the database, and why.
+        /// Why the handler is to be paused in the database, if it is.
         package var pause: HandlerFailure?
-        /// Whether the handler asked for a pause that the other workers have to be told of.
+        /// Whether the handler asked for a pause that other workers must learn of.
         package var isHeld = false
         /// Waiting deliveries to release, as the breaker opened or the handler was paused.
         package var released: [Settlement] = []
@@ -37,14 +36,14 @@ extension DispatchStateMachine {
         package var wantsClaim = false
     }
 
-    /// An attempt has ended.
+    /// Records the end of an attempt.
     ///
     /// - Parameters:
-    ///   - id: Which one.
-    ///   - end: What the handler said, or that it has settled the row itself.
+    ///   - id: The attempt.
+    ///   - end: The handler's verdict, or that it has settled the row itself.
     ///   - now: The current time.
     ///   - random: A number in 0...1 for delays; evaluated only if needed.
-    /// - Returns: What the table, the breaker and the other slots are to be told.
+    /// - Returns: What follows for the table, the breaker and the other slots.
     package mutating func finished(
         _ id: RunID,
         _ end: AttemptEnd,
@@ -98,7 +97,7 @@ extension DispatchStateMachine {
         (hasMore || hasArrived) && claimLimit(now: now) > 0
     }
 
-    /// What the table is to be told after this verdict.
+    /// The settlement that follows from a verdict.
     private mutating func outcome(
         of verdict: HandlerVerdict,
         _ run: Run,
@@ -129,7 +128,7 @@ extension DispatchStateMachine {
         }
     }
 
-    /// What this verdict says about the handler.
+    /// What a verdict says about the handler.
     private mutating func transition(
         after verdict: HandlerVerdict,
         _ run: Run,
@@ -148,7 +147,7 @@ extension DispatchStateMachine {
         }
     }
 
-    /// The handler has answered, so it works.
+    /// Records that the handler has answered, so it works.
     private mutating func answered(_ run: Run) -> CircuitBreaker.Transition? {
         uncounted.answered(run.reference.messageKey)
         return breaker.succeeded(isProbe: run.isProbe)

@@ -1,8 +1,8 @@
-/// A pause that a handler asked for, to be told to the other workers.
+/// A pause that a handler asked for, to be published to other workers.
 package struct HandlerHold: Sendable, Equatable {
-    /// How much of it is left.
+    /// The remaining time.
     package var remaining: Duration
-    /// What the handler answered, without its own words.
+    /// The reason, without the handler's own words.
     package var reason: String
 
     package init(remaining: Duration, reason: String) {
@@ -11,29 +11,26 @@ package struct HandlerHold: Sendable, Equatable {
     }
 }
 
-// Pauses that the handler asks for: every worker keeps to them, until an operator ends them.
+// Pauses that the handler asks for: every worker keeps them, until an operator ends them.
 extension DispatchStateMachine {
-    /// What the table is to be told of the pause that the handler asked for.
-    ///
-    /// - Parameter now: The current time.
-    /// - Returns: nil where the table knows.
+    /// The handler's pause that the table does not know yet; nil if there is none.
     package func untoldHold(now: ContinuousClock.Instant) -> HandlerHold? {
         guard let reason = untoldHold, let end = breaker.heldUntil, end > now else { return nil }
         return HandlerHold(remaining: now.duration(to: end), reason: reason)
     }
 
-    /// The table knows.
+    /// Records that the table knows the pause.
     package mutating func holdTold(_ hold: HandlerHold) {
         if untoldHold == hold.reason { untoldHold = nil }
     }
 
     mutating func noteHold(_ failure: HandlerFailure) { untoldHold = failure.logText }
 
-    /// Takes what the table says about the handler.
+    /// Adopts the table's controls of the handler.
     ///
     /// - Parameters:
-    ///   - control: What it says.
-    ///   - now: When it was asked.
+    ///   - control: The controls.
+    ///   - now: The time of the query.
     /// - Returns: Waiting deliveries to release, and what changed.
     package mutating func adopt(
         _ control: HandlerControl,
@@ -42,7 +39,7 @@ extension DispatchStateMachine {
         var (released, changes): ([Settlement], [ControlChange]) = ([], [])
         if let known = resumption, known != control.resumption, !breaker.isClosed {
             breaker.reset()
-            // What another worker was told since is in the table.
+            // Pauses that other workers were asked for since are in the table.
             untoldHold = nil
             changes.append(.resumed)
         }
@@ -60,15 +57,15 @@ extension DispatchStateMachine {
         return (released, changes)
     }
 
-    /// What an operator, or another worker, changed.
+    /// A change by an operator, or another worker.
     package enum ControlChange: Sendable, Equatable {
-        /// The handler is paused.
+        /// The handler was paused.
         case paused
-        /// Its pause is over.
+        /// Its pause ended.
         case unpaused
         /// Another worker was asked for a pause.
         case held(CircuitBreaker.Transition)
-        /// The circuit breaker is closed, as an operator wants.
+        /// An operator closed the circuit breaker.
         case resumed
     }
 }

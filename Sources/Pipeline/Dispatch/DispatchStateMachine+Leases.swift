@@ -1,4 +1,4 @@
-// Deadlines of attempts, and the leases that have to be extended.
+// Deadlines of attempts, and leases to be extended.
 extension DispatchStateMachine {
     /// Attempts to cancel because they timed out; each is returned once.
     package mutating func overdue(now: ContinuousClock.Instant) -> [RunID] {
@@ -10,7 +10,7 @@ extension DispatchStateMachine {
         return overdue
     }
 
-    /// How many attempts go on long after they were cancelled: handlers that ignore cancellation.
+    /// The number of attempts that continue long after their cancellation.
     package func hanging(now: ContinuousClock.Instant) -> Int {
         running.values.count { hangs($0, now: now) }
     }
@@ -27,12 +27,12 @@ extension DispatchStateMachine {
         return references
     }
 
-    /// The table's answer to ``leasesToExtend(now:)``.
+    /// Takes the table's answer to ``leasesToExtend(now:)``.
     ///
     /// - Parameters:
-    ///   - asked: The leases that were asked for.
+    ///   - asked: The leases to extend.
     ///   - held: Those of them that are still ours.
-    ///   - end: Until when these hold now.
+    ///   - end: When these end now.
     /// - Returns: Attempts to cancel, as their lease was lost.
     package mutating func extended(
         _ asked: [LeaseReference],

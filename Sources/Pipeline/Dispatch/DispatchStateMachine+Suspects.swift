@@ -1,13 +1,12 @@
-// Deliveries over which several workers have died: one of them may be the cause.
-//
-// After two unclean ends all that was in hand is suspected, and hardly any of it is guilty. So the first is taken alone, and
-// twice as many each time that all of them did no harm. If the worker dies over several, each of these is alone from then on:
-// only the guilty one is held by a worker that dies again, and set aside.
+// Suspects: deliveries over which several workers have died; one of them may be the cause. After two unclean ends
+// everything in hand is suspect, and hardly any of it is guilty. So the first is taken alone, and twice as many each
+// time that all of them did no harm. If the worker dies over several, each of these is alone from then on: only the
+// guilty one is held by a worker that dies again, and set aside.
 extension DispatchStateMachine {
-    /// Whether one of them waits or runs here.
+    /// Whether a suspect waits or runs here.
     package var hasSuspect: Bool { waiting.suspects > 0 || running.values.contains { $0.isSuspect } }
 
-    /// The claims of them to make now, until one finds some.
+    /// The claims of suspects to make now, until one finds some.
     ///
     /// - Parameter request: A claim of others.
     /// - Returns: None while one waits or runs here.
@@ -23,10 +22,10 @@ extension DispatchStateMachine {
         return [several, alone]
     }
 
-    /// None was found.
+    /// Records that no suspect was found.
     package mutating func foundNoSuspects() { suspectsAtOnce = 1 }
 
-    /// One of them has ended, and the worker lives.
+    /// Records that a suspect has ended without killing the worker.
     mutating func suspectEnded() {
         if !hasSuspect { suspectsAtOnce = min(suspectsAtOnce * 2, settings.dispatch.suspectsAtOnce) }
     }

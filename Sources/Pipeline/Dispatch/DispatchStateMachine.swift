@@ -4,11 +4,11 @@ package import Vocabulary
 /// One handler's deliveries in this worker: which wait, which run, and which leases have to be extended.
 ///
 /// - *active* takes deliveries and runs them → `setPaused(true)` *paused*, `stop()` *stopping*.
-/// - *paused* holds no waiting delivery; what runs goes on → `setPaused(false)` *active*, `stop()` *stopping*.
-/// - *stopping* runs what is running to its end and takes nothing more; final.
+/// - *paused* holds no waiting delivery; running attempts continue → `setPaused(false)` *active*, `stop()` *stopping*.
+/// - *stopping* lets running attempts end and takes nothing more; final.
 ///
-/// A delivery is waiting, running, or gone. After ``finished(_:_:now:random:)``, and every method that returns settlements, the
-/// machine no longer knows the delivery; the caller must bring the settlements into the table.
+/// A delivery is waiting, running, or gone. After ``finished(_:_:now:random:)``, and every method that returns
+/// settlements, the machine no longer knows the delivery; the caller must bring the settlements into the table.
 package struct DispatchStateMachine: Sendable {
     /// What the handler's deliveries may do.
     enum Mode: Sendable {
@@ -17,13 +17,13 @@ package struct DispatchStateMachine: Sendable {
         case stopping
     }
 
-    /// Identifies an attempt; never reused, as a delivery may come back while an earlier attempt at it still hangs.
+    /// Identifies an attempt; never reused, as a delivery may return while an earlier attempt still hangs.
     package typealias RunID = UInt64
 
     /// An attempt under way.
     struct Run: Sendable {
         var reference: LeaseReference
-        /// The block that the delivery was stored in, if any.
+        /// The block that holds the delivery, if any.
         var block: Int64?
         @FixedInstant var deadline: ContinuousClock.Instant
         @FixedInstant var leaseEnd: ContinuousClock.Instant
@@ -48,19 +48,19 @@ package struct DispatchStateMachine: Sendable {
     /// How many deliveries of each kind may wait: about two seconds of the handler's throughput.
     private var limit: Int
     var finishedSinceTick = 0
-    /// Whether the last claim was as large as it could be.
+    /// Whether the last claim was full.
     var hasMore = false
-    /// Of a handler with a rate: whether a message for it has committed, into the table, since the last claim began.
+    /// For a handler with a rate: whether a message for it has committed, into the table, since the last claim began.
     var hasArrived = false
-    /// How many deliveries that may crash the worker are claimed at once: more each time that all of them did no harm.
+    /// How many suspects are claimed at once: more each time that all of them did no harm.
     var suspectsAtOnce = 1
-    /// What the handler answered when it asked for a pause that the table does not know of yet.
+    /// The reason for a pause that the table does not know yet.
     var untoldHold: String?
-    /// When an operator resumed the handler last; nil before the table was asked.
+    /// When an operator last resumed the handler; nil before the table was read.
     var resumption: Int64?
-    /// What the handler's rate still allows; nil without one.
+    /// The budget of the handler's rate; nil without one.
     private var budget: AttemptBudget?
-    /// An attempt is not worth beginning when its lease ends within this time.
+    /// An attempt does not begin if its lease ends within this time.
     private let margin: Duration
 
     /// A machine without deliveries.
@@ -72,22 +72,19 @@ package struct DispatchStateMachine: Sendable {
         limit = min(1_000, settings.dispatch.capacity)
     }
 
-    /// Whether nothing runs and nothing waits.
     package var isIdle: Bool { running.isEmpty && waiting.isEmpty }
 
-    /// Whether it is paused.
     package var isPaused: Bool { mode == .paused }
 
-    /// Decides about failures by this policy from now on; what waits for its next attempt keeps its time.
+    /// Changes the retry policy; scheduled attempts keep their time.
     package mutating func adopt(_ retry: RetryPolicy) { settings.retry = retry }
 
     // MARK: Fresh messages
 
     /// Reserves capacity for a batch about to be committed, so that its rows can be inserted under our lease.
     ///
-    /// - Parameters:
-    ///   - count: The messages in the batch.
-    ///   - bytes: About what they take in memory.
+    /// `bytes` is the batch's estimated memory.
+    ///
     /// - Returns: False if the handler has no room, or must take its messages from the table.
     package mutating func reserve(_ count: Int, bytes: Int = 0) -> Bool {
         guard mode == .active, !settings.isOrdered, settings.rate == nil, breaker.isClosed,
@@ -99,8 +96,8 @@ package struct DispatchStateMachine: Sendable {
         return true
     }
 
-    /// How many replayed messages may be handed over: half of what fits, so that new ones find room as well; nil where the
-    /// handler must take them from the table.
+    /// The room for replayed messages: half of the rest, so that new ones find room as well; nil if the handler must
+    /// take them from the table.
     package var replayRoom: (count: Int, bytes: Int)? {
         guard mode == .active, settings.isPackable, settings.rate == nil, breaker.isClosed, limit >= 256 else {
             return nil
@@ -111,7 +108,7 @@ package struct DispatchStateMachine: Sendable {
         return (max(0, limit / 2 - waiting.fresh - reserved.count), bytes)
     }
 
-    /// The batch has committed or failed: frees its reservation and takes its deliveries.
+    /// Frees the reservation of a batch that has committed or failed, and takes its deliveries.
     ///
     /// - Returns: Deliveries that can no longer run here, to be released.
     package mutating func handOver(_ deliveries: [Delivery], reserved count: Int, bytes: Int = 0) -> [Settlement] {
@@ -122,12 +119,10 @@ package struct DispatchStateMachine: Sendable {
         return []
     }
 
-    // MARK: Claims
-
     /// How many deliveries to claim now; 0 without room, or while the handler is paused or its breaker open.
     ///
-    /// Of a handler with a rate no more than may begin at once: what waits for its turn waits in the table, not under a lease
-    /// of this worker.
+    /// For a handler with a rate, no more than may begin at once: the rest waits in the table, not under a lease of
+    /// this worker.
     package func claimLimit(now: ContinuousClock.Instant) -> Int {
         guard let budget else { return unlimitedClaim(now: now) }
         let allowed = budget.allowed(now: now) - waiting.count
@@ -146,7 +141,8 @@ package struct DispatchStateMachine: Sendable {
         }
     }
 
-    /// How many bytes may be claimed now, about: half of what may wait at most, as a claim takes twice as much while it is read.
+    /// About how many bytes may be claimed now: at most half of the limit, as a claim takes twice as much while it is
+    /// read.
     package var claimBytes: Int {
         let most = settings.dispatch.waitingBytes
         return min(most / 2, most - waiting.claimedBytes)
@@ -155,13 +151,13 @@ package struct DispatchStateMachine: Sendable {
     /// Whether the next attempt would be a probe, for which a message that never failed is claimed first.
     package func isAboutToProbe(now: ContinuousClock.Instant) -> Bool { breaker.admission(now: now) == .probe }
 
-    /// Takes what was claimed.
+    /// Takes claimed deliveries.
     ///
     /// - Parameters:
     ///   - deliveries: Each under a lease of ours.
-    ///   - hasMore: Whether the table is likely to hold more that is due.
-    /// - Returns: What can't be run here: set aside where workers keep dying over it, released where the handler was
-    ///   paused or stopped meanwhile.
+    ///   - hasMore: Whether the table probably holds more that is due.
+    /// - Returns: What can't run here: set aside if workers keep dying over it, released if the handler was paused or
+    ///   stopped meanwhile.
     package mutating func claimed(_ deliveries: [Delivery], hasMore: Bool) -> [Settlement] {
         self.hasMore = hasMore
         guard mode == .active else { return deliveries.map(Settlement.release) }
@@ -189,7 +185,7 @@ package struct DispatchStateMachine: Sendable {
 
     // MARK: Attempts
 
-    /// What a free slot is to do.
+    /// The next action of a free slot.
     package enum NextAction: Sendable {
         /// Run this delivery's attempt, until the deadline.
         case run(RunID, Delivery, attempt: Int, deadline: FixedInstant)
@@ -199,7 +195,7 @@ package struct DispatchStateMachine: Sendable {
         case end
     }
 
-    /// Gives a free slot something to do.
+    /// The next action of a free slot.
     package mutating func next(now: ContinuousClock.Instant) -> NextAction {
         if mode == .stopping { return .end }
         guard let attempt = begin(now: now) else { return .wait }
@@ -210,14 +206,14 @@ package struct DispatchStateMachine: Sendable {
     struct Attempt: Sendable {
         var id: RunID
         var delivery: Delivery
-        /// Which one of its delivery, from 1.
+        /// Its number within the delivery, from 1.
         var number: Int
         @FixedInstant var deadline: ContinuousClock.Instant
     }
 
-    /// Begins an attempt, where one may begin now.
+    /// Begins an attempt, if one may begin now.
     ///
-    /// Deliveries whose lease has ended while they waited are dropped: the table has them.
+    /// Drops deliveries whose lease ended while they waited: the table has them.
     mutating func begin(now: ContinuousClock.Instant) -> Attempt? {
         guard mode == .active, running.count < settings.concurrency else { return nil }
         waiting.dropFirst(endingBy: now + margin)
@@ -246,26 +242,20 @@ package struct DispatchStateMachine: Sendable {
 
     // MARK: Pausing and stopping
 
-    /// Pauses or resumes the handler.
-    ///
-    /// - Returns: Waiting deliveries to release.
+    /// Pauses or resumes the handler; returns waiting deliveries to release.
     package mutating func setPaused(_ isPaused: Bool) -> [Settlement] {
         guard mode != .stopping else { return [] }
         mode = isPaused ? .paused : .active
         return isPaused ? releaseWaiting() : []
     }
 
-    /// Stops new attempts.
-    ///
-    /// - Returns: Waiting deliveries to release.
+    /// Stops new attempts; returns waiting deliveries to release.
     package mutating func stop() -> [Settlement] {
         mode = .stopping
         return releaseWaiting()
     }
 
-    /// Abandons the attempts that still run; their results are ignored.
-    ///
-    /// - Returns: Their deliveries, to release.
+    /// Abandons running attempts, whose results are then ignored; returns their deliveries to release.
     package mutating func abandon() -> [Settlement] {
         let settlements = running.values.filter { !$0.isLost }.map {
             Settlement(

@@ -1,4 +1,4 @@
-/// What went wrong with one delivery, in the two forms that are kept of it.
+/// The failure of a delivery, in the two forms that are kept.
 package struct HandlerFailure: Error, Sendable, Hashable {
     /// A short text, the same for all failures of one kind: `error_group`.
     ///
@@ -8,18 +8,18 @@ package struct HandlerFailure: Error, Sendable, Hashable {
     /// Whether ``group`` was made from a handler's own words, which may hold payload.
     private(set) var isQuoted = false
 
-    /// What may stand in a log: the group, unless it was made from a handler's own words.
+    /// The text for logs: the group, unless it was made from a handler's own words.
     package var logText: String { isQuoted ? "a reason of the handler's own, kept in the database" : group }
 
-    /// The whole story for `last_error`, at most ``detailLimit`` bytes.
+    /// The full text for `last_error`, at most ``detailLimit`` bytes.
     ///
-    /// It goes to the table only, never to a log: it may hold the start of an endpoint's answer.
+    /// Only for the table, never for a log: it may hold the start of an endpoint's answer.
     package var detail: String
 
     /// The most bytes of ``detail``.
     package static let detailLimit = 2048
 
-    /// A failure with this group and detail; both are cut to their limits.
+    /// A failure with this group and detail, both cut to their limits.
     package init(group: String, detail: String) {
         self.init(group: group, detail: detail, masksNumbers: false)
     }
@@ -29,20 +29,21 @@ package struct HandlerFailure: Error, Sendable, Hashable {
         self.detail = Self.storable(detail, limit: Self.detailLimit)
     }
 
-    /// A failure whose group is made from its text, which may be anybody's.
+    /// A failure whose group is made from a text by anybody.
     package init(_ text: String) {
         self.init(group: text, detail: text, masksNumbers: true)
         isQuoted = true
     }
 
-    /// A text in the characters of a group; on wish with everything masked that makes two failures of one kind differ:
-    /// numbers, and words with digits in them.
+    /// A text in the characters of a group.
+    ///
+    /// `masksNumbers` masks what makes two failures of one kind differ: numbers, and words with digits.
     private static func groupText(_ text: String, masksNumbers: Bool) -> String {
         var result: [UInt8] = []
         var word: [UInt8] = []
         func close() {
             let isNumber = masksNumbers && word.contains { (0x30...0x39).contains($0) }
-            // Three-digit numbers alone are status codes and exit codes, which tell kinds apart.
+            // Three-digit numbers are status codes and exit codes, which distinguish kinds.
             let isCode = word.count <= 3 && word.allSatisfy { (0x30...0x39).contains($0) }
             result += isNumber && !isCode ? [UInt8(ascii: "#")] : word
             word = []

@@ -1,32 +1,32 @@
 package import UpstreamKit
 
-/// What a delivery's end asks the dispatcher to do: a handler's outcome, or what its error amounts to.
+/// What a delivery's end asks of the dispatcher: a handler's outcome, or the meaning of its error.
 package enum HandlerVerdict: Sendable, Hashable {
     /// Delete the delivery.
     case done
-    /// Count the attempt; try again, not before `after`, or set aside once the attempts are used up.
+    /// Count the attempt; retry, not before `after`, or set aside once the attempts are used up.
     ///
-    /// The handler has answered, and its answer is about this message: it proves that the handler works.
+    /// The handler has answered about this message, which proves that it works.
     case retry(after: Duration?, HandlerFailure)
     /// As ``retry(after:_:)``, and a sign that the handler itself is down: it counts for the circuit breaker.
     ///
-    /// `hold` is set where the handler asks for a pause: no message is given to it for that long.
+    /// `hold` is the pause that the handler asks for, if any: no message is delivered to it for that long.
     case down(after: Duration?, hold: Duration? = nil, HandlerFailure)
     /// Set aside as a dead letter at once.
     case reject(HandlerFailure)
-    /// Stop giving messages to this handler until an operator resumes it; the attempt is not counted.
+    /// Stop delivering to this handler until an operator resumes it; the attempt is not counted.
     case pause(HandlerFailure)
-    /// The handler itself can't work now (its program is missing, the machine is out of processes); nothing is wrong
-    /// with the message: try again, not before `after`; the attempt is not counted.
+    /// The handler itself can't work now (its program is missing, the machine is out of processes): retry, not before
+    /// `after`; the attempt is not counted.
     case unavailable(after: Duration?, HandlerFailure)
-    /// The handler had begun on the message and was cut off from outside, by the loss of its connection say.
+    /// The handler had begun and was cut off from outside, for example by the loss of its connection.
     ///
     /// Not counted as an attempt, until that has happened to the same message too often.
     case interrupted(HandlerFailure)
     /// The task was cancelled by a shutdown: release the lease; the attempt is not counted.
     case cancelled
 
-    /// What went wrong; nil where nothing did.
+    /// The failure; nil if there is none.
     package var failure: HandlerFailure? {
         switch self {
         case .retry(_, let failure), .down(_, _, let failure), .reject(let failure), .pause(let failure),
@@ -36,9 +36,9 @@ package enum HandlerVerdict: Sendable, Hashable {
         }
     }
 
-    /// Runs a handler on a message and judges what comes back.
+    /// Runs a handler on a message and judges the result.
     ///
-    /// It doesn't watch the deadline: who calls it cancels the task.
+    /// Doesn't watch the deadline: the caller cancels the task.
     package static func of(
         _ handler: any UpstreamHandler,
         _ message: UpstreamMessage,
@@ -71,22 +71,21 @@ package enum HandlerVerdict: Sendable, Hashable {
     }
 }
 
-/// A handler's way to a verdict that ``HandlerOutcome`` has no case for.
+/// Lets a handler throw a verdict that ``HandlerOutcome`` has no case for.
 package struct HandlerVerdictError: Error {
-    /// What the dispatcher is asked to do.
     package var verdict: HandlerVerdict
 
-    /// An error that stands for this verdict.
+    /// An error with this verdict.
     package init(_ verdict: HandlerVerdict) {
         self.verdict = verdict
     }
 }
 
 extension HandlerFailure {
-    /// The failure that an error of a handler's own amounts to, grouped by the error's type.
+    /// The failure for a handler's own error, grouped by the error's type.
     package init(_ error: any Error) {
         if let error = error as? MessageDataError {
-            // Its text names a type and a place in it, which is what tells such failures apart.
+            // Its text names a type and a place in it, which distinguishes such failures.
             self.init(error.description)
             return
         }

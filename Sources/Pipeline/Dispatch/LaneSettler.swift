@@ -4,13 +4,13 @@ import Vocabulary
 
 /// Writes one handler's settlements to the table, many in one transaction.
 ///
-/// While the database can't commit, they are kept and retried. The backlog is bounded: slots wait for room before they begin
-/// another attempt.
+/// While the database can't commit, they are kept and retried. The backlog is bounded: slots wait for room before they
+/// begin another attempt.
 final class LaneSettler: Sendable {
     private struct State {
         var pending: [Settlement] = []
         var blocks = DeliveryBlocks()
-        /// The settlements to be written; one for each delivery that is done in a block.
+        /// The settlements to be written; one for each finished delivery in a block.
         var count = 0
         var isUrgent = false
         var isFinished = false
@@ -27,7 +27,7 @@ final class LaneSettler: Sendable {
     private let settled: @Sendable () -> Void
     private let state = Mutex(State())
     private let signal = DispatchSignal()
-    /// Whether the backlog is at the high-water mark, for slots to see without the lock.
+    /// Whether the backlog is at the high-water mark, readable without the lock.
     private let isFull = Atomic<Bool>(false)
 
     /// A settler for the handler with this lane.
@@ -51,10 +51,9 @@ final class LaneSettler: Sendable {
         self.settled = settled
     }
 
-    /// The backlog at which slots wait before another attempt; they go on at half of it.
+    /// The backlog at which slots wait before another attempt; they resume at half of it.
     private var highWaterMark: Int { settings.settlementLimit * 4 }
 
-    /// Whether nothing waits to be settled, or is being settled.
     var isEmpty: Bool { state.withLock { $0.count == 0 && $0.blocks.isEmpty } }
 
     /// Takes settlements; never blocks.
@@ -84,7 +83,7 @@ final class LaneSettler: Sendable {
         change { $0.blocks.unpack(openedBefore: limit) }
     }
 
-    /// Changes the state, counts what blocks are to be settled now, and wakes ``run()`` where there is something new.
+    /// Changes the state, counts blocks to be settled now, and wakes ``run()`` if there is something new.
     private func change(_ body: (inout State) -> Void) {
         let wakes = state.withLock { state in
             let wasEmpty = state.count == 0
@@ -110,7 +109,7 @@ final class LaneSettler: Sendable {
         }
     }
 
-    /// Nothing more will be submitted: ``run()`` ends once all is settled.
+    /// Announces that nothing more will be submitted: ``run()`` ends once all is settled.
     func finish() {
         change { $0.blocks.unpackAll() }
         let waiters = state.withLock { state in
@@ -124,7 +123,7 @@ final class LaneSettler: Sendable {
 
     /// Settles until finished, or until cancelled.
     func run() async {
-        // No slot may go on waiting for room.
+        // No slot may wait for room any longer.
         defer { finish() }
         while true {
             let (count, isUrgent, isFinished) = state.withLock { ($0.count, $0.isUrgent, $0.isFinished) }
@@ -140,7 +139,7 @@ final class LaneSettler: Sendable {
         }
     }
 
-    /// Writes what is next; false when cancelled.
+    /// Writes the next settlements; false if cancelled.
     private func settleNext() async -> Bool {
         // Blocks first: what is unpacked may be settled as rows.
         let (blocks, batch) = take()
@@ -185,7 +184,7 @@ final class LaneSettler: Sendable {
         for waiter in waiters { waiter.resume() }
     }
 
-    /// Retries until the settlements are written; false when cancelled.
+    /// Retries until the settlements are written; false if cancelled.
     private func settle(_ count: Int, _ write: () async throws(StoreError) -> Int) async -> Bool {
         var attempt = 0
         while true {

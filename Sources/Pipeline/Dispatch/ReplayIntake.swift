@@ -1,29 +1,29 @@
 package import UpstreamKit
 package import Vocabulary
 
-/// How a replay in this worker gives stored messages to the handlers here, without a row and a claim for each.
+/// Hands stored messages of a replay in this worker to its handlers, without a row and a claim for each.
 package protocol ReplayIntake: Sendable {
-    /// Asks for room, before each step; an offer is followed by exactly one call of
-    /// ``committed(_:replayed:by:)`` or ``withdrawn(_:)``.
+    /// Offers room before each step; an offer is followed by exactly one call of ``committed(_:replayed:by:)`` or
+    /// ``withdrawn(_:)``.
     ///
     /// - Parameters:
-    ///   - count: How many deliveries the step may hold at most.
-    ///   - handlers: Whose deliveries it may hold.
+    ///   - count: The most deliveries in the step.
+    ///   - handlers: The handlers of the deliveries.
     /// - Returns: Room under a lease, in number and bytes, or what to do instead.
     func offer(toReplay count: Int, to handlers: [String]) -> ReplayRoom
 
-    /// The step has committed, with the offer's block of each handler; `deliveries` are what these hold.
+    /// Hands over a committed step, with the offer's block of each handler; `deliveries` are what these hold.
     func committed(_ offer: LeaseOffer, replayed deliveries: [ReplayedMessage], by replay: Digest128)
 
-    /// The step has not committed, or its outcome is unknown.
+    /// Withdraws an offer: the step has not committed, or its outcome is unknown.
     func withdrawn(_ offer: LeaseOffer)
 }
 
-/// What a replay may hand over now.
+/// The room for a replay's messages.
 package enum ReplayRoom: Sendable {
-    /// Up to so many, under this lease.
+    /// Up to this many, under this lease.
     case offer(LeaseOffer, Int)
-    /// Nothing: the handlers here have enough to do for now.
+    /// None: the handlers here have enough to do for now.
     case full
     /// The handlers take from the table: they are ordered, database functions, paused, failing, slow, or elsewhere.
     case rows
@@ -31,9 +31,7 @@ package enum ReplayRoom: Sendable {
 
 /// A stored message for a handler.
 package struct ReplayedMessage: Sendable {
-    /// The handler's name.
     package var handler: String
-    /// The message.
     package var message: UpstreamMessage
 
     package init(handler: String, message: UpstreamMessage) {

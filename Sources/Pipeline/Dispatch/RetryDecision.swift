@@ -1,7 +1,7 @@
 package import UpstreamKit
 import Vocabulary
 
-/// What becomes of a delivery whose attempt has failed.
+/// The decision about a delivery whose attempt has failed.
 package enum RetryDecision: Sendable, Equatable {
     /// Try again after the delay.
     case again(after: Duration)
@@ -13,9 +13,9 @@ extension RetryPolicy {
     /// Decides after a failed attempt.
     ///
     /// - Parameters:
-    ///   - failures: The attempts that have failed, this one included; from 1.
+    ///   - failures: The failed attempts, this one included; from 1.
     ///   - requested: The shortest wait that the handler asked for; ``maximum`` caps it.
-    ///   - random: A number in 0...1: which part of the longest wait to take (full jitter).
+    ///   - random: A number in 0...1: the fraction of the longest wait to take (full jitter).
     /// - Returns: The delay, or that the message is to be set aside.
     package func decide(failures: Int, requested: Duration?, random: Double) -> RetryDecision {
         guard failures < maxAttempts else { return .giveUp }

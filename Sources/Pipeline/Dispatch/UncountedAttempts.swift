@@ -1,11 +1,11 @@
 import UpstreamKit
 import Vocabulary
 
-/// How often each message was released without counting an attempt, so that none is released for ever.
+/// Counts releases of each message without a counted attempt, so that none is released for ever.
 ///
 /// In memory only: after a restart the count begins again, which costs a few more attempts.
 struct UncountedAttempts: Sendable {
-    /// How many attempts at one message are free; the next one is counted.
+    /// How many attempts at one message are not counted.
     static let limit = 3
 
     /// How many messages are remembered; beyond this, all are forgotten.
@@ -13,21 +13,21 @@ struct UncountedAttempts: Sendable {
 
     private struct Entry: Sendable {
         var count: Int
-        /// What ``handled`` was at the last of them.
+        /// The value of ``handled`` at the last of them.
         var handled: Int
     }
 
     private var entries: [Digest128: Entry] = [:]
-    /// How many messages of the handler were handled so far.
+    /// How many messages the handler has handled.
     private var handled = 0
 
-    /// The handler has answered about a message.
+    /// Records that the handler has answered about a message.
     mutating func answered(_ key: Digest128) {
         handled += 1
         if !entries.isEmpty { entries[key] = nil }
     }
 
-    /// The handler could not begin with a message.
+    /// Records that the handler could not begin with a message.
     ///
     /// - Returns: Whether to count the attempt, as the handler took other messages between the attempts at this one.
     mutating func unavailable(_ key: Digest128) -> Bool {
@@ -36,7 +36,7 @@ struct UncountedAttempts: Sendable {
         return note(key, entry)
     }
 
-    /// The handler was interrupted while it had the message.
+    /// Records that the handler was interrupted while it had the message.
     ///
     /// - Returns: Whether to count the attempt: an outage doesn't hit the same message again and again.
     mutating func interrupted(_ key: Digest128) -> Bool {

@@ -1,27 +1,26 @@
-/// How many bytes a writer puts into one transaction, so that it commits before one of our timeouts cancels it.
+/// The bytes that a writer puts into one transaction, so that it commits before one of our timeouts cancels it.
 ///
-/// A pure value. There is no ceiling until an attempt times out; the time that attempt took is the limit. The ceiling is then
-/// half the size that timed out, and grows or shrinks with the share of the limit that commits take: a link or disk that
-/// stays slow settles at a size that commits, and one that has recovered is back at whole batches after a few commits.
+/// A pure value. There is no ceiling until an attempt times out; the time that attempt took is the limit. The ceiling
+/// is then half the size that timed out, and grows or shrinks with the share of the limit that commits take: a link or
+/// disk that stays slow settles at a size that commits, and one that has recovered is back at whole batches after a few
+/// commits.
 package struct AdaptiveBatchSize: Sendable, Equatable {
     /// The least ceiling: below it a transaction's time hardly depends on its size.
     package static let floor = 16 << 10
 
     /// The most bytes in a transaction; nil for whole batches.
     package private(set) var ceiling: Int?
-    /// How long the last attempt took that timed out.
+    /// The duration of the last attempt that timed out.
     private var limit = Duration.zero
-    /// No batch is larger: a ceiling above this is none.
+    /// The largest batch: a ceiling above this is none.
     private let largest: Int
 
-    /// No ceiling yet.
+    /// Starts without a ceiling.
     ///
     /// - Parameter largest: The most bytes in a batch of more than one message.
     package init(largest: Int) { self.largest = max(largest, Self.floor) }
 
-    /// An attempt of this size timed out.
-    ///
-    /// - Returns: The new ceiling.
+    /// Records that an attempt of this size timed out; returns the new ceiling.
     package mutating func timedOut(bytes: Int, after duration: Duration) -> Int {
         limit = duration
         let half = max(min(bytes, ceiling ?? bytes) / 2, Self.floor)
@@ -29,7 +28,7 @@ package struct AdaptiveBatchSize: Sendable, Equatable {
         return half
     }
 
-    /// A transaction of this size has committed.
+    /// Records that a transaction of this size has committed.
     package mutating func committed(bytes: Int, after duration: Duration) {
         // A commit far below the ceiling says nothing about it.
         guard let ceiling, bytes >= ceiling / 2 || duration > limit / 2 else { return }

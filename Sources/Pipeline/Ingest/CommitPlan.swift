@@ -1,15 +1,16 @@
-/// How one batch is committed: whole if possible, in parts where it times out or a row is rejected, and again after an outage.
+/// How one batch is committed: whole if possible, in parts if it times out or a row is rejected, and again after an
+/// outage.
 ///
 /// A pure value: it decides, ``IngestService`` acts. States and moves:
 ///
-/// - *committing* the top range → `committed` pops it; `refused` replaces it by its halves, or, when it is a single
-///   row, marks the row for quarantine and commits it once more; `timedOut` cuts it, and all that follows, into smaller
-///   parts; `misdated` stamps it anew and commits it again; `unavailable`, `timedOut` of a single row, and a second
-///   `misdated` in a row, wait and commit the same range again. A row that was marked loses its mark then: a database that
-///   can't take the quarantine's row has proved nothing about the message.
+/// - *committing* the top range → `committed` pops it; `refused` replaces it by its halves, or marks a single row for
+///   quarantine and commits it once more; `timedOut` cuts it, and all that follows, into smaller parts; `misdated`
+///   stamps it anew and commits it again; `unavailable`, `timedOut` of a single row, and a second consecutive
+///   `misdated` wait and commit the same range again. A marked row then loses its mark: a database that can't take the
+///   quarantine's row has proved nothing about the message.
 /// - *done* once no range is left.
 package struct CommitPlan {
-    /// What to do next.
+    /// The next action.
     package enum Action: Equatable {
         /// Commit these messages of the batch as one transaction.
         ///
@@ -21,8 +22,8 @@ package struct CommitPlan {
         case quarantine(Int, isRetry: Bool)
         /// The times of these were refused: stamp them anew, then commit them.
         case stamp(Range<Int>, isRetry: Bool)
-        /// The database can't commit this message's quarantine either: take the mark back, wait for the delay of this
-        /// attempt, then commit it as what it is, as a retry.
+        /// The database can't commit this message's quarantine either: remove the mark, wait for the delay of this
+        /// attempt, then commit the message itself, as a retry.
         case clear(Int, attempt: Int)
         /// All is committed.
         case done
@@ -43,9 +44,9 @@ package struct CommitPlan {
     /// Parts still to be committed; the last one is next.
     private var pending: [Part]
     private var attempt = 0
-    /// The row that is marked for quarantine now.
+    /// The row currently marked for quarantine.
     private var marked: Int?
-    /// The range that was stamped anew last, so that a database that refuses those times as well is waited for.
+    /// The range last stamped anew, so that a database that refuses those times as well is waited for.
     private var stamped: Range<Int>?
 
     /// A plan for a batch of `count` messages, in one transaction.
@@ -62,7 +63,7 @@ package struct CommitPlan {
     /// The first action.
     package func begin() -> Action { next }
 
-    /// The last range has committed.
+    /// Records that the last range has committed.
     package mutating func committed() -> Action {
         pending.removeLast()
         attempt = 0
@@ -71,7 +72,7 @@ package struct CommitPlan {
         return next
     }
 
-    /// The database could not commit the last range, or the outcome is unknown.
+    /// Records that the database could not commit the last range, or that the outcome is unknown.
     package mutating func unavailable() -> Action {
         guard let last = pending.indices.last else { return .done }
         pending[last].isRetry = true
@@ -81,12 +82,12 @@ package struct CommitPlan {
         return .wait(attempt: attempt, then: pending[last].range)
     }
 
-    /// One of our timeouts ended the attempt; the outcome is unknown.
+    /// Records that one of our timeouts ended the attempt; the outcome is unknown.
     ///
     /// - Parameters:
     ///   - sizes: The bytes of every message of the batch.
     ///   - ceiling: The bytes that a transaction may hold from now on: less than the range that was tried.
-    /// - Returns: The first of the parts, at once; a wait where it is a single row.
+    /// - Returns: The first of the parts, at once; a wait for a single row.
     package mutating func timedOut(sizes: [Int], ceiling: Int) -> Action {
         guard let last = pending.last else { return .done }
         pending[pending.count - 1].isRetry = true
@@ -98,9 +99,9 @@ package struct CommitPlan {
         return next
     }
 
-    /// The database rejected the content of a row in the last range.
+    /// Records that the database rejected the content of a row in the last range.
     ///
-    /// If a marked row is rejected again, quarantine itself fails. That is an environmental failure.
+    /// If a marked row is rejected again, quarantine itself fails, which is an environmental failure.
     package mutating func refused() -> Action {
         guard let part = pending.last else { return .done }
         if part.range.count == 1 {
@@ -114,7 +115,7 @@ package struct CommitPlan {
         return next
     }
 
-    /// The database refused the times of the last range.
+    /// Records that the database refused the times of the last range.
     package mutating func misdated() -> Action {
         guard let part = pending.last, stamped != part.range else { return unavailable() }
         stamped = part.range
@@ -130,7 +131,7 @@ package struct CommitPlan {
         pending.append(Part(range: part.range.lowerBound..<middle, isRetry: part.isRetry))
     }
 
-    /// Splits every pending part into parts of at most `ceiling` bytes; a larger message becomes a part of its own.
+    /// Splits every pending part into parts of at most `ceiling` bytes; a larger message becomes its own part.
     private mutating func cut(_ sizes: [Int], _ ceiling: Int) {
         var parts: [Part] = []
         for part in pending.reversed() {

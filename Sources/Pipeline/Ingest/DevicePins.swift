@@ -1,10 +1,10 @@
 import UpstreamKit
 import Vocabulary
 
-/// The devices of one batch under way: a hash table of their keys, refilled in the same memory for each batch.
+/// A hash table of the devices in one batch under way, refilled in the same memory for each batch.
 ///
-/// A key is a digest, so 64 of its bits serve as hash and value. A collision holds a message back needlessly, but breaks no
-/// order.
+/// A key is a digest, so 64 of its bits serve as hash and value. A collision holds a message back needlessly, but
+/// breaks no order.
 struct DevicePins {
     /// Open addressing; 0 marks an empty slot.
     private var slots: [UInt64] = []
@@ -13,7 +13,7 @@ struct DevicePins {
     /// Whether no device is pinned.
     var isEmpty: Bool { mask == 0 }
 
-    /// Pins the devices of these messages, and no others.
+    /// Pins exactly the devices of these messages.
     mutating func pin(_ messages: [IncomingMessage]) {
         // At most half full, so that probing ends soon.
         var size = 16
@@ -47,7 +47,7 @@ struct DevicePins {
         return false
     }
 
-    /// nil for a copy without a device: it goes to quarantine, which has no order.
+    /// The slot value of a device; nil for a copy without one, which goes to quarantine, where there is no order.
     private static func key(_ device: Digest128) -> UInt64? {
         guard device.high != 0 || device.low != 0 else { return nil }
         return device.low == 0 ? 1 : device.low

@@ -5,13 +5,13 @@ package import Vocabulary
 package struct IngestBatch: Sendable {
     /// The copies, in arrival order.
     package private(set) var messages: [IncomingMessage] = []
-    /// The bytes of all of them.
+    /// Their total bytes.
     package private(set) var bytes = 0
     /// When the first copy was parsed.
     package var parsed: MonotonicTime { MonotonicTime(nanoseconds: messages.first?.parsedAt ?? .max) }
-    /// When the first of them was submitted.
+    /// When the first copy was submitted.
     let since: ContinuousClock.Instant
-    /// Who delivered them: runs of ``messages``, in order.
+    /// The connections that delivered them: runs of ``messages``, in order.
     private var runs: [(sink: any AckSink, count: Int)] = []
 
     init(capacity: Int, since: ContinuousClock.Instant) {
@@ -31,9 +31,9 @@ package struct IngestBatch: Sendable {
     ///   - more: The messages of one connection.
     ///   - start: The index of the first.
     ///   - sink: The connection.
-    ///   - limit: The most messages that the batch may hold.
-    ///   - byteLimit: The most bytes that it may hold; one message may have more.
-    /// - Returns: The index behind the last one that fitted.
+    ///   - limit: The most messages in the batch.
+    ///   - byteLimit: The most bytes in it; a single message may have more.
+    /// - Returns: The index after the last one that fitted.
     mutating func append(
         _ more: [IncomingMessage],
         from start: Int,
@@ -41,7 +41,7 @@ package struct IngestBatch: Sendable {
         upTo limit: Int,
         bytes byteLimit: Int
     ) -> Int {
-        // In place, and copied in one piece: for each by itself there would be two copies more.
+        // In place, and copied in one piece: one by one there would be two more copies.
         let sizes = more.span
         let most = start + min(more.count - start, limit - messages.count)
         var end = start
@@ -74,7 +74,7 @@ package struct IngestBatch: Sendable {
 
     /// Takes out the messages of these devices; both parts keep their order.
     ///
-    /// - Returns: What was taken out; nil where there is nothing.
+    /// - Returns: What was taken out; nil if nothing was.
     mutating func extract(_ pins: borrowing DevicePins) -> IngestBatch? {
         let held = messages.withUnsafeBufferPointer { messages in
             // Read in place: a copy of a message would retain its bytes.
@@ -98,7 +98,7 @@ package struct IngestBatch: Sendable {
             let left = run.count - (next - before)
             if left > 0 { kept.append((run.sink, left)) }
         }
-        // Moved, not copied: what stays changes places with what goes.
+        // Swapped, not copied.
         next = 0
         var target = first
         for index in first..<messages.count {
@@ -139,16 +139,16 @@ package struct IngestBatch: Sendable {
         for share in shares { share.sink.settled(SettledCopies(share.ranges, of: messages, trace)) }
     }
 
-    /// Stamps copies anew by the database's clock, as of when they were parsed, and in their order.
+    /// Restamps copies by the database's clock, as of when they were parsed, and in their order.
     ///
-    /// What has waited for longer than the database takes gets the oldest time that it takes.
+    /// What has waited for longer than the database accepts gets the oldest time that it accepts.
     package mutating func stamp(_ range: Range<Int>, by clock: DatabaseClock) {
         var least = clock.now() - (StampLimits.oldest - StampLimits.margin).microseconds
         var read: UInt64?
         var last: Int64 = 0
         for index in range {
             let parsedAt = messages[index].parsedAt
-            // Those of one read follow each other by a microsecond, as when they were stamped first.
+            // Messages of one read are a microsecond apart, as when first stamped.
             let own = parsedAt == read ? last + 1 : clock.time(at: MonotonicTime(nanoseconds: parsedAt))
             last = max(own, least)
             messages[index].receivedAt = last
@@ -163,7 +163,7 @@ package struct IngestBatch: Sendable {
         messages[index].quarantineDetail = detail
     }
 
-    /// Takes back what ``quarantine(_:reason:detail:)`` has marked.
+    /// Removes the mark of ``quarantine(_:reason:detail:)``.
     mutating func clearQuarantine(_ index: Int) {
         messages[index].quarantine = nil
         messages[index].quarantineDetail = ""

@@ -4,16 +4,16 @@ package import Vocabulary
 
 /// Messages that connections have read and no writer has taken yet.
 ///
-/// Its size is bounded by the connections' in-flight limits. Batching is natural: while a writer is busy, messages collect, and
+/// The connections' in-flight limits bound its size. Batching is natural: while a writer is busy, messages collect, and
 /// when it is free it takes all of them up to the limits.
 ///
-/// All writers share one queue. A device is pinned to a writer while a message of it is in that writer's batch; its later messages
-/// are held back until the batch is done. So no two concurrent transactions hold messages of one device, and a device's messages
-/// become visible in the order of their arrival, as `ordering: device` promises. A writer that hangs holds back its batch and
-/// its devices, and nothing else: the others take the rest.
+/// All writers share one queue. A device is pinned to a writer while a message of it is in that writer's batch; its
+/// later messages are held back until the batch is done. So no two concurrent transactions hold messages of one device,
+/// and a device's messages become visible in order of arrival, as `ordering: device` promises. A writer that hangs
+/// holds back only its batch and its devices: the others take the rest.
 ///
-/// To keep batches large, a second writer begins only when as much waits as the first one's batch holds, or when that batch is
-/// overdue.
+/// To keep batches large, a second writer begins only when as much waits as the first one's batch holds, or when that
+/// batch is overdue.
 package final class IngestQueue: Sendable {
     /// The least number of waiting messages for which a second writer begins.
     private static let leastShare = 64
@@ -62,9 +62,9 @@ package final class IngestQueue: Sendable {
     /// An empty queue.
     ///
     /// - Parameters:
-    ///   - writers: How many writers take from it, each with a number of its own from 0.
+    ///   - writers: The number of writers, numbered from 0.
     ///   - batchLimit: The most messages in one batch.
-    ///   - byteLimit: The most bytes of one batch; a single message that is larger is a batch of its own.
+    ///   - byteLimit: The most bytes of one batch; a larger message is its own batch.
     package init(writers: Int = 1, batchLimit: Int = 500, byteLimit: Int = 4 << 20) {
         self.batchLimit = max(1, batchLimit)
         self.byteLimit = max(1, byteLimit)
@@ -72,7 +72,7 @@ package final class IngestQueue: Sendable {
         state = Mutex(State(writers: (0..<max(1, writers)).map { _ in Writer(taken: now, since: now) }))
     }
 
-    /// Makes room for so many writers, before they begin.
+    /// Makes room for this many writers, before they begin.
     func prepare(writers: Int) {
         let now = ContinuousClock.now
         state.withLock { state in
@@ -147,7 +147,7 @@ package final class IngestQueue: Sendable {
         }
     }
 
-    /// Nothing more will be submitted; writers end once they have taken the rest.
+    /// Announces that nothing more will be submitted; writers end once they have taken the rest.
     package func finish() {
         let waiters = state.withLock { state in
             state.isFinished = true
@@ -156,7 +156,7 @@ package final class IngestQueue: Sendable {
         for waiter in waiters { waiter.resume() }
     }
 
-    /// A writer that takes no more batches: releases what was held back for it.
+    /// Removes a writer that takes no more batches, releasing what was held back for it.
     package func leave(writer: Int) {
         let woken = state.withLock { state in
             release(writer, .now, &state)
@@ -179,7 +179,7 @@ package final class IngestQueue: Sendable {
                 if isWorthwhile(state) { return true }
                 if state.isFinished, state.writers.allSatisfy(\.held.isEmpty) { return true }
                 state.writers[writer].waiter = continuation
-                // Another writer is to take what waits, unless its batch becomes overdue.
+                // Another writer takes what waits, unless its batch becomes overdue.
                 if state.waiting > 0 { watcher = state.watcher.take() }
                 return false
             }
@@ -201,7 +201,8 @@ package final class IngestQueue: Sendable {
         return largest == 0 || state.waiting >= min(batchLimit, max(Self.leastShare, largest))
     }
 
-    /// Whom to wake after a change: a free writer, or the watcher while free writers are to wait until a batch is overdue.
+    /// The task to wake after a change: a free writer, or the watcher while free writers wait for a batch to be
+    /// overdue.
     private func wake(_ state: inout State) -> Woken {
         guard state.waiting > 0 || state.isFinished else { return nil }
         guard let free = state.writers.firstIndex(where: { $0.waiter != nil }) else { return nil }

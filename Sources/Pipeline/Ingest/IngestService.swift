@@ -3,13 +3,13 @@ package import Telemetry
 import UpstreamKit
 package import Vocabulary
 
-/// Takes what the connections read, commits it, and settles it with the connection that delivered it.
+/// Commits what connections have read, and settles it with the connection that delivered it.
 ///
-/// The only way from a stanza to its ack: a copy is settled after `commit` has returned, and never otherwise (G1). While
-/// the database can't commit, the batch is kept and retried; the connections' in-flight limits then stop them from reading,
-/// so memory stays bounded (G5).
+/// The only way from a stanza to its ack: a copy is settled after `commit` has returned, and never otherwise (G1).
+/// While the database can't commit, the batch is kept and retried; the connections' in-flight limits then stop them
+/// from reading, so memory stays bounded (G5).
 package struct IngestService: Sendable {
-    /// How long to wait between attempts while the database can't commit.
+    /// The pauses between attempts while the database can't commit.
     ///
     /// At most half a second, so that messages are committed soon after the database recovers.
     package static let retry = Backoff(initial: .milliseconds(50), maximum: .milliseconds(500))
@@ -23,20 +23,20 @@ package struct IngestService: Sendable {
     private let tracing: PipelineTracing?
     private let stamps: DatabaseClock?
 
-    /// What each writer's loop is doing, for the watchdog; they take a step with each batch.
+    /// The progress of each writer's loop, for the watchdog; a batch is a step.
     package let progress: [LoopProgress]
 
-    /// A service over the given writers.
+    /// Makes a service over the given writers.
     ///
     /// - Parameters:
-    ///   - queue: Where connections submit.
-    ///   - writers: One for each transaction that may run at the same time, by the queue's writer numbers.
+    ///   - queue: The queue that connections submit to.
+    ///   - writers: One for each concurrent transaction, by the queue's writer numbers.
     ///   - metrics: Counts outcomes, durations and errors.
-    ///   - logger: For outages and refused rows.
+    ///   - logger: Logs outages and refused rows.
     ///   - clock: The clock and random source.
-    ///   - intake: The dispatcher of this process; nil where only other workers dispatch.
-    ///   - tracing: Records spans; nil where tracing is off.
-    ///   - stamps: What copies are stamped by.
+    ///   - intake: This process's dispatcher; nil if only other workers dispatch.
+    ///   - tracing: Records spans; nil if tracing is off.
+    ///   - stamps: The clock that stamps copies.
     package init(
         queue: IngestQueue,
         writers: [any MessageWriter],
@@ -60,7 +60,7 @@ package struct IngestService: Sendable {
 
     /// Runs until the queue is finished and everything in it has committed, or until cancelled.
     ///
-    /// When cancelled, batches that the database does not take stay unacked, and the peer redelivers them.
+    /// If cancelled, batches that the database does not take stay unacked, and the peer redelivers them.
     package func run() async {
         queue.prepare(writers: writers.count)
         await withTaskGroup(of: Void.self) { watchers in
@@ -147,11 +147,11 @@ package struct IngestService: Sendable {
                 guard !Task.isCancelled else { return }
                 action = plan.failed(error.kind, batch, range, after: clock.now() - start, &size)
                 switch error.kind {
-                // Told of once it is in quarantine.
+                // Logged once it is in quarantine.
                 case .refused: refusal = range.count == 1 ? error : nil
-                // The dispatcher tells of it, and registers again.
+                // The dispatcher reports it, and registers again.
                 case .unregistered: break
-                // The monitor tells of the clocks.
+                // The monitor reports the clocks.
                 case .misdated where action.isStamp: break
                 case .unavailable, .timedOut, .misdated:
                     if !isDown { logOutage(error, count: range.count) }
@@ -161,7 +161,7 @@ package struct IngestService: Sendable {
         }
     }
 
-    /// Waits before another attempt; false when cancelled.
+    /// Waits before another attempt; false if cancelled.
     private func pause(_ attempt: Int, _ progress: LoopProgress) async -> Bool {
         let delay = Self.retry.delay(attempt: attempt, random: 0.5 + clock.random() / 2)
         progress.enter(.awaiting)
@@ -211,21 +211,23 @@ package struct IngestService: Sendable {
 
     /// The lease to insert deliveries under.
     ///
-    /// Without a lease for a late retry: if an earlier attempt has committed and only its reply was lost, the rows carry that attempt's
-    /// lease. It may have expired, and a worker that claims them then would run them at the same time as we do.
+    /// A late retry gets none: if an earlier attempt has committed and only its reply was lost, the rows carry that
+    /// attempt's lease. It may have expired, and a worker that then claims them would run them at the same time as this
+    /// one.
     private func offer(for messages: [IncomingMessage], bytes: Int?, after elapsed: Duration?) -> LeaseOffer {
         guard let intake else { return .none }
         let bytes = bytes ?? messages.reduce(0) { $0 + $1.bytes.count }
         var offer = intake.offer(for: messages.count, bytes: bytes + messages.count * 512)
         guard let elapsed else { return offer }
-        // An earlier attempt may have stored some of them: a block would not hold all that is handed over.
+        // An earlier attempt may have stored some of them: a block would not hold everything that is handed over.
         offer.packed = []
         guard offer.duration > .zero, elapsed > offer.duration / 3 else { return offer }
         intake.withdrawn(offer)
         return offer.withoutLease
     }
 
-    /// Counts the outcomes before the acks are sent, so that no peer knows of an outcome that the metrics don't show (G8).
+    /// Counts the outcomes before the acks are sent, so that no peer knows of an outcome that the metrics don't show
+    /// (G8).
     private func count(_ messages: [IncomingMessage], _ outcomes: [StoreOutcome]) {
         let categories = metrics.messages.categories
         metrics.messages.settled(count: messages.count) { index in
@@ -258,7 +260,7 @@ package struct IngestService: Sendable {
 }
 
 extension CommitPlan {
-    /// What to do after an attempt that failed; a timeout also makes the transactions to come smaller.
+    /// The action after a failed attempt; a timeout also makes later transactions smaller.
     fileprivate mutating func failed(
         _ kind: StoreError.Kind,
         _ batch: IngestBatch,
@@ -279,7 +281,7 @@ extension CommitPlan {
 }
 
 extension MessageOutcome {
-    /// The metrics' name for what the store reports.
+    /// The metrics' name for the store's outcome.
     init(_ outcome: StoreOutcome) {
         self =
             switch outcome {

@@ -2,14 +2,14 @@ package import Vocabulary
 
 /// The copies of a committed batch that one connection delivered.
 ///
-/// The batch's own array, and which of its elements they are: nothing is copied or retained per message on the way back.
+/// The batch's own array with the ranges of these copies: nothing is copied or retained per message on the way back.
 package struct SettledCopies: Sendable {
     @usableFromInline let batch: [IncomingMessage]
-    /// Ascending parts of the batch, none of them empty.
+    /// Ascending, non-empty parts of the batch.
     @usableFromInline let ranges: [Range<Int>]
     /// How many there are.
     package let count: Int
-    /// The span of their acks; nil where none is recorded.
+    /// The span of their acks; nil if none is recorded.
     package let trace: AckTrace?
 
     /// All elements of an array.
@@ -20,9 +20,9 @@ package struct SettledCopies: Sendable {
     /// Some elements of a batch.
     ///
     /// - Parameters:
-    ///   - ranges: Ascending parts of `batch`, none of them empty.
+    ///   - ranges: Ascending, non-empty parts of `batch`.
     ///   - batch: The batch.
-    ///   - trace: The spans of what has committed; nil where none is recorded.
+    ///   - trace: The spans of what has committed; nil if none is recorded.
     init(_ ranges: [Range<Int>], of batch: [IncomingMessage], _ trace: BatchTrace.Part? = nil) {
         self.batch = batch
         self.ranges = ranges
@@ -30,9 +30,9 @@ package struct SettledCopies: Sendable {
         self.trace = trace?.acks(ranges, count: count)
     }
 
-    /// Calls `body` with each copy, in the order of arrival.
+    /// Calls `body` with each copy, in order of arrival.
     ///
-    /// - Parameter body: Is lent the copy in its place: as a value, even a borrowed one, it would be copied and its bytes
+    /// - Parameter body: Borrows the copy by pointer: as a value, even a borrowed one, it would be copied and its bytes
     ///   retained.
     @inlinable
     package func visit(_ body: (UnsafePointer<IncomingMessage>) -> Void) {
@@ -44,6 +44,6 @@ package struct SettledCopies: Sendable {
         }
     }
 
-    /// The copies as an array of their own, for a caller that keeps them.
+    /// The copies as their own array, for a caller that keeps them.
     package var messages: [IncomingMessage] { ranges.flatMap { batch[$0] } }
 }

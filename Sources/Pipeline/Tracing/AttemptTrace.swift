@@ -3,14 +3,14 @@ import Tracing
 import UpstreamKit
 import Vocabulary
 
-/// The trace of an attempt: its span, where it is recorded, and what the handler passes on.
+/// The trace of an attempt: its span, if recorded, and the context that the handler passes on.
 struct AttemptTrace: Sendable {
-    /// Nil where the trace is not recorded.
+    /// Nil if the trace is not recorded.
     private let span: (any Tracing.Span)?
-    /// The span, else what the message brought: it is passed on unchanged.
+    /// The span's context, else the message's own, which is passed on unchanged.
     let context: InstrumentationContext
 
-    /// Begins an attempt.
+    /// Begins an attempt's trace.
     init(_ tracing: PipelineTracing, _ message: UpstreamMessage, _ delivery: Delivery, _ handler: HandlerContext) {
         let parent = tracing.context(in: message.data) ?? tracing.context(for: delivery.messageKey)
         let outer = InstrumentationContext(childOf: parent)
@@ -34,14 +34,14 @@ struct AttemptTrace: Sendable {
         (self.span, context) = (span, span.context)
     }
 
-    /// Gives the handler what it is to pass on.
+    /// Gives the handler the context to pass on.
     func inject(into handler: inout HandlerContext) {
         guard let own = context.traceContext else { return }
         handler.traceparent = own.traceparent
         handler.tracestate = own.state
     }
 
-    /// The attempt has ended.
+    /// Ends the span with the attempt.
     func ended(_ ending: DispatchStateMachine.Ending, _ failure: HandlerFailure?) {
         guard let span else { return }
         span.updateAttributes { attributes in

@@ -4,26 +4,24 @@ import Tracing
 import UpstreamKit
 import Vocabulary
 
-/// The spans of a batch that holds messages whose traces are recorded: of the batch, of its transactions, of its acks, and of
-/// those messages.
+/// The spans of a batch with recorded traces: of the batch, its transactions, its acks, and those messages.
 ///
 /// The batch's span ends when the last reference goes: with the batch, or with the last of its acks.
 final class BatchTrace: Sendable {
-    /// The most messages that a batch has links to, as OpenTelemetry's SDKs have it; the rest are counted in `messageCount`
-    /// alone.
+    /// The most links of a batch to messages, as in OpenTelemetry's SDKs; the rest are only counted in `messageCount`.
     static let linkLimit = 128
 
     /// A message whose trace is recorded.
     fileprivate struct Member {
-        /// Its place in the batch.
+        /// Its index in the batch.
         let index: Int
-        /// What it brought.
+        /// The context in the message.
         let parent: TraceContext?
         let key: Digest128
         /// Microseconds since 1970-01-01 UTC.
         let receivedAt: Int64
 
-        /// What the sender made, else the message's own span.
+        /// The sender's context, else the message's own span.
         var creation: TraceContext { parent ?? TraceContext(messageKey: key, isSampled: true) }
 
         var identifying: SpanAttributes {
@@ -33,7 +31,7 @@ final class BatchTrace: Sendable {
         }
     }
 
-    /// A part of the batch that has committed.
+    /// A committed part of the batch.
     struct Part {
         fileprivate let batch: BatchTrace
         fileprivate let range: Range<Int>
@@ -83,11 +81,11 @@ final class BatchTrace: Sendable {
         span.end()
     }
 
-    /// The span of a message, from its stanza parsed.
+    /// Begins the span of a message, at the time its stanza was parsed.
     private func begin(_ message: Member, _ outcome: StoreOutcome) -> any Tracing.Span {
         var context = InstrumentationContext(childOf: message.creation)
         if message.parent == nil, outcome == .stored {
-            // The root of the message's own trace; a copy that comes again is one of its children.
+            // The root of the message's own trace; a redelivered copy is one of its children.
             context.traceContext = nil
             context.spanIdentity = message.creation
         }
@@ -105,12 +103,12 @@ final class BatchTrace: Sendable {
         return span
     }
 
-    /// What has committed, with what became of each copy.
+    /// A committed part, with the outcome of each copy.
     func part(_ range: Range<Int>, _ outcomes: [StoreOutcome]) -> Part {
         Part(batch: self, range: range, outcomes: outcomes)
     }
 
-    /// The span of an attempt to commit so many messages; to be ended by ``ended(_:_:)``.
+    /// Begins the span of an attempt to commit this many messages; end it with ``ended(_:_:)``.
     func transaction(_ count: Int) -> any Tracing.Span {
         let span = tracing.tracer.startSpan("COMMIT", context: span.context, ofKind: .client)
         var attributes = SpanAttributes()
@@ -121,7 +119,7 @@ final class BatchTrace: Sendable {
         return span
     }
 
-    /// An attempt to commit has ended.
+    /// Ends the span of an attempt to commit.
     static func ended(_ transaction: (any Tracing.Span)?, _ error: StoreError?) {
         guard let transaction else { return }
         if let error {
@@ -129,13 +127,13 @@ final class BatchTrace: Sendable {
                 if let state = error.sqlState { attributes[.databaseStatus] = .string(state) }
                 attributes[.errorType] = .string(error.sqlState ?? error.failureClass.text)
             }
-            // The message may name what the server says; the class is enough here, and the log has the rest.
+            // The server's message may quote data; the class is enough here, and the log has the rest.
             transaction.setStatus(SpanStatus(code: .error, message: error.failureClass.text))
         }
         transaction.end()
     }
 
-    /// The span of the acks that one connection is about to write, and those of the messages they are for.
+    /// Begins the span of the acks that one connection is about to write, and those of their messages.
     fileprivate func acks(_ ranges: [Range<Int>], count: Int, _ part: Part) -> AckTrace {
         let span = tracing.tracer.startSpan(
             MessagingOperation.ack.spanName(destination),
@@ -157,24 +155,24 @@ final class BatchTrace: Sendable {
 }
 
 extension BatchTrace.Part {
-    /// The span of the acks that one connection is about to write.
+    /// Begins the span of the acks that one connection is about to write; end it once they are written.
     ///
     /// - Parameters:
     ///   - ranges: The connection's parts of the batch.
     ///   - count: How many messages they hold.
-    /// - Returns: To be ended once they are written.
+    /// - Returns: The span.
     func acks(_ ranges: [Range<Int>], count: Int) -> AckTrace { batch.acks(ranges, count: count, self) }
 }
 
-/// The span of a connection's acks, and of the recorded messages among those they are for.
+/// The span of a connection's acks, and those of their recorded messages.
 ///
 /// A connection that is gone does nothing with it: then it ends, unwritten, with the last reference.
 package final class AckTrace: Sendable {
-    /// What became of acks.
+    /// The fate of acks.
     package enum Outcome: String, Sendable {
         /// Written to the connection.
         case sent
-        /// Kept until the stream goes on over another connection.
+        /// Kept until the stream resumes over another connection.
         case kept
         /// None of the messages is acked.
         case none
@@ -197,7 +195,7 @@ package final class AckTrace: Sendable {
         ended(.connectionGone)
     }
 
-    /// The acks have been written, or will not be; the first call counts.
+    /// Ends the spans once the acks are written, or will not be; the first call counts.
     package func ended(_ outcome: Outcome) {
         guard !isEnded.exchange(true, ordering: .relaxed) else { return }
         span.updateAttributes { $0[.outcome] = .string(outcome.rawValue) }
@@ -212,10 +210,7 @@ package final class AckTrace: Sendable {
 }
 
 extension PipelineTracing {
-    /// Begins the spans of a batch; nil where none of its messages is in a trace that is recorded.
-    ///
-    /// - Parameter batch: The copies.
-    /// - Returns: The batch's spans.
+    /// Begins the spans of a batch; nil if none of its messages is in a recorded trace.
     func begin(_ batch: borrowing IngestBatch) -> BatchTrace? {
         var found: [BatchTrace.Member] = []
         var senders: Set<UInt16> = []

@@ -3,10 +3,10 @@ package import Tracing
 import UpstreamKit
 import Vocabulary
 
-/// What ingest and dispatch record spans with; there is none where tracing is off.
+/// Records spans of ingest and dispatch; absent if tracing is off.
 ///
-/// A message belongs to the trace that it brings in its data, else to one of its own, whose id is the message's key. Where the
-/// message's trace is recorded, so are its batch and its attempts, in every worker that has the same ratio.
+/// A message belongs to the trace named in its data, else to its own, whose id is the message's key. If the message's
+/// trace is recorded, so are its batch and its attempts, in every worker with the same ratio.
 package struct PipelineTracing: Sendable {
     /// Makes the spans.
     package let tracer: any Tracer
@@ -18,8 +18,8 @@ package struct PipelineTracing: Sendable {
     ///
     /// - Parameters:
     ///   - tracer: Makes the spans.
-    ///   - sampler: Decides about messages that bring no context.
-    ///   - member: Where messages bring theirs; nil to take none.
+    ///   - sampler: Decides about messages without a context.
+    ///   - member: Where messages carry a context; nil to ignore it.
     ///   - senderIDs: The configured senders, by their index in ``UpstreamKit/IncomingMessage/sender``.
     package init(tracer: any Tracer, sampler: TraceSampler, member: TraceMember?, senderIDs: [String]) {
         self.tracer = tracer
@@ -28,19 +28,19 @@ package struct PipelineTracing: Sendable {
         self.senderIDs = senderIDs
     }
 
-    /// The context that a message brings.
+    /// The context in a message's data.
     func context(in data: [UInt8]?) -> TraceContext? {
         guard let member, let data else { return nil }
         return member.context(in: data.span)
     }
 
-    /// The context that a copy brings.
+    /// The context in a copy's data.
     func context(of copy: borrowing IncomingMessage) -> TraceContext? {
         guard let member, let data = copy.data else { return nil }
         return copy.bytes.withUnsafeBufferPointer { member.context(in: $0.span.extracting(data.range)) }
     }
 
-    /// The context of a message that brings none.
+    /// The context of a message without one.
     func context(for key: Digest128) -> TraceContext {
         TraceContext(messageKey: key, isSampled: sampler.isSampled(key))
     }
@@ -52,7 +52,7 @@ package struct PipelineTracing: Sendable {
 }
 
 extension DefaultTracerClock.Timestamp {
-    /// A moment of the wall clock: microseconds since 1970-01-01 UTC.
+    /// A wall-clock time in microseconds since 1970-01-01 UTC.
     init(microseconds: Int64) {
         self.init(nanosecondsSinceEpoch: UInt64(clamping: microseconds) &* 1000)
     }

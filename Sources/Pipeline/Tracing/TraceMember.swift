@@ -3,20 +3,20 @@ package import Telemetry
 
 /// The member of a message's `data` in which apps send their trace context.
 ///
-/// `data` is anybody's: it is valid JSON, nothing more. A text with escapes, of another type or in another form than W3C's is no
-/// context.
+/// `data` is untrusted: it is valid JSON, nothing more. A text with escapes, of another type or in another form than
+/// W3C's is no context.
 package struct TraceMember: Sendable {
-    /// The most names of a path.
+    /// The most names in a path.
     package static let depthLimit = 8
 
-    /// The members' names on the way to it, UTF-8; the last one is its own.
+    /// The names on the path, UTF-8; the last one is the member's own.
     private let path: [[UInt8]]
     private static let state = Array("tracestate".utf8)
 
     /// The member at a path.
     ///
-    /// - Parameter path: Names with dots between them, at most ``depthLimit``: `traceparent`, `meta.traceparent`. Beside it,
-    ///   `tracestate` is looked for.
+    /// - Parameter path: Names with dots between them, at most ``depthLimit``: `traceparent`, `meta.traceparent`.
+    ///   `tracestate` is looked for next to it.
     package init?(path: String) {
         let names = path.split(separator: ".", omittingEmptySubsequences: false).map { Array($0.utf8) }
         let isPath = names.allSatisfy { !$0.isEmpty && !$0.contains(0x5C) }
@@ -24,10 +24,7 @@ package struct TraceMember: Sendable {
         self.path = names
     }
 
-    /// What a message brings; nil where that is nothing, or not valid.
-    ///
-    /// - Parameter json: `data`, valid JSON.
-    /// - Returns: The context.
+    /// The context in `json`, which is valid JSON; nil if there is none, or it is invalid.
     package func context(in json: Span<UInt8>) -> TraceContext? {
         guard let name = path.last, Self.holds(json, name) else { return nil }
         var scanner = JSONObjectScanner(json.count)
@@ -58,7 +55,7 @@ package struct TraceMember: Sendable {
         return bytes
     }
 
-    /// Whether the name comes in the text at all: most messages without it are done with here.
+    /// Whether the name occurs in the text at all: a fast exit for most messages without it.
     private static func holds(_ json: Span<UInt8>, _ name: [UInt8]) -> Bool {
         json.withUnsafeBytes { text in
             name.withUnsafeBytes { name in
@@ -75,9 +72,9 @@ package struct TraceMember: Sendable {
     }
 }
 
-/// Goes through an object's members without reading what it does not need.
+/// Walks an object's members without reading what it does not need.
 ///
-/// For valid JSON; of any other it finds something or nothing, within its bytes and in one pass.
+/// For valid JSON; in anything else it finds something or nothing, within its bytes and in one pass.
 private struct JSONObjectScanner {
     private let end: Int
     private var position = 0
@@ -99,7 +96,7 @@ private struct JSONObjectScanner {
         return false
     }
 
-    /// The name of the next member, as it is written; its value comes next.
+    /// The raw name of the next member; its value comes next.
     mutating func next(_ json: Span<UInt8>) -> Range<Int>? {
         skipSpace(json)
         if take(UInt8(ascii: ","), json) { skipSpace(json) }
@@ -130,7 +127,7 @@ private struct JSONObjectScanner {
                 depth += 1
                 position += 1
             case UInt8(ascii: "}"), UInt8(ascii: "]"):
-                // The end of the object around a number or a word.
+                // The end of the enclosing object after a number or a word.
                 if depth == 0 { return true }
                 depth -= 1
                 position += 1
