@@ -1,6 +1,5 @@
-/// The pages of the console.
 enum ConsolePages {
-    /// Their routes, by name.
+    /// The routes of all pages, by name.
     static func all(_ services: ConsoleServices) -> [any ConsoleRoutes] {
         [
             AuditPage(services: services),

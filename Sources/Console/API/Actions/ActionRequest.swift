@@ -6,28 +6,21 @@ import MessageStore
 import NIOCore
 import Vocabulary
 
-/// A request to change something, read whole.
+/// A request to change something, with its whole body.
 struct ActionRequest: Sendable {
-    /// Who sent it.
+    /// The sender.
     let principal: Principal
     /// Its `Idempotency-Key`, without quotation marks.
     let key: String
     /// The body; `{}` where there is none.
     let body: [UInt8]
-    /// SHA-256 of method, path and body.
+    /// SHA-256 of method, path and body: tells a repeated request from another one under the same key.
     let digest: [UInt8]
 
     private static let keyName = HTTPField.Name("Idempotency-Key")
     /// The most characters of a reason, as PostgreSQL counts them: Unicode scalars.
     private static let reasonLimit = 1_000
 
-    /// Reads a request.
-    ///
-    /// - Parameters:
-    ///   - request: The request.
-    ///   - context: Who sent it; the right to act is asked for before anything else.
-    ///   - limit: The most bytes of its body.
-    /// - Throws: ``Problem``: no right, no key, a body that is too large or not JSON.
     init(_ request: Request, _ context: ConsoleContext, limit: Int) async throws {
         principal = try context.require(.act)
         key = try Self.key(of: request)
@@ -44,7 +37,7 @@ struct ActionRequest: Sendable {
                 )
             }
         }
-        // Foundation would take UTF-16 as well, in which nothing here finds a name (RFC 8259, section 8.1).
+        // // Foundation would accept UTF-16 too, in which the search below finds no names (RFC 8259, section 8.1).
         guard !bytes.contains(0), String(validating: bytes, as: UTF8.self) != nil else {
             throw Problem.badRequest("the body is not JSON: that is UTF-8")
         }
@@ -56,7 +49,7 @@ struct ActionRequest: Sendable {
         digest = HashFunction.sha256.digest(of: Array(head.utf8) + bytes)
     }
 
-    /// The header's value: a string of structured fields (RFC 9651 section 3.3.3), or the same without quotation marks.
+    /// The header's value: a string of structured fields (RFC 9651 section 3.3.3), or the same unquoted.
     private static func key(of request: Request) throws(Problem) -> String {
         guard let name = keyName, let value = request.headers[name] else {
             throw Problem(
@@ -83,9 +76,7 @@ struct ActionRequest: Sendable {
         return String(key)
     }
 
-    /// Decodes the body, which has no other members than the type.
-    ///
-    /// - Throws: ``Problem`` with the member that is wrong.
+    /// Decodes the body and refuses members that the type doesn't know.
     func decode<Body: ActionBody>(_ type: Body.Type = Body.self) throws(Problem) -> Body {
         do {
             return try JSONDecoder().decode(StrictBody<Body>.self, from: Data(body)).value
@@ -111,9 +102,9 @@ struct ActionRequest: Sendable {
         }
     }
 
-    /// Who acts, for the audit trail.
+    /// The author for the audit trail.
     ///
-    /// - Throws: ``Problem`` for a reason that is too long.
+    /// - Throws: ``Problem`` if the reason is too long.
     func author(_ reason: String?) throws(Problem) -> AuditAuthor {
         if let reason, reason.unicodeScalars.count > Self.reasonLimit {
             throw .badRequest("'reason' has at most 1,000 characters")
@@ -124,11 +115,11 @@ struct ActionRequest: Sendable {
 
 /// The body of a request that changes something.
 protocol ActionBody: Decodable, Sendable {
-    /// Its members, as they are written in JSON; the ones of members that are objects after a full stop.
+    /// The names of its members in JSON; those of nested objects as `outer.inner`.
     static var members: Set<String> { get }
 }
 
-/// Decodes a body and refuses members that it doesn't know: a filter with a typing error must not select everything.
+/// Decodes a body and refuses unknown members: a misspelt filter must not select everything.
 private struct StrictBody<Body: ActionBody>: Decodable {
     let value: Body
 

@@ -6,7 +6,7 @@ import Postgres
 import Resources
 import Vocabulary
 
-/// `GET audit`: what people did, the latest first.
+/// `GET audit`: what people did, newest first.
 struct AuditRoutes: ConsoleRoutes {
     let services: ConsoleServices
 

@@ -5,7 +5,7 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// `POST conflicts/{message_key}/{fingerprint}/release`: hands a conflict's content to the handlers of its category.
+/// `POST conflicts/{message_key}/{fingerprint}/release`: queues a conflict's content for the handlers of its category.
 struct ConflictActions: ConsoleRoutes {
     let services: ConsoleServices
 

@@ -7,8 +7,10 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-/// `POST dead/retry` and `dead/discard`: first with a filter, which freezes a set and shows it; then with the set's id, which
-/// starts a job on exactly that set.
+/// `POST dead/retry` and `dead/discard`.
+///
+/// The first request has a filter, freezes a set and shows it; the second has the set's id and starts a job on exactly
+/// that set.
 struct DeadActions: ConsoleRoutes {
     let services: ConsoleServices
     let bell: JobBell
@@ -18,9 +20,9 @@ struct DeadActions: ConsoleRoutes {
             "id", "reason", "all", "filter", "filter.handler", "filter.group", "filter.category", "filter.message_key",
             "filter.since", "filter.until",
         ]
-        /// A frozen set.
+        /// The id of a frozen set.
         var id: String?
-        /// Why, for the audit trail.
+        /// The reason for the audit trail.
         var reason: String?
         /// Whether an empty filter may select everything.
         var all: Bool?
@@ -94,7 +96,7 @@ struct DeadActions: ConsoleRoutes {
     private static func location(_ job: Job) -> String { "/api/v1/jobs/\(job.id)" }
 }
 
-/// Which dead letters, as JSON.
+/// A filter of dead letters in JSON.
 struct DeadFilterBody: Decodable, Sendable {
     var handler: String?
     var group: String?
@@ -114,7 +116,7 @@ struct DeadFilterBody: Decodable, Sendable {
 
     /// The store's form.
     ///
-    /// - Parameter now: What ages such as `2h` count back from.
+    /// - Parameter now: The moment from which ages such as `2h` count back.
     /// - Throws: ``Problem``
     /// - Returns: The filter with times.
     func filter(now: Timestamp) throws(Problem) -> DeadLetterFilter {
@@ -128,7 +130,6 @@ struct DeadFilterBody: Decodable, Sendable {
 }
 
 extension MessageKey {
-    /// A key of a body.
     static func parsed(_ text: String) throws(Problem) -> MessageKey {
         guard let key = MessageKey(text) else { throw .badRequest("'message_key' is a UUID: 8-4-4-4-12 hex digits") }
         return key
@@ -136,7 +137,7 @@ extension MessageKey {
 }
 
 extension Timestamp {
-    /// A time of a body.
+    /// A time in a body.
     static func parsed(_ text: String, _ name: String, now: Timestamp) throws(Problem) -> Timestamp {
         do throws(FilterError) {
             return try TimeExpression.parse(text, now: now)

@@ -5,11 +5,11 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// `POST deliveries/retry-now`: makes deliveries due at once that wait for their next attempt.
+/// `POST deliveries/retry-now`: makes waiting deliveries due at once.
 struct DeliveryActions: ConsoleRoutes {
     let services: ConsoleServices
 
-    /// The most deliveries of one request, which is one transaction.
+    /// The most deliveries per request, which is one transaction.
     private static let most = WaitingDeliveries.batch
 
     private struct Body: ActionBody {
@@ -63,7 +63,7 @@ struct DeliveryActions: ConsoleRoutes {
             return .success(
                 ActionAnswer {
                     $0.member("done", count)
-                    // As many as one request may take: there may be more.
+                    // // The limit was reached: there may be more.
                     $0.name("more")
                     $0.bool(count == limit)
                 }

@@ -1,19 +1,19 @@
 import Foundation
 
-/// Finds members that an object of a JSON text has twice.
+/// Finds duplicate members in the objects of a JSON text.
 ///
-/// RFC 8259 leaves open which of them counts (section 4): a proxy or a log may read another one than the console does.
+/// RFC 8259 leaves open which of them counts (section 4): a proxy or a log may read another one than the console.
 enum DuplicateMembers {
-    /// The first name that an object has twice, in the spelling of its second appearance; nil where there is none.
+    /// The first duplicate name, as spelt the second time; nil if there is none.
     ///
-    /// Names are compared as the bytes that they mean, whatever their escapes.
+    /// Names are compared after decoding their escapes.
     ///
-    /// - Parameter json: A JSON text; of another one, anything may be found or nothing.
+    /// - Parameter json: A JSON text; the result for anything else is undefined.
     /// - Returns: The name.
     static func first(in json: [UInt8]) -> String? {
-        /// The names of the objects around, the innermost last; nil for an array.
+        /// The names of the enclosing objects, innermost last; nil for an array.
         var around: [Set<[UInt8]>?] = []
-        /// Whether a string that begins here is a name: behind `{`, or a comma in an object.
+        /// Whether a string that begins here is a name: after `{`, or after a comma in an object.
         var isName = false
         var place = 0
         while place < json.count {
@@ -43,7 +43,7 @@ enum DuplicateMembers {
         return nil
     }
 
-    /// The place behind a string's closing quote, or the text's end.
+    /// The index after a string's closing quote, or the text's end.
     private static func stringEnd(_ json: [UInt8], from start: Int) -> Int {
         var place = start + 1
         while place < json.count, json[place] != UInt8(ascii: "\"") {

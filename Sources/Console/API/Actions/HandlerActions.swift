@@ -12,7 +12,7 @@ struct HandlerActions: ConsoleRoutes {
     private struct Pause: ActionBody {
         static let members: Set = ["reason", "for"]
         var reason: String?
-        /// How long, such as `30m`; without it, until it is resumed.
+        /// Such as `30m`; nil until resumed.
         var length: String?
 
         enum CodingKeys: String, CodingKey {
@@ -73,10 +73,9 @@ struct HandlerActions: ConsoleRoutes {
     }
 }
 
-/// A body with a reason only.
 struct ReasonBody: ActionBody {
     static let members: Set = ["reason"]
-    /// Why, for the audit trail.
+    /// The reason for the audit trail.
     var reason: String?
 }
 
@@ -87,7 +86,7 @@ extension Problem {
 }
 
 extension ConsoleContext {
-    /// A part of the path that the route names, decoded.
+    /// A path parameter, decoded.
     func pathPart(_ name: String) throws(Problem) -> String {
         guard let text = parameters.get(name)?.removingPercentEncoding, !text.isEmpty, !text.contains("\0") else {
             throw .badRequest("the path has no \(name)")
@@ -95,7 +94,7 @@ extension ConsoleContext {
         return text
     }
 
-    /// A part of the path that is a UUID.
+    /// A path parameter that is a UUID.
     func uuid(_ name: String) throws(Problem) -> Digest128 {
         guard let id = Digest128(uuid: try pathPart(name).utf8) else {
             throw .badRequest("'\(name)' in the path is a UUID: 8-4-4-4-12 hex digits")

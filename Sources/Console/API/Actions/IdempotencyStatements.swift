@@ -3,10 +3,10 @@ import Vocabulary
 
 /// The statements over `idempotency_keys`.
 enum IdempotencyStatements: StatementCatalog {
-    /// How long an answer is kept.
+    /// How long answers are kept.
     static let lifetime = Duration.seconds(86_400)
 
-    /// Takes a key for this transaction; gives false where another one has it.
+    /// Locks a key for this transaction; returns false if another transaction has it.
     static func lock(_ who: String, _ key: String) -> SQL {
         """
         SELECT pg_try_advisory_xact_lock(
@@ -14,7 +14,7 @@ enum IdempotencyStatements: StatementCatalog {
         """
     }
 
-    /// The answer that was given under a key.
+    /// The answer kept under a key.
     static func find(_ who: String, _ key: String) -> SQL {
         """
         SELECT request, status, location, answer FROM upstream.idempotency_keys
@@ -22,7 +22,7 @@ enum IdempotencyStatements: StatementCatalog {
         """
     }
 
-    /// How many keys somebody has used; the count stops at a limit.
+    /// Counts somebody's keys, up to a limit.
     static func used(_ who: String, limit: Int) -> SQL {
         """
         SELECT count(*) FROM (
@@ -31,7 +31,7 @@ enum IdempotencyStatements: StatementCatalog {
         """
     }
 
-    /// Keeps an answer; one that has expired makes way.
+    /// Keeps an answer, replacing an expired one.
     static func keep(
         _ who: String,
         _ key: String,
@@ -49,7 +49,7 @@ enum IdempotencyStatements: StatementCatalog {
         """
     }
 
-    /// Deletes some that have expired.
+    /// Deletes expired keys.
     static func sweep(limit: Int) -> SQL {
         """
         DELETE FROM upstream.idempotency_keys WHERE ctid = ANY (ARRAY(

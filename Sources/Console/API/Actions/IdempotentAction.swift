@@ -5,16 +5,15 @@ import NIOCore
 import Postgres
 import Vocabulary
 
-/// The answer of a request that changed something.
+/// The answer to a request that changed something.
 struct ActionAnswer: Sendable {
-    /// The status, of class 2xx.
     var status: HTTPResponse.Status = .ok
-    /// Where what was made can be looked at.
+    /// The address of what was created.
     var location: String?
-    /// The body: JSON.
+    /// JSON.
     var body: [UInt8]
 
-    /// An answer whose body an object is written into.
+    /// An answer whose body is an object.
     init(_ status: HTTPResponse.Status = .ok, location: String? = nil, _ write: (inout JSONWriter) -> Void) {
         self.status = status
         self.location = location
@@ -38,29 +37,29 @@ struct ActionAnswer: Sendable {
     }
 }
 
-/// Runs actions, each once for an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header).
+/// Runs actions, each once per `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header).
 ///
-/// The answer is kept in the transaction of the action: after a crash there are both, or neither. What was refused did
-/// nothing and is not kept.
+/// The answer is kept in the action's transaction: after a crash both exist, or neither. Refused requests did nothing
+/// and are not kept.
 struct IdempotentActions: Sendable {
     let services: ConsoleServices
 
-    /// The most keys that somebody may use within 24 hours.
+    /// The most keys per person within 24 hours.
     private static let mostKeys = 10_000
-    /// The longest answer that is kept, in bytes.
+    /// The longest kept answer, in bytes.
     private static let longestAnswer = 262_144
 
-    /// What an action does, inside a transaction.
+    /// An action's work, inside a transaction.
     typealias Action = @Sendable (isolated PostgresConnection) throws(PostgresError) -> Result<ActionAnswer, Problem>
 
-    /// Runs an action, or answers as it was answered before.
+    /// Runs an action, or repeats its earlier answer.
     ///
     /// - Parameters:
-    ///   - request: What was asked for.
-    ///   - isLong: Whether it may take long: it then waits for others that do, and nothing else waits for it.
-    ///   - action: What is done, inside a transaction.
-    /// - Throws: ``Problem``, and ``PostgresError``: nothing was done, unless the connection broke while it committed; the same
-    ///   request with the same key finds out.
+    ///   - request: The request.
+    ///   - isLong: Whether it may take long: it then uses a pool of its own, so that only other long ones wait for it.
+    ///   - action: Runs inside a transaction.
+    /// - Throws: ``Problem``, and ``PostgresError``: nothing was done, unless the connection broke during the commit;
+    ///   the same request with the same key finds out.
     /// - Returns: The answer.
     func perform(_ request: ActionRequest, isLong: Bool = false, _ action: Action) async throws -> Response {
         do {

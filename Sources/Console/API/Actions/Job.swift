@@ -4,44 +4,44 @@ import MessageStore
 import Postgres
 import Vocabulary
 
-/// An action on many rows, as its row of `jobs` shows it.
+/// An action on many rows: a row of `jobs`.
 struct Job: Sendable {
-    /// Names it.
+    /// Its id.
     var id: Digest128
-    /// What is done, as the audit trail names it.
+    /// The action's name in the audit trail.
     var action: String
-    /// The filter, for people.
+    /// The filter in words.
     var subject: String
     /// `planned`, `running`, `finished`, `cancelled` or `failed`.
     var state: String
-    /// How many rows were frozen.
+    /// The number of frozen rows.
     var planned: Int
-    /// On how many it acted.
+    /// The number of rows acted on.
     var done: Int
-    /// How many were gone by then.
+    /// The number of rows gone before their turn.
     var skipped: Int
-    /// Who asked for it.
+    /// Who requested it.
     var createdBy: String
     /// When the set was frozen.
     var createdAt: Timestamp
-    /// Until when it can be started.
+    /// The last moment to start it.
     var expiresAt: Timestamp
-    /// Whether it was not started until then.
+    /// Whether it expired without being started.
     var isExpired: Bool
     /// Who started it.
     var startedBy: String?
     /// When it was started.
     var startedAt: Timestamp?
-    /// Why.
+    /// The reason given.
     var reason: String?
     /// When it ended.
     var finishedAt: Timestamp?
-    /// What made it fail, or holds it up while it runs.
+    /// The error that made it fail, or that delays it while it runs.
     var lastError: String?
-    /// How many of which handler and error group, as JSON.
+    /// Counts by handler and error group, as JSON.
     var groups: [UInt8]
 
-    /// Whether nothing more happens to it.
+    /// Whether nothing more will happen to it.
     var hasEnded: Bool { isExpired || !["planned", "running"].contains(state) }
 
     /// Reads a row of ``JobStatements``.
@@ -68,18 +68,18 @@ struct Job: Sendable {
     }
 }
 
-/// The tables `jobs` and `job_items`.
 enum Jobs {
-    /// The most dead letters that one job takes.
+    /// The most dead letters per job.
     static let most = 1_000_000
-    /// The most sets that are frozen and not started.
+    /// The most frozen sets that are not started.
     static let mostPlanned = 100
-    /// The most dead letters that all sets and running jobs hold together, and `job_items` with them.
+    /// The most dead letters in all frozen sets and running jobs together, and so in `job_items`.
     static let mostHeld = 5_000_000
 
     /// Freezes the dead letters of a filter, inside a transaction.
     ///
-    /// - Returns: The job; nil where there is nothing to act on; a problem where it is too many, which must be rolled back.
+    /// - Returns: The job; nil if nothing matches; a problem if too much does, and then the transaction must be rolled
+    ///   back.
     static func freeze(
         _ connection: isolated PostgresConnection,
         _ fate: DeadLetters.Fate,
@@ -125,7 +125,7 @@ enum Jobs {
         )
     }
 
-    /// Starts a job, inside a transaction; one that was started before is given as it is.
+    /// Starts a job, inside a transaction; one already started is returned unchanged.
     ///
     /// - Returns: The job, or why it can't be started.
     static func start(
@@ -177,9 +177,9 @@ enum Jobs {
         return .success(job)
     }
 
-    /// Cancels a job, inside a transaction: what it has done stays done.
+    /// Cancels a job, inside a transaction; rows already processed stay so.
     ///
-    /// - Returns: The job; nil where there is none.
+    /// - Returns: The job; nil if it doesn't exist.
     static func cancel(
         _ connection: isolated PostgresConnection,
         _ id: Digest128,
@@ -196,9 +196,9 @@ enum Jobs {
         return job
     }
 
-    /// Gives a job up, in one transaction: what it has done stays done.
+    /// Marks a job as failed, in one transaction; rows already processed stay so.
     ///
-    /// - Throws: ``PostgresError``; it still runs then.
+    /// - Throws: ``PostgresError``; the job still runs then.
     static func fail(
         _ connection: isolated PostgresConnection,
         _ id: Digest128,
@@ -213,10 +213,10 @@ enum Jobs {
         }
     }
 
-    /// Acts on the next chunk of a job, in one transaction.
+    /// Processes a job's next chunk, in one transaction.
     ///
     /// - Throws: ``PostgresError``; nothing of the chunk is done then.
-    /// - Returns: Whether there was one: false where the job has ended, or another console is at it.
+    /// - Returns: Whether there was one: false if the job has ended, or another console works on it.
     static func step(_ connection: isolated PostgresConnection, _ id: Digest128) throws(PostgresError) -> Bool {
         try connection.transaction { connection throws(PostgresError) in
             let found = try connection.run(JobStatements.lock(id)).first { row throws(PostgresError) in
@@ -240,7 +240,7 @@ enum Jobs {
             try connection.run(JobStatements.advance(id, done: done, skipped: held - done, isLast: isLast))
             guard isLast else { return true }
             try connection.run(JobStatements.deleteItems(id))
-            // One of a single transaction can't be interrupted between its entries.
+            // // A job of one transaction can't be interrupted between a start and an end entry.
             guard job.chunks > 1 || job.done + done != job.planned else { return true }
             let author = AuditAuthor(job.who ?? "console", via: .console, reason: job.reason)
             try AuditLog.record(connection, action, job.subject, count: job.done + done, by: author, isEnd: true)

@@ -11,12 +11,12 @@ import Vocabulary
 struct JobRoutes: ConsoleRoutes {
     let services: ConsoleServices
 
-    /// Each asks the database twice a second.
+    /// Limited, since each stream queries the database twice a second.
     private let places = StreamPlaces(50, "streams of jobs", instead: "ask for jobs/{id} now and then")
 
     init(services: ConsoleServices) { self.services = services }
 
-    /// How often a stream looks.
+    /// How often a stream queries its job.
     private static let interval = Duration.milliseconds(500)
 
     func add(to router: RouterGroup<ConsoleContext>) {
@@ -56,7 +56,7 @@ struct JobRoutes: ConsoleRoutes {
         }
     }
 
-    /// An event `progress` with the job whenever it has changed, and `end` with it at the end.
+    /// Sends an event `progress` with the job whenever it changes, and `end` with it at the end.
     @Sendable private func stream(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         try context.require(.read)
         let id = try context.uuid("id")
@@ -73,13 +73,13 @@ struct JobRoutes: ConsoleRoutes {
                     try await writer.write(Self.event(job.hasEnded ? "end" : "progress", json))
                     (sent, silence) = (json, .now)
                 } else if ContinuousClock.now - silence > .seconds(15) {
-                    // A comment, so that nobody in between takes the connection for dead.
+                    // // A comment keeps proxies from closing an idle connection.
                     try await writer.write(ByteBuffer(string: ":\n\n"))
                     silence = .now
                 }
                 if job.hasEnded || Task.isCancelled || Task.isShuttingDownGracefully { break }
                 try await Task.sleep(for: Self.interval)
-                // No session is held while a slow client reads; one that fails is asked again.
+                // // No session is held while a slow client reads; a failed query is repeated.
                 if let next = try? await find(id) { job = next }
             }
             try await writer.finish(nil)

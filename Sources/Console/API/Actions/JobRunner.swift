@@ -5,19 +5,18 @@ import Synchronization
 import Telemetry
 import Vocabulary
 
-/// Works on the jobs that run, whoever started them: also those of a console that is gone.
+/// Works on running jobs, also on those started by a console that is gone.
 ///
-/// All that it knows stands in the tables, and each step is a transaction: it may be killed at any moment, and several may
-/// run.
+/// All state is in the tables and each step is a transaction: it may be killed at any moment, and several may run.
 struct JobRunner: Service {
     let services: ConsoleServices
     let bell: JobBell
 
-    /// How often it looks for jobs that another console left.
+    /// How often it looks for jobs of other consoles.
     private static let interval = Duration.seconds(2)
-    /// How long it leaves a job alone that something holds up, so that a lock's timeout takes others' time rarely.
+    /// How long it skips a job that failed with a passing error, so that waits for locks rarely delay other jobs.
     private static let rest = Duration.seconds(5)
-    /// How often it deletes what has expired.
+    /// How often it deletes expired rows.
     private static let sweepInterval = Duration.seconds(60)
 
     func run() async throws {
@@ -52,10 +51,10 @@ struct JobRunner: Service {
         }
     }
 
-    /// One chunk of each running job, in turn.
+    /// Processes one chunk of each running job, in turn.
     ///
-    /// - Parameter resting: Until when jobs are left alone.
-    /// - Throws: ``PostgresError`` where no job can go on.
+    /// - Parameter resting: The jobs to skip, each until a moment.
+    /// - Throws: ``PostgresError`` if no job can go on.
     /// - Returns: Whether there was anything to do.
     private func step(_ resting: inout [Digest128: ContinuousClock.Instant]) async throws(PostgresError) -> Bool {
         let jobs = try await services.writer.run { connection throws(PostgresError) in
@@ -77,13 +76,13 @@ struct JobRunner: Service {
         return isBusy
     }
 
-    /// Notes what a job's step failed with, so that the other jobs go on.
+    /// Handles a failed step of one job, so that the other jobs go on.
     ///
-    /// - Throws: ``PostgresError`` where it is the session's fault, and no job can go on.
-    /// - Returns: Whether the job can be looked at again at once.
+    /// - Throws: ``PostgresError`` if the session is at fault, and no job can go on.
+    /// - Returns: Whether the job may be tried again at once.
     private func settle(_ job: Digest128, _ error: PostgresError) async throws(PostgresError) -> Bool {
         guard !error.isOfAllJobs else { throw error }
-        // A deadlock: the same chunk again, at the next look.
+        // // A deadlock, for example: the next step repeats the chunk.
         if error.failureClass == .rollback { return true }
         do throws(PostgresError) {
             if !error.maySucceedLater || error.failureClass == .permission {
@@ -93,7 +92,7 @@ struct JobRunner: Service {
                 return true
             }
         } catch let failure {
-            // It can't even be given up.
+            // // Even marking it as failed did not work.
             guard !failure.isOfAllJobs else { throw failure }
         }
         let isNew = try await services.writer.run { connection throws(PostgresError) in
@@ -120,7 +119,7 @@ struct JobRunner: Service {
 }
 
 extension PostgresError {
-    /// Whether it is no single job's: the session ended, or none is to be had.
+    /// Whether the error affects all jobs: the session ended, or there is none to be had.
     fileprivate var isOfAllJobs: Bool {
         switch failureClass {
         case .authentication, .cancelled, .resources: true
@@ -133,13 +132,12 @@ extension PostgresError {
 final class JobBell: Sendable {
     private let count = Mutex(0)
 
-    /// How often it has rung.
+    /// The number of rings so far.
     var rings: Int { count.withLock { $0 } }
 
-    /// Rings.
     func ring() { count.withLock { $0 += 1 } }
 
-    /// Waits until it has rung since, or for a while; ends at once when the task is cancelled.
+    /// Waits until it has rung after a count, at most for a while; returns at once when the task is cancelled.
     func wait(after rings: Int, atMost limit: Duration) async {
         let end = ContinuousClock.now + limit
         while self.rings == rings, ContinuousClock.now < end, !Task.isCancelled {

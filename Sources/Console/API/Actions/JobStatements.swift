@@ -4,14 +4,15 @@ import Vocabulary
 
 /// The statements over `jobs` and `job_items`.
 enum JobStatements: StatementCatalog {
-    /// How many rows of `dead_letters` a row of `job_items` holds, and one transaction acts on.
+    /// How many rows of `dead_letters` a row of `job_items` holds and one transaction processes.
     static let chunkSize = 1_000
     /// How long a frozen set can be started.
     static let lifetime = Duration.seconds(15 * 60)
 
-    /// Freezes the dead letters of a filter; gives the job, and nothing where there is none.
+    /// Freezes the dead letters of a filter and returns the job; returns no row if none match.
     ///
-    /// One statement, so one snapshot: what dies or is retried meanwhile changes neither the set nor its counts.
+    /// One statement, so one snapshot: dead letters that are added or retried meanwhile change neither the set nor its
+    /// counts.
     static func freeze(
         _ action: String,
         _ filter: DeadLetterFilter,
@@ -47,7 +48,7 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// How many sets are frozen and not started; the count stops at a limit.
+    /// Counts the sets that can be started, up to a limit.
     static func planned(limit: Int) -> SQL {
         """
         SELECT count(*) FROM (
@@ -56,20 +57,20 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// How many rows the sets hold that can be started, and the jobs that run: those of others have no items.
+    /// Counts the rows of sets that can be started and of running jobs; other jobs have no items.
     static let held: SQL = """
         SELECT coalesce(sum(planned), 0)::bigint FROM upstream.jobs
         WHERE state = 'running' OR state = 'planned' AND expires_at > now()
         """
 
-    /// Deletes the items of sets that have expired; the sets stay for a while, so that who starts one is told.
+    /// Deletes the items of expired sets; the sets stay for a while, so that starting one gives a clear answer.
     static let release: SQL = """
         DELETE FROM upstream.job_items WHERE job IN (
             SELECT job FROM upstream.jobs WHERE state = 'planned' AND expires_at <= now() FOR UPDATE SKIP LOCKED
         )
         """
 
-    /// Starts a job; gives it, and nothing where it is not one of this action that can be started.
+    /// Starts a job and returns it; returns no row unless it is a set of this action that can be started.
     static func start(_ job: Digest128, _ action: String, who: String, reason: String?) -> SQL {
         """
         UPDATE upstream.jobs SET state = 'running', started_by = \(who), started_at = now(), reason = \(reason)
@@ -78,7 +79,6 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// Cancels a job that has not ended; gives it.
     static func cancel(_ job: Digest128) -> SQL {
         """
         UPDATE upstream.jobs SET state = 'cancelled', finished_at = now()
@@ -87,7 +87,6 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// A job.
     static func find(_ job: Digest128) -> SQL {
         "SELECT \(columns), groups FROM upstream.jobs WHERE job = \(job)"
     }
@@ -99,12 +98,12 @@ enum JobStatements: StatementCatalog {
 
     // MARK: Running
 
-    /// The jobs that run, the oldest first, and after them those that something holds up.
+    /// The running jobs, oldest first, those with an error last.
     static let running: SQL = """
         SELECT job FROM upstream.jobs WHERE state = 'running' ORDER BY last_error IS NOT NULL, created_at LIMIT 100
         """
 
-    /// Locks a running job for its next step; gives nothing where it has ended, or another console is at it.
+    /// Locks a running job for its next step; returns no row if it has ended, or another console works on it.
     static func lock(_ job: Digest128) -> SQL {
         """
         SELECT action, subject, planned, chunks, next_chunk, done, started_by, reason
@@ -112,7 +111,7 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// Makes deliveries of a chunk's dead letters again; gives how many there were, and how many it was.
+    /// Turns a chunk's dead letters into deliveries again; returns how many were frozen and how many were still there.
     static func retry(_ job: Digest128, chunk: Int) -> SQL {
         """
         WITH \(gone(job, chunk)), back AS (
@@ -128,15 +127,16 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// Deletes a chunk's dead letters; gives how many there were, and how many it was.
+    /// Deletes a chunk's dead letters; returns how many were frozen and how many were still there.
     static func discard(_ job: Digest128, chunk: Int) -> SQL {
         "WITH \(gone(job, chunk)) SELECT (SELECT count(*) FROM item), count(*), 0::bigint FROM gone"
     }
 
-    /// A letter that somebody else holds is waited for, and then judged again: it is exactly the frozen set, less what is gone.
+    /// Deletes a chunk's dead letters that still exist; waits for rows that are locked.
     ///
-    /// `died_at` is compared in a form that no index serves: many letters die at the same time, and the index by handler and
-    /// died_at would read all of them for each one (measured: 15 s for 1,000 of 100,000; by the primary key 30 ms).
+    /// `died_at` is compared in a form that no index supports: many letters die at the same time, and the index by
+    /// handler and died_at would read all of them for each one (measured: 15 s for 1,000 of 100,000; by the primary key
+    /// 30 ms).
     private static func gone(_ job: Digest128, _ chunk: Int) -> SQL {
         """
         item AS MATERIALIZED (
@@ -152,7 +152,7 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// Notes that a chunk is done, and whether it was the last.
+    /// Adds a chunk to a job's progress; the last one finishes the job.
     static func advance(_ job: Digest128, done: Int, skipped: Int, isLast: Bool) -> SQL {
         """
         UPDATE upstream.jobs SET
@@ -163,7 +163,7 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// Gives a job up; gives it, and nothing where it has ended.
+    /// Marks a running job as failed and returns it.
     static func fail(_ job: Digest128, _ error: String) -> SQL {
         """
         UPDATE upstream.jobs SET state = 'failed', finished_at = now(), last_error = left(\(error), 1000)
@@ -172,7 +172,7 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// Notes what holds a running job up, where that is new; ``advance(_:done:skipped:isLast:)`` takes it away.
+    /// Stores the error that delays a running job, if it is new; ``advance(_:done:skipped:isLast:)`` clears it.
     static func note(_ job: Digest128, _ error: String) -> SQL {
         """
         UPDATE upstream.jobs SET last_error = left(\(error), 1000)
@@ -182,10 +182,9 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// Deletes a job's items.
     static func deleteItems(_ job: Digest128) -> SQL { "DELETE FROM upstream.job_items WHERE job = \(job)" }
 
-    /// Deletes some sets that have expired, and some jobs that ended a week ago.
+    /// Deletes sets that expired an hour ago, and jobs that ended a week ago.
     static func sweep(limit: Int) -> SQL {
         """
         DELETE FROM upstream.jobs WHERE job IN (

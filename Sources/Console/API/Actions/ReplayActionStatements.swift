@@ -1,8 +1,7 @@
 import Postgres
 
-/// The console's own statements over `replays`.
 enum ReplayActionStatements: StatementCatalog {
-    /// How many replays to handlers are planned and were never started; the count stops at a limit.
+    /// Counts the replays to handlers that are planned and never started, up to a limit.
     static func planned(limit: Int) -> SQL {
         """
         SELECT count(*) FROM (

@@ -9,18 +9,18 @@ import Vocabulary
 
 /// `POST replays/plan`, and `start`, `pause`, `resume` and `cancel` of a replay.
 ///
-/// Workers run replays to handlers; one to a file or an XMPP endpoint belongs to the process that was started for it, and is only
+/// Workers run replays to handlers; one to a file or an XMPP endpoint runs in a process of its own, and can only be
 /// paused and cancelled here.
 struct ReplayActions: ConsoleRoutes {
     let services: ConsoleServices
 
-    /// The most replays to handlers that are planned and not started, where another is planned by HTTP.
+    /// The most replays to handlers that may be planned and not started for another to be planned by HTTP.
     private static let mostPlanned = 100
 
     private struct Control: ActionBody {
         static let members: Set = ["reason", "again"]
         var reason: String?
-        /// With start: from the first message again.
+        /// Whether `start` begins again with the first message.
         var again: Bool?
     }
 
@@ -113,7 +113,7 @@ extension ReplayActions {
 }
 
 extension Problem {
-    /// What an error of a replay means.
+    /// The problem for a replay's error.
     init(_ error: ReplayError) {
         switch error.kind {
         case .unknown: self = .notFound(error.message)

@@ -4,7 +4,7 @@ import Replaying
 import UpstreamKit
 import Vocabulary
 
-/// What `POST replays/plan` asks for.
+/// The body of `POST replays/plan`.
 struct ReplayPlanBody: ActionBody {
     static let members: Set = [
         "name", "reason", "handlers", "scope", "include_replayed", "rate", "speed", "concurrency", "filter",
@@ -13,18 +13,18 @@ struct ReplayPlanBody: ActionBody {
         "filter.device", "filter.message_id", "filter.message_key", "filter.since", "filter.until", "filter.where",
     ]
 
-    /// Generated where there is none.
+    /// Generated if nil.
     var name: String?
     var reason: String?
-    /// These, whatever they are subscribed to; without any, those that are subscribed.
+    /// These, whatever their subscriptions; nil for the subscribed ones.
     var handlers: [String]?
     /// `not_handled` (the default), `only_failed` or `all`.
     var scope: String?
-    /// Whether also what an earlier replay has sent to the same handler.
+    /// Whether to include messages that an earlier replay sent to the same handler.
     var includeReplayed: Bool?
-    /// Messages per second at most.
+    /// The most messages per second.
     var rate: Double?
-    /// Original pacing, so many times as fast.
+    /// The factor to the original pacing.
     var speed: Double?
     /// The most deliveries in flight.
     var concurrency: Int?
@@ -42,7 +42,7 @@ struct ReplayPlanBody: ActionBody {
         case filter
     }
 
-    /// Which messages, with the names of the filters of `GET messages`.
+    /// A filter with the names of `GET messages`.
     struct Filter: Decodable, Sendable {
         var category: [String]?
         var sender: String?
@@ -64,7 +64,7 @@ struct ReplayPlanBody: ActionBody {
             case clauses = "where"
         }
 
-        /// What is written in it, by name.
+        /// The values by name.
         fileprivate var texts: [String: [String]] {
             let single = [
                 "sender": sender, "device": device, "message_id": messageID, "message_key": messageKey, "since": since,
@@ -77,9 +77,9 @@ struct ReplayPlanBody: ActionBody {
         /// The store's form.
         ///
         /// - Parameters:
-        ///   - now: What ages such as `2h` count back from.
-        ///   - showsPayloads: Without it `where` is refused: by its counts a plan would tell what the payloads hold.
-        ///   - seesTokens: Without it a clause on a registration token is refused, for the same reason.
+        ///   - now: The moment from which ages such as `2h` count back.
+        ///   - showsPayloads: If false, `where` is refused: a plan's counts would reveal payloads.
+        ///   - seesTokens: If false, a clause on a registration token is refused, for the same reason.
         /// - Throws: ``Problem``
         /// - Returns: The filter with times.
         func filter(now: Timestamp, showsPayloads: Bool, seesTokens: Bool) throws(Problem) -> MessageFilter {
@@ -113,9 +113,9 @@ struct ReplayPlanBody: ActionBody {
     ///
     /// - Parameters:
     ///   - author: Who asks, and why.
-    ///   - now: What ages such as `2h` count back from.
+    ///   - now: The moment from which ages such as `2h` count back.
     ///   - showsPayloads: Whether the filter may look into payloads.
-    ///   - seesTokens: Whether it may look at registration tokens that payloads hold.
+    ///   - seesTokens: Whether it may look at registration tokens in payloads.
     /// - Throws: ``Problem``
     /// - Returns: The request.
     func request(

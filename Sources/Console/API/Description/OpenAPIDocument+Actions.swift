@@ -36,7 +36,7 @@ extension OpenAPIDocument {
         Answer(status: 202, about: "The job that was started", schema: "Job"),
     ]
 
-    /// What changes something, what follows it, and the audit trail.
+    /// The actions, jobs and the audit trail.
     static var actions: [Operation] {
         [
             post("/handlers/{name}/pause", "Pauses a handler in every worker.", [name], body: "Pause", done),

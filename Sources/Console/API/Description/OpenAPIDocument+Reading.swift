@@ -109,7 +109,7 @@ extension OpenAPIDocument {
         )
     }
 
-    /// Lists, and what they list.
+    /// The lists and details.
     static var reading: [Operation] {
         [
             list(
@@ -195,7 +195,7 @@ extension OpenAPIDocument {
         ]
     }
 
-    /// What is streamed.
+    /// The streams and the export.
     static var streams: [Operation] {
         [
             Operation(
@@ -232,7 +232,7 @@ extension OpenAPIDocument {
         ]
     }
 
-    /// The state of the whole.
+    /// The state of the system.
     static var state: [Operation] {
         [
             list(

@@ -1,5 +1,5 @@
 extension OpenAPIDocument {
-    /// What lists and details answer with, and the problem, by name.
+    /// The schemas of lists, details and the problem, by name.
     static let schemas: [String: String] = [
         "Conflict": #"""
         {"type":"object","required":["message_key","received_at","sender_id","message_id","category",

@@ -2,55 +2,40 @@ import HTTPTypes
 import Hummingbird
 import Vocabulary
 
-/// The API's description (OpenAPI 3.1): `GET openapi.json`, without a token.
+/// The API's description (OpenAPI 3.1): `GET openapi.json`, without authentication.
 ///
 /// A test compares its paths and methods with the router's, both ways.
 enum OpenAPIDocument {
-    /// A parameter.
     struct Parameter: Sendable {
-        /// Where it stands: `query`, `path` or `header`.
         var place: StaticString
-        /// Its name.
         var name: StaticString
-        /// Its JSON schema.
         var schema: StaticString
-        /// What it means.
         var about: StaticString
-        /// Whether it has to be given.
         var isRequired = false
     }
 
-    /// An answer.
     struct Answer: Sendable {
-        /// The status.
         var status: Int
-        /// What it means.
         var about: StaticString
-        /// The name of its schema; nil for text that has none.
+        /// The name of its schema; nil for unstructured text.
         var schema: StaticString?
-        /// The body's media type.
         var type: StaticString = "application/json"
     }
 
-    /// A method of a path.
     struct Operation: Sendable {
-        /// `get` or `post`.
         var method: StaticString
-        /// The path below `/api/v1`, with `{…}` for its parameters.
         var path: StaticString
-        /// What it does.
         var summary: StaticString
-        /// Its parameters.
         var parameters: [Parameter] = []
-        /// The name of the schema of its body; nil where it takes none.
+        /// The name of its body's schema; nil without a body.
         var body: StaticString?
-        /// What succeeds.
+        /// The successful answers.
         var answers: [Answer]
-        /// The statuses of the problems that it may answer with, besides ``always``.
+        /// The statuses of its problems, besides ``always``.
         var problems: [Int] = []
     }
 
-    /// The statuses of problems that any operation may answer with.
+    /// The statuses of problems of every operation.
     static let always = [400, 401, 403, 429, 500, 503, 504]
 
     /// Every operation of the API.

@@ -6,12 +6,11 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-/// `GET dead`, `dead/groups` and `deliveries`: what waits for handlers, and what was given up.
+/// `GET dead`, `dead/groups` and `deliveries`.
 struct DeliveryRoutes: ConsoleRoutes {
-    /// The parameters that say which dead letters.
     static let deadNames = ["handler", "group", "category", "message", "since", "until"]
 
-    /// Where the count of each group stops: there may be some hundred groups.
+    /// Where counting a group stops: there may be some hundred groups.
     static let groupLimit = 2_000
 
     let services: ConsoleServices
@@ -65,14 +64,12 @@ struct DeliveryRoutes: ConsoleRoutes {
     }
 }
 
-/// Which dead letters a request is about: the options of `dead list`.
+/// A request's filter of dead letters: the options of `dead list`.
 struct DeadParameters: Sendable {
     private var filter = DeadLetterFilter()
     private let since, until: String?
 
     /// Reads the parameters.
-    ///
-    /// - Throws: A ``Problem`` with status 400.
     init(_ parameters: QueryParameters, _ sight: Sight) throws(Problem) {
         filter.handler = parameters.text("handler")
         filter.group = parameters.text("group")
@@ -86,8 +83,8 @@ struct DeadParameters: Sendable {
     /// The filter, with ages counted back from the database's clock.
     ///
     /// - Parameter connection: The database.
-    /// - Throws: `PostgresError`, and a ``Problem`` where `since` is not before `until`.
-    /// - Returns: The filter; times are those of giving up.
+    /// - Throws: `PostgresError`, and a ``Problem`` if `since` is not before `until`.
+    /// - Returns: The filter; its times are those of death.
     func judged(_ connection: PostgresConnection) async throws -> DeadLetterFilter {
         guard since != nil || until != nil else { return filter }
         return try judged(now: try await MessageTail.now(connection))

@@ -3,30 +3,24 @@ import Querying
 import UpstreamKit
 import Vocabulary
 
-/// New messages as events of a stream (WHATWG HTML, section 9.2), rendered once for everybody who follows.
+/// New messages as events of a stream (WHATWG HTML, section 9.2), rendered once for all followers.
 struct FeedBatch: Sendable {
-    /// What tells whether somebody wants a message, and where its event stands.
     struct Event: Sendable {
-        /// Its bytes within ``FeedBatch/text``.
         var range: Range<Int>
-        /// The message's place.
         var place: MessageCursor
-        /// The device that sent it.
         var device: DeviceKey
-        /// Its category, sender and id, as bytes: they are compared as the database does.
         var category, sender, messageID: [UInt8]
     }
 
-    /// The events, one behind the other.
+    /// The events, one after the other.
     private(set) var text = ByteBuffer()
-    /// Where they stand.
     private(set) var events: [Event] = []
-    /// Where another stream could go on behind this batch; nil where that has not changed.
+    /// Where another stream could continue after this batch; nil if unchanged.
     var position: TailPosition?
-    /// What is missing before it.
+    /// The gap before this batch.
     var gap: MessageTail.Gap?
 
-    /// Whether there is nothing to tell.
+    /// Whether there is nothing to send.
     var isEmpty: Bool { events.isEmpty && position == nil && gap == nil }
 
     /// Appends a message.
@@ -47,12 +41,12 @@ struct FeedBatch: Sendable {
         )
     }
 
-    /// The events that a filter wants.
+    /// The events that a filter selects.
     ///
     /// - Parameters:
-    ///   - filter: Whose events.
+    ///   - filter: The follower's filter.
     ///   - isNew: Whether a message was not sent before.
-    /// - Returns: Their text; empty where there are none.
+    /// - Returns: Their text, possibly empty.
     func text(_ filter: FeedFilter, isNew: (MessageKey) -> Bool) -> ByteBuffer {
         var chosen = ByteBuffer()
         var isAll = true
@@ -66,11 +60,10 @@ struct FeedBatch: Sendable {
                 chosen.writeBuffer(&slice)
             }
         }
-        // Shared by all who want everything.
+        // // Shared by all who take everything.
         return isAll ? text : chosen
     }
 
-    /// Appends a message's event.
     static func append(_ page: MessagePage, _ row: Int, _ lines: inout MessageLines, to text: inout ByteBuffer) {
         text.writeString("data: ")
         lines.appendObject(of: page, row)
@@ -78,10 +71,10 @@ struct FeedBatch: Sendable {
         text.writeString("\n\n")
     }
 
-    /// The event that names a position.
+    /// The event with a position.
     static func event(_ position: TailPosition) -> String { "event: position\nid: \(position)\ndata: {}\n\n" }
 
-    /// The event that names what is missing.
+    /// The event with a gap.
     static func event(_ gap: MessageTail.Gap) -> String {
         let (why, span) =
             switch gap {
@@ -98,7 +91,7 @@ struct FeedBatch: Sendable {
     }
 }
 
-/// The part of a filter that a stream checks itself, so that all who follow share one query.
+/// The part of a filter that a stream checks itself, so that all followers share one query.
 struct FeedFilter: Sendable {
     private let categories: Set<[UInt8]>
     private let sender, messageID: [UInt8]?
@@ -112,7 +105,7 @@ struct FeedFilter: Sendable {
         (device, since, until) = (filter.deviceKey, filter.since, filter.until)
     }
 
-    /// Whether a message is one of them.
+    /// Whether the filter selects a message.
     func wants(_ event: FeedBatch.Event) -> Bool {
         if !categories.isEmpty, !categories.contains(event.category) { return false }
         if let sender, sender != event.sender { return false }

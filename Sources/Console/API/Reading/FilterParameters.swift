@@ -4,24 +4,24 @@ import Querying
 import UpstreamKit
 import Vocabulary
 
-/// Which messages a request selects: the options of `messages list` as parameters.
+/// A request's filter of messages: the options of `messages list` as parameters.
 struct FilterParameters: Sendable {
-    /// The names of those that are given once at most.
+    /// The parameters that may be given once.
     static let single = ["sender", "device", "message_id", "since", "until"]
-    /// The names of those that may be repeated.
+    /// The parameters that may be repeated.
     static let repeatable = ["category", "where"]
 
     private var filter = MessageFilter()
     private let since: String?
     private let until: String?
 
-    /// Reads the parameters; nothing is asked of the database yet.
+    /// Reads the parameters, without the database.
     ///
     /// - Parameters:
-    ///   - parameters: What was given.
-    ///   - showsPayloads: Without it `where` is refused: by its answers it would tell what the payloads hold.
-    ///   - principal: Who asks; without the right `reveal` no clause looks at a registration token.
-    /// - Throws: A ``Problem`` that says where the mistake is.
+    ///   - parameters: The parameters.
+    ///   - showsPayloads: If false, `where` is refused: the answers would reveal payloads.
+    ///   - principal: Who asks; without the right `reveal`, a clause on a registration token is refused.
+    /// - Throws: A ``Problem`` that names the mistake.
     init(_ parameters: QueryParameters, showsPayloads: Bool, _ principal: Principal) throws(Problem) {
         filter.seesTokens = principal.may(.reveal)
         filter.categories = parameters.texts("category")
@@ -48,14 +48,14 @@ struct FilterParameters: Sendable {
             throw .clauseOnToken
         }
         (since, until) = (parameters.text("since"), parameters.text("until"))
-        // By our own clock, so that a mistake is told without a database.
+        // // By our own clock, so that a mistake is reported without a database.
         filter = try judged(now: .now)
     }
 
     /// The filter, with ages counted back from the database's clock.
     ///
     /// - Parameter connection: The database.
-    /// - Throws: ``PostgresError``, and a ``Problem`` where `since` is not before `until`.
+    /// - Throws: ``PostgresError``, and a ``Problem`` if `since` is not before `until`.
     /// - Returns: The filter.
     func judged(_ connection: PostgresConnection) async throws -> MessageFilter {
         guard since != nil || until != nil else { return filter }
@@ -72,7 +72,7 @@ struct FilterParameters: Sendable {
         return filter
     }
 
-    /// A time as people write it: an age, a day or a moment.
+    /// Parses a time: an age, a day or a moment.
     static func time(_ text: String?, _ name: String, _ now: Timestamp) throws(Problem) -> Timestamp? {
         guard let text else { return nil }
         do throws(FilterError) {

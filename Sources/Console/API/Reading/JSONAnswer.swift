@@ -3,12 +3,11 @@ import Hummingbird
 import NIOCore
 import Vocabulary
 
-/// Answers of the API.
 enum JSONAnswer {
-    /// An answer whose body is a JSON text.
+    /// An answer with a JSON text.
     ///
     /// - Parameters:
-    ///   - body: The text, without a line's end.
+    ///   - body: The text, without a line end.
     ///   - headers: Further headers.
     /// - Returns: The answer, with status 200.
     static func of(_ body: [UInt8], headers: HTTPFields = [:]) -> Response {
@@ -19,7 +18,7 @@ enum JSONAnswer {
         return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: buffer))
     }
 
-    /// An answer that is one object.
+    /// An answer with one object.
     static func object(headers: HTTPFields = [:], _ members: (inout JSONWriter) -> Void) -> Response {
         var json = JSONWriter()
         json.beginObject()
@@ -28,11 +27,11 @@ enum JSONAnswer {
         return of(json.finish(), headers: headers)
     }
 
-    /// An answer that is a page of a list.
+    /// An answer with a page of a list.
     ///
     /// - Parameters:
     ///   - items: The rows.
-    ///   - next: Where the next page begins; nil on the last one.
+    ///   - next: The cursor of the next page; nil on the last one.
     ///   - headers: Further headers.
     ///   - write: Writes a row's value.
     /// - Returns: The answer.
@@ -51,44 +50,41 @@ enum JSONAnswer {
 }
 
 extension JSONWriter {
-    /// Writes an array with a value for each item.
     mutating func array<Item>(_ items: [Item], _ write: (inout JSONWriter, Item) -> Void) {
         beginArray()
         for item in items { write(&self, item) }
         endArray()
     }
 
-    /// Writes a member with a moment; null where there is none.
+    /// Writes a member with a time or null.
     mutating func member(_ name: StaticString, _ value: Timestamp?) {
         self.name(name)
         if let value { time(value) } else { null() }
     }
 
-    /// Writes a member with a digest; null where there is none.
+    /// Writes a member with a digest or null.
     mutating func member(_ name: StaticString, _ value: Digest128?) {
         self.name(name)
         if let value { uuid(value) } else { null() }
     }
 
-    /// Writes a member with a whole number; null where there is none.
+    /// Writes a member with an integer or null.
     mutating func member(_ name: StaticString, _ value: (some BinaryInteger)?) {
         self.name(name)
         if let value { integer(value) } else { null() }
     }
 
-    /// Writes a member with a number; null where there is none.
+    /// Writes a member with a number or null.
     mutating func member(_ name: StaticString, number value: Double?) {
         self.name(name)
         if let value { number(value) } else { null() }
     }
 
-    /// Writes a member with a truth value.
     mutating func member(_ name: StaticString, is value: Bool) {
         self.name(name)
         bool(value)
     }
 
-    /// Writes a member with a list of strings.
     mutating func member(_ name: StaticString, list values: [String]) {
         self.name(name)
         array(values) { $0.string($1) }

@@ -4,30 +4,30 @@ import Querying
 import Synchronization
 import Vocabulary
 
-/// One follower of the database for every stream that wants the same rows read.
+/// Follows the database for all streams that need the same rows.
 ///
-/// Whoever of the streams comes first after the interval polls for all of them, in its own task; the others find the batch
-/// in a ring. A stream holds a number, and while it writes one batch: one that reads too slowly finds its next batch gone,
+/// The first stream to wake after the interval polls for all of them, in its own task; the others take the batch from a
+/// ring. A stream holds a number, and one batch while it writes: one that reads too slowly finds its next batch gone,
 /// and is told so.
 final class MessageFeed: Sendable {
-    /// After so many failures in a row the streams end: who connects again is told what is wrong.
+    /// The failures in a row that end the streams: a client that reconnects learns what is wrong.
     private static let failureLimit = 10
-    /// The bytes of events that are kept for streams that are a little behind.
+    /// Bytes of events kept for streams that lag.
     private static let ringBytes = 2 << 20
-    /// The bytes of one batch, beyond which another begins.
+    /// Bytes after which a new batch begins.
     private static let batchBytes = 256 << 10
 
-    /// What is read.
+    /// Selects the messages.
     let filter: MessageFilter
 
     private let reader: ReadPool
     private let showsPayloads: Bool
-    /// How often the database is asked.
+    /// The time between two polls.
     private let interval: Duration
     private let follower = Follower()
     private let state = Mutex(State())
 
-    /// The follower; used by whoever holds the turn to poll.
+    /// The follower; used only by the task that polls.
     private final class Follower: @unchecked Sendable {
         var tail: MessageTail?
     }
@@ -37,12 +37,12 @@ final class MessageFeed: Sendable {
         /// The number of the ring's first batch.
         var first = 0
         var bytes = 0
-        /// Who is told of new batches, by number.
+        /// The listeners for new batches, by number.
         var listeners: [Int: AsyncStream<Void>.Continuation] = [:]
         var lastListener = 0
         var isPolling = false
         var hasStarted = false
-        /// Polls that failed since one that did not.
+        /// Failed polls in a row.
         var failures = 0
         var due = ContinuousClock.now
         /// Where a stream that begins now could be resumed.
@@ -55,13 +55,13 @@ final class MessageFeed: Sendable {
 
     // MARK: Streams
 
-    /// A place in the feed; gives it up when nobody holds it any more.
+    /// A stream's place in the feed, given up with its last reference.
     final class Subscription: Sendable {
-        /// Names the listener.
+        /// The listener's number.
         let number: Int
-        /// The number of the batch that comes first.
+        /// The number of its first batch.
         let first: Int
-        /// Says that there may be something new; ends when the stream is to end.
+        /// Signals that there may be a batch; ends when the stream is to end.
         let signals: AsyncStream<Void>
         private let signal: AsyncStream<Void>.Continuation
         private let isOver = Atomic(false)
@@ -85,42 +85,40 @@ final class MessageFeed: Sendable {
         /// Whether the stream is to end.
         var hasEnded: Bool { isOver.load(ordering: .relaxed) }
 
-        /// Wakes the stream.
         func wake() { signal.yield() }
 
-        /// Ends the stream.
         func end() {
             isOver.store(true, ordering: .relaxed)
             signal.finish()
         }
     }
 
-    /// What a stream finds.
+    /// The result of looking for a batch.
     enum Found: Sendable {
-        /// The batch, and the number after it.
+        /// The batch and the next number.
         case batch(FeedBatch, next: Int)
-        /// Nothing yet.
+        /// Not there yet.
         case nothing
-        /// It was too slow: batches that it has not seen are gone.
+        /// Gone: the stream was too slow.
         case behind
     }
 
-    /// Whether nobody follows.
+    /// Whether it has no listeners.
     var isIdle: Bool { state.withLock { $0.listeners.isEmpty } }
 
-    /// Where a stream that begins now could be resumed, and the number of the batch that it goes on with: taken together, so
-    /// that no batch in between is sent behind a position that covers it.
+    /// Where a stream that begins now could be resumed, and the number of its next batch; read together, so that no
+    /// batch is sent after a position that covers it.
     var present: (position: TailPosition?, end: Int) {
         state.withLock { ($0.position, $0.first + $0.ring.count) }
     }
 
-    /// The number of the batch that will be published next.
+    /// The number of the next batch.
     var end: Int { state.withLock { $0.first + $0.ring.count } }
 
-    /// Begins to follow: with the first batch that is published from now on.
+    /// Subscribes, beginning with the next batch.
     ///
-    /// - Parameter release: Is called when the subscription is gone.
-    /// - Returns: The place, which is given up with its last reference.
+    /// - Parameter release: Called when the subscription is gone.
+    /// - Returns: The place, given up with its last reference.
     func subscribe(release: @escaping @Sendable () -> Void) -> Subscription {
         let stream = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
         return state.withLock { state in
@@ -134,7 +132,7 @@ final class MessageFeed: Sendable {
         }
     }
 
-    /// Ends a subscription; with the last one everything that was kept goes.
+    /// Ends a subscription; the last one drops the ring.
     private func unsubscribe(_ number: Int) {
         state.withLock { state in
             state.listeners[number] = nil
@@ -145,7 +143,7 @@ final class MessageFeed: Sendable {
         }
     }
 
-    /// What is there under a batch's number: one at a time, so that a stream that waits for its client keeps no more.
+    /// Looks for one batch: a stream that waits for its client keeps no more than that.
     func look(from next: Int) -> Found {
         state.withLock { state in
             guard next >= state.first else { return .behind }
@@ -158,16 +156,16 @@ final class MessageFeed: Sendable {
 
     /// Waits until the feed follows the database.
     ///
-    /// - Throws: ``PostgresError``, where this stream was to begin and could not.
+    /// - Throws: ``PostgresError`` if this stream polled first and failed.
     func start() async throws {
         while !state.withLock({ $0.hasStarted }) {
             if take(ifDue: false) { try await poll() } else { try await Task.sleep(for: .milliseconds(20)) }
         }
     }
 
-    /// Polls in this stream's turn until the task is cancelled.
+    /// Polls whenever it is this stream's turn, until the task is cancelled.
     ///
-    /// A database that is away for a moment is asked again each second: what committed meanwhile is shown afterwards.
+    /// After a failure the next poll shows what was committed meanwhile.
     func drive() async throws {
         while !Task.isCancelled {
             try await Task.sleep(until: state.withLock { max($0.due, .now + .milliseconds(20)) }, clock: .continuous)
@@ -193,11 +191,11 @@ final class MessageFeed: Sendable {
             }
         }
         do {
-            // What everybody follows is the console's own, not the share of the stream whose turn it is.
+            // // The feed without `where` counts as the console's own, not towards the share of the stream that polls.
             let reader = filter.clauses.isEmpty ? "" : ReadPool.reader
             try await ReadPool.$reader.withValue(reader) { try await read() }
         } catch let error as PostgresError {
-            // A poll that ends with its stream says nothing of the database.
+            // // A poll that is cancelled with its stream says nothing about the database.
             if !Task.isCancelled { state.withLock { fail(&$0) } }
             throw error
         }
@@ -207,7 +205,7 @@ final class MessageFeed: Sendable {
         }
     }
 
-    /// Counts a failure; ends every stream when there were too many, as if nobody had followed.
+    /// Counts a failure; too many end every stream and reset the feed.
     private func fail(_ state: inout State) {
         state.failures += 1
         guard state.failures >= Self.failureLimit else { return }
@@ -219,19 +217,19 @@ final class MessageFeed: Sendable {
     private func read() async throws {
         let (filter, showsPayloads, follower) = (filter, showsPayloads, follower)
         try await reader.withConnection(filter.clauses.isEmpty ? .look : .search) { connection in
-            // The first poll as well belongs to the start: a stream of a query that always fails does not begin.
+            // // The first poll is part of starting: a stream whose query always fails does not begin.
             var tail: MessageTail
             if let known = follower.tail {
                 tail = known
             } else {
                 tail = try await MessageTail(filter, overlap: .seconds(60), connection)
             }
-            // Nobody else has it meanwhile, so that nothing of it is copied.
+            // // Gives up the other reference, so that nothing is copied.
             follower.tail = nil
             defer { follower.tail = tail }
             var lines = MessageLines(.ndjson, tokens: false, payloads: showsPayloads)
             var batch = FeedBatch()
-            // Also if the poll fails: what was shown is not shown again.
+            // // Also if the poll fails: rows already read are not read again.
             defer { self.publish(batch) }
             batch.gap = try await tail.poll(connection) { page, row in
                 batch.append(page, row, &lines)

@@ -2,12 +2,12 @@ import HTTPTypes
 import Querying
 import Synchronization
 
-/// The feeds that there are: one for all streams without `where`, and one for each filter with it, which only the database
-/// can judge.
+/// The feeds: one for all streams without `where`, and one for each filter with it, which only the database can
+/// evaluate.
 final class MessageFeeds: Sendable {
-    /// The most different filters with `where` at once: each is a query of its own, every second.
+    /// The most different filters with `where`: each is a query every second.
     static let queryLimit = 8
-    /// The most of these that one who asks has begun.
+    /// The most of these that one person may have begun.
     static let queryShare = 4
 
     private let reader: ReadPool
@@ -17,7 +17,7 @@ final class MessageFeeds: Sendable {
     private let places = StreamPlaces(100, "streams of messages", instead: "ask for 'messages' now and then")
 
     private struct State {
-        /// Each with whose stream began it.
+        /// Each with the name of who began it.
         var feeds: [(feed: MessageFeed, reader: String)] = []
     }
 
@@ -25,11 +25,11 @@ final class MessageFeeds: Sendable {
         (reader, showsPayloads) = (services.reader, services.settings.showsPayloads)
     }
 
-    /// Begins a stream over the feed of a filter.
+    /// Subscribes to the feed of a filter.
     ///
-    /// - Parameter filter: Which messages.
-    /// - Throws: A ``Problem`` with status 503 where there are too many already.
-    /// - Returns: The feed, and a place in it, which is given up when the value goes.
+    /// - Parameter filter: Selects the messages.
+    /// - Throws: A ``Problem`` with status 503 if there are too many streams.
+    /// - Returns: The feed, and a place in it that is given up with its last reference.
     func subscribe(_ filter: MessageFilter) throws(Problem) -> (feed: MessageFeed, place: MessageFeed.Subscription) {
         var wanted = MessageFilter()
         if !filter.clauses.isEmpty {
@@ -50,7 +50,7 @@ final class MessageFeeds: Sendable {
         return (feed, feed.subscribe { withExtendedLifetime(place) {} })
     }
 
-    /// The feed that reads what a filter selects; nil where there are too many.
+    /// The feed that reads what a filter selects; nil if there are too many.
     private func feed(for wanted: MessageFilter) -> MessageFeed? {
         let (reader, showsPayloads, who) = (reader, showsPayloads, ReadPool.reader)
         return state.withLock { state in

@@ -3,35 +3,30 @@ import Postgres
 import Querying
 import Vocabulary
 
-/// The order of a list's pages.
+/// The order of a list.
 enum ListOrder: String, CaseIterable {
     case newest
     case oldest
 }
 
-/// A page of messages as a request asks for it: `GET messages`, and the page of the same name.
 struct MessageRequest: Sendable {
-    /// The parameters that are given once at most.
     static let single = FilterParameters.single + ["limit", "order", "after", "reveal"]
-    /// Those that may be repeated.
     static let repeatable = FilterParameters.repeatable
 
-    /// Which messages.
     var filter: FilterParameters
-    /// The direction.
+    /// The order of the rows.
     var order: PageOrder
-    /// The most rows.
     var limit: Int
-    /// Where the page before has ended.
+    /// The cursor of the page before.
     var cursor: MessageCursor?
-    /// Whether registration tokens are asked for.
+    /// Whether registration tokens are requested.
     var revealsTokens: Bool
-    /// Whether the planner's estimate of all of them is wanted.
+    /// Whether the planner's estimate of the total is requested.
     var wantsEstimate = false
 
     /// Reads the parameters.
     ///
-    /// - Throws: A ``Problem`` with status 400, or 403 for a clause that only the right `reveal` allows.
+    /// - Throws: A ``Problem`` with status 400, or 403 for a clause that takes the right `reveal`.
     init(_ parameters: QueryParameters, showsPayloads: Bool, _ principal: Principal) throws(Problem) {
         filter = try FilterParameters(parameters, showsPayloads: showsPayloads, principal)
         order = try parameters.word("order", ListOrder.self) == .oldest ? .oldestFirst : .newestFirst
@@ -43,23 +38,20 @@ struct MessageRequest: Sendable {
 
 /// A page of messages.
 struct MessageListing: Sendable {
-    /// The rows.
     var page: MessagePage
-    /// Where the next page begins; nil on the last one.
+    /// The cursor of the next page; nil on the last one.
     var next: MessageCursor?
-    /// How many messages the filter selects in all, as the planner expects; nil where nobody asked, or it can't tell.
+    /// The planner's estimate of the total; nil if not requested or unknown.
     var estimate: Int64?
     /// The filter with its times.
     var filter: MessageFilter
 
-    /// Reads a page.
-    ///
-    /// It takes a few MiB at most, whatever devices send: the page then ends early, and `next` goes on behind it.
+    /// Reads a page of a few MiB at most; one that is cut short has a `next`.
     ///
     /// - Parameters:
-    ///   - request: Which.
+    ///   - request: The page.
     ///   - connection: The database.
-    /// - Throws: `PostgresError`, and a ``Problem`` where the filter's times contradict each other.
+    /// - Throws: `PostgresError`, and a ``Problem`` if the filter's times contradict each other.
     /// - Returns: The page.
     static func read(_ request: MessageRequest, _ connection: PostgresConnection) async throws -> MessageListing {
         let filter = try await request.filter.judged(connection)
@@ -70,11 +62,11 @@ struct MessageListing: Sendable {
         return MessageListing(page: page, next: page.isFull ? page.end : nil, estimate: estimate, filter: filter)
     }
 
-    /// The page as the API gives it.
+    /// The page in the API's form.
     ///
     /// - Parameters:
-    ///   - tokens: Whether registration tokens are written.
-    ///   - payloads: Whether what devices sent is written.
+    ///   - tokens: Whether to include registration tokens.
+    ///   - payloads: Whether to include payloads.
     /// - Returns: A JSON object.
     func json(tokens: Bool, payloads: Bool) -> [UInt8] {
         var lines = MessageLines(.ndjson, tokens: tokens, payloads: payloads)
@@ -92,11 +84,8 @@ struct MessageListing: Sendable {
 }
 
 extension QueryParameters {
-    /// What `?reveal=…` asks for.
+    /// The values of `reveal`.
     private enum Revealed: String, CaseIterable { case token }
 
-    /// Whether registration tokens are asked for: `reveal=token`.
-    ///
-    /// - Throws: A ``Problem`` with status 400 for any other value.
     func reveal() throws(Problem) -> Bool { try word("reveal", Revealed.self) != nil }
 }

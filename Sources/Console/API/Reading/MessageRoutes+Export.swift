@@ -7,11 +7,11 @@ import Querying
 extension MessageRoutes {
     private static let exportRows = 2_000
 
-    /// `GET messages/export`: any number of messages as NDJSON, the oldest first.
+    /// `GET messages/export`: any number of messages as NDJSON, oldest first.
     ///
-    /// Each page is read under a session of its own and then sent, so a slow client holds none. Where something fails midway,
-    /// the last line is an object with the member `error`, and the connection is aborted: the end never looks like a complete
-    /// one. What has arrived is continued by `after`, with the `received_at` and the `message_key` of its last line.
+    /// Each page is read in a session of its own and then sent, so a slow client holds none. After a failure the last
+    /// line is an object with the member `error`, and the connection is aborted: an incomplete export never looks
+    /// complete. `after` continues it, made from `received_at` and `message_key` of the last line.
     func export(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         let principal = try context.require(.read)
         let names = QueryParameters.Names(
@@ -22,7 +22,7 @@ extension MessageRoutes {
         let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads, principal)
         let cursor = try parameters.cursor(MessageCursor.init)
         let (services, place) = (services, try exports.take())
-        // The first page before the head: an export that can't begin is an ordinary error.
+        // // The first page is read before the head is sent: an export that can't begin is an ordinary error.
         let first = try await services.reader.withConnection(.search) { connection in
             var filter = try await chosen.judged(connection)
             if filter.until == nil { filter.until = try await MessageExport.end(connection) }

@@ -3,31 +3,32 @@ import Postgres
 import Querying
 import UpstreamKit
 
-/// One client's stream: what there was, then what the feed brings.
+/// One client's stream: first older messages, then the feed's.
 struct MessageStream: Sendable {
-    /// How long a stream is silent before it says that it lives.
+    /// The silence after which it sends a comment.
     static let heartbeat = Duration.seconds(15)
-    /// How long a write waits for a client that does not read.
+    /// How long a write may wait for the client.
     static let patience = Duration.seconds(30)
-    /// How many keys are remembered from catching up, so that what the feed has as well is not sent twice.
+    /// How many keys it remembers from catching up, so that it doesn't send the feed's copies.
     private static let sentLimit = 20_000
-    /// How often a stream that catches up begins again behind what came meanwhile; the feed has what comes after that.
+    /// How often catching up is repeated for what was committed meanwhile, before the feed takes over.
     private static let rounds = 20
 
     let services: ConsoleServices
     let feed: MessageFeed
     let place: MessageFeed.Subscription
     let filter: MessageFilter
-    /// Where the stream goes on; nil to begin with the latest messages.
+    /// Where to resume; nil to begin with the latest messages.
     let position: TailPosition?
-    /// How many of these.
+    /// The number of latest messages.
     let limit: Int
-    /// How long it follows before it ends, so that who reads signs in anew and is checked again; not all at once.
+    /// How long it follows before it ends, so that the client authenticates anew; random, so that streams don't end all
+    /// at once.
     var lifetime = Duration.seconds(.random(in: 270...330))
 
-    /// Writes events until the client goes, the console stops, or the client is too slow.
+    /// Writes events until the client leaves, the console stops, or the client is too slow.
     ///
-    /// - Throws: ``StalledClient`` for a client that has stopped reading, and what writing and the database throw.
+    /// - Throws: ``StalledClient`` if the client stopped reading, and errors of writing and of the database.
     func run(_ out: StreamOutput) async throws {
         let end = ContinuousClock.now + lifetime
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -39,7 +40,7 @@ struct MessageStream: Sendable {
         }
     }
 
-    /// Wakes a silent stream and one whose time is over, and gives up on a client that has stopped reading.
+    /// Wakes a silent or expired stream, and gives up on a client that stopped reading.
     private func watch(_ out: StreamOutput, until end: ContinuousClock.Instant) async throws {
         while true {
             try await Task.sleep(for: .seconds(1))
@@ -62,9 +63,9 @@ struct MessageStream: Sendable {
 
     // MARK: Before the feed
 
-    /// The latest messages, as `messages tail` begins.
+    /// Sends the latest messages, as `messages tail` does.
     ///
-    /// - Returns: The feed's batch that goes on behind them.
+    /// - Returns: The number of the feed's next batch.
     private func begin(_ sent: inout Set<MessageKey>, _ out: StreamOutput) async throws -> Int {
         let (start, end) = feed.present
         if limit > 0 {
@@ -77,9 +78,9 @@ struct MessageStream: Sendable {
         return end
     }
 
-    /// Everything since a position, at the client's pace, however long that takes.
+    /// Sends everything since a position, at the client's pace.
     ///
-    /// - Returns: The feed's batch that goes on behind it.
+    /// - Returns: The number of the feed's next batch.
     private func catchUp(
         from start: TailPosition,
         _ sent: inout Set<MessageKey>,
@@ -91,7 +92,7 @@ struct MessageStream: Sendable {
         var since = start
         var next = place.first
         for _ in 1...Self.rounds {
-            // The feed's batches from here on hold what commits after this round's reading.
+            // // The feed's batches from here on hold what is committed after this round's reading.
             next = feed.end
             let now = try await services.reader.withConnection { try await MessageTail.moment($0) }
             var pager = MessagePager(filter, .oldestFirst, limit: 1_000)
@@ -103,7 +104,7 @@ struct MessageStream: Sendable {
                 (pager, isFull) = (read, page.isFull)
                 pages += 1
             }
-            // Not where the round was broken off: what it has not sent would lie before the position.
+            // // Not after a round that was cut short: its unsent rows would lie before the position.
             guard !place.hasEnded else { break }
             since = now
             try await out.write(FeedBatch.event(now))
@@ -112,7 +113,7 @@ struct MessageStream: Sendable {
         return next
     }
 
-    /// A page, read under a session that is given back before anything is sent.
+    /// Reads a page and returns the session before anything is sent.
     private func read(_ pager: MessagePager) async throws -> (pager: MessagePager, page: MessagePage) {
         try await services.reader.withConnection(.search) { connection in
             var pager = pager
@@ -162,14 +163,14 @@ struct MessageStream: Sendable {
                 guard let position = batch.position else { continue }
                 try await out.write(FeedBatch.event(position))
                 positions += 1
-                // A whole overlap was read since the stream began: nothing comes twice any more.
+                // // A whole overlap was read since the stream began: no message comes twice any more.
                 if positions > 1 { sent = [] }
             }
             if out.silence >= Self.heartbeat { try await out.write(": still here\n\n") }
         }
     }
 
-    /// The last event of a stream whose client reads more slowly than messages arrive.
+    /// The last event if the client reads more slowly than messages arrive.
     private static let behind = """
         event: behind
         data: {"detail":"messages arrived faster than this connection took them: go on from the last position"}

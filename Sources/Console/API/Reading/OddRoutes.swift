@@ -4,7 +4,7 @@ import Querying
 import UpstreamKit
 import Vocabulary
 
-/// `GET quarantine`, `quarantine/{id}`, `conflicts` and `conflicts/{key}`: what was no ordinary message.
+/// `GET quarantine`, `quarantine/{id}`, `conflicts` and `conflicts/{key}`.
 struct OddRoutes: ConsoleRoutes {
     let services: ConsoleServices
 
@@ -78,7 +78,7 @@ struct OddRoutes: ConsoleRoutes {
         }
     }
 
-    /// The contents that came under one key, beside the stored message.
+    /// The conflicting contents under one key, with the stored message.
     private func conflict(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         let principal = try context.require(.read)
         let reveals = try QueryParameters(request, .init(single: ["reveal"])).reveal()
@@ -107,9 +107,8 @@ struct OddRoutes: ConsoleRoutes {
     }
 }
 
-/// A page of quarantined stanzas as a request asks for it.
+/// A request's filter of quarantined stanzas.
 struct QuarantineRequest: Sendable {
-    /// The parameters.
     static let names = ["sender", "reason", "message_id", "since", "until", "limit", "after"]
 
     private var query = QuarantineQuery()
@@ -118,9 +117,6 @@ struct QuarantineRequest: Sendable {
     /// The most rows.
     var limit: Int { query.limit }
 
-    /// Reads the parameters.
-    ///
-    /// - Throws: A ``Problem`` with status 400.
     init(_ parameters: QueryParameters) throws(Problem) {
         query.senderID = parameters.text("sender")
         query.reason = try parameters.word("reason", QuarantineReason.self)?.rawValue
@@ -134,7 +130,7 @@ struct QuarantineRequest: Sendable {
     /// The query, with ages counted back from the database's clock.
     ///
     /// - Parameter connection: The database.
-    /// - Throws: `PostgresError`, and a ``Problem`` where `since` is not before `until`.
+    /// - Throws: `PostgresError`, and a ``Problem`` if `since` is not before `until`.
     /// - Returns: The query.
     func judged(_ connection: PostgresConnection) async throws -> QuarantineQuery {
         guard since != nil || until != nil else { return query }
@@ -152,16 +148,14 @@ struct QuarantineRequest: Sendable {
     }
 }
 
-/// What came under one message's key.
 struct ConflictDetail: Sendable {
-    /// The message that was stored; nil where nothing is known of it any more.
+    /// The stored message; nil if it is unknown by now.
     var detail: MessageDetail?
-    /// The copies with other content, the latest first: a few MiB of them at most.
+    /// The copies with other content, newest first: a few MiB at most.
     var conflicts: [ConflictRow]
     /// Whether there are more.
     var hasMoreConflicts: Bool
 
-    /// Reads both.
     static func read(
         _ key: MessageKey,
         _ connection: PostgresConnection
@@ -175,7 +169,7 @@ struct ConflictDetail: Sendable {
         return ConflictDetail(detail: detail, conflicts: found.rows, hasMoreConflicts: found.isFull)
     }
 
-    /// The stored message alone; nil where retention has deleted it.
+    /// The stored message alone; nil if retention deleted it.
     func storedJSON(tokens: Bool, payloads: Bool) -> [UInt8]? {
         detail?.storedJSON(tokens: tokens, payloads: payloads)
     }

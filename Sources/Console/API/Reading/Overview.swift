@@ -2,21 +2,21 @@ import MessageStore
 import Postgres
 import Vocabulary
 
-/// How things stand: what workers tell of themselves, and what the catalog and its counters say; nothing is counted.
+/// The system's state, from the workers' reports, the catalog and its counters; nothing is counted.
 struct Overview: Sendable {
-    /// The store: sizes, estimates, handlers with what waits.
+    /// Sizes, estimates, and handlers with their queues.
     var store: StoreStatistics
-    /// The workers, those that died within the last ten minutes included.
+    /// The workers, including those that died within the last ten minutes.
     var workers: [WorkerRow]
 
-    /// Where counts of what waits for a handler stop: beyond, only that there is more matters.
+    /// Where counting a handler's queue stops.
     static let countLimit = 10_000
 
-    /// Takes the figures.
+    /// Reads the current figures.
     ///
     /// - Parameter connection: A session that may select from the schema's tables.
     /// - Throws: `PostgresError`
-    /// - Returns: The figures of this moment.
+    /// - Returns: The figures.
     static func take(_ connection: PostgresConnection) async throws(PostgresError) -> Overview {
         let store = try await StoreStatistics.take(connection, categories: 10, counted: countLimit)
         let workers = try await connection.run { connection throws(PostgresError) in try WorkerTable.list(connection) }
@@ -26,12 +26,12 @@ struct Overview: Sendable {
     /// The workers that are alive.
     var alive: [WorkerRow] { workers.filter(\.isAlive) }
 
-    /// The sum of a rate over the workers that are alive, per second.
+    /// A rate's sum over the living workers, per second.
     func rate(_ path: KeyPath<WorkerReport.Rates, Double>) -> Double {
         alive.reduce(0) { $0 + $1.rates[keyPath: path] }
     }
 
-    /// The longest that half of the acks took in any worker, and the longest that 99 % did, in seconds; nil without acks.
+    /// The highest median and 99th percentile of ack latency over the workers, in seconds; nil without acks.
     var ackLatency: (half: Double?, most: Double?) {
         (alive.compactMap(\.rates.ackP50).max(), alive.compactMap(\.rates.ackP99).max())
     }
@@ -41,16 +41,16 @@ struct Overview: Sendable {
         HandlerView.all(store.handlers, counted: Self.countLimit, workers, at: store.takenAt)
     }
 
-    /// The streams of each sender over the workers that are alive, by sender.
+    /// The streams of each sender over the living workers.
     var streams: [WorkerReport.Streams] { SenderStreams.sum(alive) }
 }
 
 /// Streams by sender, over several workers.
 enum SenderStreams {
-    /// Adds them up.
+    /// Adds the workers' streams.
     ///
-    /// - Parameter workers: Those that count.
-    /// - Returns: One for each sender, by its id.
+    /// - Parameter workers: The workers to count.
+    /// - Returns: One entry per sender, by its id.
     static func sum(_ workers: [WorkerRow]) -> [WorkerReport.Streams] {
         var sums: [String: WorkerReport.Streams] = [:]
         for streams in workers.flatMap(\.streams) {

@@ -5,28 +5,21 @@ import UpstreamKit
 import Vocabulary
 import Worker
 
-/// The parameters of a request's query (`application/x-www-form-urlencoded`), read strictly: an unknown name, a repeated one
-/// and anything that is not UTF-8 are errors, so that a misspelt filter never selects everything.
+/// A request's query parameters (`application/x-www-form-urlencoded`), read strictly.
+///
+/// Unknown or repeated names and text that is not UTF-8 are errors, so that a misspelt filter never selects everything.
 struct QueryParameters: Sendable {
-    /// The names that a route takes.
+    /// The names that a route accepts.
     struct Names: Sendable {
-        /// Given once at most.
         var single: [String]
-        /// Given any number of times.
         var repeatable: [String] = []
 
-        /// Both.
+        /// All names.
         var all: [String] { single + repeatable }
     }
 
     private var values: [String: [String]] = [:]
 
-    /// Reads a request's query.
-    ///
-    /// - Parameters:
-    ///   - request: The request.
-    ///   - names: What the route takes.
-    /// - Throws: A ``Problem`` with status 400.
     init(_ request: Request, _ names: Names) throws(Problem) {
         for pair in (request.uri.query ?? "").split(separator: "&") {
             let equals = pair.firstIndex(of: "=") ?? pair.endIndex
@@ -43,13 +36,13 @@ struct QueryParameters: Sendable {
         if let excess = FilterBounds.excess(in: values) { throw .badRequest(excess) }
     }
 
-    /// A value; nil where it is not given.
+    /// A value; nil if not given.
     func text(_ name: String) -> String? { values[name]?.first }
 
-    /// The values of a parameter that may be repeated.
+    /// The values of a repeatable parameter.
     func texts(_ name: String) -> [String] { values[name] ?? [] }
 
-    /// A whole number within bounds.
+    /// An integer within bounds.
     ///
     /// - Throws: A ``Problem`` with status 400.
     func integer(_ name: String, in range: ClosedRange<Int>, or standard: Int) throws(Problem) -> Int {
@@ -60,9 +53,9 @@ struct QueryParameters: Sendable {
         return number
     }
 
-    /// One of some words.
+    /// One of several words.
     ///
-    /// - Throws: A ``Problem`` with status 400, with what was probably meant.
+    /// - Throws: A ``Problem`` with status 400 and the likely word.
     func word<Word: RawRepresentable & CaseIterable>(
         _ name: String,
         _ type: Word.Type = Word.self
@@ -74,7 +67,7 @@ struct QueryParameters: Sendable {
         throw .badRequest("'\(name)' takes one of \(words.joined(separator: ", "))\(hint)")
     }
 
-    /// A place that an answer gave as `next`.
+    /// The parameter `after`: an earlier answer's `next`.
     ///
     /// - Throws: A ``Problem`` with status 400.
     func cursor<Cursor>(_ parse: (String) -> Cursor?) throws(Problem) -> Cursor? {
@@ -85,9 +78,6 @@ struct QueryParameters: Sendable {
         return cursor
     }
 
-    /// A key in UUID form.
-    ///
-    /// - Throws: A ``Problem`` with status 400.
     func messageKey(_ name: String) throws(Problem) -> MessageKey? {
         guard let text = text(name) else { return nil }
         guard let key = MessageKey(text) else {
@@ -106,9 +96,9 @@ struct QueryParameters: Sendable {
         )
     }
 
-    /// Text whose `%XX` and `+` are replaced.
+    /// Replaces `%XX` and `+`.
     ///
-    /// - Throws: A ``Problem`` where it is not UTF-8, or holds U+0000, which no text in the database does.
+    /// - Throws: A ``Problem`` for text that is not UTF-8, or has U+0000, which the database never stores.
     private static func decoded(_ text: Substring, _ name: String) throws(Problem) -> String {
         var bytes: [UInt8] = []
         var rest = text.utf8[...]

@@ -2,17 +2,17 @@ import MessageStore
 import Postgres
 import Querying
 
-/// Registration tokens that are shown.
+/// The record of revealed registration tokens.
 enum Revealing {
-    /// The most characters of an entry's subject that are kept (``AuditLog/record(_:_:_:count:by:isEnd:)``).
+    /// The most characters of an audit entry's subject (``AuditLog/record(_:_:_:count:by:isEnd:)``).
     private static let subjectLimit = 1_000
 
-    /// Records that somebody is shown tokens; before they are, so that none is shown without a record.
+    /// Records that somebody sees tokens; called before they do.
     ///
     /// - Parameters:
-    ///   - count: Of how many messages.
+    ///   - count: The number of messages.
     ///   - subject: What was looked at.
-    ///   - keys: Whose tokens are shown, where the subject does not say it.
+    ///   - keys: The messages' keys, if the subject doesn't name them.
     ///   - services: The sessions.
     ///   - principal: Who asked.
     /// - Throws: `PostgresError`: nothing may be shown then.
@@ -34,7 +34,7 @@ enum Revealing {
         }
     }
 
-    /// The subject and the keys, in as many entries as they take; only the first one counts.
+    /// The subject and the keys, split into entries.
     static func subjects(_ subject: String, _ keys: [String]) -> [String] {
         var rest =
             keys.isEmpty
@@ -43,7 +43,7 @@ enum Revealing {
         while !rest.isEmpty || subjects.isEmpty {
             let head: String = subjects.isEmpty ? "" : "messages, continued: "
             var part = rest.prefix(subjectLimit - head.unicodeScalars.count)
-            // A key is not cut in two.
+            // // Keys are not cut in two.
             if part.endIndex < rest.endIndex, let space = part.lastIndex(of: " "), space > part.startIndex {
                 part = part[...space]
             }

@@ -4,7 +4,6 @@ import Resources
 import Vocabulary
 
 extension Overview {
-    /// Writes the members of `GET overview`.
     func write(to json: inout JSONWriter) {
         json.member("at", store.takenAt)
         json.member("newest_message_at", store.newest)
@@ -53,7 +52,6 @@ extension Overview {
 }
 
 extension RetentionView {
-    /// Writes the members of `GET partitions`.
     func write(to json: inout JSONWriter) {
         json.name("items")
         json.array(plan?.partitions ?? []) { $1.write(to: &$0) }

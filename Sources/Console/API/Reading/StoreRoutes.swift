@@ -5,7 +5,7 @@ import Querying
 import Resources
 import Vocabulary
 
-/// `GET overview`, `workers`, `senders`, `handlers` and `partitions`: the state of the whole.
+/// `GET overview`, `workers`, `senders`, `handlers` and `partitions`.
 struct StoreRoutes: ConsoleRoutes {
     let services: ConsoleServices
 
@@ -66,16 +66,14 @@ struct StoreRoutes: ConsoleRoutes {
     }
 }
 
-/// A sender, as its messages and the workers tell of it.
+/// A sender, from its messages and the workers' reports.
 struct SenderView: Sendable {
-    /// Its id.
     var senderID: String
-    /// What its messages' keys are derived from; empty where it has none yet.
+    /// The scopes its messages' keys are derived from; empty before its first message.
     var idScopes: [String]
-    /// Its streams over the workers that are alive.
+    /// Its streams over the living workers.
     var streams: WorkerReport.Streams
 
-    /// Those with messages and those with streams, by id.
     static func all(_ stored: [StoredSender], _ workers: [WorkerRow]) -> [SenderView] {
         let streams = SenderStreams.sum(workers.filter(\.isAlive))
         let ids = Set(stored.map(\.senderID)).union(streams.map(\.sender))
@@ -90,24 +88,24 @@ struct SenderView: Sendable {
     }
 }
 
-/// The days that are kept, and the policy that says for how long.
+/// The stored days and the retention policy.
 struct RetentionView: Sendable {
-    /// What the next run would do; nil where no policy is in force, so that nothing is deleted.
+    /// What the next run would do; nil without a policy, since then nothing is deleted.
     var plan: RetentionPlan?
-    /// The policy in force, and who set it.
+    /// The policy in force, with its author.
     var policy: RetentionPolicyInForce?
-    /// When retention ran last.
+    /// The last run of retention.
     var lastRun: Timestamp?
 
-    /// Looks; counts stop at ``Overview/countLimit``.
+    /// Reads the current state; counts stop at ``Overview/countLimit``.
     ///
     /// - Parameter connection: A session that may select from the schema's tables.
     /// - Throws: `PostgresError`
-    /// - Returns: The state of this moment.
+    /// - Returns: The state.
     static func take(_ connection: PostgresConnection) async throws(PostgresError) -> RetentionView {
         let retention = Retention(connection)
         let policy = try await retention.policy()
-        // Without a policy nothing is too old.
+        // // Without a policy nothing is too old.
         let forever = RetentionPolicy(messages: .seconds(3_000 * 86_400), dedupeWindow: .seconds(3_000 * 86_400))
         let plan = try await retention.plan(under: policy?.policy ?? forever, counted: Overview.countLimit)
         return RetentionView(plan: plan, policy: policy, lastRun: try await retention.lastRun())

@@ -2,21 +2,21 @@ import Hummingbird
 import NIOCore
 import Synchronization
 
-/// Where a streamed answer goes; used by one task at a time, watched by another.
+/// The output of a streamed answer; used by one task at a time, watched by another.
 final class StreamOutput: @unchecked Sendable {
-    // The library's writer, which is a value; only the task that writes touches it.
+    // // A value of the library; only the writing task touches it.
     private var writer: any ResponseBodyWriter
     private let times = Mutex(Times())
 
     private struct Times {
-        /// Since when a write has waited for the client; nil while none does.
+        /// The start of the write that waits for the client; nil if none does.
         var waitingSince: ContinuousClock.Instant?
         var lastWrite = ContinuousClock.now
     }
 
     init(_ writer: any ResponseBodyWriter) { self.writer = writer }
 
-    /// Sends bytes; waits while the client does not read.
+    /// Sends bytes, waiting while the client does not read.
     func write(_ bytes: ByteBuffer) async throws {
         guard bytes.readableBytes > 0 else { return }
         times.withLock { $0.waitingSince = .now }
@@ -24,18 +24,16 @@ final class StreamOutput: @unchecked Sendable {
         try await writer.write(bytes)
     }
 
-    /// Sends a text.
     func write(_ text: String) async throws { try await write(ByteBuffer(string: text)) }
 
-    /// Ends the answer as a complete one.
     func finish() async throws { try await writer.finish(nil) }
 
-    /// How long the client has kept a write waiting.
+    /// How long the current write has waited.
     var stall: Duration { times.withLock { $0.waitingSince.map { .now - $0 } } ?? .zero }
 
-    /// How long ago something was sent.
+    /// The time since the last write.
     var silence: Duration { .now - times.withLock(\.lastWrite) }
 }
 
-/// A client kept a write waiting for too long; the connection is aborted.
+/// A client kept a write waiting too long; the connection is aborted.
 struct StalledClient: Error {}

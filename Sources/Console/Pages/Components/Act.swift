@@ -1,10 +1,10 @@
-/// Buttons and forms that act: a script sends them to the API as JSON, with an `Idempotency-Key` of its own for each.
+/// Buttons and forms for actions: a script sends them to the API as JSON, each with its own `Idempotency-Key`.
 ///
-/// Without scripts nothing here is shown, for the API refuses what an ordinary form can send.
+/// Hidden without scripts, since the API refuses the requests of ordinary forms.
 enum Act {
-    /// How a form's button looks.
+    /// A button's look.
     enum Kind: String {
-        /// What most people came for.
+        /// The page's main action.
         case primary
         /// Deletes or ends something.
         case danger
@@ -18,9 +18,9 @@ enum Act {
     ///
     /// - Parameters:
     ///   - label: The button's text.
-    ///   - address: Where the request goes.
-    ///   - done: What is said after it has succeeded.
-    ///   - kind: How it looks.
+    ///   - address: The request's address.
+    ///   - done: The message after success.
+    ///   - kind: The look.
     ///   - fields: The body's members, hidden.
     /// - Returns: A form.
     static func button(
@@ -41,13 +41,13 @@ enum Act {
     /// - Parameters:
     ///   - id: Unique within the page.
     ///   - label: The button's text, and the dialog's heading.
-    ///   - address: Where the request goes.
-    ///   - done: What is said after it has succeeded.
-    ///   - kind: How the buttons look.
-    ///   - isSmall: Whether the button stands in a table.
-    ///   - steps: `frozen` where the first answer says what would be touched, and a second request acts on that.
-    ///   - fields: The body's members that are not asked for.
-    ///   - body: What the form asks for, and what it explains.
+    ///   - address: The request's address.
+    ///   - done: The message after success.
+    ///   - kind: The look of the buttons.
+    ///   - isSmall: Whether the button is in a table.
+    ///   - steps: `frozen` if the first answer shows a frozen set, and a second request acts on it.
+    ///   - fields: The body's hidden members.
+    ///   - body: The form's fields and explanation.
     /// - Returns: The button and the dialog.
     static func dialog(
         _ id: String,
@@ -71,7 +71,6 @@ enum Act {
         """
     }
 
-    /// A field for the reason, which the audit trail keeps.
     static func reason(_ id: String, isRequired: Bool = true) -> HTML {
         """
         <div><label for="\(id)-reason">Reason, for the audit trail</label>

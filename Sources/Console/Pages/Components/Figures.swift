@@ -1,10 +1,10 @@
 import Vocabulary
 
-/// Numbers, sizes and times as the pages show them.
+/// Numbers, sizes and times in the form of the pages.
 enum Figures {
     private static let minus = "−"
 
-    /// A whole number with its digits in groups of three: `1,234,567`.
+    /// An integer in groups of three digits: `1,234,567`.
     static func count(_ number: some BinaryInteger) -> String { Amount.count(number, minus: minus) }
 
     /// A count that stopped at a limit: `100,000+`.
@@ -17,22 +17,21 @@ enum Figures {
         count(number) + " " + (number == 1 ? singular : plural ?? singular + "s")
     }
 
-    /// An estimate, `~1,234`; a dash where there is none.
+    /// An estimate, `~1,234`, or a dash.
     static func estimate(_ number: Int64?) -> String { number.map { "~" + count($0) } ?? "–" }
 
     /// A size in bytes: `512 B`, `1.5 MiB`.
     static func bytes(_ number: Int64) -> String { Amount.bytes(number) }
 
-    /// A number with one decimal below 100, and none from there on.
+    /// A number, below 100 with one decimal.
     static func decimal(_ number: Double) -> String { Amount.decimal(number, minus: minus) }
 
-    /// A length of time in its largest unit: `12 ms`, `4 s`, `3 min`, `5.2 h`, `12 d`.
+    /// A duration in its largest unit: `12 ms`, `4 s`, `3 min`, `5.2 h`, `12 d`.
     static func length(_ duration: Duration) -> String { length(seconds: duration.inSeconds) }
 
-    /// The same of seconds.
     static func length(seconds: Double) -> String { Amount.time(seconds) }
 
-    /// How far a moment is from now: `4 s ago`, `in 3 min`.
+    /// A moment relative to now: `4 s ago`, `in 3 min`.
     static func age(of time: Timestamp, now: Timestamp) -> String {
         let distance = (now - time).inSeconds
         if abs(distance) < 1 { return "now" }
@@ -42,7 +41,7 @@ enum Figures {
     /// A moment to the second in UTC: `2026-01-31 23:59:59Z`.
     static func moment(_ time: Timestamp) -> String { time.shown }
 
-    /// A share of a whole: `0.3%`, `42%`, `100%` only for all of it.
+    /// A percentage: `0.3%`, `42%`; `100%` only for the whole.
     static func share(_ part: Int64, of whole: Int64) -> String {
         guard whole > 0 else { return "0%" }
         if part >= whole { return "100%" }

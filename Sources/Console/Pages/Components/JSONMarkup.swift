@@ -1,18 +1,18 @@
 import Vocabulary
 
-/// JSON text laid out over lines, with its names, strings and other values told apart; they stay as they were written.
+/// JSON text laid out over lines, with markup for names, strings and other values, which keep their spelling.
 ///
-/// Works along the bytes without recursion, so that neither depth nor breakage of a payload matters: what is no JSON
-/// comes out as text.
+/// Works along the bytes without recursion, so that neither depth nor breakage of a payload matters: what is not JSON
+/// is shown as text.
 struct JSONMarkup {
-    /// Further levels are not indented any more.
+    /// The deepest level that is indented.
     private static let deepest = 40
-    /// Names, values and brackets that are laid out; what comes behind them is folded.
+    /// The most names, values and brackets laid out; the rest is folded.
     private static let mostNodes = 2_000
 
     private let json: [UInt8]
     private let isPlain: Bool
-    /// The most bytes that come out: markup must not make much of what a device sent.
+    /// The most bytes of output: markup must not inflate a device's payload.
     private let budget: Int
     private var index = 0
     private var depth = 0
@@ -27,22 +27,21 @@ struct JSONMarkup {
         budget = max(json.count * 4, 16 << 10)
     }
 
-    /// A value as HTML.
     struct Shown {
-        /// For a `pre`: its beginning, laid out.
+        /// The laid-out beginning, for a `pre`.
         var html: HTML
-        /// For another `pre`: what follows, as it came; nil where nothing does.
+        /// The rest as it came, for another `pre`; nil if there is none.
         var rest: HTML?
-        /// Whether the two are all of it.
+        /// Whether the two are the whole value.
         var isWhole: Bool
     }
 
-    /// JSON as HTML, at most four times as long as it is, or 16 KiB.
+    /// JSON as HTML, at most four times as long, or 16 KiB.
     ///
     /// - Parameters:
-    ///   - json: The text as the device wrote it.
-    ///   - limit: The most bytes of it that are shown.
-    /// - Returns: The markup; what is beyond the limit is left out.
+    ///   - json: The device's text.
+    ///   - limit: The most bytes of it to show.
+    /// - Returns: The markup, without the part beyond the limit.
     static func html(_ json: [UInt8], limit: Int = 128 << 10) -> Shown {
         var markup = JSONMarkup(json.count > limit ? Array(json[..<limit]) : json)
         markup.run()
@@ -56,11 +55,11 @@ struct JSONMarkup {
         )
     }
 
-    /// The same lines as plain text, to be compared with others.
+    /// The same lines as plain text, for comparisons.
     ///
     /// - Parameters:
-    ///   - json: The text as the device wrote it.
-    ///   - limit: About how many lines are wanted.
+    ///   - json: The device's text.
+    ///   - limit: The approximate number of lines.
     /// - Returns: The lines.
     static func lines(_ json: [UInt8], limit: Int = .max) -> [String] {
         var markup = JSONMarkup(json, isPlain: true)
@@ -73,7 +72,7 @@ struct JSONMarkup {
             let (start, count, before) = (index, out.count, depth)
             guard step() else { return }
             guard out.count > budget else { continue }
-            // Not this piece any more: a tag is never cut.
+            // // Drops this piece: a tag is never cut.
             (index, depth) = (start, before)
             out.removeSubrange(count...)
             break
@@ -81,7 +80,7 @@ struct JSONMarkup {
         isOver = index < json.count
     }
 
-    /// Replaces what was written by what was not laid out, as far as the budget goes.
+    /// Replaces the output with the rest of the text, as far as the budget allows.
     ///
     /// - Returns: Whether that was all of it.
     private mutating func writeRest() -> Bool {
@@ -173,11 +172,11 @@ struct JSONMarkup {
         append(start..<index, "<span class=\"j-value\">")
     }
 
-    /// Each value is isolated: right-to-left letters in it leave the commas and braces around it where they are.
+    /// Isolates each value: right-to-left letters in it must not move the punctuation around it.
     private mutating func append(_ range: Range<Int>, _ opening: StaticString) {
         nodes += 1
         guard !isPlain else {
-            // A line end is no part of a JSON string; in what is none it would begin another line.
+            // // No JSON string has a line end; in broken text it would begin another line.
             return out.append(contentsOf: json[range].lazy.map { $0 == 0x0A ? 0x20 : $0 })
         }
         opening.withUTF8Buffer { out.append(contentsOf: $0) }
@@ -187,13 +186,13 @@ struct JSONMarkup {
     }
 }
 
-/// Bytes as a hex dump: offset, sixteen bytes, and the characters that are ASCII.
+/// A hex dump: offset, sixteen bytes, and the characters that are ASCII.
 enum HexDump {
     /// The dump's lines for a `pre`.
     ///
     /// - Parameters:
-    ///   - bytes: What is dumped.
-    ///   - limit: The most bytes that are shown.
+    ///   - bytes: The bytes.
+    ///   - limit: The most bytes to show.
     /// - Returns: The lines.
     static func html(_ bytes: [UInt8], limit: Int = 32 << 10) -> HTML {
         let shown = bytes.prefix(limit)

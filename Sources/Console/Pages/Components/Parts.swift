@@ -1,6 +1,6 @@
 import Vocabulary
 
-/// How a status badge looks: what it means, not which colour it has.
+/// A status badge's meaning, from which its colour follows.
 enum Tone: String {
     /// All is well.
     case good
@@ -16,29 +16,29 @@ enum Tone: String {
     fileprivate var name: HTML { "\(rawValue)" }
 }
 
-/// The parts that pages are made of.
+/// Building blocks of pages.
 enum Part {
-    /// A status in a word or two.
+    /// A badge with a word or two.
     static func badge(_ tone: Tone, _ text: String) -> HTML {
         #"<span class="badge \#(tone.name)">\#(text)</span>"#
     }
 
-    /// A moment, to the second in UTC; a script adds the local time and keeps the age fresh.
+    /// A moment, to the second in UTC; a script adds local time and keeps the age up to date.
     static func time(_ time: Timestamp) -> HTML {
         #"<time datetime="\#(time.rfc3339)">\#(Figures.moment(time))</time>"#
     }
 
-    /// A moment as its distance from now, with the moment itself as title.
+    /// A moment's distance from now, with the moment as title.
     static func age(_ time: Timestamp, now: Timestamp) -> HTML {
         #"<time class="age" datetime="\#(time.rfc3339)" title="\#(Figures.moment(time))">\#(Figures.age(of: time, now: now))</time>"#
     }
 
-    /// A key, shortened to its first part, linked to what it names.
+    /// A link with a key's first part.
     static func key(_ key: String, _ address: PageAddress) -> HTML {
         #"<a class="key" href="\#(address)" title="\#(key)">\#(String(key.prefix(8)))</a>"#
     }
 
-    /// A heading with what can be done beside it.
+    /// A page's heading and its actions.
     static func head(_ title: String, _ lead: HTML = "", actions: HTML = "") -> HTML {
         """
         <header class="head"><div><h1>\(title)</h1>\(HTML.when(!lead.isEmpty, "<p class=\"lead\">\(lead)</p>"))</div>
@@ -46,7 +46,7 @@ enum Part {
         """
     }
 
-    /// A part of a page with a heading.
+    /// A section with a heading.
     static func card(_ title: String, count: String? = nil, actions: HTML = "", _ body: HTML) -> HTML {
         let badge: HTML = count.map { "<span class=\"count\">\($0)</span>" } ?? ""
         return """
@@ -55,7 +55,7 @@ enum Part {
             """
     }
 
-    /// What stands where there is nothing to show: why, and what to do.
+    /// The placeholder for an empty list: why, and what to do.
     static func empty(_ title: String, _ hint: HTML = "") -> HTML {
         """
         <div class="empty"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 13h4l2 3h4l2-3h4M4 13l3-8h10l3 8v6H4z"/></svg>
@@ -73,7 +73,7 @@ enum Part {
         #"<dl class="facts">\#(HTML(facts) { "<div><dt>\($0.0)</dt><dd>\($0.1)</dd></div>" })</dl>"#
     }
 
-    /// A figure with what it counts.
+    /// A figure with its name.
     static func figure(_ name: String, _ value: String, _ note: HTML = "", tone: Tone? = nil) -> HTML {
         let tone: HTML = tone.map { $0.name } ?? ""
         return """
@@ -82,7 +82,7 @@ enum Part {
             """
     }
 
-    /// How far something is.
+    /// A progress bar.
     static func progress(_ name: String, _ done: Int64, of total: Int64) -> HTML {
         """
         <div class="progress"><progress aria-label="\(name)" max="\(max(total, 1))" value="\(min(done, max(total, 1)))"></progress>
@@ -90,7 +90,7 @@ enum Part {
         """
     }
 
-    /// The link to the next page of a list, and to its beginning.
+    /// Links to the first and the next page of a list.
     static func pager(first: PageAddress?, next: PageAddress?) -> HTML {
         guard first != nil || next != nil else { return "" }
         let start: HTML = first.map { #"<a class="button" href="\#($0)">← First page</a>"# } ?? ""
@@ -101,11 +101,10 @@ enum Part {
 
 /// A column of a table.
 struct Column {
-    /// Its heading.
     var title: String
-    /// Whether it holds numbers, which stand to the right.
+    /// Whether it holds numbers, aligned right.
     var isNumber = false
-    /// Whether its heading is for screen readers only, as that of buttons is.
+    /// Whether only screen readers get its heading, as for buttons.
     var isHidden = false
 
     init(_ title: String, isNumber: Bool = false, isHidden: Bool = false) {
@@ -114,13 +113,13 @@ struct Column {
 }
 
 extension Part {
-    /// A table that scrolls by itself where the screen is narrow, or stacks into cards.
+    /// A table that scrolls by itself on a narrow screen, or stacks into cards.
     ///
     /// - Parameters:
-    ///   - caption: What it lists, for screen readers.
+    ///   - caption: Its caption for screen readers.
     ///   - columns: The headings.
     ///   - rows: The cells of each row.
-    ///   - id: What scripts find its body by.
+    ///   - id: The id of its body, for scripts.
     /// - Returns: The table.
     static func table(_ caption: String, _ columns: [Column], _ rows: [[HTML]], id: String? = nil) -> HTML {
         let heads = HTML(columns) { column -> HTML in
@@ -135,7 +134,7 @@ extension Part {
             """
     }
 
-    /// The cells of a row; on a narrow screen each shows its heading.
+    /// A row's cells; on a narrow screen each shows its heading.
     static func cells(_ cells: [HTML], _ columns: [Column]) -> HTML {
         HTML(zip(cells, columns)) { cell, column in
             let style: HTML = column.isNumber ? #" class="num""# : ""

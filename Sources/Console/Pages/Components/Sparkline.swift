@@ -1,13 +1,13 @@
-/// A small line of recent values, without axes.
+/// A small chart of recent values, without axes.
 enum Sparkline {
     private static let width = 240.0
     private static let height = 48.0
 
-    /// The line as SVG.
+    /// The chart as SVG.
     ///
     /// - Parameters:
-    ///   - label: What it shows and its latest value, for those who don't see it.
-    ///   - values: Oldest first; with fewer than two nothing but the ground line is drawn.
+    ///   - label: Its meaning and latest value, for screen readers.
+    ///   - values: Oldest first; fewer than two draw only the ground line.
     /// - Returns: The picture.
     static func html(_ label: String, _ values: [Double]) -> HTML {
         let finite = values.map { $0.isFinite ? max(0, $0) : 0 }
@@ -34,7 +34,7 @@ enum Sparkline {
         """
     }
 
-    /// One decimal.
+    /// Formats with one decimal.
     private static func round(_ number: Double) -> String {
         let tenths = Int((number * 10).rounded())
         return "\(tenths / 10).\(tenths % 10)"

@@ -6,7 +6,7 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-/// What gave up: by group, and one by one, with bulk retry and discard.
+/// Dead letters by group and one by one, with bulk retry and discard.
 struct DeadPage: ConsoleRoutes {
     private static let pageSize = 50
 

@@ -4,7 +4,7 @@ import Postgres
 import Querying
 import Vocabulary
 
-/// The handlers: what they do, what waits for them, and the button that pauses them.
+/// The handlers, their queues, and the button that pauses them.
 struct HandlersPage: ConsoleRoutes {
     let services: ConsoleServices
 
@@ -29,7 +29,7 @@ struct HandlersPage: ConsoleRoutes {
 struct HandlerCards {
     var mayAct: Bool
 
-    /// The state in a badge.
+    /// The state as a badge.
     static func badge(_ view: HandlerView) -> HTML {
         let handler = view.state
         if handler.isPaused { return Part.badge(.warning, "paused") }

@@ -2,84 +2,73 @@ import Vocabulary
 
 /// A piece of HTML, written as one text: `"<td>\(message.category)</td>"`.
 ///
-/// Markup comes from literals of the source code alone (`StaticString`); whatever is interpolated as a string is text and
-/// becomes no markup: `&`, `<`, `>` and both quotes are escaped, so that it can stand between tags and in quoted
-/// attributes (HTML, 13.1.2.3 and 13.1.4). Characters that are not seen or that turn the direction of text are shown by
-/// their number, since payloads, ids and reasons come from strangers' devices.
+/// Markup comes from literals in the source code alone (`StaticString`). Interpolated strings are escaped (`&`, `<`,
+/// `>` and both quotes), so that they can stand between tags and in quoted attributes (HTML, 13.1.2.3 and 13.1.4).
+/// Characters that are invisible or change the direction of text are shown by their number, since payloads, ids and
+/// reasons come from strangers' devices.
 package struct HTML: Sendable, ExpressibleByStringInterpolation {
     /// UTF-8.
     package private(set) var bytes: [UInt8]
 
-    /// Nothing.
     package init() { bytes = [] }
 
-    /// Markup.
     package init(stringLiteral value: StaticString) {
         bytes = []
         value.withUTF8Buffer { bytes.append(contentsOf: $0) }
     }
 
-    /// Markup with text in it.
     package init(stringInterpolation: StringInterpolation) { bytes = stringInterpolation.bytes }
 
     fileprivate init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-    /// Whether there is nothing in it.
     package var isEmpty: Bool { bytes.isEmpty }
 
-    /// The two in a row.
     package static func + (lhs: HTML, rhs: HTML) -> HTML { HTML(lhs.bytes + rhs.bytes) }
 
-    /// Appends the other.
     package static func += (lhs: inout HTML, rhs: HTML) { lhs.bytes += rhs.bytes }
 
     /// Puts the pieces together.
     package struct StringInterpolation: StringInterpolationProtocol {
         fileprivate var bytes: [UInt8] = []
 
-        /// Nothing yet.
         package init(literalCapacity: Int, interpolationCount: Int) {
             bytes.reserveCapacity(literalCapacity + 16 * interpolationCount)
         }
 
-        /// Markup of the source code.
+        /// Appends markup from the source code.
         package mutating func appendLiteral(_ literal: StaticString) {
             literal.withUTF8Buffer { bytes.append(contentsOf: $0) }
         }
 
-        /// Text on one line; what is not seen is shown by its number.
+        /// Appends text on one line, with invisible characters shown by their number.
         package mutating func appendInterpolation(_ text: String) {
             PageText.append(TerminalText.escape(text), to: &bytes)
         }
 
-        /// A text that may be missing.
         package mutating func appendInterpolation(_ text: String?) { if let text { appendInterpolation(text) } }
 
-        /// Text exactly as it is: for a field's value, which is sent back, and for text over several lines.
+        /// Appends text exactly as it is: for a field's value, which is sent back, and for text of several lines.
         package mutating func appendInterpolation(exact text: String) { PageText.append(text, to: &bytes) }
 
-        /// Text from a stranger between tags, kept from turning the direction of what stands around it.
+        /// Appends a stranger's text between tags, isolated so that it can't change the direction of what surrounds it.
         package mutating func appendInterpolation(stranger text: String) {
             appendLiteral("<bdi>")
             PageText.append(marking: text, to: &bytes)
             appendLiteral("</bdi>")
         }
 
-        /// A whole number without separators, as attributes have it.
+        /// Appends an integer without separators, as in attributes.
         package mutating func appendInterpolation(_ number: some BinaryInteger) {
             bytes.append(contentsOf: String(number).utf8)
         }
 
-        /// Another piece.
         package mutating func appendInterpolation(_ part: HTML) { bytes += part.bytes }
 
-        /// Another piece, if there is one.
         package mutating func appendInterpolation(_ part: HTML?) { if let part { bytes += part.bytes } }
 
-        /// Pieces in a row.
         package mutating func appendInterpolation(_ parts: [HTML]) { for part in parts { bytes += part.bytes } }
 
-        /// An address of our own, for `href`, `src` and `action`; the only thing that may stand there.
+        /// Appends an address of our own: the only thing allowed in `href`, `src` and `action`.
         package mutating func appendInterpolation(_ address: PageAddress) {
             PageText.append(address.text, to: &bytes)
         }
@@ -87,18 +76,18 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 }
 
 extension HTML {
-    /// A piece for each element, in a row.
+    /// A piece for each element.
     package init<Element>(_ elements: some Sequence<Element>, _ piece: (Element) -> HTML) {
         self.init()
         for element in elements { self += piece(element) }
     }
 
-    /// A piece where a condition holds.
+    /// A piece if a condition holds.
     package static func when(_ condition: Bool, _ piece: @autoclosure () -> HTML) -> HTML {
         condition ? piece() : HTML()
     }
 
-    /// JSON made for people, and other pieces that are written byte by byte.
+    /// Bytes that are escaped already.
     static func escaped(_ write: (inout [UInt8]) -> Void) -> HTML {
         var bytes: [UInt8] = []
         write(&bytes)
@@ -106,9 +95,9 @@ extension HTML {
     }
 }
 
-/// How text becomes HTML.
+/// Text as HTML.
 enum PageText {
-    /// Appends text with its escapes.
+    /// Appends text, escaped.
     static func append(_ text: String, to bytes: inout [UInt8]) {
         var text = text
         text.withUTF8 { utf8 in
@@ -119,7 +108,7 @@ enum PageText {
                 case UInt8(ascii: ">"): bytes.append(contentsOf: "&gt;".utf8)
                 case UInt8(ascii: "\""): bytes.append(contentsOf: "&quot;".utf8)
                 case UInt8(ascii: "'"): bytes.append(contentsOf: "&#39;".utf8)
-                // HTML knows no U+0000: a parser replaces it (13.2.5).
+                // // HTML has no U+0000: a parser replaces it (13.2.5).
                 case 0: bytes.append(contentsOf: "\u{FFFD}".utf8)
                 default: bytes.append(byte)
                 }
@@ -127,11 +116,11 @@ enum PageText {
         }
     }
 
-    /// Appends text with its escapes; each character that is not seen becomes a mark with its number.
+    /// Appends text, escaped, with a mark for each invisible character.
     ///
     /// - Parameters:
     ///   - text: The text.
-    ///   - lines: Whether line ends and tabs stay as they are.
+    ///   - lines: Whether to keep line ends and tabs.
     ///   - bytes: Takes the HTML.
     static func append(marking text: String, lines: Bool = false, to bytes: inout [UInt8]) {
         let isPlain = text.utf8.allSatisfy { (0x20..<0x7F).contains($0) }
@@ -154,7 +143,7 @@ enum PageText {
         flush()
     }
 
-    /// Whether a character is shown by its number: it is not seen, takes no place or turns the direction of text.
+    /// Whether a character is shown by its number: it is invisible or changes the direction of text.
     private static func isMarked(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.properties.generalCategory {
         case .control, .format, .surrogate, .privateUse, .unassigned, .lineSeparator, .paragraphSeparator: true
@@ -162,7 +151,7 @@ enum PageText {
         }
     }
 
-    /// How a mark names a character: `\n`, `U+202E`.
+    /// A character's name in a mark: `\n`, `U+202E`.
     private static func name(of scalar: Unicode.Scalar) -> String {
         switch scalar {
         case "\n": return "\\n"

@@ -1,24 +1,24 @@
-/// An address within the console, built from fixed parts and encoded ones, so that no text from outside can make it lead
+/// An address within the console, built from constants and encoded parts, so that no text from outside can make it lead
 /// elsewhere (`javascript:`, `//host`).
 package struct PageAddress: Sendable, Hashable {
     /// The path and the query, percent-encoded.
     package private(set) var text: String
     private var hasQuery = false
 
-    /// An address of the source code.
+    /// An address in the source code.
     package init(_ path: StaticString) {
         text = path.description
         assert(text.hasPrefix("/") && !text.hasPrefix("//") || text.hasPrefix("#"), "an address begins with one slash")
     }
 
-    /// With another segment.
+    /// Adds a segment.
     package func adding(_ segment: String) -> PageAddress {
         var address = self
         address.text += (text.hasSuffix("/") ? "" : "/") + Self.encode(segment)
         return address
     }
 
-    /// With a parameter; the same without a value, or with an empty one.
+    /// Adds a parameter, unless its value is nil or empty.
     package func query(_ name: StaticString, _ value: String?) -> PageAddress {
         guard let value, !value.isEmpty else { return self }
         var address = self
@@ -27,12 +27,12 @@ package struct PageAddress: Sendable, Hashable {
         return address
     }
 
-    /// With a parameter for each value.
+    /// Adds a parameter for each value.
     package func query(_ name: StaticString, _ values: [String]) -> PageAddress {
         values.reduce(self) { $0.query(name, $1) }
     }
 
-    /// Everything but unreserved characters as `%XX` (RFC 3986, 2.1 and 2.3).
+    /// Encodes all but unreserved characters as `%XX` (RFC 3986, 2.1 and 2.3).
     static func encode(_ text: String) -> String {
         var encoded = ""
         for byte in text.utf8 {

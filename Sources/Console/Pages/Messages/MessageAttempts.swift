@@ -2,7 +2,7 @@ import Querying
 import Vocabulary
 
 extension MessageDetailPage.View {
-    /// What handlers tried, successes too.
+    /// The handlers' attempts, including successes.
     var attempts: HTML {
         guard !detail.attempts.isEmpty else {
             let hint: HTML = """

@@ -5,7 +5,7 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-/// One message with everything that is known about it.
+/// One message with all that is known about it.
 struct MessageDetailPage: ConsoleRoutes {
     let services: ConsoleServices
 
@@ -58,7 +58,7 @@ struct MessageDetailPage: ConsoleRoutes {
         var detail: MessageDetail
         var now: Timestamp
         var showsPayloads: Bool
-        /// Whether the reader may see the registration token, on request.
+        /// Whether the reader may reveal the registration token.
         var mayReveal: Bool
 
         private var key: String { detail.messageKey.description }
@@ -73,7 +73,7 @@ struct MessageDetailPage: ConsoleRoutes {
             """
         }
 
-        /// What has become of it, in badges.
+        /// Its state as badges.
         private var standing: HTML {
             var badges: [HTML] = []
             if !detail.deadLetters.isEmpty {
@@ -111,7 +111,7 @@ struct MessageDetailPage: ConsoleRoutes {
             return notices
         }
 
-        /// The registration token is on no page: who may see it asks the API, which records that.
+        /// A placeholder for the registration token, which no page holds: the API reveals and records it.
         private var token: HTML {
             guard mayReveal else { return "<span class=\"muted\">masked</span>" }
             return """

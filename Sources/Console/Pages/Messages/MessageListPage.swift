@@ -4,10 +4,10 @@ import Querying
 import UpstreamKit
 import Vocabulary
 
-/// The messages: a filter, a page of rows, and the live tail.
+/// The messages: a filter, a page of rows and the live tail.
 struct MessageListPage: ConsoleRoutes {
     private static let pageSize = 50
-    /// How much of a payload a row shows, in bytes.
+    /// The length of a payload's preview in bytes.
     private static let previewLength = 160
 
     let services: ConsoleServices

@@ -3,7 +3,7 @@ import Querying
 import UpstreamKit
 import Vocabulary
 
-/// The filter of the messages' page: what people wrote, and what it means.
+/// The filter of the messages' page, as typed and as parsed.
 struct MessageQuery {
     var categories: [String]
     var sender: String?
@@ -12,18 +12,18 @@ struct MessageQuery {
     var since: String?
     var until: String?
     var clauses: [String]
-    /// Mistakes by the field's name.
+    /// Mistakes by field.
     private(set) var mistakes: [String: String] = [:]
-    /// What it means, as far as it could be read.
+    /// The fields that could be parsed.
     private(set) var filter = MessageFilter()
 
     /// Reads the address's parameters, which are those of the API.
     ///
     /// - Parameters:
     ///   - query: The parameters.
-    ///   - now: The time that ages count back from.
-    ///   - showsPayloads: Without it `where` is refused: by its answers it would tell what the payloads hold.
-    ///   - principal: Who looks; without the right `reveal` no clause looks at a registration token.
+    ///   - now: The moment from which ages count back.
+    ///   - showsPayloads: If false, `where` is refused: the answers would reveal payloads.
+    ///   - principal: Who asks; without the right `reveal`, a clause on a registration token is refused.
     init(_ query: PageQuery, now: Timestamp, showsPayloads: Bool, _ principal: Principal) {
         categories = query.all("category")
         sender = query["sender"]
@@ -68,13 +68,13 @@ struct MessageQuery {
         }
     }
 
-    /// Whether nothing narrows.
+    /// Whether no field is filled in.
     var isEmpty: Bool {
         categories.isEmpty && sender == nil && device == nil && messageID == nil && since == nil && until == nil
             && clauses.isEmpty
     }
 
-    /// An address with these parameters.
+    /// Adds the filter's parameters to an address.
     func address(_ base: PageAddress) -> PageAddress {
         base.query("category", categories).query("sender", sender).query("device", device)
             .query("message_id", messageID).query("since", since).query("until", until).query("where", clauses)

@@ -4,7 +4,7 @@ import Querying
 import UpstreamKit
 import Vocabulary
 
-/// Known ids with other content: a list, and each beside the message that was accepted.
+/// Known ids with other content: a list, and each next to the accepted message.
 struct ConflictsPage: ConsoleRoutes {
     private static let pageSize = 50
 
@@ -185,7 +185,7 @@ struct ConflictsPage: ConsoleRoutes {
             )
         }
 
-        /// What the fingerprint is computed over, but for tokens.
+        /// What the fingerprint covers, except tokens.
         private static func lines(_ message: StoredMessage) -> [String] {
             var lines = [
                 "category: \(message.message.category)", "device_key: \(message.message.deviceKey)",
@@ -197,7 +197,7 @@ struct ConflictsPage: ConsoleRoutes {
             return lines
         }
 
-        /// How much of a line is shown, in characters, and of all lines, in bytes of HTML.
+        /// The most characters shown of a line, and the most bytes of HTML for all lines.
         private static let (widest, longest) = (4_000, 512 << 10)
 
         private static func side(_ name: String, _ lines: [TextDiff.Line], _ change: StaticString) -> HTML {

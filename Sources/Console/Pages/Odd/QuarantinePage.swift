@@ -4,7 +4,7 @@ import Querying
 import Resources
 import Vocabulary
 
-/// What could not be taken as messages: a list, and each stanza as text and as bytes.
+/// Stanzas that could not become messages: a list, and each as text and as bytes.
 struct QuarantinePage: ConsoleRoutes {
     private static let pageSize = 50
 
@@ -132,7 +132,7 @@ struct QuarantinePage: ConsoleRoutes {
         let tabs: HTML = """
             <nav class="tabs" aria-label="View">\(tab("Text", base, !isHex))\(tab("Hex", base.query("view", "hex"), isHex))</nav>
             """
-        // What looks like a registration token is masked in both.
+        // // Apparent registration tokens are masked in both.
         let masked = StanzaMask.mask(row.stanza)
         let content: HTML =
             isHex

@@ -1,19 +1,17 @@
-/// Two texts line by line, side by side.
 enum TextDiff {
-    /// From this many lines on only the beginning is compared.
+    /// The number of lines compared; the rest is ignored.
     static let limit = 1_200
 
-    /// A line of one side.
     enum Line: Equatable {
-        /// In both.
+        /// On both sides.
         case same(String)
-        /// Only here.
+        /// Only on this side.
         case different(String)
         /// Only on the other side.
         case absent
     }
 
-    /// Lines that stand beside each other.
+    /// Aligns the lines of two texts.
     ///
     /// - Parameters:
     ///   - left: The lines of one text.

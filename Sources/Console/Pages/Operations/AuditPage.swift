@@ -5,7 +5,7 @@ import Querying
 import Resources
 import Vocabulary
 
-/// What people did, by console and command.
+/// People's actions by console and command.
 struct AuditPage: ConsoleRoutes {
     private static let pageSize = 50
 

@@ -6,7 +6,7 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-/// What waits for a handler, why, and when the next attempt is due.
+/// Waiting deliveries, their last errors and next attempts.
 struct DeliveriesPage: ConsoleRoutes {
     private static let pageSize = 50
 

@@ -5,7 +5,7 @@ import Querying
 import Resources
 import Vocabulary
 
-/// How things are, what needs attention first.
+/// The overview, with what needs attention first.
 struct OverviewPage: ConsoleRoutes {
     let services: ConsoleServices
     private let history = RateHistory()
@@ -59,7 +59,6 @@ struct OverviewView {
 
     // MARK: Attention
 
-    /// What somebody should look at, the worst first.
     var attention: HTML {
         var items: [(tone: Tone, html: HTML)] = []
         func item(_ tone: Tone, _ word: String, _ what: HTML, _ address: PageAddress, _ link: String) {
@@ -147,7 +146,7 @@ struct OverviewView {
 
     // MARK: Figures
 
-    /// The numbers in a row.
+    /// The figures in a row.
     var figures: HTML {
         let waiting = statistics.handlers.reduce(0) { $0 + $1.depth }
         let dead = statistics.handlers.reduce(0) { $0 + $1.deadLetters }
@@ -176,7 +175,7 @@ struct OverviewView {
         ].reduce(HTML(), +)
     }
 
-    /// The lines of the last minutes.
+    /// The charts of the last minutes.
     var trends: HTML {
         func trend(_ name: String, _ value: String, _ note: HTML, _ values: [Double]) -> HTML {
             """

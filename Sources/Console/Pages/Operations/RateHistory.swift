@@ -1,9 +1,9 @@
 import MessageStore
 import Synchronization
 
-/// What the workers told of their rates lately, for the overview's lines.
+/// The workers' recent rates, for the overview's charts.
 ///
-/// Filled by those who look: a page that is open asks every few seconds; nothing is read for nobody.
+/// Filled by readers: an open page asks every few seconds; without one, nothing is read.
 final class RateHistory: Sendable {
     /// The sums over the living workers at one moment.
     struct Sample: Sendable {
@@ -16,12 +16,12 @@ final class RateHistory: Sendable {
         var inFlight = 0.0
     }
 
-    /// How many are kept: ten minutes of one each five seconds.
+    /// The number of samples kept: ten minutes of one every five seconds.
     private static let limit = 120
 
     private let samples = Mutex<[Sample]>([])
 
-    /// Adds what was read now, and gives what is kept, the oldest first.
+    /// Adds a sample and returns all, oldest first.
     func add(_ workers: [WorkerRow], at now: ContinuousClock.Instant = .now) -> [Sample] {
         var sample = Sample(at: now)
         for worker in workers where worker.isAlive {
@@ -32,7 +32,7 @@ final class RateHistory: Sendable {
             sample.inFlight += Double(worker.inFlight)
         }
         return samples.withLock { samples in
-            // After a pause a line would join what is far apart.
+            // // A line must not join samples that a pause separates.
             if let last = samples.last, now - last.at > .seconds(60) { samples = [] }
             if let last = samples.last, now - last.at < .seconds(4) {
                 samples[samples.count - 1] = sample

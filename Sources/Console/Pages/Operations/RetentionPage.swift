@@ -3,7 +3,7 @@ import MessageStore
 import Postgres
 import Vocabulary
 
-/// What is kept, by day, and what keeps days from going.
+/// The stored days, and what keeps them from being dropped.
 struct RetentionPage: ConsoleRoutes {
     let services: ConsoleServices
 

@@ -4,7 +4,7 @@ import Postgres
 import Querying
 import Vocabulary
 
-/// The form that plans a replay; nothing is sent before the plan was looked at and started.
+/// The form that plans a replay; nothing is sent before the plan is confirmed.
 struct NewReplayPage: ConsoleRoutes {
     let services: ConsoleServices
 

@@ -5,7 +5,7 @@ import Replaying
 import Resources
 import Vocabulary
 
-/// The replays: all of them, and each with its progress and history.
+/// The replays: a list, and each with its progress and history.
 struct ReplaysPage: ConsoleRoutes {
     let services: ConsoleServices
 
@@ -58,7 +58,7 @@ struct ReplaysPage: ConsoleRoutes {
         )
     }
 
-    /// The state in a badge.
+    /// The state as a badge.
     static func badge(_ replay: Replay) -> HTML {
         switch replay.state {
         case .planned: Part.badge(.idle, "planned")
@@ -109,7 +109,7 @@ struct ReplaysPage: ConsoleRoutes {
             """
         }
 
-        /// Only what the state allows.
+        /// The buttons that the state allows.
         private var buttons: HTML {
             var buttons = HTML()
             let id = "\(replay.id)"

@@ -6,14 +6,14 @@ import Vocabulary
 
 /// Style sheet, scripts and icon, which are part of the binary.
 ///
-/// The address holds a digest over all of them, so that a browser may keep each for ever, and modules can import each
+/// The address holds a digest of all files, so that a browser may cache each for ever, and modules can import each
 /// other by relative addresses.
 package struct PageAssets: ConsoleRoutes {
     package init() {}
 
     /// A file of `Assets/`.
     package struct File: Sendable {
-        /// Its name, with the extension that tells its type.
+        /// Its name; the extension gives its type.
         package var name: StaticString
         /// Its content.
         package var content: StaticString
@@ -31,7 +31,7 @@ package struct PageAssets: ConsoleRoutes {
     /// The files of `Assets/`, by name.
     package static let files = EmbeddedFiles.all.map { File(name: $0.name, content: $0.text) }
 
-    /// The digest of all files, of which the address has the first twelve digits.
+    /// The first twelve digits of the digest of all files.
     package static let digest: String = {
         var hash = SHA256()
         for file in files {

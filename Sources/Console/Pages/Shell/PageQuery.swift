@@ -1,7 +1,7 @@
 import Hummingbird
 
-/// The parameters of a page's address, as a browser's form sends them: `+` for a space, the rest percent-encoded
-/// (URL Standard, application/x-www-form-urlencoded).
+/// The query of a page's address in a form's encoding: `+` for a space, the rest percent-encoded (URL Standard,
+/// application/x-www-form-urlencoded).
 struct PageQuery: Sendable {
     private let pairs: [(name: String, value: String)]
 
@@ -16,17 +16,17 @@ struct PageQuery: Sendable {
         }
     }
 
-    /// The first value of a name; nil where it is missing or empty.
+    /// The first value of a name; nil if missing or empty.
     subscript(_ name: String) -> String? {
         pairs.first { $0.name == name && !$0.value.isEmpty }?.value
     }
 
-    /// All values of a name but empty ones, at most twenty.
+    /// The non-empty values of a name, at most twenty.
     func all(_ name: String) -> [String] {
         Array(pairs.lazy.filter { $0.name == name && !$0.value.isEmpty }.map(\.value).prefix(20))
     }
 
-    /// Percent-decodes a text; what is no UTF-8 becomes U+FFFD.
+    /// Decodes percent-encoding; invalid UTF-8 becomes U+FFFD.
     static func decode(_ text: some StringProtocol, plusIsSpace: Bool) -> String {
         var bytes: [UInt8] = []
         var rest = Array(text.utf8)[...]

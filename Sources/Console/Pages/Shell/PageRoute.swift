@@ -2,21 +2,19 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// What a page is made from.
+/// A request for a page.
 struct PageRequest {
-    /// The parameters of its address.
     var query: PageQuery
-    /// The parts of its path.
     var parameters: Parameters
-    /// Who looks.
+    /// The reader.
     var principal: Principal
     /// Whether they signed in on the sign-in page.
     var hasSession = false
 
-    /// A part of the path; the router leaves it percent-encoded.
+    /// A path parameter, decoded.
     func part(_ name: String) -> String { PageQuery.decode(parameters.get(name) ?? "", plusIsSpace: false) }
 
-    /// Whether they may act: buttons are shown to nobody else.
+    /// Whether the reader may act; otherwise no buttons are shown.
     var mayAct: Bool { principal.may(.act) }
 }
 
@@ -25,7 +23,7 @@ extension RouterGroup where Context == ConsoleContext {
     ///
     /// - Parameters:
     ///   - path: Its path.
-    ///   - right: What a reader must be allowed to do.
+    ///   - right: The right it requires.
     ///   - make: Makes the document.
     func page(
         _ path: RouterPath,
@@ -46,7 +44,7 @@ extension RouterGroup where Context == ConsoleContext {
 }
 
 extension Response {
-    /// An answer that is a document; it is kept nowhere, for it shows what people may stop being allowed to see.
+    /// An answer with a document; not cached, since people may lose the right to see it.
     init(html: HTML, status: HTTPResponse.Status = .ok) {
         var headers = HTTPFields()
         headers[.contentType] = "text/html; charset=utf-8"

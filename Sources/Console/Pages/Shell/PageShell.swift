@@ -1,14 +1,14 @@
-/// What stands around every page: head, navigation, who is signed in, and the footer.
+/// A page's frame: head, navigation, the signed-in person and the footer.
 package struct PageShell: Sendable {
-    /// The page's name, for the window and the history.
+    /// The page's title in the window and the history.
     package var title: String
-    /// Its entry of the navigation.
+    /// Its entry in the navigation.
     package var section: Section?
-    /// Who looks; nil before anybody has signed in.
+    /// The reader; nil before signing in.
     package var principal: Principal?
     /// Whether they signed in here, and so can sign out.
     package var hasSession = false
-    /// After how many seconds a script fetches the page's live parts again; nil for never.
+    /// The seconds after which a script fetches the page's live parts again; nil for never.
     package var refresh: Int?
 
     package init(_ title: String, _ section: Section? = nil, principal: Principal? = nil, refresh: Int? = nil) {
@@ -18,7 +18,7 @@ package struct PageShell: Sendable {
         self.refresh = refresh
     }
 
-    /// What stands around a page of somebody who was let in.
+    /// The frame for an authorized request.
     init(_ title: String, _ section: Section? = nil, for request: PageRequest, refresh: Int? = nil) {
         self.init(title, section, principal: request.principal, refresh: refresh)
         hasSession = request.hasSession
@@ -26,7 +26,7 @@ package struct PageShell: Sendable {
 
     /// A whole document with navigation.
     ///
-    /// - Parameter body: The page's own part.
+    /// - Parameter body: The page's content.
     /// - Returns: The document.
     package func document(_ body: HTML) -> HTML {
         let live: HTML = refresh.map { #" data-refresh="\#($0)""# } ?? ""
@@ -46,11 +46,11 @@ package struct PageShell: Sendable {
             """
     }
 
-    /// A document that stands alone in the middle of the screen: sign-in, and errors before it.
+    /// A document with one card in the middle: sign-in, and errors before it.
     ///
     /// - Parameters:
-    ///   - body: What the card holds; it brings the heading.
-    ///   - extra: What the document's head has besides.
+    ///   - body: The card's content, with a heading.
+    ///   - extra: Further elements of the head.
     /// - Returns: The document.
     package func card(_ body: HTML, head extra: HTML = "") -> HTML {
         """

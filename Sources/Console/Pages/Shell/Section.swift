@@ -1,27 +1,26 @@
 /// The entries of the navigation.
 package enum Section: String, CaseIterable, Sendable {
-    /// How things are.
+    /// The state of the system.
     case overview
-    /// What was received.
+    /// Received messages.
     case messages
-    /// Who takes it.
+    /// The handlers.
     case handlers
-    /// What waits for them.
+    /// Waiting deliveries.
     case deliveries
-    /// What gave up.
+    /// Dead letters.
     case dead
-    /// What was no message.
+    /// Stanzas that were not messages.
     case quarantine
     /// Known ids with other content.
     case conflicts
-    /// What is sent again.
+    /// Replays.
     case replays
-    /// What is kept, and how long.
+    /// Stored days and retention.
     case retention
-    /// What people did.
+    /// The audit trail.
     case audit
 
-    /// Its name.
     var title: String {
         switch self {
         case .overview: "Overview"
@@ -37,7 +36,6 @@ package enum Section: String, CaseIterable, Sendable {
         }
     }
 
-    /// Its address.
     var address: PageAddress {
         switch self {
         case .overview: "/"
@@ -53,7 +51,7 @@ package enum Section: String, CaseIterable, Sendable {
         }
     }
 
-    /// Its picture, drawn with lines on 24 by 24.
+    /// Its icon, drawn with lines on 24 by 24.
     var icon: HTML {
         let path: HTML =
             switch self {
