@@ -37,7 +37,7 @@ struct ActionRequest: Sendable {
                 )
             }
         }
-        // // Foundation would accept UTF-16 too, in which the search below finds no names (RFC 8259, section 8.1).
+        // Foundation would accept UTF-16 too, in which the search below finds no names (RFC 8259, section 8.1).
         guard !bytes.contains(0), String(validating: bytes, as: UTF8.self) != nil else {
             throw Problem.badRequest("the body is not JSON: that is UTF-8")
         }

@@ -63,7 +63,7 @@ struct DeliveryActions: ConsoleRoutes {
             return .success(
                 ActionAnswer {
                     $0.member("done", count)
-                    // // The limit was reached: there may be more.
+                    // The limit was reached: there may be more.
                     $0.name("more")
                     $0.bool(count == limit)
                 }

@@ -240,7 +240,7 @@ enum Jobs {
             try connection.run(JobStatements.advance(id, done: done, skipped: held - done, isLast: isLast))
             guard isLast else { return true }
             try connection.run(JobStatements.deleteItems(id))
-            // // A job of one transaction can't be interrupted between a start and an end entry.
+            // A job of one transaction can't be interrupted between a start and an end entry.
             guard job.chunks > 1 || job.done + done != job.planned else { return true }
             let author = AuditAuthor(job.who ?? "console", via: .console, reason: job.reason)
             try AuditLog.record(connection, action, job.subject, count: job.done + done, by: author, isEnd: true)

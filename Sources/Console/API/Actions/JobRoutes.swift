@@ -73,13 +73,13 @@ struct JobRoutes: ConsoleRoutes {
                     try await writer.write(Self.event(job.hasEnded ? "end" : "progress", json))
                     (sent, silence) = (json, .now)
                 } else if ContinuousClock.now - silence > .seconds(15) {
-                    // // A comment keeps proxies from closing an idle connection.
+                    // A comment keeps proxies from closing an idle connection.
                     try await writer.write(ByteBuffer(string: ":\n\n"))
                     silence = .now
                 }
                 if job.hasEnded || Task.isCancelled || Task.isShuttingDownGracefully { break }
                 try await Task.sleep(for: Self.interval)
-                // // No session is held while a slow client reads; a failed query is repeated.
+                // No session is held while a slow client reads; a failed query is repeated.
                 if let next = try? await find(id) { job = next }
             }
             try await writer.finish(nil)

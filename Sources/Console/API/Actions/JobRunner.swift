@@ -82,7 +82,7 @@ struct JobRunner: Service {
     /// - Returns: Whether the job may be tried again at once.
     private func settle(_ job: Digest128, _ error: PostgresError) async throws(PostgresError) -> Bool {
         guard !error.isOfAllJobs else { throw error }
-        // // A deadlock, for example: the next step repeats the chunk.
+        // A deadlock, for example: the next step repeats the chunk.
         if error.failureClass == .rollback { return true }
         do throws(PostgresError) {
             if !error.maySucceedLater || error.failureClass == .permission {
@@ -92,7 +92,7 @@ struct JobRunner: Service {
                 return true
             }
         } catch let failure {
-            // // Even marking it as failed did not work.
+            // Even marking it as failed did not work.
             guard !failure.isOfAllJobs else { throw failure }
         }
         let isNew = try await services.writer.run { connection throws(PostgresError) in

@@ -60,7 +60,7 @@ struct FeedBatch: Sendable {
                 chosen.writeBuffer(&slice)
             }
         }
-        // // Shared by all who take everything.
+        // Shared by all who take everything.
         return isAll ? text : chosen
     }
 

@@ -48,7 +48,7 @@ struct FilterParameters: Sendable {
             throw .clauseOnToken
         }
         (since, until) = (parameters.text("since"), parameters.text("until"))
-        // // By our own clock, so that a mistake is reported without a database.
+        // By our own clock, so that a mistake is reported without a database.
         filter = try judged(now: .now)
     }
 

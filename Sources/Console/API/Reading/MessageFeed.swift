@@ -191,11 +191,11 @@ final class MessageFeed: Sendable {
             }
         }
         do {
-            // // The feed without `where` counts as the console's own, not towards the share of the stream that polls.
+            // The feed without `where` counts as the console's own, not towards the share of the stream that polls.
             let reader = filter.clauses.isEmpty ? "" : ReadPool.reader
             try await ReadPool.$reader.withValue(reader) { try await read() }
         } catch let error as PostgresError {
-            // // A poll that is cancelled with its stream says nothing about the database.
+            // A poll that is cancelled with its stream says nothing about the database.
             if !Task.isCancelled { state.withLock { fail(&$0) } }
             throw error
         }
@@ -217,19 +217,19 @@ final class MessageFeed: Sendable {
     private func read() async throws {
         let (filter, showsPayloads, follower) = (filter, showsPayloads, follower)
         try await reader.withConnection(filter.clauses.isEmpty ? .look : .search) { connection in
-            // // The first poll is part of starting: a stream whose query always fails does not begin.
+            // The first poll is part of starting: a stream whose query always fails does not begin.
             var tail: MessageTail
             if let known = follower.tail {
                 tail = known
             } else {
                 tail = try await MessageTail(filter, overlap: .seconds(60), connection)
             }
-            // // Gives up the other reference, so that nothing is copied.
+            // Gives up the other reference, so that nothing is copied.
             follower.tail = nil
             defer { follower.tail = tail }
             var lines = MessageLines(.ndjson, tokens: false, payloads: showsPayloads)
             var batch = FeedBatch()
-            // // Also if the poll fails: rows already read are not read again.
+            // Also if the poll fails: rows already read are not read again.
             defer { self.publish(batch) }
             batch.gap = try await tail.poll(connection) { page, row in
                 batch.append(page, row, &lines)

@@ -22,7 +22,7 @@ extension MessageRoutes {
         let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads, principal)
         let cursor = try parameters.cursor(MessageCursor.init)
         let (services, place) = (services, try exports.take())
-        // // The first page is read before the head is sent: an export that can't begin is an ordinary error.
+        // The first page is read before the head is sent: an export that can't begin is an ordinary error.
         let first = try await services.reader.withConnection(.search) { connection in
             var filter = try await chosen.judged(connection)
             if filter.until == nil { filter.until = try await MessageExport.end(connection) }

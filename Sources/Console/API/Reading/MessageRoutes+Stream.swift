@@ -21,7 +21,7 @@ extension MessageRoutes {
         let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads, principal)
         let limit = try parameters.integer("limit", in: 0...1_000, or: 10)
         var position = try parameters.cursor(TailPosition.init)
-        // // Browsers send it when they reconnect: it is newer than the address.
+        // Browsers send it when they reconnect: it is newer than the address.
         if let text = Self.lastEventID.flatMap({ request.headers[$0] }), !text.isEmpty {
             guard let last = TailPosition(text) else {
                 throw Problem.badRequest("'Last-Event-ID' takes the id of an event of this stream, unchanged")

@@ -92,7 +92,7 @@ struct MessageStream: Sendable {
         var since = start
         var next = place.first
         for _ in 1...Self.rounds {
-            // // The feed's batches from here on hold what is committed after this round's reading.
+            // The feed's batches from here on hold what is committed after this round's reading.
             next = feed.end
             let now = try await services.reader.withConnection { try await MessageTail.moment($0) }
             var pager = MessagePager(filter, .oldestFirst, limit: 1_000)
@@ -104,7 +104,7 @@ struct MessageStream: Sendable {
                 (pager, isFull) = (read, page.isFull)
                 pages += 1
             }
-            // // Not after a round that was cut short: its unsent rows would lie before the position.
+            // Not after a round that was cut short: its unsent rows would lie before the position.
             guard !place.hasEnded else { break }
             since = now
             try await out.write(FeedBatch.event(now))
@@ -163,7 +163,7 @@ struct MessageStream: Sendable {
                 guard let position = batch.position else { continue }
                 try await out.write(FeedBatch.event(position))
                 positions += 1
-                // // A whole overlap was read since the stream began: no message comes twice any more.
+                // A whole overlap was read since the stream began: no message comes twice any more.
                 if positions > 1 { sent = [] }
             }
             if out.silence >= Self.heartbeat { try await out.write(": still here\n\n") }

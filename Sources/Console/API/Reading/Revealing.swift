@@ -43,7 +43,7 @@ enum Revealing {
         while !rest.isEmpty || subjects.isEmpty {
             let head: String = subjects.isEmpty ? "" : "messages, continued: "
             var part = rest.prefix(subjectLimit - head.unicodeScalars.count)
-            // // Keys are not cut in two.
+            // Keys are not cut in two.
             if part.endIndex < rest.endIndex, let space = part.lastIndex(of: " "), space > part.startIndex {
                 part = part[...space]
             }

@@ -105,7 +105,7 @@ struct RetentionView: Sendable {
     static func take(_ connection: PostgresConnection) async throws(PostgresError) -> RetentionView {
         let retention = Retention(connection)
         let policy = try await retention.policy()
-        // // Without a policy nothing is too old.
+        // Without a policy nothing is too old.
         let forever = RetentionPolicy(messages: .seconds(3_000 * 86_400), dedupeWindow: .seconds(3_000 * 86_400))
         let plan = try await retention.plan(under: policy?.policy ?? forever, counted: Overview.countLimit)
         return RetentionView(plan: plan, policy: policy, lastRun: try await retention.lastRun())

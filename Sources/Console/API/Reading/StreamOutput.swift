@@ -4,7 +4,7 @@ import Synchronization
 
 /// The output of a streamed answer; used by one task at a time, watched by another.
 final class StreamOutput: @unchecked Sendable {
-    // // A value of the library; only the writing task touches it.
+    // A value of the library; only the writing task touches it.
     private var writer: any ResponseBodyWriter
     private let times = Mutex(Times())
 

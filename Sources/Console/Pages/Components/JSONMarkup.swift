@@ -72,7 +72,7 @@ struct JSONMarkup {
             let (start, count, before) = (index, out.count, depth)
             guard step() else { return }
             guard out.count > budget else { continue }
-            // // Drops this piece: a tag is never cut.
+            // Drops this piece: a tag is never cut.
             (index, depth) = (start, before)
             out.removeSubrange(count...)
             break
@@ -176,7 +176,7 @@ struct JSONMarkup {
     private mutating func append(_ range: Range<Int>, _ opening: StaticString) {
         nodes += 1
         guard !isPlain else {
-            // // No JSON string has a line end; in broken text it would begin another line.
+            // No JSON string has a line end; in broken text it would begin another line.
             return out.append(contentsOf: json[range].lazy.map { $0 == 0x0A ? 0x20 : $0 })
         }
         opening.withUTF8Buffer { out.append(contentsOf: $0) }

@@ -108,7 +108,7 @@ enum PageText {
                 case UInt8(ascii: ">"): bytes.append(contentsOf: "&gt;".utf8)
                 case UInt8(ascii: "\""): bytes.append(contentsOf: "&quot;".utf8)
                 case UInt8(ascii: "'"): bytes.append(contentsOf: "&#39;".utf8)
-                // // HTML has no U+0000: a parser replaces it (13.2.5).
+                // HTML has no U+0000: a parser replaces it (13.2.5).
                 case 0: bytes.append(contentsOf: "\u{FFFD}".utf8)
                 default: bytes.append(byte)
                 }

@@ -132,7 +132,7 @@ struct QuarantinePage: ConsoleRoutes {
         let tabs: HTML = """
             <nav class="tabs" aria-label="View">\(tab("Text", base, !isHex))\(tab("Hex", base.query("view", "hex"), isHex))</nav>
             """
-        // // Apparent registration tokens are masked in both.
+        // Apparent registration tokens are masked in both.
         let masked = StanzaMask.mask(row.stanza)
         let content: HTML =
             isHex

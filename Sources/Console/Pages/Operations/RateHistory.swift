@@ -32,7 +32,7 @@ final class RateHistory: Sendable {
             sample.inFlight += Double(worker.inFlight)
         }
         return samples.withLock { samples in
-            // // A line must not join samples that a pause separates.
+            // A line must not join samples that a pause separates.
             if let last = samples.last, now - last.at > .seconds(60) { samples = [] }
             if let last = samples.last, now - last.at < .seconds(4) {
                 samples[samples.count - 1] = sample
