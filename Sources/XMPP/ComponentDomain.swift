@@ -1,7 +1,7 @@
-/// The domain of an external component (XEP-0114), every local part of which is ours.
+/// The domain of an external component (XEP-0114), all of whose localparts are ours.
 ///
-/// A server ends the stream of a component that sends a stanza from an address outside its domain (`invalid-from`), and some
-/// compare the domain byte by byte. So what we send has the domain as it is configured, whatever spelling came.
+/// A server ends the stream of a component that sends a stanza from an address outside its domain (`invalid-from`), and
+/// some compare the domain byte by byte. So what we send has the configured spelling, whatever spelling was received.
 struct ComponentDomain: Sendable {
     /// The domain, escaped for XML.
     let text: [UInt8]
@@ -20,9 +20,9 @@ struct ComponentDomain: Sendable {
         return parts
     }
 
-    /// What we call ourselves towards who has written to this address: just that, or the domain where it is none of ours.
+    /// Our address in an answer: the address that was written to, or the domain if that is not ours.
     ///
-    /// - Parameter addressed: The `to` of what came; nil where it has none.
+    /// - Parameter addressed: The `to` of the received stanza; nil if it has none.
     /// - Returns: The address, escaped for XML.
     func sender(answering addressed: ArraySlice<UInt8>?) -> [UInt8] {
         guard let addressed else { return text }

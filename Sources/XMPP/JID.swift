@@ -1,18 +1,18 @@
 /// An XMPP address: `[localpart@]domainpart[/resourcepart]` (RFC 7622 section 3).
 ///
-/// Localpart and domainpart compare after ASCII case folding and without a trailing dot of the domain; bytes outside ASCII
-/// compare as they are, so two spellings that only Unicode would call the same are different addresses.
+/// Localpart and domainpart compare after ASCII case folding and without the domain's trailing dot; other bytes compare
+/// unchanged, so two spellings that only Unicode considers equal are different addresses.
 package struct JID: Sendable, Equatable, CustomStringConvertible {
-    /// The localpart, folded; nil where there is none.
+    /// The localpart, folded; nil if there is none.
     package let local: [UInt8]?
     /// The domainpart, folded.
     package let domain: [UInt8]
-    /// The resourcepart as it stands; nil where there is none.
+    /// The resourcepart, unchanged; nil if there is none.
     package let resource: [UInt8]?
 
     /// Reads an address.
     ///
-    /// - Returns: Nil where a part is empty or longer than 1,023 bytes.
+    /// - Returns: Nil if a part is empty or longer than 1,023 bytes.
     package init?(_ text: String) {
         var copy = text
         let parsed = copy.withUTF8 { JID(bytes: $0) }
@@ -22,7 +22,7 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
 
     /// Reads an address from UTF-8.
     ///
-    /// - Returns: Nil where a part is empty or longer than 1,023 bytes.
+    /// - Returns: Nil if a part is empty or longer than 1,023 bytes.
     package init?(bytes: UnsafeBufferPointer<UInt8>) {
         guard let parts = Parts(bytes) else { return nil }
         local = parts.local.map { bytes[$0].map(JID.fold) }
@@ -36,7 +36,6 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
         self.resource = resource
     }
 
-    /// The address without its resource.
     package var bare: JID { JID(local: local, domain: domain, resource: nil) }
 
     /// The address's text, folded.
@@ -48,18 +47,17 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Whether the text is this address, resource included, without making a `JID` of it.
+    /// Whether a text is this address, without making a `JID` of it.
     ///
     /// - Parameters:
     ///   - text: UTF-8.
-    ///   - anyResource: Accept any resource, or none.
-    /// - Returns: False also where the text is not an address.
+    ///   - anyResource: Whether to accept any resource, or none.
+    /// - Returns: False also if the text is not an address.
     package func matches(_ text: UnsafeBufferPointer<UInt8>, anyResource: Bool = false) -> Bool {
         guard let parts = Parts(text) else { return false }
         return matches(parts, of: text, anyResource: anyResource)
     }
 
-    /// The same for a text whose parts are known.
     func matches(_ parts: Parts, of text: UnsafeBufferPointer<UInt8>, anyResource: Bool) -> Bool {
         guard JID.equal(local, parts.local, in: text), hasDomain(of: parts, in: text) else { return false }
         if anyResource { return true }
@@ -83,7 +81,7 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
         byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z") ? byte | 0x20 : byte
     }
 
-    /// Where the parts of an address stand in its text.
+    /// The ranges of an address's parts in its text.
     struct Parts {
         var local: Range<Int>?
         var domain: Range<Int>

@@ -1,12 +1,12 @@
-/// The XML namespaces that this worker uses, in one place.
+/// The XML namespaces of this worker.
 ///
-/// Computed, so that each use is a constant and no lazy global stands in the hot path.
+/// Computed, so that each use is a constant and the hot path has no lazy global.
 package enum XMLNamespace {
     /// Stanzas of a client connection (RFC 6120 section 4.8.2).
     package static var client: StaticString { "jabber:client" }
     /// Stanzas of an external component's connection (XEP-0114 section 3).
     ///
-    /// The stream's handler reads them as stanzas of ``client``, so that nothing behind it knows two namespaces.
+    /// The stream's handler reads them as stanzas of ``client``, so that only it knows both namespaces.
     package static var component: StaticString { "jabber:component:accept" }
     /// The stream, its features and its errors (RFC 6120 section 4.8.1).
     package static var streams: StaticString { "http://etherx.jabber.org/streams" }
@@ -44,7 +44,7 @@ package enum XMLNamespace {
     package static var json: StaticString { "urn:xmpp:json:0" }
     /// Delivery receipts (XEP-0184).
     package static var receipts: StaticString { "urn:xmpp:receipts" }
-    /// The ids that devices and servers give to stanzas (XEP-0359).
+    /// The ids that devices and servers assign to stanzas (XEP-0359).
     package static var stanzaIDs: StaticString { "urn:xmpp:sid:0" }
     /// The CCS payload (`gcm`).
     package static var payload: StaticString { "google:mobile:data" }

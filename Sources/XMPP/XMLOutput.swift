@@ -1,6 +1,4 @@
-/// Writing XML: escaping, and attributes and elements by hand.
-///
-/// What we send is a dozen fixed forms; a tree and a serializer would only hide them.
+/// Writing XML by hand: escaping, attributes and elements.
 extension [UInt8] {
     /// Appends constant XML as it stands.
     mutating func append(xml text: StaticString) {
@@ -9,8 +7,8 @@ extension [UInt8] {
 
     /// Appends text escaped for character data and for an attribute value in either kind of quotes.
     ///
-    /// Characters that XML 1.0 can't hold are left out; tab, line feed and carriage return become references, so that no
-    /// parser's attribute normalisation changes them.
+    /// Characters that XML 1.0 can't hold are left out; tab, line feed and carriage return become references, so that
+    /// attribute normalisation does not change them.
     mutating func append(escaping text: some Sequence<UInt8>) {
         for byte in text {
             if let replacement = XMLEscape.replacement(for: byte) { append(xml: replacement) } else { append(byte) }
@@ -18,9 +16,9 @@ extension [UInt8] {
     }
 }
 
-/// What stands for bytes of a text in XML.
+/// Escapes for XML.
 enum XMLEscape {
-    /// What to write in a byte's place, in character data as in an attribute value; nil for the byte itself.
+    /// The replacement for a byte, in character data and in attribute values; nil for the byte itself.
     static func replacement(for byte: UInt8) -> StaticString? {
         switch byte {
         case UInt8(ascii: "<"): "&lt;"

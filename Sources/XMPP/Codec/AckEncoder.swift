@@ -1,16 +1,18 @@
 import CBytes
 package import Vocabulary
 
-/// Writes acks: `<message id=""><gcm xmlns="google:mobile:data">{"to":…,"message_id":…,"message_type":"ack"}</gcm></message>`.
+/// Writes acks: `<message id=""><gcm
+/// xmlns="google:mobile:data">{"to":…,"message_id":…,"message_type":"ack"}</gcm></message>`.
 ///
-/// The literals that came are echoed: their escapes as they are, printable characters as UTF-8. What XML could read as markup
-/// (`<`, `>`, `&`, `'`), controls (DEL and U+0080 to U+009F included), and U+FFFE and U+FFFF, which XML can't hold, become
-/// `\uXXXX`. So the text means the same before and after any number of XML passes, nothing in an id can end the element, and
-/// an ack is hardly longer than what it echoes. The bytes are written once, straight into the caller's buffer.
+/// The received literals are echoed: escapes unchanged, printable characters as UTF-8. Whatever XML could read as
+/// markup (`<`, `>`, `&`, `'`), controls (including DEL and U+0080 to U+009F), and U+FFFE and U+FFFF, which XML can't
+/// hold, become `\uXXXX`. So the text means the same after any number of XML passes, nothing in an id can end the
+/// element, and an ack is hardly longer than what it echoes. The bytes are written once, straight into the caller's
+/// buffer.
 ///
-/// Messages are read where they stand, in a batch: as values they would be copied, and retained, for each question.
+/// Messages are passed by pointer into their batch: passing values would copy and retain them for each question.
 ///
-/// In a JSON container the same, but for the element's name; a receipt (XEP-0184) names the stanza's `id` in an attribute.
+/// In a JSON container only the element's name differs; a receipt (XEP-0184) names the stanza's `id` in an attribute.
 package struct AckEncoder: Sendable {
     private let addressed: Bool
     private let component: ComponentDomain?
@@ -19,35 +21,36 @@ package struct AckEncoder: Sendable {
     /// An encoder for a kind of server.
     ///
     /// - Parameters:
-    ///   - dialect: With ``Dialect/xmpp`` and ``Dialect/component`` acks carry the `to` that a standard server routes by: the
-    ///     `from` of the stanza that is acked. Without it the server would deliver the ack to our own account. A component's
-    ///     carry a `from` as well, which no server adds for it: the very address that the message went to.
+    ///   - dialect: With ``Dialect/xmpp`` and ``Dialect/component``, acks carry a `to`, the `from` of the acked stanza:
+    ///     without it a standard server would deliver the ack to our own account. A component's acks also carry a
+    ///     `from`, which no server adds: the address that the message was sent to.
     ///   - domain: The component's domain; not used otherwise.
-    ///   - payload: What the messages come in, and are to be answered with.
+    ///   - payload: The form of messages and acks.
     package init(dialect: Dialect, domain: String = "", payload: Payload = .gcm) {
         addressed = dialect != .ccs
         component = dialect == .component ? ComponentDomain(domain) : nil
         form = payload.ackForm
     }
 
-    /// The number of bytes of a message's ack as long as nothing in it needs an escape, which is how servers and devices
-    /// name things; 0 for one that is not acked.
+    /// The size in bytes of a message's ack if nothing in it needs an escape, as is usual; 0 for a message that is not
+    /// acked.
     package func usualSize(of message: UnsafePointer<IncomingMessage>) -> Int { size(of: message, escape: 1) }
 
     /// The most bytes that a message's ack can take; 0 for one that is not acked.
     package func sizeLimit(of message: UnsafePointer<IncomingMessage>) -> Int {
-        // `\uXXXX` and `&quot;` stand for a byte each; what UTF-8 writes in more bytes has no more than 6 for each of them.
+        // One byte becomes at most `\uXXXX` or `&quot;`; a longer UTF-8 sequence takes no more than 6 per byte
+        // either.
         let limit = size(of: message, escape: 6)
         // Long acks are measured first, so that no space is reserved in vain.
         return limit <= AckEncoder.cheapLimit ? limit : exactSize(of: message)
     }
 
-    /// Whether a message's ack takes more bytes than this.
+    /// Whether a message's ack takes more bytes than a limit.
     package func isAck(of message: UnsafePointer<IncomingMessage>, over limit: Int) -> Bool {
         size(of: message, escape: 6) > limit && exactSize(of: message) > limit
     }
 
-    /// Below this the bound on the size is as good as the size.
+    /// Below this size the upper bound is good enough.
     private static let cheapLimit = 4_096
 
     private func exactSize(of message: UnsafePointer<IncomingMessage>) -> Int {
@@ -59,7 +62,7 @@ package struct AckEncoder: Sendable {
         var counted = Output(buffer: nil)
         write(id, token, of: bytes, into: &counted)
         writeAddresses(of: message, in: bytes, to: &counted)
-        // The middle is counted with what stands around it.
+        // `write(_:_:of:into:)` has counted the middle as well.
         return form.size - form.middle.utf8CodeUnitCount + counted.count
     }
 
@@ -72,7 +75,7 @@ package struct AckEncoder: Sendable {
         guard addressed, let from = message.pointee.stanzaFrom else { return size }
         let addressed = size + AckEncoder.addressStart.utf8CodeUnitCount + 1 + escape * Int(from.count)
         guard let component else { return addressed }
-        // The domain may be spelled otherwise than in the `to`, in as many bytes.
+        // The domain may be spelled differently in the `to`, with as many bytes.
         let sender = message.pointee.stanzaTo.map { escape * Int($0.count) } ?? component.text.count
         return addressed + AckEncoder.senderStart.utf8CodeUnitCount + sender
     }
@@ -105,7 +108,7 @@ package struct AckEncoder: Sendable {
     private static var addressStart: StaticString { " to=\"" }
     private static var senderStart: StaticString { "\" from=\"" }
 
-    /// Writes what an ack names, and what stands between.
+    /// Writes an ack's values and the constant text between them.
     private func write(
         _ id: ByteSpan,
         _ token: ByteSpan,
@@ -118,7 +121,7 @@ package struct AckEncoder: Sendable {
         output.write(escaping: bytes, id)
     }
 
-    /// Writes the ack's addresses, where it has any.
+    /// Writes the ack's addresses, if it has any.
     private func writeAddresses(
         of message: UnsafePointer<IncomingMessage>,
         in bytes: UnsafeBufferPointer<UInt8>,
@@ -134,7 +137,7 @@ package struct AckEncoder: Sendable {
         output.write("\"")
     }
 
-    /// Writes the address at our domain that a message went to; the domain itself where it names none.
+    /// Writes the address at our domain that a message was sent to; without one, the domain itself.
     private func write(
         _ component: ComponentDomain,
         _ addressed: ByteSpan?,
@@ -155,7 +158,7 @@ package struct AckEncoder: Sendable {
         output.write(attribute: address, resource)
     }
 
-    /// The caller's buffer, filled from the front; without one, bytes are only counted.
+    /// The caller's buffer, filled from the front; without a buffer, bytes are only counted.
     private struct Output {
         let buffer: UnsafeMutableRawBufferPointer?
         var count = 0
@@ -174,7 +177,7 @@ package struct AckEncoder: Sendable {
             (base + count).copyMemory(from: source, byteCount: bytes.count)
         }
 
-        /// Writes a part of a text as an attribute's value in double quotes; what XML can't hold is left out.
+        /// Writes text as an attribute's value in double quotes; leaves out what XML can't hold.
         mutating func write(attribute bytes: UnsafeBufferPointer<UInt8>, _ range: Range<Int>) {
             var start = range.lowerBound
             for at in range {
@@ -218,9 +221,9 @@ package struct AckEncoder: Sendable {
     }
 }
 
-/// Runs of bytes that stand in an ack as they are.
+/// Runs of bytes that go into an ack unchanged.
 enum PlainRun {
-    /// The number of bytes at the front that need no escape; the text is UTF-8.
+    /// The number of leading bytes that need no escape; the text is UTF-8.
     static func length(_ base: UnsafePointer<UInt8>, _ count: Int) -> Int {
         var at = ascii(base, count)
         while at < count, base[at] >= 0x80 {
@@ -232,26 +235,26 @@ enum PlainRun {
         return at
     }
 
-    /// Whether a character beyond ASCII may stand in XML and is no control.
+    /// Whether a character outside ASCII is allowed in XML and is not a control.
     private static func isPrintable(_ character: UnsafePointer<UInt8>, _ length: Int) -> Bool {
         switch (character[0], length) {
         // U+0080 to U+009F.
         case (0xc2, 2): character[1] >= 0xa0
-        // U+FFFE and U+FFFF. JSON text in UTF-8 holds no surrogates but as escapes.
+        // U+FFFE and U+FFFF. JSON text in UTF-8 holds surrogates only as escapes.
         case (0xef, 3): character[1] != 0xbf || character[2] < 0xbe
         case (0xc3..., 2...): true
         default: false
         }
     }
 
-    /// The number of bytes at the front that are printable ASCII but for `<`, `>`, `&` and `'`.
+    /// The number of leading bytes that are printable ASCII except `<`, `>`, `&` and `'`.
     private static func ascii(_ base: UnsafePointer<UInt8>, _ count: Int) -> Int {
         var at = upstream_plain_ack(base, count)
         while at < count, isPlain(base[at]) { at &+= 1 }
         return at
     }
 
-    /// The length of the UTF-8 sequence that begins with this byte.
+    /// The length of the UTF-8 sequence with this first byte.
     static func sequenceLength(_ lead: UInt8) -> Int {
         switch lead {
         case 0xc0...0xdf: 2

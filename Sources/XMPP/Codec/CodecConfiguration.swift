@@ -1,25 +1,24 @@
-/// What the codec of one connection needs to know of its sender.
+/// The codec's view of a connection's sender.
 package struct CodecConfiguration: Sendable {
-    /// Index of the sender among the configured ones; goes into each message.
+    /// The sender's index among the configured ones; goes into each message.
     package var sender: UInt16
     /// The sender's id: the first part of every message's key.
     package var senderID: String
     /// The XMPP domain; a stanza from it, without a localpart and resource, is trusted.
     ///
-    /// With ``Dialect/component`` the component's own, which nobody else may speak for: it is not trusted.
+    /// With ``Dialect/component`` it is the component's own domain, which is not trusted: nobody else may speak for it.
     package var domain: String
-    /// Which kind of server the peer is.
+    /// The kind of server.
     package var dialect: Dialect
-    /// Over what a `message_id` is unique.
+    /// The scope within which a `message_id` is unique.
     package var idScope: IDScope
-    /// What carries the messages, and how they are answered.
+    /// The form of messages and acks.
     package var payload: Payload
-    /// More addresses whose stanzas are trusted.
+    /// Further addresses whose stanzas are trusted.
     ///
-    /// See ``TrustedSenders``. Entries that are no addresses are left out; the configuration's check reports them.
+    /// See ``TrustedSenders``. Entries that are not addresses are ignored; the configuration's check reports them.
     package var trustedFrom: [String]
 
-    /// The configuration of a sender.
     package init(
         sender: UInt16,
         senderID: String,

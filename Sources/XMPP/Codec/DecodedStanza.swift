@@ -1,17 +1,17 @@
 package import Vocabulary
 
-/// What the codec has made of a top-level stanza.
+/// A decoded top-level stanza.
 ///
 /// One case for each value of `upstream_stanzas_received_total{kind}`; ``message(_:)`` covers `upstream`, `receipt` and
 /// `malformed`, which ``UpstreamKit/IncomingMessage/kind`` tells apart.
 package enum DecodedStanza: Sendable {
     /// Something to store: a message, a receipt, or a copy for `quarantine`.
     case message(IncomingMessage)
-    /// The peer acks something we sent. Never acked.
+    /// An ack for something we sent. Never acked.
     case ack
-    /// The peer refuses something we sent, or announces draining. Never acked.
+    /// A nack for something we sent, or an announcement of draining. Never acked.
     case nack(NackCode)
-    /// The peer's word about the connection. Never acked.
+    /// A message about the connection. Never acked.
     case control(ControlType)
     /// A stanza of `type="error"`, whatever it echoes. Never acked, never read as a message.
     case error(StanzaError)
@@ -20,7 +20,7 @@ package enum DecodedStanza: Sendable {
     /// Anything else: a message without payload, presence, unknown elements.
     case other
 
-    /// Whether this announces that the peer will close the connection and that a new one should be opened at once.
+    /// Whether it announces that the peer will close the connection, so that a new one should be opened at once.
     package var announcesDraining: Bool {
         switch self {
         case .nack(let code): code == .connectionDraining
@@ -34,13 +34,12 @@ package enum DecodedStanza: Sendable {
 package enum NackCode: String, Sendable, CaseIterable {
     /// The JSON we sent was refused.
     case invalidJSON = "INVALID_JSON"
-    /// The registration token is unknown or of another sender.
+    /// The registration token is unknown or belongs to another sender.
     case badRegistration = "BAD_REGISTRATION"
     /// The app is no longer installed or registered.
     case deviceUnregistered = "DEVICE_UNREGISTERED"
     /// The token belongs to another sender.
     case senderIDMismatch = "SENDER_ID_MISMATCH"
-    /// An ack was ill-formed.
     case badAck = "BAD_ACK"
     /// The peer is overloaded.
     case serviceUnavailable = "SERVICE_UNAVAILABLE"
@@ -50,7 +49,7 @@ package enum NackCode: String, Sendable, CaseIterable {
     case deviceMessageRateExceeded = "DEVICE_MESSAGE_RATE_EXCEEDED"
     /// Too many messages for one topic.
     case topicsMessageRateExceeded = "TOPICS_MESSAGE_RATE_EXCEEDED"
-    /// The connection is about to be closed by the peer.
+    /// The peer is about to close the connection.
     case connectionDraining = "CONNECTION_DRAINING"
     /// An APNs credential is missing or wrong.
     case invalidAPNSCredential = "INVALID_APNS_CREDENTIAL"
@@ -62,7 +61,6 @@ package enum NackCode: String, Sendable, CaseIterable {
 
 /// The `control_type` of a control message.
 package enum ControlType: String, Sendable, CaseIterable {
-    /// The connection is about to be closed by the peer.
     case connectionDraining = "CONNECTION_DRAINING"
     /// Any other text, or none.
     case unknown = "unknown"

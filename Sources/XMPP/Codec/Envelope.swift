@@ -1,23 +1,19 @@
 import Vocabulary
 
-/// What stands in a payload's top-level object: where the known members are, and what repeats.
+/// The known members of a payload's top-level object, the first of each key, and which keys repeat.
 struct Envelope {
-    /// What `message_type` says.
+    /// The kind that `message_type` names.
     enum MessageType {
         /// Absent or null: an upstream message.
         case absent
-        /// `receipt`
         case receipt
-        /// `ack`
         case ack
-        /// `nack`
         case nack
-        /// `control`
         case control
         /// Another text, or not a string.
         case unknown
 
-        /// Whether it is about what we sent or about the connection, and so never stored nor acked.
+        /// Whether it concerns what we sent or the connection, and so is neither stored nor acked.
         var isSignal: Bool {
             switch self {
             case .ack, .nack, .control: true
@@ -26,36 +22,30 @@ struct Envelope {
         }
     }
 
-    /// The first `message_id`.
     var messageID: JSONMember?
-    /// The first `from`.
     var from: JSONMember?
-    /// The first `category`.
     var category: JSONMember?
-    /// The first `data`.
     var data: JSONMember?
-    /// The first `message_type`.
     var typeMember: JSONMember?
-    /// What the first `message_type` says.
     var type = MessageType.absent
     /// Whether every `message_type` is one of `ack`, `nack` and `control`.
     var isSignal = false
-    /// Whether `message_id` or `from` stands more than once.
+    /// Whether `message_id` or `from` appears more than once.
     var identityRepeats = false
-    /// Whether another key stands more than once.
+    /// Whether another key appears more than once.
     var otherRepeats = false
-    /// The length of the object of all other members; 0 where there are none.
+    /// The length of the object of all other members; 0 if there are none.
     var extraCount = 0
 }
 
-/// Reads envelopes; keeps its storage from one to the next.
+/// Reads envelopes, reusing its storage.
 struct EnvelopeReader: Sendable {
-    /// The scanner, whose members belong to the envelope read last.
+    /// The scanner, with the members of the last envelope.
     private(set) var scanner = JSONScanner()
     private var unescaped: [UInt8] = []
     private var otherKeys: [Range<Int>] = []
 
-    /// The members that an envelope has by name; everything else is `extra`.
+    /// The known members; everything else is `extra`.
     enum Field: UInt8 {
         case messageID
         case from
@@ -67,8 +57,7 @@ struct EnvelopeReader: Sendable {
 
     /// Reads a payload.
     ///
-    /// - Returns: The envelope, or nil where the payload is JSON but not an object.
-    /// - Throws: ``JSONSyntaxError``
+    /// - Returns: The envelope; nil if the payload is JSON but not an object.
     mutating func read(_ text: UnsafeBufferPointer<UInt8>) throws(JSONSyntaxError) -> Envelope? {
         guard try scanner.scan(text) == .object else { return nil }
         var envelope = Envelope()
@@ -104,7 +93,7 @@ struct EnvelopeReader: Sendable {
         return envelope
     }
 
-    /// Which member this is by its key's text, escapes decoded.
+    /// The field that a member's key names, escapes decoded.
     mutating func field(of member: JSONMember, in text: UnsafeBufferPointer<UInt8>) -> Field {
         guard member.keyTraits.contains(.escaped) else {
             return EnvelopeReader.field(UnsafeBufferPointer(rebasing: text[member.key.range]))
@@ -135,9 +124,9 @@ struct EnvelopeReader: Sendable {
         }
     }
 
-    /// The text of a string member of the envelope read last, found by its key; for what is not on the hot path.
+    /// The text of a string member of the last envelope, by key; not for the hot path.
     ///
-    /// - Returns: The first such member's text as a string, or nil where it is absent or not a string.
+    /// - Returns: The first such member's text; nil if it is absent or not a string.
     mutating func string(_ key: StaticString, in text: UnsafeBufferPointer<UInt8>) -> String? {
         for member in scanner.members where member.kind == .string {
             let found = withUnescaped(member.key, in: text) { $0.spells(key) }
@@ -178,7 +167,7 @@ struct EnvelopeReader: Sendable {
         unescaped.removeLast(unescaped.count - start - (count ?? 0))
     }
 
-    /// Whether two keys outside the known ones have the same text: by pairs where they are few, else sorted, so that
+    /// Whether two unknown keys have the same text: compared by pairs if they are few, otherwise sorted, so that
     /// thousands of keys cost no quadratic time.
     private mutating func otherKeysRepeat(in text: UnsafeBufferPointer<UInt8>) -> Bool {
         let members = scanner.members
@@ -186,7 +175,7 @@ struct EnvelopeReader: Sendable {
         swap(&keys, &otherKeys)
         defer { swap(&keys, &otherKeys) }
         keys.removeAll(keepingCapacity: true)
-        // The marks are found first: finding them uses the storage that the keys then go to.
+        // Found before their texts are stored: finding them uses the same storage.
         var others: [ByteSpan] = []
         for member in members where field(of: member, in: text) == .other { others.append(member.key) }
         unescaped.removeAll(keepingCapacity: true)
@@ -213,7 +202,7 @@ struct EnvelopeReader: Sendable {
 }
 
 extension UnsafeBufferPointer<UInt8> {
-    /// Whether these bytes are exactly this text's.
+    /// Whether the bytes equal a text.
     @inline(__always)
     func spells(_ text: StaticString) -> Bool {
         guard count == text.utf8CodeUnitCount else { return false }

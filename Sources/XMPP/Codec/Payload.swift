@@ -1,11 +1,10 @@
-/// What carries a device's message, and how it is answered (configuration keys `payload` and `ack`).
+/// The form of a device's message and of its ack (configuration keys `payload` and `ack`).
 package enum Payload: Sendable, Equatable {
     /// `<gcm xmlns="google:mobile:data">`, acked in the same form.
     case gcm
     /// A JSON container (XEP-0335), as plain XMPP apps send it.
     case json(JSONPayload)
 
-    /// The form of the acks.
     var ackForm: AckForm {
         switch self {
         case .gcm: .gcm
@@ -14,58 +13,55 @@ package enum Payload: Sendable, Equatable {
     }
 }
 
-/// How messages in a JSON container are read and answered: what stands in for members that a device leaves out, each only
-/// where the operator says so.
+/// How messages in a JSON container are read and answered; fallbacks for missing members apply only if the operator
+/// sets them.
 package struct JSONPayload: Sendable, Equatable {
-    /// What a stored message is answered with (configuration key `ack`).
+    /// The answer to a stored message (configuration key `ack`).
     package enum Ack: String, Sendable, CaseIterable {
         /// The CCS's ack, in a JSON container.
         case json
-        /// A delivery receipt (XEP-0184), where the message asks for one.
+        /// A delivery receipt (XEP-0184), if the message requests one.
         case receipt
     }
 
-    /// What a missing `message_id` becomes (configuration key `fallback.message_id`).
+    /// The fallback for a missing `message_id` (configuration key `fallback.message_id`).
     ///
-    /// Never a `<stanza-id/>` (XEP-0359): servers make a new one for each copy that a device sends, so that every resending
-    /// would be another message.
+    /// Never a `<stanza-id/>` (XEP-0359): servers make a new one for each copy that a device sends, so that every
+    /// resending would be another message.
     package enum MessageID: String, Sendable, CaseIterable {
-        /// Nothing: the message has no id.
+        /// None: the message has no id.
         case none
         /// The device's `<origin-id/>` (XEP-0359).
         case originID = "origin_id"
-        /// The same, and without one the stanza's `id`.
+        /// The `<origin-id/>`, or else the stanza's `id`.
         case stanzaID = "stanza_id"
     }
 
-    /// What a missing `from` becomes (configuration key `fallback.from`).
+    /// The fallback for a missing `from` (configuration key `fallback.from`).
     package enum From: String, Sendable, CaseIterable {
-        /// Nothing: the message has no sender.
+        /// None: the message has no sender.
         case none
         /// The bare address of the stanza's sender, which its server vouches for.
         case sender
     }
 
-    /// What a missing `category` becomes before ``category`` does (configuration key `fallback.category_from`).
+    /// The first fallback for a missing `category`, before ``category`` (configuration key `fallback.category_from`).
     package enum CategoryFrom: String, Sendable, CaseIterable {
         /// Nothing.
         case none
-        /// The local part of the address that the stanza went to: a component has as many as it likes.
+        /// The localpart of the stanza's `to`: a component has as many as it likes.
         case localpart
     }
 
-    /// What a stored message is answered with.
     package var ack: Ack
-    /// What a missing `message_id` becomes.
     package var messageID: MessageID
-    /// What a missing `from` becomes.
     package var from: From
-    /// What a missing `category` becomes first.
+    /// The first fallback for a missing `category`.
     package var categoryFrom: CategoryFrom
-    /// What a missing `category` becomes, else; nil for nothing.
+    /// The second fallback for a missing `category`; nil for none.
     package var category: String?
 
-    /// Without arguments: every member is required, acks are JSON.
+    /// By default every member is required and acks are JSON.
     package init(
         ack: Ack = .json,
         messageID: MessageID = .none,
@@ -83,7 +79,7 @@ package struct JSONPayload: Sendable, Equatable {
 
 /// The constant parts of an ack.
 ///
-/// Computed, so that each use is a constant and no lazy global stands in the hot path.
+/// Computed, so that each use is a constant and the hot path has no lazy global.
 enum AckForm: Sendable {
     /// `{google:mobile:data}gcm`
     case gcm
@@ -92,7 +88,7 @@ enum AckForm: Sendable {
     /// `{urn:xmpp:receipts}received`
     case receipt
 
-    /// Up to the stanza's addresses.
+    /// The text before the stanza's addresses.
     ///
     /// A CCS has always had an empty `id`; client libraries take one for a fault.
     var opening: StaticString {
@@ -102,7 +98,7 @@ enum AckForm: Sendable {
         }
     }
 
-    /// From the addresses to the first value.
+    /// The text between the addresses and the first value.
     var head: StaticString {
         switch self {
         case .gcm: "><gcm xmlns=\"google:mobile:data\">{\"to\":\""
@@ -111,7 +107,7 @@ enum AckForm: Sendable {
         }
     }
 
-    /// Between the token and the id.
+    /// The text between the token and the id.
     var middle: StaticString {
         switch self {
         case .gcm, .json: "\",\"message_id\":\""
@@ -119,7 +115,7 @@ enum AckForm: Sendable {
         }
     }
 
-    /// After the last value.
+    /// The text after the last value.
     var tail: StaticString {
         switch self {
         case .gcm: "\",\"message_type\":\"ack\"}</gcm></message>"
@@ -128,7 +124,7 @@ enum AckForm: Sendable {
         }
     }
 
-    /// The number of bytes of all of them.
+    /// The size of all parts in bytes.
     var size: Int {
         opening.utf8CodeUnitCount + head.utf8CodeUnitCount + middle.utf8CodeUnitCount + tail.utf8CodeUnitCount
     }

@@ -1,10 +1,10 @@
 package import XMLWire
 
-/// Reads the acks that a server sends for what we sent it, as a replay to an endpoint does.
+/// Reads a server's acks for what we sent, as in a replay to an endpoint.
 ///
-/// The opposite of ``AckEncoder``, which writes our acks for what a server sent us.
+/// The opposite of ``AckEncoder``.
 package struct ServerAckReader: Sendable {
-    /// What an ack names.
+    /// The names in an ack.
     package struct Ack: Sendable, Equatable {
         /// The acked message's `message_id`, as UTF-8.
         package var messageID: [UInt8]
@@ -16,9 +16,9 @@ package struct ServerAckReader: Sendable {
 
     package init() {}
 
-    /// Reads a stanza that ``UpstreamCodec`` has called an ack.
+    /// Reads a stanza that ``UpstreamCodec`` has decoded as an ack.
     ///
-    /// - Returns: Nil where it names no message.
+    /// - Returns: Nil if it names no message.
     package mutating func read(_ stanza: Stanza) -> Ack? {
         guard let payload = stanza.child("gcm", in: XMLNamespace.payload) else { return nil }
         let range = stanza.elements[payload].text

@@ -2,59 +2,38 @@ package import XMLWire
 
 /// The defined conditions of stanza errors (RFC 6120 section 8.3.3).
 package enum StanzaErrorCondition: String, Sendable, CaseIterable {
-    /// `bad-request`
     case badRequest = "bad-request"
-    /// `conflict`
     case conflict
-    /// `feature-not-implemented`
     case featureNotImplemented = "feature-not-implemented"
-    /// `forbidden`
     case forbidden
-    /// `gone`
     case gone
-    /// `internal-server-error`
     case internalServerError = "internal-server-error"
-    /// `item-not-found`
     case itemNotFound = "item-not-found"
-    /// `jid-malformed`
     case jidMalformed = "jid-malformed"
-    /// `not-acceptable`
     case notAcceptable = "not-acceptable"
-    /// `not-allowed`
     case notAllowed = "not-allowed"
-    /// `not-authorized`
     case notAuthorized = "not-authorized"
-    /// `policy-violation`
     case policyViolation = "policy-violation"
-    /// `recipient-unavailable`
     case recipientUnavailable = "recipient-unavailable"
-    /// `redirect`
     case redirect
-    /// `registration-required`
     case registrationRequired = "registration-required"
-    /// `remote-server-not-found`
     case remoteServerNotFound = "remote-server-not-found"
-    /// `remote-server-timeout`
     case remoteServerTimeout = "remote-server-timeout"
-    /// `resource-constraint`
     case resourceConstraint = "resource-constraint"
-    /// `service-unavailable`
     case serviceUnavailable = "service-unavailable"
-    /// `subscription-required`
     case subscriptionRequired = "subscription-required"
-    /// `undefined-condition`, and whatever is not in the list.
+    /// `undefined-condition`, or a condition not in this list.
     case undefinedCondition = "undefined-condition"
-    /// `unexpected-request`
     case unexpectedRequest = "unexpected-request"
 }
 
-/// What a stanza of `type="error"` says; its text is the peer's own words, which may quote anything, and is not read.
+/// A stanza of `type="error"`; its free text is not read, since the peer may quote anything in it.
 package struct StanzaError: Sendable, Equatable {
-    /// The defined condition; ``StanzaErrorCondition/undefinedCondition`` where there is none that we know.
+    /// The defined condition; ``StanzaErrorCondition/undefinedCondition`` for an unknown or missing one.
     package var condition: StanzaErrorCondition
-    /// The numeric `code` of old servers (XEP-0086): 406 is their word for a wrong ack.
+    /// The numeric `code` of old servers (XEP-0086): 406 means a wrong ack.
     package var legacyCode: Int?
-    /// The error child of an element; of the stanza itself unless told otherwise.
+    /// Reads the error child of an element, by default of the stanza itself.
     package init(_ stanza: Stanza, element: Int = 0) {
         condition = .undefinedCondition
         guard let error = stanza.child("error", in: XMLNamespace.client, of: element) else { return }
@@ -68,12 +47,12 @@ package struct StanzaError: Sendable, Equatable {
     }
 }
 
-/// Names that a peer chose, made fit for logs and errors.
+/// Names chosen by a peer, made safe for logs and errors.
 ///
-/// Free text of a peer is never shown: servers like to quote tokens, ids and payloads in it. What an operator needs of it is
-/// the defined condition, one of a closed set; beside it there are two kinds of names.
+/// A peer's free text is never shown: servers like to quote tokens, ids and payloads in it. Operators need the defined
+/// condition, one of a closed set, and two kinds of names.
 package enum PeerText {
-    /// The most characters that are kept of a list or a host.
+    /// The most characters of a list or a host.
     package static let limit = 100
 
     /// A host and port as `see-other-host` names it (RFC 6120 section 4.9.3.19).
@@ -87,12 +66,12 @@ package enum PeerText {
         return String(labels.joined(separator: ".").prefix(limit))
     }
 
-    /// Some of the SASL mechanisms that a server offers.
+    /// A list of the SASL mechanisms that a server offers, as far as it fits.
     ///
     /// - Parameters:
     ///   - names: UTF-8.
     ///   - limit: The most characters.
-    /// - Returns: Those that are names (RFC 4422 section 3.1), as far as there is room.
+    /// - Returns: Those that are valid names (RFC 4422 section 3.1).
     package static func mechanisms(_ names: some Sequence<String>, limit: Int = PeerText.limit) -> String {
         var list = ""
         for name in names where (1...20).contains(name.utf8.count) {

@@ -1,8 +1,8 @@
 import Glibc
 
-/// Whose stanzas may carry payloads (docs/protocol.md, Who is trusted).
+/// The addresses whose stanzas may carry payloads (docs/protocol.md, Who is trusted).
 ///
-/// The stanza's `from` is set by the server and can be relied on; the JSON's `from` can't. Addresses are compared part by
+/// The server sets the stanza's `from`, which can be relied on; the JSON's `from` can't. Addresses are compared part by
 /// part, each as a whole: never by a prefix or suffix of their text.
 ///
 /// | entry | trusted |
@@ -12,19 +12,19 @@ import Glibc
 /// | `example.org` | the domain's own address, as a server's or a component's, not its accounts |
 /// | `*@example.org` | every account at exactly this domain, not at one below it, and not the domain itself |
 struct TrustedSenders: Sendable {
-    /// How much beside its own text an entry covers.
+    /// The addresses that an entry covers.
     private enum Extent {
         case exact
         case anyResource
         case anyAccount
     }
 
-    /// The texts of those that stand for one spelling: how a server writes them in nearly every stanza.
+    /// The texts of all entries but wildcards: nearly every stanza has one of them, byte by byte.
     private var texts: [[UInt8]] = []
     private var entries: [(address: JID, extent: Extent)] = []
     private var own: JID?
 
-    /// The configured addresses and, but for a component, the domain itself.
+    /// The configured addresses and, except for a component, the domain itself.
     init(_ configuration: CodecConfiguration) {
         if configuration.dialect != .component, let domain = JID(configuration.domain), domain.local == nil {
             add(domain.bare, .exact)
@@ -33,7 +33,7 @@ struct TrustedSenders: Sendable {
             guard let address = JID(TrustedSenders.folded(text)) else { continue }
             switch (address.local, address.resource) {
             case (TrustedSenders.wildcard, nil): entries.append((address, .anyAccount))
-            // Means nothing that it could be taken for.
+            // Has no meaning.
             case (TrustedSenders.wildcard, _): break
             case (_, nil): add(address, .anyResource)
             default: add(address, .exact)
@@ -43,7 +43,7 @@ struct TrustedSenders: Sendable {
 
     private static var wildcard: [UInt8] { [UInt8(ascii: "*")] }
 
-    /// The text in the form that servers write: they prepare localparts and domains, which makes them lower case beyond ASCII
+    /// The text in the form that servers write: they prepare localparts and domains, which lowercases them beyond ASCII
     /// as well (RFC 7622 sections 3.2 and 3.3).
     private static func folded(_ text: String) -> String {
         let slash = text.firstIndex(of: "/") ?? text.endIndex
@@ -64,7 +64,7 @@ struct TrustedSenders: Sendable {
     /// Whether a `from` attribute is our own address, with any resource or none.
     func isOwn(_ from: UnsafeBufferPointer<UInt8>) -> Bool { own?.matches(from, anyResource: true) ?? false }
 
-    /// Whether a `from` attribute is one of them.
+    /// Whether a `from` attribute is trusted.
     func contains(_ from: UnsafeBufferPointer<UInt8>) -> Bool {
         guard let start = from.baseAddress else { return false }
         // Both borrowed for the call.

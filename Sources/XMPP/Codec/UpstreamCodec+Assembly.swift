@@ -2,11 +2,10 @@ import Digests
 import Vocabulary
 import XMLWire
 
-/// Fills the one byte storage of a message, part after part.
+/// Fills a message's byte storage, part by part.
 struct SpanWriter {
-    /// The storage's first byte; room for everything was made before.
+    /// The storage's first byte; the caller has reserved enough room.
     let base: UnsafeMutablePointer<UInt8>
-    /// The number of bytes written.
     private(set) var count = 0
 
     /// A writer over storage that the caller has made large enough.
@@ -20,7 +19,6 @@ struct SpanWriter {
         return ByteSpan(start: start, count: bytes.count)
     }
 
-    /// Appends one byte.
     mutating func append(byte: UInt8) {
         base[count] = byte
         count += 1
@@ -35,7 +33,7 @@ struct SpanWriter {
 }
 
 extension UpstreamCodec {
-    /// The addresses that a message keeps of its stanza.
+    /// The stanza's addresses that a message keeps.
     struct AddressBytes {
         var from: Slice<UnsafeBufferPointer<UInt8>>?
         var to: Slice<UnsafeBufferPointer<UInt8>>?
@@ -50,9 +48,9 @@ extension UpstreamCodec {
 
     /// Makes the message of an envelope that is not an ack, nack or control message.
     ///
-    /// The storage is laid out as: the payload's text, so that spans into it stay as they are; the texts of known members
-    /// with escapes; `extra`; the stanza's `from`, and `to` where an ack needs it; the stanza as it came; the id that a
-    /// receipt names.
+    /// The storage holds, in this order: the payload's text, so that spans into it stay valid; the texts of known
+    /// members with escapes; `extra`; the stanza's `from`, and `to` if an ack needs it; the stanza as received; the id
+    /// that a receipt names.
     mutating func assemble(
         _ envelope: Envelope,
         _ text: UnsafeBufferPointer<UInt8>,
@@ -67,7 +65,7 @@ extension UpstreamCodec {
         capacity += receipt?.id?.count ?? 0
         capacity += UpstreamCodec.room(envelope.messageID) + UpstreamCodec.room(envelope.from)
         capacity += UpstreamCodec.room(envelope.category) + UpstreamCodec.room(envelope.typeMember)
-        // What follows in the read takes about as much in proportion.
+        // The rest of the read takes about as much in proportion.
         let expected = arrival.following * capacity / max(raw.count, 1)
         let (bytes, base) = storage.room(capacity, expected: expected)
         var message = IncomingMessage(kind: .upstream, bytes: bytes, stanza: ByteSpan(start: 0, count: 0))
@@ -121,7 +119,7 @@ extension UpstreamCodec {
         return Int(member.value.count)
     }
 
-    /// Where a string member's text stands: in the payload, or, with escapes, in a copy.
+    /// The span of a string member's text: in the payload or, if it has escapes, in a copy.
     private static func place(
         _ member: JSONMember?,
         of text: UnsafeBufferPointer<UInt8>,
@@ -132,7 +130,7 @@ extension UpstreamCodec {
         return writer.append(unescaping: UnsafeBufferPointer(rebasing: text[member.body.range]))
     }
 
-    /// Why there is nothing to ack with; nil where there is.
+    /// Why the message can't be acked; nil if it can.
     private static func identityFault(_ envelope: Envelope) -> (QuarantineReason, StaticString)? {
         if envelope.identityRepeats { return (.identityAmbiguous, "message_id or from stands more than once") }
         if let detail = unusable(envelope.messageID) { return (.messageIDUnusable, detail) }
@@ -140,14 +138,14 @@ extension UpstreamCodec {
         return nil
     }
 
-    /// Why a member is not a usable text; nil where it is one.
+    /// Why a member is not a usable text; nil if it is one.
     private static func unusable(_ member: JSONMember?) -> StaticString? {
         guard let member else { return "missing" }
         guard member.kind == .string else { return "not a string" }
         return member.body.count == 0 ? "empty" : nil
     }
 
-    /// Why a message that can be acked belongs in quarantine all the same; nil where it does not.
+    /// Why a message that can be acked belongs in quarantine; nil if it does not.
     private static func fault(
         _ envelope: Envelope,
         _ spans: (messageID: ByteSpan?, token: ByteSpan?, category: ByteSpan?)
@@ -177,7 +175,7 @@ extension UpstreamCodec {
         return !member.traits.isDisjoint(with: .unstorable)
     }
 
-    /// Takes back the spans of texts that no `text` column can hold.
+    /// Removes the spans of texts that no `text` column can hold.
     private static func dropUnstorable(_ envelope: Envelope, _ message: inout IncomingMessage) {
         if isUnstorable(envelope.messageID) { message.messageID = nil }
         if isUnstorable(envelope.from) { message.registrationToken = nil }
@@ -187,7 +185,7 @@ extension UpstreamCodec {
 
     /// Computes the three digests of docs/protocol.md (What identifies a message).
     ///
-    /// Over a text that can't be stored they are computed in the form of ``JSONLiteral/unescape(_:into:)``.
+    /// For a text that can't be stored, the form of ``JSONLiteral/unescape(_:into:)`` is hashed.
     private func computeDigests(_ message: inout IncomingMessage) {
         guard let id = message.messageID, let token = message.registrationToken else { return }
         var key = keyPrefix
@@ -206,14 +204,13 @@ extension UpstreamCodec {
         message.messageKey = key.finish128()
     }
 
-    /// The parts of a fingerprint, in their order.
     private typealias Parts = (token: ByteSpan, category: ByteSpan?, messageType: ByteSpan?, data: ByteSpan?)
 
-    /// Up to so many bytes are gathered on the stack, to be hashed in one call.
+    /// The most bytes gathered on the stack, to be hashed in one call.
     private static let gatheredBytes = 1024
 
-    /// Computes a fingerprint: of each part its length, then its bytes; a part that is missing has the longest of all
-    /// lengths.
+    /// Computes a fingerprint: the length of each part, then its bytes; a missing part has the greatest possible
+    /// length.
     private static func fingerprint(_ parts: Parts, of bytes: UnsafeRawBufferPointer) -> Digest128 {
         var size = 4 * 8 + Int(parts.token.count)
         size += Int(parts.category?.count ?? 0) + Int(parts.messageType?.count ?? 0) + Int(parts.data?.count ?? 0)
@@ -281,7 +278,7 @@ extension IncomingMessage {
         return message
     }
 
-    /// Makes it a copy for quarantine whose ack would be longer than a server takes.
+    /// Turns the message into a quarantine copy, because its ack would be longer than a server takes.
     fileprivate mutating func refuseAck() {
         kind = .malformed
         isAckTooLarge = true

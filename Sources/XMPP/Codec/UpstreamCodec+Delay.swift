@@ -1,22 +1,22 @@
 import Vocabulary
 import XMLWire
 
-// When the server took a message that it had to store (XEP-0203).
+// The time at which the server stored a message (XEP-0203).
 extension UpstreamCodec {
-    /// The member of `extra` that says so.
+    /// The member of `extra` with the server's time.
     ///
-    /// A device that has a member of this name keeps it, and the server's time is left out.
+    /// A device's own member of this name is kept, and the server's time is left out.
     static var delayKey: StaticString { "urn:xmpp:delay" }
-    /// The room that the member takes: the key, a time to the microsecond, quotes and punctuation.
+    /// The room for the member: the key, a time to the microsecond, quotes and punctuation.
     static let delayRoom = 64
-    /// The most bytes of a `stamp`: a time with nine digits of a second's fraction and an offset is shorter.
+    /// The most bytes of a `stamp`: a time with nine fractional digits and an offset is shorter.
     private static let stampLimit = 40
 
-    /// The `stamp` of our server's delay element, a direct child; nil where there is none.
+    /// The `stamp` of our server's delay element, a direct child; nil if there is none.
     ///
-    /// Only one whose `from` is the server's domain, or our own account, in whose name a server keeps an account's messages.
-    /// Of several the last one counts: a server appends its own. Who sends through the server may write such an element too,
-    /// so the time is worth as much as the sender.
+    /// Only an element whose `from` is the server's domain, or our own account, in whose name a server keeps an
+    /// account's messages. The last one counts, since a server appends its own. Senders may write such an element too,
+    /// so the time is as trustworthy as the sender.
     func delay(in stanza: Stanza) -> Timestamp? {
         var found: Timestamp?
         for child in stanza.children() where stanza.element(child, is: "delay", in: XMLNamespace.delay) {
@@ -36,7 +36,7 @@ extension UpstreamCodec {
         }
     }
 
-    /// Whether the device has a member of the delay's name, however it is escaped.
+    /// Whether the device has a member with the delay's name, however it is escaped.
     mutating func hasDelayMember(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
         reader.scanner.members.contains { member in
             let key = UnsafeBufferPointer(rebasing: text[member.key.range])

@@ -5,9 +5,9 @@ import XMLWire
 extension UpstreamCodec {
     /// Makes the message of a container that holds no ack, nack or control message.
     ///
-    /// Members that are missing and have a fallback are put in front of those that are there, and the whole is read as if
-    /// the device had sent it so: key, fingerprint, ack and every rule about odd members are those of the effective values.
-    /// A member that is there, however useless, has no fallback: the device meant something else.
+    /// Fallbacks for missing members are put in front of the others, and the result is read as if the device had sent
+    /// it: key, fingerprint, ack and every rule about odd members apply to the effective values. A present member,
+    /// however useless, has no fallback: the device meant something else.
     mutating func read(
         _ envelope: Envelope,
         _ text: UnsafeBufferPointer<UInt8>,
@@ -53,7 +53,7 @@ extension UpstreamCodec {
         }
     }
 
-    /// An object's text with more members in front.
+    /// An object's text with further members in front.
     private static func completed(
         _ text: UnsafeBufferPointer<UInt8>,
         with members: [UInt8],
@@ -63,13 +63,13 @@ extension UpstreamCodec {
         var completed: [UInt8] = []
         completed.reserveCapacity(text.count + members.count)
         completed += text[..<open]
-        // Each ends with a comma, which the last one of all must not have.
+        // Each ends with a comma, which the last member must not have.
         completed += isEmpty ? members.dropLast() : members[...]
         completed += text[open...]
         return completed
     }
 
-    /// Why a container can't be read; nil where it can.
+    /// Why a container can't be read; nil if it can.
     static func misplacement(ofContainer payload: Int, in stanza: Stanza) -> StaticString? {
         let element = stanza.elements[payload]
         if element.end > payload + 1 { return "an element inside json" }
@@ -92,7 +92,7 @@ extension UpstreamCodec {
 }
 
 extension JSONPayload.MessageID {
-    /// Where the id stands that a stanza has beside its payload; nil for none, or an empty one.
+    /// The range of the fallback id in the stanza; nil if there is none or it is empty.
     fileprivate func id(of stanza: Stanza) -> Range<Int>? {
         guard self != .none else { return nil }
         if let element = stanza.child("origin-id", in: XMLNamespace.stanzaIDs),
@@ -117,11 +117,10 @@ extension JSONPayload {
     }
 }
 
-/// Whether a message asks for a receipt (XEP-0184 section 5), and under which id.
+/// A message's request for a receipt (XEP-0184 section 5), if any.
 struct ReceiptRequest {
-    /// Whether it asks.
     var isAsked: Bool
-    /// The stanza's `id`, which a receipt names; nil where it has none, or an empty one.
+    /// The stanza's `id`, which a receipt names; nil if missing or empty.
     var id: [UInt8]?
 
     init(_ stanza: Stanza) {
@@ -132,10 +131,10 @@ struct ReceiptRequest {
 }
 
 extension IncomingMessage {
-    /// Takes the stanza's id for what the ack names, in the place of the payload's.
+    /// Makes the ack name the stanza's id instead of the payload's.
     ///
-    /// Who asks for a receipt and gives no id (which XEP-0184 section 5.3 forbids) waits for what can't come: such a message
-    /// is kept in quarantine, where it is seen. Who asks for none gets none.
+    /// Whoever requests a receipt without an id (which XEP-0184 section 5.3 forbids) waits for one that can't be sent:
+    /// such a message goes to quarantine, where somebody sees it. Without a request there is no receipt.
     mutating func answer(_ request: ReceiptRequest, id: ByteSpan?) {
         ackMessageID = nil
         ackTo = nil

@@ -4,43 +4,43 @@ package import XMLWire
 
 /// Reads the stanzas of one connection as CCS traffic.
 ///
-/// A value of one connection, used from one place; its scratch storage stays from stanza to stanza. No clock inside.
+/// Used by one connection, from one place; its scratch storage is reused from stanza to stanza. It has no clock.
 ///
 /// **The order of decisions**, for stanzas that are odd in more than one way:
 /// 1. not a `{jabber:client}message`: ``DecodedStanza/other``;
 /// 2. `type="error"`: ``DecodedStanza/error(_:)``, whatever else it holds or echoes;
 /// 3. no direct child `{google:mobile:data}gcm`, or, with ``Payload/json(_:)``, `{urn:xmpp:json:0}json`:
 ///    ``DecodedStanza/other``;
-/// 4. a `from` attribute that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not. On a component's
-///    connection absent is not trusted either, since there would be nobody to ack to, and so is a `to` at another domain: a
-///    server that serves several components may hand theirs to us;
-/// 5. the payload can't be read (several `gcm`, an empty one, an element inside, not one JSON object; with JSON containers,
-///    a `gcm` beside one as well): quarantined, not acked;
-/// 6. `message_type` says `ack`, `nack` or `control`: that kind, however broken the rest is. Where `message_type` repeats,
-///    only if each of them says so; else step 8 takes it as a repeated key. From our own account through a standard server
-///    it is our own stanza coming back: ``DecodedStanza/untrusted``;
-/// 7. identity: `message_id` or `from` repeats, then `message_id` unusable, then `from` unusable: quarantined, not acked;
-/// 8. and acked: `message_id`, then `from` that no `text` can hold; either too long; another key repeats; `message_type`
-///    unknown; `category` unusable, not storable, too long: quarantined;
-/// 9. and whatever is to be acked: an ack that would be over ``ackLimit``: quarantined, not acked;
-/// 10. else a message, or a receipt.
+/// 4. a `from` attribute that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not. On a
+///    component's connection absent is not trusted either, since there would be nobody to ack to, and neither is a `to`
+///    at another domain: a server with several components may hand us another one's stanzas;
+/// 5. the payload can't be read (several `gcm`, an empty one, an element inside, not one JSON object; with JSON
+///    containers, also a `gcm` beside one): quarantined, not acked;
+/// 6. `message_type` is `ack`, `nack` or `control`: that kind, however broken the rest is. If `message_type` repeats,
+///    only if all of them are; otherwise step 8 takes it as a repeated key. From our own account through a standard
+///    server it is our own stanza coming back: ``DecodedStanza/untrusted``;
+/// 7. identity: `message_id` or `from` repeats, then `message_id` unusable, then `from` unusable: quarantined, not
+///    acked;
+/// 8. and acked: `message_id`, then `from` that no `text` can hold; either too long; another key repeats;
+///    `message_type` unknown; `category` unusable, not storable, too long: quarantined;
+/// 9. and anything to be acked: an ack that would exceed ``ackLimit``: quarantined, not acked;
+/// 10. otherwise a message, or a receipt.
 package struct UpstreamCodec: Sendable {
-    /// What it was made with.
+    /// The sender's configuration.
     package let configuration: CodecConfiguration
 
     private var trusted: TrustedSenders
-    /// Our domain, where we are a component.
     private let component: ComponentDomain?
     var reader = EnvelopeReader()
-    /// Where its messages' bytes go.
+    /// Storage for the bytes of its messages.
     var storage = MessageStorage()
-    /// Whose delays are believed.
+    /// The addresses whose delays are believed.
     private(set) var delaySources: [JID]
-    /// How messages in a JSON container are read; nil where they come as `gcm`.
+    /// How messages in a JSON container are read; nil if they come as `gcm`.
     private let json: JSONPayload?
-    /// What the acks are going to look like.
+    /// The acks' encoder, for their sizes.
     let acks: AckEncoder
-    /// The most bytes of an ack that is still written.
+    /// The longest ack that is written, in bytes.
     private(set) var ackLimit = UpstreamCodec.ackLimit
     /// The state after `sender_id ‖ 0x00`.
     let keyPrefix: SHA256
@@ -65,15 +65,15 @@ package struct UpstreamCodec: Sendable {
         keyPrefix = prefix
     }
 
-    /// The most bytes of an ack: more than that no server can be relied on to take, and one that it does not take ends the
-    /// stream, which would have the message sent again, and so on for ever.
+    /// The most bytes of an ack: no server can be relied on to accept more, and one that does not would end the stream
+    /// and send the message again, for ever.
     package static let ackLimit = 64 << 10
 
-    /// Tells what the server has bound the connection to, and what it takes.
+    /// Sets what the server bound the connection to, and what it accepts.
     ///
     /// - Parameters:
-    ///   - address: Our address; stanzas from its bare form are trusted, but for a component's.
-    ///   - stanzaLimit: The longest stanza that the server says it takes; a longer ack is never written.
+    ///   - address: Our address; stanzas from its bare form are trusted, except for a component's.
+    ///   - stanzaLimit: The longest stanza that the server says it accepts; a longer ack is never written.
     package mutating func bound(to address: JID, stanzaLimit: Int? = nil) {
         if component == nil { trusted.insert(own: address) }
         delaySources.append(address.bare)
@@ -86,8 +86,9 @@ package struct UpstreamCodec: Sendable {
     ///   - stanza: Lent for the call; what is kept of it is copied.
     ///   - receivedAt: Microseconds since 1970-01-01 UTC.
     ///   - parsedAt: Nanoseconds of a monotonic clock.
-    ///   - following: How many bytes of the same read are still to be looked at: messages in them share memory with this one.
-    /// - Returns: What the stanza is, with the message made of it.
+    ///   - following: How many bytes of the same read are still to be decoded: messages in them share memory with this
+    ///     one.
+    /// - Returns: The stanza's kind, with the message made of it.
     package mutating func decode(
         _ stanza: Stanza,
         receivedAt: Int64,
@@ -106,28 +107,26 @@ package struct UpstreamCodec: Sendable {
         if let from = addresses.from, !isTrusted(from, in: stanza) { return .untrusted }
         if component != nil, !isForComponent(stanza, &addresses) { return .untrusted }
         var arrival = Arrival(receivedAt: receivedAt, parsedAt: parsedAt, following: following)
-        // A message and its payload are two elements: only where there are more can one be the server's delay.
+        // A message and its payload are two elements: only a third one can be the server's delay.
         if stanza.elementCount > 2 { arrival.delay = delay(in: stanza) }
         return read(payload, addresses, of: stanza, arrival)
     }
 
-    /// Where the addresses of a stanza stand, as far as its message keeps them.
     struct Addresses {
         var from: Range<Int>?
         var to: Range<Int>?
     }
 
-    /// When a stanza came, on both clocks, and how much came with it.
+    /// A stanza's arrival on both clocks, and the size of the rest of the read.
     struct Arrival {
         var receivedAt: Int64
         var parsedAt: UInt64
-        /// The bytes of the same read behind it.
+        /// The bytes of the same read after it.
         var following: Int
-        /// When the server took it, where it had to store it (XEP-0203).
+        /// The time at which the server stored it (XEP-0203).
         var delay: Timestamp?
     }
 
-    /// Notes whose stanza it was and when it came.
     func note(_ arrival: Arrival, in message: inout IncomingMessage) {
         message.sender = configuration.sender
         message.receivedAt = arrival.receivedAt
@@ -138,7 +137,7 @@ package struct UpstreamCodec: Sendable {
         stanza.bytes.withUnsafeBufferPointer { trusted.contains(UnsafeBufferPointer(rebasing: $0[from])) }
     }
 
-    /// Whether there is somebody to ack to, and the stanza is addressed to our domain; notes the `to`.
+    /// Whether there is somebody to ack to and the stanza is addressed to our domain; keeps the `to`.
     ///
     /// Without a `to` it is for the domain itself (RFC 6120 section 8.1.1.1).
     private func isForComponent(_ stanza: Stanza, _ addresses: inout Addresses) -> Bool {
@@ -150,7 +149,7 @@ package struct UpstreamCodec: Sendable {
         }
     }
 
-    /// Whether a standard server gives us back what our own account sent: it does so with a stanza without `to`.
+    /// Whether a standard server returns what our own account sent, as it does with a stanza without `to`.
     private func isEcho(_ from: Range<Int>?, in bytes: UnsafeBufferPointer<UInt8>) -> Bool {
         guard configuration.dialect == .xmpp, let from else { return false }
         return trusted.isOwn(UnsafeBufferPointer(rebasing: bytes[from]))
@@ -197,11 +196,11 @@ package struct UpstreamCodec: Sendable {
         }
     }
 
-    /// The payload's children with what they hold, without what a server may write differently when it sends the stanza again:
-    /// prefixes, quotes, the order of attributes, and everything beside the payload.
+    /// The payload's children and their contents, without anything that a server may write differently when it sends
+    /// the stanza again: prefixes, quotes, the order of attributes, and everything beside the payload.
     ///
-    /// Never longer than about the stanza: namespaces, which may be long and apply to many names, are left out. The marks
-    /// between the parts are bytes that no XML text holds. Nothing where the children hold nothing: then there is no payload.
+    /// Never much longer than the stanza: namespaces, which may be long and apply to many names, are left out. The
+    /// marks between the parts are bytes that no XML text holds. Empty if the children are: then there is no payload.
     private static func outline(of stanza: Stanza) -> [UInt8] {
         var outline: [UInt8] = []
         outline.reserveCapacity(stanza.raw.count)
@@ -230,7 +229,7 @@ package struct UpstreamCodec: Sendable {
         return outline
     }
 
-    /// Why the payload can't be read from this element; nil where it can.
+    /// Why the payload can't be read from this element; nil if it can.
     private func misplacement(of element: Stanza.Element, at payload: Int, in stanza: Stanza) -> StaticString? {
         if json != nil { return UpstreamCodec.misplacement(ofContainer: payload, in: stanza) }
         if element.end > payload + 1 { return "an element inside gcm" }
@@ -255,7 +254,7 @@ package struct UpstreamCodec: Sendable {
         }
     }
 
-    /// The members that ``EnvelopeReader`` left as others, for ``extra``.
+    /// Writes the members that ``EnvelopeReader`` classed as others, for ``extra``.
     mutating func writeExtra(
         _ text: UnsafeBufferPointer<UInt8>,
         _ delay: Timestamp?,

@@ -1,11 +1,10 @@
-/// Reads JSON string literals: the text that one stands for.
 enum JSONLiteral {
     /// Writes a literal's text, which is never longer than the literal.
     ///
-    /// The form is UTF-8. What no UTF-8 text can hold gets a byte form of its own, so that two different literals' texts
-    /// are never the same bytes: half a surrogate pair is written as its three bytes of generalised UTF-8 (`ED A0 80` to
-    /// `ED BF BF`), and U+0000 as `C0 80`, neither of which valid UTF-8 holds. Such a text is never stored; the ledger's
-    /// key and the comparison of object keys are computed over it.
+    /// The form is UTF-8. What UTF-8 can't hold gets a byte form of its own, so that two different literals never have
+    /// the same bytes: half a surrogate pair becomes its three bytes of generalised UTF-8 (`ED A0 80` to `ED BF BF`),
+    /// and U+0000 becomes `C0 80`, neither of which is valid UTF-8. Such a text is never stored; the ledger's key and
+    /// the comparison of object keys are computed over it.
     ///
     /// - Parameters:
     ///   - literal: The body of a literal that ``JSONScanner`` has accepted, without its quotes.
@@ -43,7 +42,7 @@ enum JSONLiteral {
         return written
     }
 
-    /// The value of four hex digits; nil where one is none.
+    /// The value of four hex digits; nil if one is not a hex digit.
     static func unit(_ digits: UnsafePointer<UInt8>) -> UInt32? {
         var value: UInt32 = 0
         for offset in 0..<4 {

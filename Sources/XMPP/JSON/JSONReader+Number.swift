@@ -1,9 +1,10 @@
 extension JSONReader {
-    /// Reads a number and judges whether `numeric` can hold it.
+    /// Reads a number and notes whether `numeric` can hold it.
     ///
-    /// The limits are those of PostgreSQL's `numeric_in`, which the cast to `jsonb` calls (measured with PostgreSQL 15):
-    /// - the first digit that is not 0 stands at most at 10^131071;
-    /// - at most 16,383 digits remain after the decimal point once the exponent has moved it, zeros included;
+    /// The limits are those of PostgreSQL's `numeric_in`, which the cast to `jsonb` calls (measured with PostgreSQL
+    /// 15):
+    /// - the first digit that is not 0 is at most at 10^131071;
+    /// - at most 16,383 digits remain after the decimal point once the exponent has moved it, including zeros;
     /// - the exponent is less than 1,073,741,823 (half of `INT_MAX`) either way, even of a zero.
     mutating func readNumber() throws(JSONSyntaxError) {
         let start = at
@@ -27,14 +28,14 @@ extension JSONReader {
         }
         var exponent = 0
         if at < end, base[at] | 0x20 == UInt8(ascii: "e") { exponent = try readExponent() }
-        // The common number needs no more: few digits and no exponent.
+        // Enough for common numbers: few digits and no exponent.
         if exponent == 0, integerDigits <= 131_072, fraction.count <= 16_383 { return }
         judge(integer: integerStart..<integerStart + integerDigits, fraction: fraction, exponent: exponent)
     }
 
     /// Reads an exponent, from its `e`.
     ///
-    /// - Returns: Its value; past 10^10 only the sign is right.
+    /// - Returns: Its value; beyond 10^10 only the sign is right.
     private mutating func readExponent() throws(JSONSyntaxError) -> Int {
         at += 1
         let sign = try peek()

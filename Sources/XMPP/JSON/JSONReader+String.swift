@@ -1,7 +1,7 @@
 import CBytes
 
 extension JSONReader {
-    /// Reads a string's rest, from after its opening quote to after its closing one.
+    /// Reads the rest of a string, from after its opening quote to after its closing one.
     mutating func readString() throws(JSONSyntaxError) {
         while true {
             skipPlain()
@@ -82,7 +82,7 @@ extension JSONReader {
         }
     }
 
-    /// Takes the second half of a pair where it follows; what else follows is left for the next round.
+    /// Reads the second half of a surrogate pair if it follows; leaves anything else for the next round.
     private mutating func readLowSurrogate() throws(JSONSyntaxError) {
         let start = at
         guard end - at >= 2, base[at] == UInt8(ascii: "\\"), base[at + 1] == UInt8(ascii: "u") else {

@@ -1,7 +1,6 @@
-/// A place in a JSON text, and the grammar's productions that move it forward.
+/// A position in a JSON text, and the grammar's productions that advance it.
 ///
-/// The text is borrowed by whoever holds the reader for as long as it holds it. Every production checks the end before it
-/// reads a byte.
+/// Whoever holds the reader borrows the text for as long. Every production checks the end before it reads a byte.
 struct JSONReader {
     /// The text's first byte.
     let base: UnsafePointer<UInt8>
@@ -9,30 +8,28 @@ struct JSONReader {
     let end: Int
     /// The offset of the next byte.
     var at = 0
-    /// What was met since the caller last cleared it.
+    /// The traits found since the caller last cleared them.
     var traits: JSONTraits = []
 
-    /// A reader at the start of a text.
     init(base: UnsafePointer<UInt8>, end: Int) {
         self.base = base
         self.end = end
     }
 
-    /// The next byte.
     @inline(__always)
     func peek() throws(JSONSyntaxError) -> UInt8 {
         guard at < end else { throw JSONSyntaxError(.unexpectedEnd, at: at) }
         return base[at]
     }
 
-    /// Moves past this byte, or throws where another one stands.
+    /// Moves past a byte, or throws if another one follows.
     @inline(__always)
     mutating func expect(_ byte: UInt8) throws(JSONSyntaxError) {
         guard try peek() == byte else { throw JSONSyntaxError(.unexpectedByte, at: at) }
         at += 1
     }
 
-    /// Moves past space, tab, line feed and carriage return: all that JSON calls whitespace.
+    /// Moves past space, tab, line feed and carriage return: JSON's whitespace.
     @inline(__always)
     mutating func skipWhitespace() {
         while at < end, base[at] <= 0x20, base[at] == 0x20 || base[at] == 0x0a || base[at] == 0x0d || base[at] == 0x09 {
@@ -88,19 +85,17 @@ struct JSONReader {
 
     /// What may come next inside a container.
     private enum Step {
-        /// A value.
         case value
-        /// A value, or the end of an array that is still empty.
+        /// A value, or the end of an empty array.
         case firstValue
-        /// A key.
         case key
-        /// A key, or the end of an object that is still empty.
+        /// A key, or the end of an empty object.
         case firstKey
         /// A comma, or the end.
         case separator
     }
 
-    /// Reads an object or array and all that is in it, without recursion.
+    /// Reads an object or array with all its contents, without recursion.
     private mutating func readContainer(_ nesting: inout JSONNesting) throws(JSONSyntaxError) {
         nesting.reset()
         var step = Step.value

@@ -1,12 +1,12 @@
 package import Vocabulary
 
 extension JSONScanner {
-    /// The text of a string literal's body, escapes decoded; for what is not on the hot path.
+    /// The text of a string literal's body, escapes decoded; not for the hot path.
     ///
     /// - Parameters:
-    ///   - body: The literal without its quotes, as ``JSONMember/body`` and ``JSONMember/key`` give it.
+    ///   - body: The literal without its quotes, as in ``JSONMember/body`` and ``JSONMember/key``.
     ///   - text: The text that was scanned.
-    /// - Returns: UTF-8; a lone surrogate stands as the three bytes of its number.
+    /// - Returns: UTF-8; a lone surrogate becomes the three bytes of its number.
     package static func text(of body: ByteSpan, in text: UnsafeBufferPointer<UInt8>) -> [UInt8] {
         let literal = UnsafeBufferPointer(rebasing: text[body.range])
         // Decoding makes nothing longer.

@@ -1,32 +1,30 @@
 import Vocabulary
 
-/// A strict scanner of JSON texts (RFC 8259): validates all of it and tells where the top-level members stand.
+/// A strict scanner of JSON texts (RFC 8259) that validates the whole text and finds the top-level members.
 ///
-/// It builds nothing: a member is a pair of spans into the text it was read from. It accepts what the grammar of RFC 8259
-/// accepts and nothing else; the text must be UTF-8 without a byte order mark. Repeated keys are left to the caller.
-/// Nesting costs one bit a level, so that depth is bounded by the text's length and never by the stack.
+/// It builds nothing: a member is a pair of spans into the text. It accepts the grammar of RFC 8259 and nothing else;
+/// the text must be UTF-8 without a byte order mark. Repeated keys are left to the caller. Nesting costs one bit per
+/// level, so that depth is bounded by the text's length and never by the stack.
 ///
-/// A scanner is reused: its storage stays.
+/// A scanner reuses its storage.
 package struct JSONScanner: Sendable {
-    /// The deepest nesting of a value that counts as castable to `jsonb`; `[]` is 1 deep.
+    /// The deepest nesting of a value that counts as castable to `jsonb`; `[]` has depth 1.
     ///
-    /// PostgreSQL's JSON parser recurses and stops with SQLSTATE 54001 where `max_stack_depth` is used up. Measured with
-    /// PostgreSQL 15 on x86-64, deepest cast that worked: 13,072 objects or 14,523 arrays with the default of 2 MB, and 605
-    /// objects or 670 arrays with the least that can be configured, 100 kB. 512 is below all of them.
+    /// PostgreSQL's JSON parser recurses and stops with SQLSTATE 54001 when `max_stack_depth` is used up. The deepest
+    /// casts that worked, measured with PostgreSQL 15 on x86-64: 13,072 objects or 14,523 arrays with the default of 2
+    /// MB, and 605 objects or 670 arrays with the configurable minimum, 100 kB. 512 is below all of them.
     package static let maximumCastableDepth = 512
 
-    /// The members of the last scanned object, in their order; empty after any other value or a fault.
+    /// The last scanned object's members in order; empty after any other value or a fault.
     package private(set) var members: [JSONMember] = []
 
     private var nesting = JSONNesting()
 
-    /// A scanner without storage yet.
     package init() {}
 
     /// Scans one JSON text.
     ///
-    /// - Returns: What the text is; for an object, ``members`` holds its members.
-    /// - Throws: ``JSONSyntaxError``
+    /// - Returns: The kind of value; for an object, ``members`` holds its members.
     package mutating func scan(_ text: UnsafeBufferPointer<UInt8>) throws(JSONSyntaxError) -> JSONKind {
         members.removeAll(keepingCapacity: true)
         guard let base = text.baseAddress, !text.isEmpty else { throw JSONSyntaxError(.unexpectedEnd, at: 0) }
@@ -83,7 +81,7 @@ package struct JSONScanner: Sendable {
     }
 }
 
-/// Which kind of container each open level is: a bit each, true for an object.
+/// The kind of container at each open level: one bit per level, true for an object.
 struct JSONNesting: Sendable {
     private var top: UInt64 = 0
     private var full: [UInt64] = []
@@ -92,14 +90,12 @@ struct JSONNesting: Sendable {
     /// Whether the innermost container is an object.
     var isObject: Bool { top & 1 != 0 }
 
-    /// Forgets all levels.
     mutating func reset() {
         top = 0
         depth = 0
         full.removeAll(keepingCapacity: true)
     }
 
-    /// Opens a level.
     mutating func push(object: Bool) {
         if depth & 63 == 0, depth > 0 {
             full.append(top)
@@ -109,7 +105,6 @@ struct JSONNesting: Sendable {
         depth += 1
     }
 
-    /// Closes the innermost level.
     mutating func pop() {
         top >>= 1
         depth -= 1

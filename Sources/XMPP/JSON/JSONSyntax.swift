@@ -1,57 +1,47 @@
 package import Vocabulary
 
-/// What a JSON value is, by its first byte.
+/// The kind of a JSON value, by its first byte.
 package enum JSONKind: UInt8, Sendable {
-    /// `{…}`
     case object
-    /// `[…]`
     case array
-    /// `"…"`
     case string
-    /// A number.
     case number
-    /// `true` or `false`
     case boolean
-    /// `null`
     case null
 }
 
-/// What was met inside a value or a key, beyond its being valid JSON.
+/// What was found inside a value or a key, beyond its being valid JSON.
 package struct JSONTraits: OptionSet, Sendable {
-    /// The bits.
     package var rawValue: UInt8
 
-    /// The set with these bits.
     package init(rawValue: UInt8) { self.rawValue = rawValue }
 
-    /// A string holds an escape: its bytes are not its text.
+    /// A string has an escape: its bytes are not its text.
     package static let escaped = JSONTraits(rawValue: 1)
-    /// A string holds `\u0000`, which PostgreSQL's `text` and `jsonb` refuse.
+    /// A string has `\u0000`, which PostgreSQL's `text` and `jsonb` refuse.
     package static let null = JSONTraits(rawValue: 2)
-    /// A string holds half a surrogate pair, which no Unicode text can hold.
+    /// A string has half a surrogate pair, which no Unicode text can hold.
     package static let loneSurrogate = JSONTraits(rawValue: 4)
-    /// A number is outside of what `numeric`, and so `jsonb`, can hold.
+    /// A number is outside the range of `numeric`, and so of `jsonb`.
     package static let numberOutOfRange = JSONTraits(rawValue: 8)
     /// Nested deeper than ``JSONScanner/maximumCastableDepth``.
     package static let tooDeep = JSONTraits(rawValue: 16)
 
-    /// What `text` can't hold.
+    /// Traits that `text` can't hold.
     package static let unstorable: JSONTraits = [.null, .loneSurrogate]
-    /// What `jsonb` refuses.
+    /// Traits that `jsonb` refuses.
     package static let uncastable: JSONTraits = [.null, .loneSurrogate, .numberOutOfRange, .tooDeep]
 }
 
-/// One member of the top-level object.
 package struct JSONMember: Sendable, Equatable {
     /// The key's literal without its quotes.
     package var key: ByteSpan
     /// The value's literal, a string's quotes included.
     package var value: ByteSpan
-    /// What the value is.
     package var kind: JSONKind
-    /// What was met in the key.
+    /// The traits found in the key.
     package var keyTraits: JSONTraits
-    /// What was met in the value, at any depth.
+    /// The traits found in the value, at any depth.
     package var traits: JSONTraits
 
     /// A string value's literal without its quotes.
@@ -66,7 +56,7 @@ package struct JSONSyntaxError: Error, Equatable {
     package enum Fault: UInt8, Sendable {
         /// The text ends inside a value, or before one.
         case unexpectedEnd
-        /// A byte that can't stand here.
+        /// A byte that is not allowed here.
         case unexpectedByte
         /// A raw control character inside a string.
         case controlCharacter
@@ -74,9 +64,9 @@ package struct JSONSyntaxError: Error, Equatable {
         case invalidUTF8
         /// A backslash that begins no escape.
         case invalidEscape
-        /// Not a number of JSON's grammar.
+        /// Not a number in JSON's grammar.
         case invalidNumber
-        /// Something stands after the value.
+        /// Something follows the value.
         case trailingBytes
         /// A byte order mark, which RFC 8259 section 8.1 forbids to send.
         case byteOrderMark
@@ -84,7 +74,7 @@ package struct JSONSyntaxError: Error, Equatable {
         case tooLong
     }
 
-    /// What is wrong.
+    /// The kind of fault.
     package var fault: Fault
     /// The offset of the byte that shows it.
     package var offset: Int

@@ -1,22 +1,20 @@
-/// What ties a SASL exchange to the TLS connection under it (RFC 5056): two connections through somebody in the middle have
-/// two different values, so a proof that holds one of them is worth nothing on the other.
+/// Ties a SASL exchange to its TLS connection (RFC 5056): two connections through somebody in the middle have different
+/// values, so a proof that includes one is worthless on the other.
 package struct ChannelBinding: Sendable, Equatable, CustomStringConvertible, CustomReflectable {
-    /// The types, by their registered names, the strongest first.
+    /// The types, by their registered names, strongest first.
     package enum Kind: String, Sendable, CaseIterable {
         /// Keying material of the connection (RFC 9266).
         case exporter = "tls-exporter"
-        /// The first Finished message of the handshake (RFC 5929 section 3); below TLS 1.3 alone.
+        /// The first Finished message of the handshake (RFC 5929 section 3); only below TLS 1.3.
         case unique = "tls-unique"
-        /// The hash of the server's certificate (RFC 5929 section 4): of no use against who has its key.
+        /// The hash of the server's certificate (RFC 5929 section 4): useless against somebody with its key.
         case endPoint = "tls-server-end-point"
     }
 
     /// Which type it is.
     package let kind: Kind
-    /// The value.
     let data: [UInt8]
 
-    /// A binding of this type.
     package init(_ kind: Kind, data: [UInt8]) {
         self.kind = kind
         self.data = data
@@ -29,13 +27,14 @@ package struct ChannelBinding: Sendable, Equatable, CustomStringConvertible, Cus
     package var customMirror: Mirror { Mirror(self, children: ["kind": kind.rawValue]) }
 }
 
-/// The first part of a SCRAM message: what the client says about channel binding (RFC 5802 section 7).
+/// The first part of a SCRAM message: the client's statement about channel binding (RFC 5802 section 7).
 package enum ChannelBindingFlag: Sendable, Equatable {
     /// `n`: TLS gives us nothing to bind to.
     case unsupported
-    /// `y`: we could, and believe that the server can't. One that can must refuse: its offer was taken away on the path.
+    /// `y`: we support it and believe that the server does not. A server that does must refuse, since its offer was
+    /// removed on the path.
     case notOffered
-    /// `p`: the proof holds for this connection alone.
+    /// `p`: the proof is valid for this connection alone.
     case bound(ChannelBinding)
 
     /// The GS2 header, without another identity (RFC 5801 section 4).
@@ -47,7 +46,7 @@ package enum ChannelBindingFlag: Sendable, Equatable {
         }
     }
 
-    /// The value that the last message repeats: the header, and behind it the binding's data.
+    /// The value that the last message repeats: the header, followed by the binding's data.
     var input: [UInt8] {
         if case .bound(let binding) = self { header + binding.data } else { header }
     }

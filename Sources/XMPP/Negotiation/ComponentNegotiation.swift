@@ -2,16 +2,15 @@ import Digests
 import Vocabulary
 package import XMLWire
 
-/// What a component's connection is negotiated with.
+/// The settings for negotiating a component's connection.
 package struct ComponentConfiguration: Sendable {
-    /// The component's domain: the `to` of the stream header, as the server's configuration spells it.
+    /// The component's domain: the `to` of the stream header, as spelled in the server's configuration.
     package var domain: String
-    /// What we share with the server.
+    /// The secret shared with the server.
     package var secret: Secret
-    /// Whether the stream may be in the clear: the caller has checked the address that it is connected to.
+    /// Whether the stream may be unencrypted: the caller has checked the peer's address.
     package var allowsClearText: Bool
 
-    /// The configuration of one connection.
     package init(domain: String, secret: Secret, allowsClearText: Bool = false) {
         self.domain = domain
         self.secret = secret
@@ -19,19 +18,20 @@ package struct ComponentConfiguration: Sendable {
     }
 }
 
-/// From a connected transport to an accepted external component (XEP-0114 section 3), as a pure value.
+/// The negotiation of an external component (XEP-0114 section 3) from a connected transport to acceptance, as a pure
+/// value.
 ///
 /// ```
 /// idle ──▶ awaitingHeader ──its id──▶ shakingHands ──<handshake/>──▶ finished
 ///                │
 ///                └──no id──▶ unidentified ──what comes next──▶ finished (with an error)
 /// ```
-/// There are no features, no SASL and no binding; the server sends its header, we answer with the digest of its stream id and
-/// the secret, and it accepts or sends a stream error. Any state goes to `finished` with a ``NegotiationError``; after that
-/// nothing has an effect. What else the server sends (features, stanzas that come too early) is passed over: it is not acked,
-/// so whoever sent it sends it again.
+/// There are no features, no SASL and no binding: the server sends its header, we answer with the digest of its stream
+/// id and the secret, and it accepts or sends a stream error. Any state goes to `finished` with a ``NegotiationError``;
+/// after that nothing has an effect. Anything else the server sends (features, stanzas that come too early) is ignored:
+/// it is not acked, so whoever sent it sends it again.
 ///
-/// The server proves nothing to us: only TLS, or a network that nobody else is in, tells that it is the right one.
+/// The server proves nothing to us: only TLS, or a network without strangers, shows that it is the right one.
 package struct ComponentNegotiation: ~Copyable {
     enum State {
         /// The transport is not ready. To `awaitingHeader`.
@@ -40,20 +40,19 @@ package struct ComponentNegotiation: ~Copyable {
         case awaitingHeader
         /// Our handshake is sent. To `finished`.
         case shakingHands
-        /// The server's header has no id to make a handshake of: it is about to send a stream error, which says why. To
+        /// The server's header has no id for a handshake: a stream error, which says why, is about to follow. To
         /// `finished`.
         case unidentified
         /// Accepted, or failed. The last state.
         case finished
     }
 
-    /// The longest stream id that a handshake is made of, in bytes.
+    /// The longest stream id that is used for a handshake, in bytes.
     static let idLimit = 1_024
 
     private let configuration: ComponentConfiguration
     private(set) var state = State.idle
 
-    /// A negotiation that waits for its transport.
     package init(configuration: ComponentConfiguration) { self.configuration = configuration }
 
     private var header: [UInt8] {
@@ -66,10 +65,10 @@ package struct ComponentNegotiation: ~Copyable {
         return bytes
     }
 
-    /// The transport is connected, and has finished its TLS handshake where it has one.
+    /// Handles a connected transport, after its TLS handshake if it has one.
     ///
-    /// - Parameter encrypted: Whether what is sent goes through verified TLS.
-    /// - Returns: What to do.
+    /// - Parameter encrypted: Whether the transport is verified TLS.
+    /// - Returns: The next step.
     package mutating func transportReady(encrypted: Bool) -> Negotiation.ReadyAction {
         guard case .idle = state else { return .none }
         guard encrypted || configuration.allowsClearText else {
@@ -81,9 +80,9 @@ package struct ComponentNegotiation: ~Copyable {
         return .send(header)
     }
 
-    /// What to do about the peer's stream header.
+    /// The next step after the peer's stream header.
     package enum OpenedAction: Sendable {
-        /// Go on.
+        /// Continue.
         case none
         /// Send these bytes.
         case send([UInt8])
@@ -91,10 +90,10 @@ package struct ComponentNegotiation: ~Copyable {
         case fail(NegotiationError)
     }
 
-    /// The peer's stream header came.
+    /// Handles the peer's stream header.
     ///
     /// - Parameter stream: Lent for the call, references in its attributes decoded: the digest is over the id itself.
-    /// - Returns: What to do.
+    /// - Returns: The next step.
     package mutating func opened(_ stream: Stanza) -> OpenedAction {
         guard case .awaitingHeader = state else {
             if case .finished = state { return .none }
@@ -129,10 +128,10 @@ package struct ComponentNegotiation: ~Copyable {
         return bytes
     }
 
-    /// A top-level element came.
+    /// Handles a top-level element.
     ///
     /// - Parameter stanza: Lent for the call.
-    /// - Returns: What to do.
+    /// - Returns: The next step.
     package mutating func stanza(_ stanza: Stanza) -> Negotiation.StanzaAction {
         guard !stanza.elements.isEmpty else { return .none }
         switch state {
@@ -151,19 +150,19 @@ package struct ComponentNegotiation: ~Copyable {
         return .bound(BoundStream(address: address, greeting: []))
     }
 
-    /// The peer closed its stream.
+    /// Handles the peer's closing of its stream.
     ///
-    /// - Returns: What to report; nil where it has been reported already.
+    /// - Returns: The error to report; nil if one was reported already.
     package mutating func closed() -> NegotiationError? { end(.closed, "the server closed the stream") }
 
-    /// The transport is gone.
+    /// Handles the loss of the transport.
     ///
-    /// - Returns: What to report; nil where it has been reported already.
+    /// - Returns: The error to report; nil if one was reported already.
     package mutating func transportClosed() -> NegotiationError? { end(.closed, "the connection was closed") }
 
-    /// The time for all of it is over.
+    /// Handles the end of the time for negotiation.
     ///
-    /// - Returns: What to report; nil where the negotiation is over.
+    /// - Returns: The error to report; nil if the negotiation is over.
     package mutating func timedOut() -> NegotiationError? { end(.timedOut, "no answer in time") }
 
     private mutating func end(_ code: NegotiationError.Code, _ event: String) -> NegotiationError? {

@@ -3,9 +3,9 @@ import XMLWire
 
 // SASL.
 extension Negotiation {
-    /// Chooses a mechanism among those offered and begins it.
+    /// Chooses one of the offered mechanisms and begins it.
     mutating func authenticate(_ stanza: Stanza) -> StanzaAction {
-        // A CCS has the protocol of its day.
+        // A CCS speaks the protocol of its time.
         let offer = SASLOffer(stanza, profiles: configuration.dialect == .xmpp ? [.extensible, .core] : [.core])
         let policy = SASLPolicy(
             dialect: configuration.dialect,
@@ -55,7 +55,7 @@ extension Negotiation {
         }
     }
 
-    /// An answer of the SASL exchange, or something else.
+    /// Handles an answer in the SASL exchange.
     mutating func authentication(_ stanza: Stanza, _ mechanism: any SASLMechanism) -> StanzaAction {
         guard stanza.equals(stanza.elements[0].namespace, profile.namespace) else { return .none }
         var mechanism = mechanism
@@ -84,9 +84,9 @@ extension Negotiation {
         }
     }
 
-    /// The key is there that ``StanzaAction/derive(_:)`` asked for.
+    /// Handles the key that ``StanzaAction/derive(_:)`` requested.
     ///
-    /// - Returns: What to do; nothing where the negotiation is over by now.
+    /// - Returns: The next step; none if the negotiation is over by now.
     package mutating func derived(_ key: Secret) -> StanzaAction {
         guard case .deriving(var mechanism) = state else { return .none }
         do throws(SASLMechanismError) {
@@ -98,16 +98,17 @@ extension Negotiation {
         }
     }
 
-    /// While the key is computed it is our turn: all that the server may say is that it has given up.
+    /// Handles a stanza while the key is computed: it is our turn, so the server may only report failure.
     mutating func whileDeriving(_ stanza: Stanza) -> StanzaAction {
         guard stanza.element(0, is: "failure", in: profile.namespace) else { return .none }
         return .fail(finish(.sasl(saslFailure(stanza), signIn?.choice)))
     }
 
-    /// How the exchange in hand is carried.
+    /// The profile of the current exchange.
     private var profile: SASLProfile { signIn?.offer.profile ?? .core }
 
-    /// A success of the extensible profile: the stream goes on, with features of its own to come (XEP-0388 section 2.6.1).
+    /// Handles success in the extensible profile: the stream continues, with features to follow (XEP-0388 section
+    /// 2.6.1).
     private mutating func authenticated(_ success: Stanza) -> StanzaAction {
         guard let child = success.child("authorization-identifier", in: XMLNamespace.sasl2),
             let address = JID(success.string(success.elements[child].text)), address.local != nil,

@@ -1,10 +1,10 @@
 import XMLWire
 
-// Resource binding, and what is asked for with it.
+// Resource binding, and what is requested with it.
 extension Negotiation {
     private var bindID: String { configuration.idPrefix + "-bind" }
 
-    /// Asks for a resource.
+    /// Requests a resource.
     ///
     /// - Parameter stanza: The features of an authenticated stream.
     /// - Returns: The request, or the failure.
@@ -49,9 +49,10 @@ extension Negotiation {
         return .send(bytes)
     }
 
-    /// The answer to the request to go on with a session, or something else (XEP-0198 section 5).
+    /// Handles the answer to the request to resume a session (XEP-0198 section 5).
     ///
-    /// What follows a `<resumed/>` belongs to the session; a refusal leaves the stream as it was, and a new session is bound.
+    /// What follows a `<resumed/>` belongs to the session; a refusal leaves the stream as it was, and a new session is
+    /// bound.
     mutating func resumption(_ stanza: Stanza, _ offers: Offers, _ suspended: SuspendedSession) -> StanzaAction {
         var management = suspended.management
         switch management.answered(stanza) {
@@ -77,7 +78,7 @@ extension Negotiation {
         }
     }
 
-    /// The answer to the binding, or something else.
+    /// Handles the answer to the bind request.
     mutating func bindResult(_ stanza: Stanza, _ offers: Offers) -> StanzaAction {
         guard stanza.element(0, is: "iq", in: XMLNamespace.client), isFromServer(stanza) else { return .none }
         // Some servers leave the id out; a wrong one answers another request.
@@ -116,7 +117,7 @@ extension Negotiation {
         )
     }
 
-    /// A limit that the server announces for the stream (XEP-0478); nil where it announces none.
+    /// A limit that the server announces for the stream (XEP-0478); nil if it announces none.
     private func limit(_ name: StaticString, of features: Stanza) -> Int? {
         guard let limits = features.child("limits", in: XMLNamespace.streamLimits),
             let element = features.child(name, in: XMLNamespace.streamLimits, of: limits)
@@ -133,7 +134,8 @@ extension Negotiation {
         }
     }
 
-    /// Whether an IQ is the server's: it has no `from`, the domain, or our own account (RFC 6120 section 8.1.2.1).
+    /// Whether an IQ is from the server: without `from`, or from the domain or our own account (RFC 6120 section
+    /// 8.1.2.1).
     private func isFromServer(_ stanza: Stanza) -> Bool {
         guard let from = stanza.attribute("from", of: 0) else { return true }
         guard let sender = JID(stanza.string(from)), let domain = JID(configuration.domain) else { return false }
@@ -147,8 +149,9 @@ extension Negotiation {
             bytes.append(escaping: (configuration.idPrefix + "-session").utf8)
             bytes.append(xml: "\"><session xmlns=\"urn:ietf:params:xml:ns:xmpp-session\"/></iq>")
         }
-        // Presence has the server send what waits for us. It takes stanzas in their order, so it keeps account of all that
-        // it sends for the presence; and in one write nothing is stored in between that the presence would miss.
+        // Presence makes the server send stored messages. It takes stanzas in order, so it already counts what it
+        // sends for the presence; and since both go in one write, nothing is stored in between that the presence would
+        // miss.
         if management == .offered { bytes += StreamManagement.request(resume: configuration.resume) }
         if management != .unused { bytes += Presence.available(configuration.priority) }
         return bytes

@@ -7,7 +7,7 @@ extension Negotiation {
         var bytes: [UInt8] = []
         bytes.append(xml: "<?xml version=\"1.0\"?><stream:stream to=\"")
         bytes.append(escaping: configuration.domain.utf8)
-        // RFC 6120 section 4.7.1, and XEP-0388, whose mechanisms may depend on the account; not for listeners to read.
+        // RFC 6120 section 4.7.1, and XEP-0388, whose mechanisms may depend on the account; not sent unencrypted.
         if configuration.dialect == .xmpp, isEncrypted {
             bytes.append(xml: "\" from=\"")
             bytes.append(escaping: "\(configuration.localpart)@\(configuration.domain)".utf8)
@@ -22,7 +22,7 @@ extension Negotiation {
         if case .awaitingHeader(.plain) = state { false } else { true }
     }
 
-    /// The server's features came: what follows depends on how far the stream is.
+    /// Handles the server's features, depending on the phase.
     mutating func features(_ stanza: Stanza, _ phase: Phase) -> StanzaAction {
         switch phase {
         case .plain:
@@ -47,7 +47,7 @@ extension Negotiation {
         }
     }
 
-    /// An answer to our `<starttls/>`, or something else.
+    /// Handles an answer to our `<starttls/>`.
     mutating func proceed(_ stanza: Stanza, trailingBytes: Int) -> StanzaAction {
         if stanza.element(0, is: "failure", in: XMLNamespace.tls) {
             return .fail(finish(NegotiationError(.tlsRefused, "the server refused STARTTLS: see the server's log")))

@@ -1,6 +1,6 @@
 package import XMLWire
 
-/// From a connected transport to a bound stream, as a pure value: each event returns what to do.
+/// The negotiation from a connected transport to a bound stream, as a pure value: each event returns the next step.
 ///
 /// ```
 /// idle ──▶ awaitingHeader ──▶ awaitingFeatures ─┬─ plain ──▶ awaitingProceed ──▶ startingTLS ──▶ awaitingHeader
@@ -10,12 +10,12 @@ package import XMLWire
 ///
 /// authenticating ──a key is needed──▶ deriving ──the key──▶ authenticating
 /// ```
-/// Any state goes to `finished` with a ``NegotiationError``; after that nothing has an effect. What the server sends that
-/// is not part of the exchange is passed over, so that a notice of some kind can't stop us; the caller's timeout bounds how
-/// long. The session request of old servers (RFC 3921) is part of ``BoundStream/greeting`` and not waited for: messages may
-/// come before its answer, and must not get lost.
+/// Any state goes to `finished` with a ``NegotiationError``; after that nothing has an effect. Anything outside the
+/// exchange is ignored, so that a notice from the server can't stop us; the caller's timeout bounds how long. The
+/// session request of old servers (RFC 3921) is part of ``BoundStream/greeting`` and its answer is not awaited:
+/// messages may come first, and must not get lost.
 package struct Negotiation: ~Copyable {
-    /// How far the stream in hand is.
+    /// The stage of the current stream.
     enum Phase {
         /// Not encrypted; only STARTTLS may follow.
         case plain
@@ -48,55 +48,55 @@ package struct Negotiation: ~Copyable {
         case finished
     }
 
-    /// What the server offers beside the binding.
+    /// What the server offers in its features.
     struct Offers {
-        /// A session request is wanted before anything else (RFC 3921).
+        /// Whether it requires a session request first (RFC 3921).
         var session = false
         /// Stream management (XEP-0198).
         var management = false
-        /// The longest stanza that it takes (XEP-0478); nil where it does not say.
+        /// The longest stanza that it accepts (XEP-0478); nil if it does not say.
         var stanzaLimit: Int?
-        /// How long it lets a stream be idle, in seconds (XEP-0478); nil where it does not say.
+        /// How long it lets a stream be idle, in seconds (XEP-0478); nil if it does not say.
         var idleLimit: Int?
 
-        /// The same; nil also where it is none to go by.
+        /// ``idleLimit`` as a duration; nil also if it is not usable.
         var idle: Duration? { idleLimit.flatMap { (1...1 << 32).contains($0) ? .seconds($0) : nil } }
     }
 
     private(set) var configuration: NegotiationConfiguration
-    /// Changed by the machine and its steps only.
+    /// Changed only by the negotiation's own extensions.
     var state = State.idle
-    /// What TLS gives to bind SASL to, the strongest first.
+    /// The channel bindings that TLS provides, strongest first.
     var bindings: [ChannelBinding] = []
-    /// How we sign in; nil before that is decided.
+    /// The chosen way to sign in; nil before that is decided.
     package internal(set) var signIn: SignIn?
 
     /// A negotiation that waits for its transport.
     package init(configuration: NegotiationConfiguration) { self.configuration = configuration }
 
-    /// The transport is connected, to a place where TLS begins like this: for a server that is found when it is wanted.
+    /// Sets how TLS begins at the place that the transport is connected to: for a server that is looked up when needed.
     ///
     /// Without effect once the transport is ready.
     package mutating func connected(_ mode: NegotiationConfiguration.TLSMode) {
         if case .idle = state { configuration.tlsMode = mode }
     }
 
-    /// What to do when the transport is ready.
+    /// The next step when the transport is ready.
     package enum ReadyAction: Sendable {
         /// Begin the stream with these bytes.
         case send([UInt8])
-        /// Not expected now; nothing to do.
+        /// Nothing: the event was not expected.
         case none
         /// Close the transport.
         case fail(NegotiationError)
     }
 
-    /// The transport is connected, or, after ``StanzaAction/startTLS``, has finished its handshake.
+    /// Handles a connected transport, or, after ``StanzaAction/startTLS``, a finished handshake.
     ///
     /// - Parameters:
-    ///   - encrypted: Whether what is sent from now on goes through verified TLS.
-    ///   - bindings: What that TLS gives to bind SASL to.
-    /// - Returns: What to do.
+    ///   - encrypted: Whether the transport is verified TLS from now on.
+    ///   - bindings: The channel bindings that this TLS provides.
+    /// - Returns: The next step.
     package mutating func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) -> ReadyAction {
         switch state {
         case .idle where encrypted, .startingTLS where encrypted:
@@ -115,18 +115,18 @@ package struct Negotiation: ~Copyable {
         return .send(header)
     }
 
-    /// What to do about the peer's stream header.
+    /// The next step after the peer's stream header.
     package enum OpenedAction: Sendable {
-        /// Go on.
+        /// Continue.
         case none
         /// Close the transport.
         case fail(NegotiationError)
     }
 
-    /// The peer's stream header came.
+    /// Handles the peer's stream header.
     ///
     /// - Parameter stream: Lent for the call.
-    /// - Returns: What to do.
+    /// - Returns: The next step.
     package mutating func opened(_ stream: Stanza) -> OpenedAction {
         guard case .awaitingHeader(let phase) = state else {
             if case .finished = state { return .none }
@@ -147,19 +147,19 @@ package struct Negotiation: ~Copyable {
         return .none
     }
 
-    /// What to do about a stanza.
+    /// The next step after a stanza.
     package enum StanzaAction: Sendable {
-        /// Go on.
+        /// Continue.
         case none
         /// Send these bytes.
         case send([UInt8])
-        /// Make TLS on this transport, then call ``Negotiation/transportReady(encrypted:bindings:)``.
+        /// Begin TLS on this transport, then call ``Negotiation/transportReady(encrypted:bindings:)``.
         ///
-        /// The parser begins anew.
+        /// The parser is reset.
         case startTLS
         /// Begin a new stream on the same transport: reset the parser, then send these bytes.
         case restart([UInt8])
-        /// Compute the key, away from the event loop, then call ``Negotiation/derived(_:)``.
+        /// Compute the key, off the event loop, then call ``Negotiation/derived(_:)``.
         case derive(KeyDerivation)
         /// Done: send the greeting and hand the stream to a ``Session``.
         case bound(BoundStream)
@@ -167,13 +167,13 @@ package struct Negotiation: ~Copyable {
         case fail(NegotiationError)
     }
 
-    /// A top-level element came.
+    /// Handles a top-level element.
     ///
     /// - Parameters:
     ///   - stanza: Lent for the call.
-    ///   - trailingBytes: How many bytes have been received after the element. None may follow `<proceed/>`: they would
-    ///     have come in the clear and be taken for encrypted ones.
-    /// - Returns: What to do.
+    ///   - trailingBytes: The number of bytes received after the element. None may follow `<proceed/>`: they would be
+    ///     unencrypted and taken for encrypted ones.
+    /// - Returns: The next step.
     package mutating func stanza(_ stanza: Stanza, trailingBytes: Int) -> StanzaAction {
         guard !stanza.elements.isEmpty else { return .none }
         if case .finished = state { return .none }
@@ -197,23 +197,23 @@ package struct Negotiation: ~Copyable {
         }
     }
 
-    /// The peer closed its stream.
+    /// Handles the peer's closing of its stream.
     ///
-    /// - Returns: What to report; nil where it has been reported already.
+    /// - Returns: The error to report; nil if one was reported already.
     package mutating func closed() -> NegotiationError? {
         end(.closed, "the server closed the stream \(moment)")
     }
 
-    /// The transport is gone.
+    /// Handles the loss of the transport.
     ///
-    /// - Returns: What to report; nil where it has been reported already.
+    /// - Returns: The error to report; nil if one was reported already.
     package mutating func transportClosed() -> NegotiationError? {
         end(.closed, "the connection was closed \(moment)")
     }
 
-    /// The time for all of it is over.
+    /// Handles the end of the time for negotiation.
     ///
-    /// - Returns: What to report; nil where the negotiation is over.
+    /// - Returns: The error to report; nil if the negotiation is over.
     package mutating func timedOut() -> NegotiationError? {
         end(.timedOut, "no answer in time \(moment)")
     }
@@ -229,7 +229,7 @@ package struct Negotiation: ~Copyable {
         return error
     }
 
-    /// Where we stand, for messages.
+    /// The current step, for messages.
     private var moment: String {
         switch state {
         case .idle: "before the stream began"

@@ -1,10 +1,10 @@
-/// What a connection is negotiated with.
+/// The settings for negotiating a connection.
 package struct NegotiationConfiguration: Sendable {
     /// How the connection becomes encrypted (configuration key `tls.mode`).
     package enum TLSMode: String, Sendable, CaseIterable {
         /// TLS from the first byte.
         case direct
-        /// STARTTLS, required: no offer, no connection.
+        /// STARTTLS, required: without an offer there is no connection.
         case starttls
     }
 
@@ -14,32 +14,31 @@ package struct NegotiationConfiguration: Sendable {
     package var localpart: String
     /// Who we are to the server.
     package var credentials: SASLCredentials
-    /// How the connection becomes encrypted.
     package var tlsMode: TLSMode
-    /// Which kind of server the peer is; a standard one gets initial presence.
+    /// The kind of server; a standard one gets initial presence.
     package var dialect: Dialect
     /// The domain in each of its forms: A-labels and U-labels.
     package var domainSpellings: [String]
     /// Whether the secret itself may be sent (SASL PLAIN).
     package var allowsPlain: Bool
-    /// Whether TLS shows a certificate of ours, which may stand for the secret (SASL EXTERNAL).
+    /// Whether TLS presents a client certificate, which may replace the secret (SASL EXTERNAL).
     package var hasCertificate: Bool
-    /// The resource to ask for; nil lets the server choose.
+    /// The resource to request; nil lets the server choose.
     package var resource: String?
     /// The priority of our presence at a standard server.
     package var priority: Int8
     /// How long a standard server is asked to hold the session of a lost connection; zero for not at all.
     package var resume: Duration
-    /// The session of a lost connection that is to go on; nil where there is none.
+    /// The session to resume; nil if there is none.
     package var suspended: SuspendedSession?
-    /// The beginning of the ids of our IQs.
+    /// The prefix of the ids of our IQs.
     ///
-    /// Random for each connection: who can't guess an id can't answer in the server's place.
+    /// Random for each connection: only somebody who can guess an id could answer in the server's place.
     package var idPrefix: String
-    /// What makes a SASL exchange unlike any other: 16 random bytes or more, new for each connection.
+    /// Makes each SASL exchange unique: at least 16 random bytes, new for each connection.
     package var nonce: [UInt8]
 
-    /// The configuration of one connection; without `allowsPlain` the secret itself goes to a CCS alone.
+    /// The settings of one connection; by default the secret itself may be sent only to a CCS.
     package init(
         domain: String,
         localpart: String,
@@ -75,12 +74,10 @@ package struct NegotiationConfiguration: Sendable {
 
 /// A session whose connection was lost, and which the server holds.
 package struct SuspendedSession: Sendable, Equatable {
-    /// Our address.
     package var address: JID
-    /// The counts.
+    /// The counts and the server's grant.
     package var management: StreamManagement
 
-    /// A session to be resumed.
     package init(address: JID, management: StreamManagement) {
         self.address = address
         self.management = management
@@ -89,17 +86,17 @@ package struct SuspendedSession: Sendable, Equatable {
 
 /// A stream that is ready for stanzas.
 package struct BoundStream: Sendable, Equatable {
-    /// The address the server has given us.
+    /// The address that the server assigned.
     package var address: JID
-    /// What to send first: a session request where the server wants one, then, to a standard server, the request for stream
-    /// management where it is offered, and presence.
+    /// The bytes to send first: a session request if the server requires one, then, to a standard server, the request
+    /// for stream management if offered, and presence.
     package var greeting: [UInt8]
-    /// What is known of the server's stream management.
+    /// The server's offer of stream management.
     package var management = StreamManagement.Offer.unused
-    /// The longest stanza that the server says it takes, in bytes (XEP-0478); nil where it says nothing.
+    /// The longest stanza that the server says it accepts, in bytes (XEP-0478); nil if it does not say.
     package var stanzaLimit: Int?
-    /// How long the server says it lets a stream be idle (XEP-0478); nil where it says nothing.
+    /// How long the server says it lets a stream be idle (XEP-0478); nil if it does not say.
     package var idleLimit: Duration?
-    /// The stream management that goes on from a lost connection (XEP-0198 section 5); nil on a new session.
+    /// Stream management resumed from a lost connection (XEP-0198 section 5); nil on a new session.
     package var resumed: StreamManagement?
 }

@@ -1,24 +1,24 @@
 /// Why a connection did not become a bound stream.
 package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The kinds of failure; the raw value is fit for a metric's label.
+    /// The kinds of failure; raw values are metric labels.
     package enum Code: String, Sendable, CaseIterable {
-        /// The server offers no STARTTLS where the configuration requires it.
+        /// The server offers no STARTTLS, which the configuration requires.
         case tlsNotOffered = "tls_not_offered"
         /// The server refused STARTTLS after offering it.
         case tlsRefused = "tls_refused"
         /// Bytes came between `<proceed/>` and the TLS handshake: injected, or a broken server.
         case tlsInjection = "tls_injection"
-        /// The transport is not encrypted where it must be.
+        /// The transport is not encrypted although it must be.
         case notEncrypted = "not_encrypted"
         /// The stream header is not one of XMPP 1.0.
         case badStream = "bad_stream"
-        /// No SASL mechanism that we may use is offered.
+        /// The server offers no SASL mechanism that we may use.
         case noMechanism = "no_mechanism"
         /// The name or the secret has no form that the mechanism can use.
         case credentialsUnusable = "credentials_unusable"
         /// SASL failed: the server refuses the credentials or their form.
         case authenticationRefused = "authentication_refused"
-        /// SASL failed for a reason that passes.
+        /// SASL failed for a temporary reason.
         case authenticationUnavailable = "authentication_unavailable"
         /// The server broke the SASL mechanism's rules.
         case authenticationProtocol = "authentication_protocol"
@@ -32,24 +32,21 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
         case timedOut = "timed_out"
     }
 
-    /// What failed.
+    /// The kind of failure.
     package var code: Code
-    /// Cause and fix, for an operator.
-    ///
-    /// Never a secret.
+    /// Cause and fix, for an operator; never a secret.
     package var message: String
-    /// The defined condition that the server named; nil where it named none.
+    /// The defined condition that the server named; nil if it named none.
     package var condition: String?
     /// Whether the server was asked to authenticate us and did not.
     package var isAuthentication: Bool
     /// Whether only a change of configuration, here or there, will help.
     ///
-    /// The worker backs off all the same and never gives up; `check --connect` exits at once.
+    /// The worker still backs off and never gives up; `check --connect` exits at once.
     package var isPermanent: Bool
-    /// The other host that a stream error names, made fit for a log; else nil.
+    /// The other host named by a stream error, made safe for a log; otherwise nil.
     package var otherHost: String?
 
-    /// A failure.
     package init(
         _ code: Code,
         _ message: String,
@@ -64,7 +61,6 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
         self.isPermanent = isPermanent
     }
 
-    /// The message.
     package var description: String { message }
 }
 
@@ -101,7 +97,7 @@ extension NegotiationError {
         return failure
     }
 
-    /// Why none of the server's mechanisms is taken.
+    /// Why none of the server's mechanisms is used.
     static func refusal(_ refusal: SASLPolicy.Refusal, _ offer: SASLOffer, _ policy: SASLPolicy) -> NegotiationError {
         let names = PeerText.mechanisms(offer.mechanisms)
         let offered = names.isEmpty ? "none" : names
@@ -134,7 +130,7 @@ extension NegotiationError {
         return NegotiationError(.noMechanism, message, isAuthentication: true, isPermanent: true)
     }
 
-    /// The server wants more than SASL of us, a second factor for instance (XEP-0388 section 2.6.3).
+    /// The server requires more than SASL, such as a second factor (XEP-0388 section 2.6.3).
     static var furtherStep: NegotiationError {
         NegotiationError(
             .authenticationRefused,
@@ -144,7 +140,7 @@ extension NegotiationError {
         )
     }
 
-    /// The meaning of a SASL failure (RFC 6120 section 6.5) of this mechanism.
+    /// The meaning of a mechanism's SASL failure (RFC 6120 section 6.5).
     static func sasl(_ condition: SASLFailureCondition, _ choice: SASLChoice? = nil) -> NegotiationError {
         let fix: String
         var code = Code.authenticationRefused
@@ -181,7 +177,7 @@ extension NegotiationError {
 }
 
 extension NegotiationError {
-    /// What a refusal may mean where channel binding plays a part: servers do not say that it is the reason.
+    /// The hint for a refusal that channel binding may explain: servers do not give it as the reason.
     private static func suspicion(_ condition: SASLFailureCondition, _ choice: SASLChoice?) -> String {
         switch (condition, choice) {
         case (.notAuthorized, .scram(_, .bound(let binding))), (.malformedRequest, .scram(_, .bound(let binding))):
@@ -208,6 +204,6 @@ enum SASLFailureCondition: String, CaseIterable {
     case mechanismTooWeak = "mechanism-too-weak"
     case notAuthorized = "not-authorized"
     case temporaryAuthFailure = "temporary-auth-failure"
-    /// Whatever is not in the list.
+    /// Any condition not in this list.
     case undefinedCondition = "undefined-condition"
 }

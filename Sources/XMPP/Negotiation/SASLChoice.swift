@@ -1,12 +1,12 @@
 package import Digests
 
-/// Which of a server's mechanisms is taken, and how.
+/// The chosen mechanism.
 package enum SASLChoice: Sendable, Equatable {
     /// The secret itself (RFC 4616).
     case plain
-    /// The certificate that TLS has shown (RFC 4422 appendix A).
+    /// The TLS client certificate (RFC 4422 appendix A).
     case external
-    /// A proof of the secret (RFC 5802), and what it says about channel binding.
+    /// A proof of the secret (RFC 5802), with its statement about channel binding.
     case scram(HashFunction, ChannelBindingFlag)
 
     /// The registered name.
@@ -19,23 +19,21 @@ package enum SASLChoice: Sendable, Equatable {
         }
     }
 
-    /// The type of channel binding; nil where there is none.
+    /// The type of channel binding; nil without one.
     package var binding: ChannelBinding.Kind? {
         if case .scram(_, .bound(let binding)) = self { binding.kind } else { nil }
     }
 }
 
-/// What decides about a mechanism on our side.
+/// Our conditions for choosing a mechanism.
 struct SASLPolicy: Sendable {
-    /// Which kind of server the peer is.
     var dialect: Dialect
-    /// Whether the secret itself may be sent.
     var allowsPlain: Bool
-    /// Whether TLS shows a certificate of ours.
+    /// Whether TLS presents a client certificate.
     var hasCertificate = false
     /// Whether there is a secret.
     var hasSecret = true
-    /// What TLS gives to bind to; none where TLS is not ours.
+    /// The channel bindings that TLS provides; none if TLS is not ours.
     var bindings: [ChannelBinding]
 
     /// The mechanisms that may be used, for a message.
@@ -51,33 +49,33 @@ struct SASLPolicy: Sendable {
         }
     }
 
-    /// SCRAM's hash functions, the best first.
+    /// SCRAM's hash functions, best first.
     private static var hashes: [HashFunction] { [.sha512, .sha256, .sha1] }
 
-    /// Why no mechanism is taken.
+    /// Why no mechanism is used.
     enum Refusal: Error, Equatable {
         /// The server offers none that may be used.
         case nothingUsable
-        /// It offers channel binding, by types alone that TLS does not give here.
+        /// It offers channel binding only by types that TLS does not provide here.
         case unknownBindings
-        /// It offers channel binding by the extensible profile and does not say by which types, as it must.
+        /// It offers channel binding in the extensible profile without listing the types, as it must.
         case unlistedBindings
-        /// It lists types of channel binding, and no mechanism that could use them.
+        /// It lists types of channel binding, but no mechanism that could use them.
         case bindingWithoutMechanism
     }
 
-    /// The best of what is offered.
+    /// Chooses the best mechanism of an offer.
     ///
-    /// What was taken is not remembered, so a list that somebody has shortened is not noticed as such. It is made worthless
-    /// otherwise: it never gets the secret itself, and a proof without channel binding says that we could bind (`y`), which a
+    /// Earlier choices are not remembered, so a shortened list is not noticed as such. Instead it is made worthless: it
+    /// never gets the secret itself, and a proof without channel binding states that we support it (`y`), which a
     /// server that had offered it must refuse.
     func choose(among offer: SASLOffer) throws(Refusal) -> SASLChoice {
         let offered = Set(offer.mechanisms)
-        // The operator's own choice; what it proves is worth nothing on any other connection.
+        // The operator's own choice; its proof is worthless on any other connection.
         if hasCertificate, offered.contains("EXTERNAL") { return .external }
         guard hasSecret else { throw .nothingUsable }
         let hasPlain = allowsPlain && offered.contains("PLAIN")
-        // The CCS protocol speaks of PLAIN alone.
+        // The CCS protocol knows only PLAIN.
         if hasPlain, dialect == .ccs { return .plain }
         if let choice = try scram(offer, offered) { return choice }
         guard hasPlain else { throw .nothingUsable }
@@ -89,7 +87,7 @@ struct SASLPolicy: Sendable {
         let boundHash = SASLPolicy.hashes.first { offered.contains("SCRAM-\($0.name)-PLUS") }
         guard let strongest = bindings.first else { return hash.map { SASLChoice.scram($0, .unsupported) } }
         guard let boundHash else {
-            // XEP-0440: an offer of binding that can't be taken up was changed on the path, or is a fault of the server.
+            // XEP-0440: an offer of binding that can't be used was changed on the path, or is a fault of the server.
             if hash != nil, let types = offer.bindings, !types.isEmpty { throw .bindingWithoutMechanism }
             return hash.map { SASLChoice.scram($0, .notOffered) }
         }
@@ -101,15 +99,15 @@ struct SASLPolicy: Sendable {
         }
         // XEP-0440: a list is part of the extensible profile.
         guard offer.profile == .core else { throw .unlistedBindings }
-        // RFC 5802 section 6.1: the type that is meant where none is named. TLS 1.3 does not have it (RFC 9266), so there a
-        // server without a list has nothing that could be taken up; servers are known that offer it all the same.
+        // RFC 5802 section 6.1: the type meant if none is named. TLS 1.3 does not have it (RFC 9266), so there a
+        // server without a list offers nothing usable; some servers offer it all the same.
         if let unique = bindings.first(where: { $0.kind == .unique }) { return .scram(boundHash, .bound(unique)) }
         return hash.map { SASLChoice.scram($0, .notOffered) } ?? .scram(boundHash, .bound(strongest))
     }
 }
 
 extension HashFunction {
-    /// As SCRAM's mechanisms are named after it.
+    /// Its name in SCRAM's mechanisms.
     var name: String {
         switch self {
         case .sha1: "SHA-1"

@@ -1,15 +1,13 @@
 import XMLWire
 
-/// What a server offers for signing in, as it stands in the features of an encrypted stream.
+/// A server's offer of mechanisms in the features of an encrypted stream.
 package struct SASLOffer: Sendable, Equatable {
-    /// How the messages are carried.
+    /// The profile of the exchange.
     package var profile: SASLProfile
-    /// The names of the mechanisms, as they came.
     package var mechanisms: [String]
-    /// The types of channel binding that it lists (XEP-0440), as they came; nil where there is no list.
+    /// The listed types of channel binding (XEP-0440), unchanged; nil without a list.
     package var bindings: [String]?
 
-    /// An offer of these.
     package init(mechanisms: [String], bindings: [String]? = nil, profile: SASLProfile = .core) {
         self.profile = profile
         self.mechanisms = mechanisms
@@ -20,7 +18,7 @@ package struct SASLOffer: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - features: Lent for the call; the framer's bounds on elements bound the lists.
-    ///   - profiles: The profiles that we take part in: the first of them that the server offers is read, and no other.
+    ///   - profiles: The supported profiles: the first one that the server offers is read, and no other.
     init(_ features: Stanza, profiles: [SASLProfile] = [.core]) {
         mechanisms = []
         profile = profiles.first { features.child($0.list, in: $0.namespace) != nil } ?? .core
@@ -39,9 +37,9 @@ package struct SASLOffer: Sendable, Equatable {
         bindings = types
     }
 
-    /// What a server that knows XEP-0474 (version 0.4.0) puts a hash of into its first SCRAM message.
+    /// The text whose hash a server with XEP-0474 (version 0.4.0) puts into its first SCRAM message.
     ///
-    /// The lists are sorted by bytes. The separators can't stand in XML, so no two offers give the same text.
+    /// The lists are sorted by bytes. The separators are not allowed in XML, so no two offers give the same text.
     var downgradeText: [UInt8] {
         func joined(_ names: [String]) -> [UInt8] {
             let sorted = names.map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }

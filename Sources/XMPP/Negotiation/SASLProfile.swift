@@ -1,10 +1,10 @@
 import Vocabulary
 import XMLWire
 
-/// The two ways in which XMPP carries the messages of SASL.
+/// The two ways in which XMPP carries SASL messages.
 ///
-/// The extensible one goes on with the same stream after success, which saves a round trip. Its Bind 2 (XEP-0386) would save one
-/// more and is not used: it has the server drop the offline messages of the account, which wait for us.
+/// The extensible one continues the same stream after success, which saves a round trip. Its Bind 2 (XEP-0386) would
+/// save one more but is not used: it makes the server drop the account's offline messages, which are meant for us.
 package enum SASLProfile: Sendable, Equatable {
     /// RFC 6120 section 6.
     case core
@@ -19,7 +19,7 @@ package enum SASLProfile: Sendable, Equatable {
         }
     }
 
-    /// The element of the stream's features that lists the mechanisms.
+    /// The feature that lists the mechanisms.
     var list: StaticString {
         switch self {
         case .core: "mechanisms"
@@ -27,11 +27,11 @@ package enum SASLProfile: Sendable, Equatable {
         }
     }
 
-    /// What begins an exchange.
+    /// The element that begins an exchange.
     ///
     /// - Parameters:
     ///   - mechanism: A registered name.
-    ///   - response: What goes with it; nil for nothing.
+    ///   - response: The initial response; nil for none.
     /// - Returns: An element.
     func begin(_ mechanism: String, with response: [UInt8]?) -> [UInt8] {
         var bytes: [UInt8] = []
@@ -57,7 +57,7 @@ package enum SASLProfile: Sendable, Equatable {
         return bytes
     }
 
-    /// An answer to a challenge.
+    /// The element with a response to a challenge.
     func respond(_ response: [UInt8]) -> [UInt8] {
         var bytes: [UInt8] = []
         switch self {
@@ -71,8 +71,7 @@ package enum SASLProfile: Sendable, Equatable {
 
     /// The data of a challenge or a success.
     ///
-    /// - Returns: Nil where there is none, or it is not Base64; which of the two, the error says.
-    /// - Throws: ``SASLMechanismError``
+    /// - Returns: Nil if there is none.
     func data(of element: Stanza) throws(SASLMechanismError) -> [UInt8]? {
         var text = element.bytes[element.elements[0].text]
         if self == .extensible {
@@ -93,6 +92,6 @@ package enum SASLProfile: Sendable, Equatable {
         return data
     }
 
-    /// White space around Base64, which XEP-0388 advises against only.
+    /// Whitespace around Base64, which XEP-0388 only advises against.
     private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 || byte == 0x0a || byte == 0x0d }
 }

@@ -1,5 +1,5 @@
-// The direction of characters in Unicode 3.2, as RFC 3454 appendix D has it: newer versions of Unicode have changed it, so
-// nothing that the system knows about characters can stand in. Pairs of the first and the last of a range, in order.
+// The direction of characters in Unicode 3.2, as in RFC 3454 appendix D: later versions have changed it, so the
+// system's knowledge of characters can't be used. Pairs of the first and the last of a range, in order.
 extension SASLprep {
     // swift-format-ignore
     /// Table D.1: characters that run from right to left.

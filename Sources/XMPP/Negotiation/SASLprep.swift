@@ -1,24 +1,25 @@
 import Foundation
 
-/// SASLprep (RFC 4013), the form in which a name or a password is hashed: a profile of stringprep (RFC 3454), on Unicode 3.2.
+/// SASLprep (RFC 4013), the form in which a name or a password is hashed: a profile of stringprep (RFC 3454), on
+/// Unicode 3.2.
 ///
-/// The strings count as *stored* (RFC 5802 section 2.2): a character that Unicode 3.2 does not have is refused, since nobody
+/// The strings count as *stored* (RFC 5802 section 2.2): a character newer than Unicode 3.2 is refused, since nobody
 /// can say what a server makes of it.
 enum SASLprep {
-    /// Why a text has no prepared form; no part of the text.
+    /// Why a text has no prepared form; contains no part of the text.
     enum Failure: Error, Equatable {
         /// The bytes are not UTF-8.
         case notUTF8
-        /// It holds a character that is prohibited: a control character, one for private use, one that changes the display.
+        /// It has a prohibited character: a control character, one for private use, or one that changes the display.
         case prohibited
-        /// It holds a character that Unicode 3.2 does not have.
+        /// It has a character newer than Unicode 3.2.
         case unassigned
-        /// It mixes directions of writing, or one that runs from right to left does not begin and end so.
+        /// It mixes directions of writing, or right-to-left text does not begin and end as such.
         case mixedDirections
         /// Nothing is left of it.
         case empty
 
-        /// For an operator: what it is about a secret or name.
+        /// The reason for an operator, to follow the name of a setting.
         var reason: String {
             switch self {
             case .notUTF8: "is not UTF-8"
@@ -31,16 +32,16 @@ enum SASLprep {
         }
     }
 
-    /// The prepared form.
+    /// Prepares a text.
     ///
-    /// - Parameter bytes: What is to be UTF-8.
-    /// - Returns: UTF-8; what is printable ASCII is unchanged.
+    /// - Parameter bytes: The text, which must be UTF-8.
+    /// - Returns: UTF-8; printable ASCII is unchanged.
     /// - Throws: ``Failure``
     static func prepare(_ bytes: [UInt8]) throws(Failure) -> [UInt8] {
         guard !bytes.isEmpty else { throw .empty }
         if bytes.allSatisfy({ (0x20...0x7e).contains($0) }) { return bytes }
         guard let text = String(validating: bytes, as: UTF8.self) else { throw .notUTF8 }
-        // Section 2.1: spaces become the ASCII one, what is there for the display alone goes.
+        // Section 2.1: spaces become ASCII spaces, characters that only affect the display are removed.
         var mapped = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
             if isSpace(scalar.value) {
@@ -50,7 +51,7 @@ enum SASLprep {
                 mapped.append(scalar)
             }
         }
-        // Section 2.2: form KC. Later versions of Unicode agree on the characters that 3.2 has.
+        // Section 2.2: form KC. Later versions of Unicode agree on the characters of 3.2.
         let prepared = Array(String(mapped).precomposedStringWithCompatibilityMapping.unicodeScalars)
         guard !prepared.isEmpty else { throw .empty }
         guard !prepared.contains(where: { isProhibited($0.value) }) else { throw .prohibited }
@@ -74,7 +75,7 @@ enum SASLprep {
         }
     }
 
-    /// RFC 3454 table B.1, without what is a space.
+    /// RFC 3454 table B.1, without spaces.
     private static func isMappedToNothing(_ scalar: UInt32) -> Bool {
         switch scalar {
         case 0xad, 0x34f, 0x1806, 0x180b...0x180d, 0x200c, 0x200d, 0x2060, 0xfe00...0xfe0f, 0xfeff: true
@@ -82,7 +83,7 @@ enum SASLprep {
         }
     }
 
-    /// RFC 3454 tables C.2.1 to C.9, as section 2.3 names them.
+    /// RFC 3454 tables C.2.1 to C.9, as listed in section 2.3.
     private static func isProhibited(_ scalar: UInt32) -> Bool {
         switch scalar {
         // Controls, of ASCII and beyond.
@@ -95,7 +96,7 @@ enum SASLprep {
         case 0xfdd0...0xfdef, 0xfffd: true
         // Descriptions of ideographs.
         case 0x2ff0...0x2ffb: true
-        // What changes the display, and tags.
+        // Characters that change the display, and tags.
         case 0x340, 0x341, 0x200e, 0x200f, 0x202a...0x202e, 0xe0001, 0xe0020...0xe007f: true
         default: scalar & 0xfffe == 0xfffe
         }
@@ -103,7 +104,7 @@ enum SASLprep {
 }
 
 extension [UInt32] {
-    /// Whether one of the ranges, whose ends stand here in order, holds a number.
+    /// Whether one of the ranges, given by pairs of bounds in order, holds a number.
     fileprivate func holds(_ number: UInt32) -> Bool {
         var low = 0
         var high = count / 2

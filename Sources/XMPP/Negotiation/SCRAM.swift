@@ -1,25 +1,25 @@
 import Digests
 import Vocabulary
 
-/// SCRAM (RFC 5802) as a pure value: proves that we know the secret without sending it, and has the server prove the same.
+/// SCRAM (RFC 5802) as a pure value: proves that we know the secret without sending it, and makes the server prove the
+/// same.
 ///
 /// ```
 /// begun ──▶ awaitingChallenge ──▶ deriving ──▶ awaitingSignature ──▶ verified
 /// ```
 /// The salted password takes up to 1,000,000 rounds of HMAC and is computed outside of the machine.
 ///
-/// TLS has verified the server's name before a byte of this. With channel binding the proof is worth nothing on any other TLS
-/// connection, whoever's certificate that has. The name and the secret are in the form that the
-/// server hashes (``SASLprep``).
+/// TLS has verified the server's name before the first byte. With channel binding the proof is worthless on any other
+/// TLS connection, whatever its certificate. The name and the secret are in the form that the server hashes
+/// (``SASLprep``).
 struct SCRAM: SASLMechanism {
     private enum State {
-        /// Nothing is sent.
         case begun
         /// The user and our nonce are sent.
         case awaitingChallenge
         /// The server's first message came; the salted password is being computed.
         case deriving(ServerFirst, challenge: [UInt8])
-        /// Our proof is sent; the server's must be this.
+        /// Our proof is sent; the server's proof must equal this.
         case awaitingSignature([UInt8])
         /// The server has proved itself.
         case verified
@@ -27,12 +27,12 @@ struct SCRAM: SASLMechanism {
 
     /// The iterations that a server may ask for.
     ///
-    /// Fewer than RFC 7677 wants let a thief of what is sent search for the secret; more let a server burn our time.
+    /// Fewer than RFC 7677 recommends let an eavesdropper search for the secret; more let a server waste our time.
     static let iterations = 4_096...1_000_000
     /// The longest message that a server may send.
     static let messageLimit = 4_096
 
-    /// What a server may end the exchange with (RFC 5802 section 7); anything else counts as `other-error`.
+    /// The errors that a server may end the exchange with (RFC 5802 section 7); anything else counts as `other-error`.
     private static let failures = [
         "invalid-encoding", "extensions-not-supported", "invalid-proof", "channel-bindings-dont-match",
         "server-does-support-channel-binding", "channel-binding-not-supported", "unsupported-channel-binding-type",
@@ -50,10 +50,10 @@ struct SCRAM: SASLMechanism {
     ///
     /// - Parameters:
     ///   - hash: The mechanism's hash function.
-    ///   - credentials: Who we are, prepared.
+    ///   - credentials: Prepared credentials.
     ///   - nonce: Printable ASCII without a comma.
-    ///   - binding: What is said about channel binding.
-    ///   - offer: What reached us as the server's offer, which it may confirm in its first message.
+    ///   - binding: The statement about channel binding.
+    ///   - offer: The server's offer as received, which it may confirm in its first message.
     init(
         _ hash: HashFunction,
         credentials: SASLCredentials,
@@ -86,7 +86,7 @@ struct SCRAM: SASLMechanism {
         return binding.header + bareFirst
     }
 
-    /// The answer to a challenge: the key that our proof needs, or, after the server's proof, nothing.
+    /// Handles a challenge: requests the key for our proof, or, after the server's proof, responds with nothing.
     mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
         switch state {
         case .awaitingChallenge:
@@ -97,7 +97,7 @@ struct SCRAM: SASLMechanism {
                 KeyDerivation(hash: hash, secret: credentials.secret, salt: first.salt, iterations: first.iterations)
             )
         case .awaitingSignature(let expected):
-            // RFC 6120 section 6.3.10: a server may send its proof as a challenge of its own.
+            // RFC 6120 section 6.3.10: a server may send its proof as a challenge.
             try verify(challenge, expected)
             return .respond([])
         case .begun, .deriving, .verified:
@@ -105,9 +105,9 @@ struct SCRAM: SASLMechanism {
         }
     }
 
-    /// Compares what the server has hashed of its offer with the one that reached us (XEP-0474).
+    /// Compares the server's hash of its offer with the received offer (XEP-0474).
     ///
-    /// Nobody between can change the hash as well: the proofs of both sides cover it.
+    /// Nobody in between can change the hash as well: the proofs of both sides cover it.
     private func compare(_ digests: [ArraySlice<UInt8>]) throws(SASLMechanismError) {
         let ours = Base64.encode(hash.digest(of: offer.downgradeText))
         guard digests.allSatisfy({ $0.elementsEqual(ours) }) else {
@@ -132,7 +132,7 @@ struct SCRAM: SASLMechanism {
         }
     }
 
-    /// Our proof, once the salted password is there.
+    /// Our proof, from the salted password.
     mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8] {
         guard case .deriving(let first, let challenge) = state else {
             throw SASLMechanismError(message: "a SCRAM key came at a wrong moment")
@@ -148,7 +148,7 @@ struct SCRAM: SASLMechanism {
         return withoutProof + Array(",p=".utf8) + Base64.encode(proof)
     }
 
-    /// What a condition about channel binding says about the connection.
+    /// What an error about channel binding means for the connection.
     private static func meaning(_ condition: String) -> String {
         switch condition {
         case "channel-bindings-dont-match":
@@ -178,7 +178,7 @@ struct SCRAM: SASLMechanism {
     }
 }
 
-/// The server's first message: `r=nonce,s=salt,i=iterations`, and extensions: of those, all but `h` are passed over.
+/// The server's first message: `r=nonce,s=salt,i=iterations`, and extensions, ignored except `h`.
 private struct ServerFirst: Sendable {
     var nonce: [UInt8]
     var salt: [UInt8]
@@ -191,7 +191,7 @@ private struct ServerFirst: Sendable {
             throw SASLMechanismError(message: "the server's SCRAM challenge is longer than any should be")
         }
         let parts = message.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false)
-        // RFC 5802 section 5.1: `m` announces something that must be understood.
+        // RFC 5802 section 5.1: `m` announces an extension that must be understood.
         if parts.first?.starts(with: Array("m=".utf8)) ?? false {
             throw SASLMechanismError(message: "the server wants a SCRAM extension that we do not have")
         }

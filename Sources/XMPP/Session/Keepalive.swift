@@ -1,34 +1,34 @@
 import Vocabulary
 
-/// A timer that the caller is asked to set: one at a time, the last one counts.
+/// A timer for the caller to set: one at a time, the last one counts.
 package struct SessionTimer: Sendable, Equatable {
-    /// Told back when the timer fires; a late one is compared and ignored.
+    /// Passed back when the timer fires, so that a late one is recognised and ignored.
     package var id: UInt64
-    /// How long from now.
+    /// The time from now.
     package var delay: Duration
 }
 
-/// Whether the peer hears us: XEP-0199 pings, as a pure value.
+/// Checks with XEP-0199 pings that the peer receives what we send, as a pure value.
 ///
 /// ```
 /// proven ──interval──▶ asked ──answer──▶ proven
 ///                        └──timeout──▶ dead
 /// ```
-/// Only the answer to our own ping is proof. Anything else shows that the peer's direction works, not that ours does: a
-/// peer may send for hours while nothing of ours reaches it, our acks included. So a busy stream is pinged as often as an
-/// idle one.
+/// Only the answer to our own ping is proof. Anything else shows that the peer's direction works, not ours: a peer may
+/// send for hours while nothing of ours reaches it, including our acks. So a busy stream is pinged as often as an idle
+/// one.
 ///
-/// While we pause reading no answer can be read, so the clock stops. It goes on from where it stopped: a stream that pauses
-/// and resumes a thousand times a second is still pinged and judged.
+/// While we pause reading no answer can be read, so the clock stops, and later continues: a stream that pauses and
+/// resumes a thousand times a second is still pinged and judged.
 struct Keepalive: Sendable {
     private enum State {
-        /// The peer was known at this instant to hear us. To `asked`.
+        /// The peer was known at this instant to receive. To `asked`.
         case proven(at: UInt64)
         /// A ping is under way since this instant. To `proven`.
         case asked(at: UInt64)
     }
 
-    /// What a fired timer asks for.
+    /// The next step after the timer fires.
     enum Action {
         /// Set the timer again.
         case wait(Duration)
@@ -46,8 +46,8 @@ struct Keepalive: Sendable {
     /// A watch over a stream that is bound at this instant.
     ///
     /// - Parameters:
-    ///   - interval: How long after the last proof the peer is asked for another one.
-    ///   - timeout: How long it has to answer.
+    ///   - interval: The time from the last proof to the next ping.
+    ///   - timeout: The time that the peer has to answer.
     ///   - now: Nanoseconds of a monotonic clock.
     init(interval: Duration, timeout: Duration, now: UInt64) {
         self.interval = max(interval.nanoseconds, 1_000_000)
@@ -55,13 +55,13 @@ struct Keepalive: Sendable {
         state = .proven(at: now)
     }
 
-    /// The answer to the current ping came; an answer that nobody waits for proves nothing new.
+    /// Notes the answer to the current ping; an unexpected answer proves nothing new.
     mutating func answered(now: UInt64) {
         guard case .asked = state else { return }
         state = .proven(at: now)
     }
 
-    /// Reading was paused or resumed by us.
+    /// Notes that we paused or resumed reading.
     mutating func paused(_ paused: Bool, now: UInt64) {
         guard let since = pausedSince else {
             if paused { pausedSince = now }
@@ -76,12 +76,12 @@ struct Keepalive: Sendable {
         }
     }
 
-    /// How long reading has been paused; nil where it is not.
+    /// How long reading has been paused; nil if it is not.
     func pause(now: UInt64) -> Duration? {
         pausedSince.map { .nanoseconds(Int64(clamping: now > $0 ? now - $0 : 0)) }
     }
 
-    /// When the timer has to fire, as long as reading is not paused.
+    /// When the timer has to fire, unless reading is paused.
     var due: UInt64 {
         let (at, span) =
             switch state {
@@ -92,7 +92,7 @@ struct Keepalive: Sendable {
         return overflow ? .max : due
     }
 
-    /// The timer fired.
+    /// Handles the timer.
     mutating func timerFired(now: UInt64) -> Action {
         guard pausedSince == nil else { return .wait(.nanoseconds(Int64(clamping: interval))) }
         let due = due

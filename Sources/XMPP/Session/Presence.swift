@@ -1,42 +1,42 @@
 import Vocabulary
 
-/// Our presence at a standard server: whether it sends us the account's messages or stores them.
+/// Our presence at a standard server, which decides whether it sends us the account's messages or stores them.
 ///
 /// ```
 /// unused
 /// available ──reading paused for long──▶ unavailable ──reading again──▶ available
 /// ```
-/// The first presence is part of the greeting, right behind the request for stream management: the server takes them in that
-/// order, so what it has stored comes behind its `<enabled/>` and is counted.
+/// The first presence is part of the greeting, right after the request for stream management: the server takes them in
+/// that order, so what it has stored follows its `<enabled/>` and is counted.
 ///
-/// While the database can't commit, the server would queue what nobody reads, in memory and up to a limit beyond which it
-/// drops messages. While we are unavailable it keeps them in the offline store, and sends them with our next presence on the
-/// same stream.
+/// While the database can't commit, nobody reads, and the server would queue in memory up to a limit beyond which it
+/// drops messages. While we are unavailable it keeps them in the offline store, and sends them with our next presence
+/// on the same stream.
 ///
-/// A message that a server was about to store while our first presence emptied the store would stay there until the next
-/// login. So presence is withdrawn and given once more a few seconds later, in one write: that empties the store again. The same
-/// where the stream goes on over another connection: whether the last presence got through the one that was lost, or was
-/// ``unavailable``, is not known then.
+/// A message that a server was about to store while our first presence emptied the store would stay there until the
+/// next login. So presence is withdrawn and given once more a few seconds later, in one write: that empties the store
+/// again. The same after a resumption: it is not known whether the last presence arrived through the lost connection,
+/// or was ``unavailable``.
 struct Presence: Sendable {
     private enum State {
-        /// A CCS has no presence, and a component none that matters. The last state.
+        /// A CCS has no presence, and a component's does not matter. The last state.
         case unused
-        /// The server stores. To `available`.
+        /// The server stores messages. To `available`.
         case unavailable
-        /// The server sends. To `unavailable`.
+        /// The server sends messages. To `unavailable`.
         case available
     }
 
     /// How long reading may be paused before we become unavailable: longer than any pause of a working database.
     static let longestPause = Duration.seconds(10)
-    /// How long after the login, or the resumption, presence is given once more: longer than a server's storing takes.
+    /// The time from login, or resumption, to the second presence: longer than a server takes to store a message.
     static let refreshDelay = Duration.seconds(5)
-    /// What tells the server to store them instead.
+    /// The presence that makes the server store messages.
     static var unavailable: [UInt8] { Array("<presence type=\"unavailable\"/>".utf8) }
 
-    /// What tells the server that we take messages (RFC 6121 section 4.7.2.3).
+    /// The presence that makes the server send messages (RFC 6121 section 4.7.2.3).
     ///
-    /// - Parameter priority: Ours among the resources of the account; 0 is what a server assumes.
+    /// - Parameter priority: Ours among the account's resources; 0 is the default of servers.
     /// - Returns: The stanza.
     static func available(_ priority: Int8) -> [UInt8] {
         Array((priority == 0 ? "<presence/>" : "<presence><priority>\(priority)</priority></presence>").utf8)
@@ -50,7 +50,7 @@ struct Presence: Sendable {
     /// Presence as the greeting leaves it.
     ///
     /// - Parameters:
-    ///   - offer: What is known of the server.
+    ///   - offer: The server's offer of stream management.
     ///   - priority: Our priority.
     init(_ offer: StreamManagement.Offer, priority: Int8 = 0) {
         self.priority = priority
@@ -58,20 +58,20 @@ struct Presence: Sendable {
         isRefreshed = offer == .unused
     }
 
-    /// Whether the server sends.
+    /// Whether the server sends messages.
     var isAvailable: Bool { if case .available = state { true } else { false } }
 
-    /// Whether presence is to be given once more.
+    /// Whether presence must be given once more.
     var needsRefresh: Bool { !isRefreshed && isAvailable }
 
-    /// The server may send: what to tell it, if anything.
+    /// Lets the server send: returns the presence to write, if any.
     mutating func becomeAvailable() -> [UInt8]? {
         guard case .unavailable = state else { return nil }
         state = .available
         return Presence.available(priority)
     }
 
-    /// The server shall store: what to tell it, if anything.
+    /// Lets the server store: returns the presence to write, if any.
     mutating func becomeUnavailable() -> [UInt8]? {
         guard case .available = state else { return nil }
         state = .unavailable
@@ -80,7 +80,7 @@ struct Presence: Sendable {
         return Presence.unavailable
     }
 
-    /// Empties the store once more: two stanzas.
+    /// Empties the store once more, by two stanzas.
     mutating func refresh() -> [UInt8] {
         isRefreshed = true
         return Presence.unavailable + Presence.available(priority)

@@ -1,7 +1,7 @@
 import Vocabulary
 import XMLWire
 
-/// Answers to the queries that others put to us (RFC 6120 section 8.2.3: each get and set must be answered).
+/// Answers the queries of others (RFC 6120 section 8.2.3: each get and set must be answered).
 ///
 /// | query | from the server, our account, or a trusted sender | from anybody else |
 /// |---|---|---|
@@ -10,12 +10,13 @@ import XMLWire
 /// | no child or several, an unknown type | `bad-request` | `bad-request` |
 /// | everything else | `service-unavailable` | `service-unavailable` |
 ///
-/// Anybody who may write to the account may ask. So what strangers get is bounded (``Allowance``): answers can neither be used
-/// to flood others, nor do they crowd out acks. What is beyond is counted like any stanza, and not answered.
+/// Anybody who may write to the account may ask. So answers to strangers are limited (``Allowance``): they can neither
+/// flood others nor crowd out acks. Queries beyond the limit are counted like any stanza, and not answered.
 struct QueryResponder: Sendable {
-    /// Who asks.
+    /// The kind of sender of a query.
     enum Asker {
-        /// The server itself, or our own account: no bound, since a server ends the stream of a client that does not answer it.
+        /// The server itself, or our own account: unlimited, since a server ends the stream of a client that does not
+        /// answer it.
         case server
         /// A sender of `trusted_from`.
         case trusted
@@ -23,11 +24,11 @@ struct QueryResponder: Sendable {
         case stranger
     }
 
-    /// How many answers may be given, refilled by time.
+    /// A limit on answers, refilled over time.
     private struct Allowance {
-        /// Answers in a burst.
+        /// The answers in a burst.
         static let burst: UInt64 = 50
-        /// Nanoseconds for one more.
+        /// The nanoseconds per refilled answer.
         static let interval: UInt64 = 100_000_000
 
         private var used: UInt64 = 0
@@ -46,22 +47,21 @@ struct QueryResponder: Sendable {
         }
     }
 
-    /// The longest id that is echoed.
+    /// The longest id that is echoed, in bytes.
     static let idLimit = 1_024
 
-    /// Our version, as XEP-0092 tells it.
+    /// Our version for XEP-0092.
     private let version: [UInt8]
-    /// Our domain where we are a component, whose answers need both addresses (XEP-0114 section 3): the one that was asked, and
-    /// the one that asks.
+    /// Our domain if we are a component, whose answers need both addresses (XEP-0114 section 3).
     private let component: ComponentDomain?
     private var trusted: Allowance
     private var strangers: Allowance
 
-    /// A responder of one stream.
+    /// A responder for one stream.
     ///
     /// - Parameters:
     ///   - version: The worker's version.
-    ///   - component: Our domain where we are a component.
+    ///   - component: Our domain if we are a component.
     ///   - now: Nanoseconds of a monotonic clock.
     init(version: String, as component: ComponentDomain? = nil, now: UInt64) {
         self.version = Array(version.utf8)
@@ -74,9 +74,9 @@ struct QueryResponder: Sendable {
     ///
     /// - Parameters:
     ///   - stanza: Lent for the call.
-    ///   - asker: Whose it is.
+    ///   - asker: Its sender.
     ///   - now: Nanoseconds of the same clock.
-    /// - Returns: Nil where nothing is to be answered: results, errors, what has no id, and what is beyond the bound.
+    /// - Returns: Nil if no answer is due: to results, errors, IQs without an id, and beyond the limit.
     mutating func reply(to stanza: Stanza, from asker: Asker, now: UInt64) -> [UInt8]? {
         guard stanza.element(0, is: "iq", in: XMLNamespace.client), let id = stanza.attribute("id", of: 0),
             !id.isEmpty, id.count <= QueryResponder.idLimit
@@ -134,7 +134,7 @@ struct QueryResponder: Sendable {
         return .result(Array((isInfo ? information : QueryResponder.items).utf8))
     }
 
-    /// What we are (XEP-0030; the identity is one of the registry's, `client/bot` or `component/generic`).
+    /// Our description (XEP-0030; the identity is one of the registry's, `client/bot` or `component/generic`).
     private var information: String {
         let kind = component == nil ? "category=\"client\" type=\"bot\"" : "category=\"component\" type=\"generic\""
         let features = [

@@ -6,9 +6,9 @@ package struct ReconnectPolicy: Sendable {
     package enum Ending: Sendable, Equatable {
         /// It never became a bound stream.
         case failed
-        /// It was bound for this long, and ended without a stream error, or with this one, by the peer or by us.
+        /// It was bound for this long, and ended without a stream error, or with this one, from either side.
         case session(bound: Duration, error: StreamErrorCondition?)
-        /// We ended it for what the peer sent; whether stanzas had come before that.
+        /// We ended it because of what the peer sent, with or without stanzas before.
         case violated(afterStanzas: Bool)
         /// It is draining after having been bound for this long: a replacement is wanted.
         case draining(bound: Duration)
@@ -20,27 +20,26 @@ package struct ReconnectPolicy: Sendable {
     package static let first = Duration.seconds(1)
     /// The ceiling of all delays.
     package static let maximum = Duration.seconds(60)
-    /// The least delay after a failure: even the luckiest jitter makes no hot loop.
+    /// The least delay after a failure: even with the smallest jitter there is no hot loop.
     package static let minimum = Duration.milliseconds(100)
-    /// The least delay after `conflict`: two workers that take the resource from each other do it slowly.
+    /// The least delay after `conflict`: two workers that take the resource from each other do so slowly.
     package static let conflict = Duration.seconds(5)
 
     /// The failures since the last working session.
     package private(set) var failures = 0
 
-    /// A policy without failures.
     package init() {}
 
-    /// How long to wait before the next attempt.
+    /// The delay before the next attempt.
     ///
-    /// After a working session: zero. After a failure: exponential with full jitter, a random part of 1, 2, 4 … 60 seconds.
-    /// A session that ends with `policy-violation`, `conflict` or `see-other-host` is a failure however long it was. One that
-    /// we ended for bad XML counts as the first failure each time if stanzas came before it: anyone who may write to the
-    /// account may be the cause, and must not delay the others' messages for long. A draining connection is replaced at
-    /// once; the second in a row that drained before it worked backs off.
+    /// After a working session: zero. After a failure: exponential with full jitter, a random part of 1, 2, 4 … 60
+    /// seconds. A session that ends with `policy-violation`, `conflict` or `see-other-host` is a failure however long
+    /// it was. One that we ended for bad XML counts as the first failure each time if stanzas came before it: anyone
+    /// who may write to the account may be the cause, and must not delay the others' messages for long. A draining
+    /// connection is replaced at once; the second in a row that drained before it worked backs off.
     ///
     /// - Parameters:
-    ///   - ending: What happened.
+    ///   - ending: How the connection ended.
     ///   - random: Uniform in 0..<1.
     /// - Returns: The time from now until the next attempt.
     package mutating func delay(after ending: Ending, random: Double) -> Duration {

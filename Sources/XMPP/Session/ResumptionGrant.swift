@@ -1,18 +1,18 @@
 import XMLWire
 
-/// What a server said about resuming a session, in its `<enabled/>` (XEP-0198 section 3).
+/// A server's grant of resumption, in its `<enabled/>` (XEP-0198 section 3).
 package struct ResumptionGrant: Sendable, Equatable {
-    /// The longest id that is kept.
+    /// The longest id that is kept, in bytes.
     static let idLimit = 4_000
 
     /// The session's id (`id`), which `<resume/>` repeats; UTF-8.
     package let id: [UInt8]
-    /// How long the server holds the session of a lost connection (`max`); nil where it does not say.
+    /// How long the server holds the session of a lost connection (`max`); nil if it does not say.
     package let longest: Duration?
-    /// Where the server wants to be asked (`location`), made fit for a log; nil where it does not say.
+    /// The server's preferred host for resuming (`location`), made safe for a log; nil if it does not say.
     package let location: String?
 
-    /// What an `<enabled/>` grants; nil where the session can't be resumed.
+    /// Reads an `<enabled/>`; nil if the session can't be resumed.
     init?(_ element: Stanza) {
         guard let resume = element.attribute("resume", of: 0),
             element.equals(resume, "true") || element.equals(resume, "1"),

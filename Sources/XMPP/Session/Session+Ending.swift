@@ -1,47 +1,45 @@
 package import Vocabulary
 package import XMLWire
 
-/// Why a session ended, where it was not the transport's end.
+/// Why a session ended, unless the transport was lost.
 package enum SessionOutcome: Sendable, Equatable {
     /// We closed the stream in order.
     case closedByUs
     /// The peer closed the stream in order.
     case closedByPeer
-    /// The peer sent a stream error.
     case streamError(StreamError)
-    /// The peer sent what cannot be read.
+    /// The peer sent unreadable XML.
     ///
-    /// `isAnswered` under stream management, where the server takes the stanza for handled and does not send it again.
+    /// `isAnswered` under stream management, where the server counts the stanza as handled and does not send it again.
     case violation(XMLStreamError, isAnswered: Bool)
     /// The peer answered no ping.
     case silent
     /// The server never answered our request for stream management.
     case unmanaged
-    /// The server's count of our stanzas can't be.
+    /// The server's count of our stanzas is impossible.
     case miscounted
 }
 
 // The end.
 extension Session {
-    /// What to do about the stream's end.
+    /// The next step of the stream's end.
     package enum EndStep: Sendable, Equatable {
-        /// Nothing.
         case none
-        /// Set the timer, if any. The next step comes when the messages in flight have settled.
+        /// Set the timer, if any; the next step comes when the messages in flight have settled.
         case settle(SessionTimer?)
-        /// Send these bytes, our closing tag the last, and set the timer for the peer's.
+        /// Send these bytes, which end with our closing tag, and set the timer for the peer's.
         case close([UInt8], SessionTimer)
         /// Send these bytes, if any, and close the transport.
         case end([UInt8], SessionOutcome)
     }
 
-    /// The worker wants to end this session in order: after what is in flight.
+    /// Ends the session in order, after settling what is in flight.
     package mutating func close() -> EndStep {
         guard case .open = state else { return .none }
         return leave(.ours)
     }
 
-    /// The worker wants to end this session without waiting for what is in flight; the peer sends that again.
+    /// Ends the session without waiting for what is in flight; the peer sends that again.
     package mutating func closeNow() -> EndStep {
         switch state {
         case .open: finish(.ours)
@@ -50,7 +48,7 @@ extension Session {
         }
     }
 
-    /// The peer's `</stream:stream>` came.
+    /// Handles the peer's `</stream:stream>`.
     ///
     /// Acks for what is in flight are still sent for a while.
     package mutating func peerClosed() -> EndStep {
@@ -63,23 +61,23 @@ extension Session {
         }
     }
 
-    /// What to do when the peer has broken the stream's rules.
+    /// The next step after the peer broke the stream's rules.
     package struct ViolationAction: Sendable, Equatable {
         /// Whether to count a stanza as `other`.
         package var isCounted = false
-        /// What to do about the stream.
+        /// The next step for the stream.
         package var step: EndStep
     }
 
-    /// The peer sent what cannot be read: the stream has to end.
+    /// Ends the stream because the peer sent unreadable XML.
     ///
-    /// A server that counts stanzas keeps what isn't answered for and sends it again at the next login, which would then end
-    /// in the same way, over and over. So a stanza is answered for, after what came before it.
+    /// A server that counts stanzas keeps an unanswered one and sends it again at the next login, which would then end
+    /// in the same way, over and over. So the stanza is answered for, after what came before it.
     ///
     /// - Parameters:
-    ///   - error: What was wrong.
-    ///   - inStanza: Whether it was in a stanza, and not between two.
-    /// - Returns: What to do.
+    ///   - error: The error.
+    ///   - inStanza: Whether it occurred in a stanza, not between two.
+    /// - Returns: The next step.
     package mutating func violated(_ error: XMLStreamError, inStanza: Bool) -> ViolationAction {
         switch state {
         case .open where inStanza && management.isActive:
@@ -92,31 +90,31 @@ extension Session {
         }
     }
 
-    /// The transport is gone, or given up.
+    /// Handles the loss or abandonment of the transport.
     package mutating func transportClosed() {
-        // What ended in order, or with an error, is over for the server too.
+        // An orderly end, or one with an error, is final for the server too.
         if case .open = state { isSuspended = management.grant != nil }
         state = .ended
     }
 
-    /// What to do when messages have committed.
+    /// The next step after a commit.
     package struct Settlement: Sendable, Equatable {
-        /// Send these bytes.
+        /// Bytes to send.
         package var bytes: [UInt8] = []
-        /// Set this timer, if there is one.
+        /// A timer to set, if any.
         package var timer: SessionTimer?
-        /// What to do about the stream's end.
+        /// The next step of the stream's end.
         package var step = EndStep.none
     }
 
-    /// Messages of this session have committed, and their acks are written.
+    /// Counts committed messages of this session, whose acks are written.
     ///
     /// - Parameters:
-    ///   - count: How many; each is reported once.
+    ///   - count: Their number; each is reported once.
     ///   - size: The sum of their bytes.
     ///   - now: Nanoseconds of the monotonic clock.
-    ///   - messages: The messages; asked for only where the connection counts stanzas.
-    /// - Returns: What to do.
+    ///   - messages: The messages; called only if the connection counts stanzas.
+    /// - Returns: The next step.
     package mutating func committed(
         _ count: Int,
         size: Int,
@@ -135,17 +133,17 @@ extension Session {
             case .wait(let timer): settlement.timer = timer
             case .send(let bytes): settlement.bytes += bytes
             }
-        // The last word says how far we answer.
+        // The final `<a/>` says how far we answer.
         case .finishing(let cause) where window.isEmpty: settlement.step = finish(cause)
         case .finishing, .closing, .ended: break
         }
         return settlement
     }
 
-    /// What the reconnect policy needs to know.
+    /// The session's end for the reconnect policy.
     ///
     /// - Parameters:
-    ///   - outcome: How the session ended; nil where the transport was lost.
+    ///   - outcome: How the session ended; nil if the transport was lost.
     ///   - now: Nanoseconds of the monotonic clock.
     /// - Returns: The ending.
     package func ending(after outcome: SessionOutcome?, now: UInt64) -> ReconnectPolicy.Ending {
@@ -164,15 +162,15 @@ extension Session {
     /// Stops taking stanzas.
     private mutating func leave(_ cause: Cause) -> EndStep {
         state = .finishing(cause)
-        // The keepalive's timer is a late one from now on.
+        // Makes the keepalive's timer a late one.
         timerID += 1
         if window.isEmpty { return finish(cause) }
-        // Nothing but the database bounds our own end; a peer that has closed waits for our closing tag.
+        // Our own end waits for the database without limit; a peer that has closed waits for our closing tag.
         guard case .peers = cause else { return .settle(nil) }
         return .settle(timer(after: configuration.closeTimeout))
     }
 
-    /// Says goodbye.
+    /// Closes our stream.
     private mutating func finish(_ cause: Cause) -> EndStep {
         switch cause {
         case .ours:
@@ -188,10 +186,10 @@ extension Session {
         }
     }
 
-    /// How far we answer for the peer's stanzas, and the end of our stream.
+    /// The final `<a/>`, and the end of our stream.
     mutating func goodbye() -> [UInt8] { management.last() + Array("</stream:stream>".utf8) }
 
-    /// The same with a stream error for a reason; empty where our stream is closed already.
+    /// The final `<a/>` and a stream error; empty if our stream is closed already.
     mutating func farewell(_ condition: StreamErrorCondition) -> [UInt8] {
         defer { state = .ended }
         return canSend ? management.last() + StreamError.farewell(condition) : []

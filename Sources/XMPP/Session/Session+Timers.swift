@@ -1,16 +1,17 @@
 import Vocabulary
 import XMLWire
 
-// The session's timer: keepalive, stream management's answer, presence, the wait for the peer's end; and the draining timer.
+// The session's timer (keepalive, stream management's answer, presence, the wait for the peer's end) and the
+// draining timer.
 extension Session {
-    /// The longest that the answer to our request for stream management may take.
+    /// The longest wait for the answer to our request for stream management.
     static let managementTimeout = Duration.seconds(30)
-    /// A stream that the peer drains and does not close is closed by us after this time.
+    /// The time after which we close a stream that the peer drains and does not close.
     package static let drainingLimit = Duration.seconds(600)
     /// The id of the draining timer; the session's own timer counts from 1.
     static let drainingTimerID: UInt64 = 0
 
-    /// The timer to set when the session begins.
+    /// The session's first timer.
     package mutating func start() -> SessionTimer {
         var delay = configuration.keepaliveInterval
         if management.isRequested { delay = min(delay, Session.managementTimeout) }
@@ -33,7 +34,7 @@ extension Session {
 
     // MARK: Pauses
 
-    /// What to do when reading was paused or resumed.
+    /// The next step after reading was paused or resumed.
     enum PauseAction: Equatable {
         /// Nothing.
         case none
@@ -43,8 +44,8 @@ extension Session {
         case send([UInt8])
     }
 
-    /// The window has filled, or has room again: the pause does not count as the peer's silence, and a standard server is
-    /// told when it becomes long.
+    /// Notes that reading was paused or resumed: the pause does not count as the peer's silence, and a standard server
+    /// is told when it becomes long.
     mutating func readingPaused(_ paused: Bool, now: UInt64) -> PauseAction {
         let isNew = paused != (keepalive.pause(now: now) != nil)
         keepalive.paused(paused, now: now)
@@ -60,7 +61,7 @@ extension Session {
         return timer(notAfter: now.addingReportingOverflow(Presence.longestPause.nanoseconds).partialValue, now: now)
     }
 
-    /// Sets the timer where it would fire later than this: a stream that keeps pausing must not put it off forever.
+    /// Sets the timer if it would fire later than this: a stream that keeps pausing must not put it off forever.
     private mutating func timer(notAfter due: UInt64, now: UInt64) -> PauseAction {
         guard timerDue > due else { return .none }
         return .wait(timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now))
@@ -68,30 +69,29 @@ extension Session {
 
     // MARK: Firing
 
-    /// What to do when a timer fires.
+    /// The next step when a timer fires.
     package enum TimerAction: Sendable, Equatable {
-        /// It was a late one; nothing to do.
+        /// Nothing: it was a late one.
         case none
-        /// Set the timer again.
         case wait(SessionTimer)
-        /// Send a ping, or what stands for one, and set the timer.
+        /// Send a ping, or a component's replacement for one, and set the timer.
         case ping([UInt8], SessionTimer)
-        /// Send these bytes, which make the server send once more what it has stored, and set the timer.
+        /// Send these bytes, which make the server send again what it has stored, and set the timer.
         case refresh([UInt8], SessionTimer)
         /// Reading has been paused for long: send these bytes, which make the server store messages, and set the timer.
         case withdraw([UInt8], SessionTimer)
-        /// The peer drains the stream and has not closed it: do this.
+        /// The peer has not closed the stream that it drains: take this step.
         case drainExpired(EndStep)
         /// Send these bytes, if any, and close the transport.
         case end([UInt8], SessionOutcome)
     }
 
-    /// A timer fired.
+    /// Handles a timer.
     ///
     /// - Parameters:
     ///   - id: The timer's id.
     ///   - now: Nanoseconds of the monotonic clock.
-    /// - Returns: What to do.
+    /// - Returns: The next step.
     package mutating func timerFired(_ id: UInt64, now: UInt64) -> TimerAction {
         if id == Session.drainingTimerID {
             guard isDraining, case .open = state else { return .none }
@@ -136,8 +136,9 @@ extension Session {
         switch keepalive.timerFired(now: now) {
         case .wait(let delay): return .wait(timer(after: delay, from: now))
         case .ping where configuration.isComponent:
-            // The answer to a ping would be a stanza for our domain like any other: a server with several connections of the
-            // component gives it to one of them. So a space is sent, and TCP finds out whether it arrives.
+            // The answer to a ping would be a stanza for our domain like any other: a server with several
+            // connections of the component gives it to any of them. So a space is sent, and TCP finds out whether it
+            // arrives.
             keepalive.answered(now: now)
             return .ping([0x20], timer(after: configuration.keepaliveInterval, from: now))
         case .ping(let delay):
@@ -164,10 +165,10 @@ extension Session {
         return bytes
     }
 
-    /// Whether a stanza is the answer to the last ping: a result, or an error, which shows as well that we are heard.
+    /// Whether a stanza answers the last ping: a result, or an error, which proves as well that the peer receives.
     ///
-    /// From the domain that was asked; servers also leave the address out or answer in the name of our account (RFC 6120
-    /// section 8.1.2.1). Nobody else can guess the id.
+    /// It comes from the pinged domain; servers also leave the address out or answer in the name of our account (RFC
+    /// 6120 section 8.1.2.1). Nobody else can guess the id.
     func isPong(_ stanza: Stanza) -> Bool {
         guard pings > 0, stanza.element(0, is: "iq", in: XMLNamespace.client),
             let type = stanza.attribute("type", of: 0), stanza.equals(type, "result") || stanza.equals(type, "error"),

@@ -1,7 +1,7 @@
 package import Vocabulary
 package import XMLWire
 
-/// A bound stream until its end, as a pure value: each event returns what to do.
+/// A bound stream until its end, as a pure value: each event returns the next step.
 ///
 /// ```
 /// open ──our close──▶ finishing(ours) ──settled, or close now──▶ closing ──the peer's tag, or 2 s──▶ ended
@@ -10,28 +10,29 @@ package import XMLWire
 ///   ├──unreadable stanza, counted by the server──▶ finishing(refusal) ──settled, or close now─────────┤
 ///   └──stream error, bad XML, silence, transport gone─────────────────────────────────────────────────┘
 /// ```
-/// *Settled* means that every message delivered has been reported to ``committed(_:size:now:)``; where nothing is in flight
-/// `finishing` is left at once. Acks are written by the caller, as long as ``canSend`` is true and before it reports the commit.
-/// With a standard server stanzas are counted for stream management, in `open` only: what is not taken must not be answered
-/// for.
+/// *Settled* means that every delivered message has been reported to ``committed(_:size:now:)``; with nothing in flight
+/// `finishing` ends at once. The caller writes acks as long as ``canSend`` is true and before it reports the commit.
+/// With a standard server stanzas are counted for stream management, in `open` only: what is not taken must not be
+/// answered for.
 package struct Session: ~Copyable {
     /// Who ends the stream.
     enum Cause {
         /// The worker: a shutdown, or a stream that drains for too long.
         case ours
-        /// The peer has sent its closing tag.
+        /// The peer, which has sent its closing tag.
         case peers
-        /// A stanza could not be read. It is answered for behind those before it, so that the server does not send it again.
+        /// A stanza could not be read. It is answered for after those before it, so that the server does not send it
+        /// again.
         case refusal(XMLStreamError)
     }
 
     enum State {
         /// Stanzas are taken. To `finishing`, and to `ended` on a stream error, bad XML, silence, or a lost transport.
         case open
-        /// Reading has stopped and messages in flight are being settled. To `closing` (ours), to `ended` (the others; ours on
-        /// a stream error or bad XML), and from ours to peers.
+        /// Reading has stopped and messages in flight are being settled. To `closing` (ours), to `ended` (the others;
+        /// ours on a stream error or bad XML), and from ours to peers.
         case finishing(Cause)
-        /// Our `</stream:stream>` is sent, the peer's is awaited; what else comes is dropped. To `ended`.
+        /// Our `</stream:stream>` is sent, the peer's is awaited; anything else is dropped. To `ended`.
         case closing
         /// Nothing has an effect any more, except that messages still in flight are counted until they are settled.
         case ended
@@ -39,26 +40,25 @@ package struct Session: ~Copyable {
 
     private(set) var configuration: SessionConfiguration
     var state = State.open
-    /// The codec of this connection.
     private var codec: UpstreamCodec
     var window: InFlightWindow
     var keepalive: Keepalive
     var management: StreamManagement
     var presence: Presence
     var timerID: UInt64 = 0
-    /// When the last timer fires, where that is known.
+    /// When the last timer fires, if known.
     var timerDue: UInt64 = .max
     var pings: UInt64 = 0
     private var queries: QueryResponder
     let boundAt: UInt64
-    /// Our own address, which a server may answer a ping from.
+    /// Our own address, from which a server may answer a ping.
     let address: JID
     let domain: JID?
     /// Whether the peer has announced that it will close the connection.
     package private(set) var isDraining = false
-    /// Whether anything has come that the stream is there for: after it, an end by the peer's bad XML is no failure to connect.
+    /// Whether a stanza was taken: after it, an end by the peer's bad XML is no failure to connect.
     var hasTakenStanza = false
-    /// Whether the connection was lost and the server holds the session, so that it can go on over another connection.
+    /// Whether the connection was lost and the server holds the session for resumption.
     package internal(set) var isSuspended = false
     /// Whether another resource of the account has been seen.
     private var hasRival = false
@@ -66,9 +66,9 @@ package struct Session: ~Copyable {
     /// A session on a stream that is bound at this instant.
     ///
     /// - Parameters:
-    ///   - configuration: How to run it.
-    ///   - codec: A codec that this session alone uses.
-    ///   - stream: What the negotiation ended with.
+    ///   - configuration: The settings.
+    ///   - codec: A codec for this session alone.
+    ///   - stream: The negotiation's result.
     ///   - now: Nanoseconds of a monotonic clock.
     package init(
         configuration: SessionConfiguration,
@@ -87,7 +87,7 @@ package struct Session: ~Copyable {
         management = stream.resumed ?? StreamManagement(stream.management)
         presence = Presence(stream.management, priority: configuration.priority)
         queries = QueryResponder(version: configuration.version, as: component, now: now)
-        // The greeting's.
+        // The greeting's presence.
         if stream.resumed == nil, stream.management == .offered { management.wrote() }
         if let idle = stream.idleLimit {
             // XEP-0478 section 3: a stream without traffic for that long is closed. Pings are traffic.
@@ -100,7 +100,7 @@ package struct Session: ~Copyable {
         )
     }
 
-    /// Whether stanzas, acks above all, may still be written: until our `</stream:stream>` is sent.
+    /// Whether stanzas, above all acks, may still be written: until our `</stream:stream>` is sent.
     package var canSend: Bool {
         switch state {
         case .open, .finishing: true
@@ -108,7 +108,8 @@ package struct Session: ~Copyable {
         }
     }
 
-    /// Whether to read from the peer: not while the window is full, nor while messages in flight are settled before the end.
+    /// Whether to read from the peer: not while the window is full, nor while messages in flight are settled before the
+    /// end.
     package var wantsInput: Bool {
         switch state {
         case .open: !window.isPaused
@@ -118,47 +119,47 @@ package struct Session: ~Copyable {
         }
     }
 
-    /// Whether nothing that was delivered is in flight.
+    /// Whether no delivered message is in flight.
     package var isSettled: Bool { window.isEmpty }
 
-    /// How long the stream has been bound.
     package func boundTime(now: UInt64) -> Duration {
         .nanoseconds(Int64(clamping: now > boundAt ? now - boundAt : 0))
     }
 
     // MARK: Stanzas
 
-    /// What to do about a stanza.
+    /// The next step after a stanza.
     package enum StanzaAction: Sendable {
-        /// Hand it to the pipeline, count its kind, and set the timer, if there is one.
+        /// Hand it to the pipeline, count its kind, and set the timer, if any.
         case deliver(IncomingMessage, SessionTimer?)
-        /// Count its kind; nothing else to do.
+        /// Count its kind; nothing else.
         case note(DecodedStanza)
-        /// Count its kind. With a timer it is the first announcement: open a replacement connection at once, and set the timer
-        /// beside the session's own. This connection goes on receiving and acking.
+        /// Count its kind. With a timer it is the first announcement: open a replacement connection at once, and set
+        /// the timer beside the session's own. This connection goes on receiving and acking.
         case drain(DecodedStanza, SessionTimer?)
         /// Count it as `other` and send these bytes.
         case reply([UInt8])
-        /// It is no stanza and not counted; send these bytes, if any.
+        /// Send these bytes, if any; it is no stanza and not counted.
         case answer([UInt8])
         /// Stream management is decided.
         case managed(StreamManagement.Outcome)
-        /// Count it as `other`: another resource of our account is online, and gets copies of its messages. Told once.
+        /// Count it as `other`: another resource of our account is online, and gets copies of its messages. Returned
+        /// once.
         case rival
         /// The peer ends the stream: send these bytes and close the transport.
         case end([UInt8], SessionOutcome)
-        /// Stanzas are no longer taken; nothing to do or to count.
+        /// Nothing: stanzas are no longer taken.
         case none
     }
 
-    /// A stanza came.
+    /// Handles a stanza.
     ///
     /// - Parameters:
     ///   - stanza: Lent for the call.
     ///   - receivedAt: Microseconds since 1970-01-01 UTC.
     ///   - parsedAt: Nanoseconds of the monotonic clock.
-    ///   - following: How many bytes of the same read are still to be looked at.
-    /// - Returns: What to do.
+    ///   - following: How many bytes of the same read are still to be decoded.
+    /// - Returns: The next step.
     package mutating func stanza(
         _ stanza: Stanza,
         receivedAt: Int64,
@@ -191,15 +192,15 @@ package struct Session: ~Copyable {
     private mutating func note(_ kind: DecodedStanza) -> StanzaAction {
         hasTakenStanza = true
         management.noted()
-        // Only a CCS is the server of its stream. On a standard server it is another account, or a device, which can't close the
-        // connection and may not have us open more.
+        // Only a CCS is the server of its stream. On a standard server it is another account, or a device, which
+        // can't close the connection and must not make us open more.
         guard kind.announcesDraining, codec.configuration.dialect == .ccs else { return .note(kind) }
         defer { isDraining = true }
         let timer = SessionTimer(id: Session.drainingTimerID, delay: Session.drainingLimit)
         return .drain(kind, isDraining ? nil : timer)
     }
 
-    /// Stanzas are no longer taken, but a stream error still is, and a question that can still be answered.
+    /// Handles an element after stanzas are no longer taken: a stream error, or a request that can still be answered.
     private mutating func late(_ stanza: Stanza) -> StanzaAction {
         if let error = StreamError(stanza) { return end(error) }
         guard canSend else { return .none }
@@ -230,16 +231,17 @@ package struct Session: ~Copyable {
         return .reply(reply)
     }
 
-    /// Whose query it is (RFC 6120 section 8.1.2.1: without an address the server's, in the name of our account).
+    /// The kind of a query's sender (RFC 6120 section 8.1.2.1: without an address it is the server, in the name of our
+    /// account).
     private func asker(of stanza: Stanza) -> QueryResponder.Asker {
         guard let from = stanza.attribute("from", of: 0) else { return .server }
         if let sender = JID(stanza.string(from)), sender == domain || sender.bare == address.bare { return .server }
         return codec.isTrusted(from, in: stanza) ? .trusted : .stranger
     }
 
-    /// Acks were written, one stanza each, or are kept to be written when the session goes on.
+    /// Counts acks that were written, one stanza each, or are kept until the session is resumed.
     ///
-    /// - Returns: The number of the last one, where they have to be kept until the server has them; else nil.
+    /// - Returns: The number of the last one if they must be kept until the server has them; otherwise nil.
     package mutating func wrote(_ count: Int) -> UInt32? {
         management.wrote(count)
         return management.grant == nil ? nil : management.sent
@@ -248,18 +250,18 @@ package struct Session: ~Copyable {
     /// How many of our stanzas the server has, modulo 2^32.
     package var confirmed: UInt32 { management.confirmed }
 
-    /// The session can't be resumed any more: there are too many acks to be kept.
+    /// Gives up resumption, because there are too many acks to keep.
     package mutating func forgoResumption() {
         management.forgoResumption()
         isSuspended = false
     }
 
-    /// The session to be resumed, once everything that came has settled; nil where it is over.
+    /// The session to resume, once everything received has settled; nil if it is over.
     package var suspended: SuspendedSession? {
         isSuspended && management.canResume ? SuspendedSession(address: address, management: management) : nil
     }
 
-    /// The server's count of our stanzas can't be.
+    /// Ends the stream because the server's count of our stanzas is impossible.
     private mutating func miscounted(_ report: [UInt8]) -> StanzaAction {
         let bytes = management.last() + report
         state = .ended
@@ -275,17 +277,17 @@ package struct Session: ~Copyable {
     }
 
     private mutating func end(_ error: StreamError) -> StanzaAction {
-        // RFC 6120 section 4.9.1.1: the one who gets a stream error closes its own stream too.
+        // RFC 6120 section 4.9.1.1: the receiver of a stream error closes its own stream too.
         let bytes = canSend ? goodbye() : []
         state = .ended
         return .end(bytes, .streamError(error))
     }
 
-    /// A stanza was skipped: well-formed, but too deep or too wide to be read.
+    /// Counts a skipped stanza: well-formed, but too deep or too wide to be read.
     ///
-    /// That settles it, so that a server which counts stanzas does not send it again.
+    /// That settles it, so that a server that counts stanzas does not send it again.
     ///
-    /// - Parameter name: What it was.
+    /// - Parameter name: The stanza's name.
     /// - Returns: Whether to count it as `other`; false once stanzas are no longer taken.
     package mutating func skipped(_ name: StanzaName) -> Bool {
         guard case .open = state else { return false }

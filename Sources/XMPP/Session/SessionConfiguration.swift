@@ -1,26 +1,25 @@
-/// What a session is run with.
+/// The settings of a session.
 package struct SessionConfiguration: Sendable {
-    /// The XMPP domain, which pings go to.
+    /// The XMPP domain, to which pings go.
     package var domain: String
-    /// The beginning of the ids of our IQs; random for each connection.
+    /// The prefix of the ids of our IQs; random for each connection.
     package var idPrefix: String
-    /// How long after the last proof that it hears us the peer is pinged (configuration key `keepalive.interval`).
+    /// The time from the last proof that the peer receives to the next ping (configuration key `keepalive.interval`).
     package var keepaliveInterval: Duration
-    /// How long it has to answer (configuration key `keepalive.timeout`).
+    /// The time that the peer has to answer (configuration key `keepalive.timeout`).
     package var keepaliveTimeout: Duration
-    /// How long we wait for the peer's `</stream:stream>` after ours, and, when the peer closes first, for our own
-    /// messages under way.
+    /// How long we wait for the peer's `</stream:stream>` after ours, and, if the peer closes first, for our own
+    /// messages in flight.
     package var closeTimeout: Duration
-    /// Unacked messages that the peer allows (configuration key `window`); nil where messages are passed over.
+    /// The unacked messages that the peer allows (configuration key `window`); nil if messages are ignored.
     package var window: Int?
-    /// Whether this is an external component's connection (XEP-0114), `domain` then being the component's.
+    /// Whether this is an external component's connection (XEP-0114); `domain` is then the component's.
     package var isComponent: Bool
     /// The priority of our presence (configuration key `priority`).
     package var priority: Int8
-    /// The worker's version, which it tells to those who may know (XEP-0092).
+    /// The worker's version, told to those who may know (XEP-0092).
     package var version: String
 
-    /// The configuration of one connection.
     package init(
         domain: String,
         idPrefix: String,

@@ -2,58 +2,37 @@ package import XMLWire
 
 /// The defined conditions of stream errors (RFC 6120 section 4.9.3).
 package enum StreamErrorCondition: String, Sendable, CaseIterable {
-    /// `bad-format`
     case badFormat = "bad-format"
-    /// `bad-namespace-prefix`
     case badNamespacePrefix = "bad-namespace-prefix"
     /// `conflict`: another connection took the resource.
     case conflict
-    /// `connection-timeout`
     case connectionTimeout = "connection-timeout"
-    /// `host-gone`
     case hostGone = "host-gone"
     /// `host-unknown`: the server does not serve the domain.
     case hostUnknown = "host-unknown"
-    /// `improper-addressing`
     case improperAddressing = "improper-addressing"
-    /// `internal-server-error`
     case internalServerError = "internal-server-error"
-    /// `invalid-from`
     case invalidFrom = "invalid-from"
-    /// `invalid-namespace`
     case invalidNamespace = "invalid-namespace"
-    /// `invalid-xml`
     case invalidXML = "invalid-xml"
-    /// `not-authorized`
     case notAuthorized = "not-authorized"
     /// `not-well-formed`, and `xml-not-well-formed` of RFC 3920.
     case notWellFormed = "not-well-formed"
-    /// `policy-violation`
     case policyViolation = "policy-violation"
-    /// `remote-connection-failed`
     case remoteConnectionFailed = "remote-connection-failed"
-    /// `reset`
     case reset
-    /// `resource-constraint`
     case resourceConstraint = "resource-constraint"
-    /// `restricted-xml`
     case restrictedXML = "restricted-xml"
     /// `see-other-host`: followed to configured hosts only.
     case seeOtherHost = "see-other-host"
-    /// `system-shutdown`
     case systemShutdown = "system-shutdown"
-    /// `undefined-condition`, and whatever is not in the list.
+    /// `undefined-condition`, or a condition not in this list.
     case undefinedCondition = "undefined-condition"
-    /// `unsupported-encoding`
     case unsupportedEncoding = "unsupported-encoding"
-    /// `unsupported-feature`
     case unsupportedFeature = "unsupported-feature"
-    /// `unsupported-stanza-type`
     case unsupportedStanzaType = "unsupported-stanza-type"
-    /// `unsupported-version`
     case unsupportedVersion = "unsupported-version"
 
-    /// The condition of this element name.
     init?(element: String) {
         if element == "xml-not-well-formed" {
             self = .notWellFormed
@@ -65,14 +44,14 @@ package enum StreamErrorCondition: String, Sendable, CaseIterable {
     }
 }
 
-/// What a `{http://etherx.jabber.org/streams}error` says; its text is the peer's own words and is not read.
+/// A `{http://etherx.jabber.org/streams}error`; its free text is not read.
 package struct StreamError: Sendable, Equatable {
-    /// The defined condition; ``StreamErrorCondition/undefinedCondition`` where there is none that we know.
+    /// The defined condition; ``StreamErrorCondition/undefinedCondition`` for an unknown or missing one.
     package var condition: StreamErrorCondition
-    /// The other host of ``StreamErrorCondition/seeOtherHost``, made fit for a log by ``PeerText``; else nil.
+    /// The other host of ``StreamErrorCondition/seeOtherHost``, made safe for a log by ``PeerText``; otherwise nil.
     package var otherHost: String?
 
-    /// Reads a stream error; nil where the stanza is none.
+    /// Reads a stream error; nil if the stanza is not one.
     package init?(_ stanza: Stanza) {
         guard !stanza.elements.isEmpty, stanza.element(0, is: "error", in: XMLNamespace.streams) else { return nil }
         condition = .undefinedCondition
@@ -94,7 +73,7 @@ package struct StreamError: Sendable, Equatable {
 
     /// The bytes that report our own verdict on the peer's stream and end ours (RFC 6120 section 4.9.1.1).
     ///
-    /// - Parameter condition: What the peer did.
+    /// - Parameter condition: The peer's error.
     /// - Returns: The error and the closing tag.
     package static func farewell(_ condition: StreamErrorCondition) -> [UInt8] {
         var bytes: [UInt8] = []

@@ -1,35 +1,35 @@
 import Vocabulary
 import XMLWire
 
-/// Stream management (XEP-0198) on one stream, as a pure value: how far we answer for what came, and what the server has of
-/// what we sent.
+/// Stream management (XEP-0198) on one stream, as a pure value: how far we answer for received stanzas, and how many of
+/// ours the server has.
 ///
 /// ```
 /// off
 /// requested ──enabled──▶ active ──lost, and resumed──▶ active
 ///     └──────failed────▶ off
 /// ```
-/// The server keeps every stanza until `h` says that it is handled, and puts what is left into its offline store when the
-/// session ends. So `h` counts no further than the stanzas before the first message that has not committed: whatever
-/// kills this process, the server still has what the database has not.
+/// The server keeps every stanza until `h` covers it, and puts the rest into its offline store when the session ends.
+/// So `h` counts only the stanzas before the first uncommitted message: whatever kills this process, the server still
+/// has what the database has not.
 ///
-/// The other way, our own stanzas are counted from the request on, and the server is asked how many it has (`<r/>`) as soon as
-/// ``askAfter`` are unknown. Its `h` is checked: one that goes back, or beyond what was sent, ends the stream, for then the
-/// two sides don't agree on what has been said.
+/// In the other direction, our own stanzas are counted from the request on, and the server is asked how many it has
+/// (`<r/>`) as soon as ``askAfter`` are unknown. Its `h` is checked: one that goes back, or beyond what was sent, ends
+/// the stream, since the two sides then disagree about what was said.
 ///
-/// Memory: a number for each message that is delivered and not settled, which the in-flight window bounds.
+/// Memory: a number for each unsettled message, which the in-flight window bounds.
 package struct StreamManagement: Sendable, Equatable {
-    /// What is known of the server before the request.
+    /// The server's offer of stream management.
     package enum Offer: Sendable, Equatable {
-        /// It is a CCS, or the connection is a component's: neither has stream management.
+        /// None, and none expected: a CCS, or a component's connection.
         case unused
-        /// It is a standard server that offers none.
+        /// None from a standard server.
         case missing
         /// It offers it.
         case offered
     }
 
-    /// How it stands with stream management, once that is decided.
+    /// The outcome of the request for stream management.
     package enum Outcome: Sendable, Equatable {
         /// The server keeps what `h` does not cover.
         case enabled
@@ -39,33 +39,34 @@ package struct StreamManagement: Sendable, Equatable {
         case refused(StanzaErrorCondition)
     }
 
-    /// What to do about a top-level element that is no message for the pipeline.
+    /// The next step after a top-level element.
     enum ElementAction: Equatable {
-        /// It is not one of stream management.
+        /// Nothing: it is not part of stream management.
         case none
-        /// It is, and asks for nothing.
+        /// Nothing: it is part of stream management, but needs no answer.
         case ignore
         /// Send these bytes.
         case send([UInt8])
         /// The server has answered our request.
         case decided(Outcome)
-        /// The server's `h` can't be: end the stream with this error, whose bytes end with our closing tag.
+        /// The server's `h` is impossible: end the stream with this error, whose bytes end with our closing tag.
         case refuse([UInt8])
     }
 
     private enum State: Equatable {
         /// Nothing is counted. The last state.
         case off
-        /// `<enable/>` is among the first things we send; what comes before the answer is not counted. To `active`, `off`.
+        /// `<enable/>` is among the first things we send; what comes before the answer is not counted. To `active`,
+        /// `off`.
         case requested
-        /// Stanzas are counted, to the stream's end, and beyond where it is resumed.
+        /// Stanzas are counted, until the stream's end and, if it is resumed, beyond.
         case active
     }
 
-    /// The server is asked what it has once this many stanzas of ours are unknown.
+    /// The number of unconfirmed stanzas of ours at which the server is asked for its count.
     static let askAfter: UInt32 = 100
 
-    /// What asks for it.
+    /// The request for stream management.
     ///
     /// - Parameter resume: How long the server is asked to hold the session of a lost connection; zero for not at all.
     /// - Returns: The element.
@@ -76,26 +77,26 @@ package struct StreamManagement: Sendable, Equatable {
     }
 
     private var state: State
-    /// The number of the last stanza, modulo 2^32 as everything here.
+    /// The number of the last received stanza, modulo 2^32 like all counts here.
     private var received: UInt32
-    /// The numbers of the messages that are not settled, in the order they came.
+    /// The numbers of unsettled messages, in order of arrival.
     private var unsettled: [UInt32] = []
     /// The `h` that was sent last.
     private(set) var told: UInt32
     /// How many stanzas we have sent since the request.
     package private(set) var sent: UInt32
-    /// How many of them the server has, as it said last.
+    /// How many of them the server last said it has.
     package private(set) var confirmed: UInt32
     /// Whether `<r/>` waits for its answer.
     private var isAsked = false
-    /// What the server said about resumption; nil where it won't.
+    /// The server's grant of resumption; nil without one.
     private(set) var grant: ResumptionGrant?
 
     /// Stream management as the negotiation leaves it.
     ///
     /// - Parameters:
-    ///   - offer: What is known of the server.
-    ///   - start: What the counts begin after; other than 0 for tests alone.
+    ///   - offer: The server's offer.
+    ///   - start: The number before the first; other than 0 only in tests.
     init(_ offer: Offer, after start: UInt32 = 0) {
         state = offer == .offered ? .requested : .off
         received = start
@@ -110,13 +111,13 @@ package struct StreamManagement: Sendable, Equatable {
     /// Whether our request waits for its answer.
     var isRequested: Bool { if case .requested = state { true } else { false } }
 
-    /// The number of the last stanza before the first that is not settled: `h`.
+    /// The number of the last stanza before the first unsettled one: `h`.
     var handled: UInt32 { unsettled.first.map { $0 &- 1 } ?? received }
 
-    /// The number of the last stanza that came.
+    /// The number of the last received stanza.
     var lastReceived: UInt32 { received }
 
-    // MARK: What came
+    // MARK: Received
 
     /// Counts a stanza that needs no commit.
     mutating func noted() {
@@ -124,17 +125,17 @@ package struct StreamManagement: Sendable, Equatable {
         received &+= 1
     }
 
-    /// Counts a message that `h` waits for, and gives it its number.
+    /// Counts a message that `h` waits for, and assigns its number.
     mutating func number(_ message: inout IncomingMessage) {
         received &+= 1
         unsettled.append(received)
         message.stanzaNumber = received
     }
 
-    /// Messages have been settled, in whatever order.
+    /// Notes settled messages, in any order.
     ///
-    /// One from before ``Outcome/enabled`` has the number 0 and is skipped, as is an unknown one. A counted message has the
-    /// number 0 only after 2^32 others.
+    /// One from before ``Outcome/enabled`` has the number 0 and is skipped, as is an unknown one. A counted message has
+    /// the number 0 only after 2^32 others.
     mutating func settled(_ messages: [IncomingMessage]) {
         guard isActive, let first = unsettled.first else { return }
         // By distance from the oldest, so that the order holds across the wrap.
@@ -147,7 +148,7 @@ package struct StreamManagement: Sendable, Equatable {
         }
     }
 
-    /// `<a/>` where `h` has come further since it was sent last, and `<r/>` where much of what we sent is unknown.
+    /// `<a/>` if `h` has advanced since it was last sent, and `<r/>` if much of what we sent is unconfirmed.
     mutating func progress() -> [UInt8]? {
         guard isActive else { return nil }
         var bytes = handled == told ? [] : answer()
@@ -158,7 +159,7 @@ package struct StreamManagement: Sendable, Equatable {
         return bytes.isEmpty ? nil : bytes
     }
 
-    /// `<a/>` for the end of the stream; empty where nothing is counted.
+    /// The final `<a/>`; empty if nothing is counted.
     mutating func last() -> [UInt8] { isActive ? answer() : [] }
 
     private mutating func answer() -> [UInt8] {
@@ -166,7 +167,7 @@ package struct StreamManagement: Sendable, Equatable {
         return Array("<a xmlns=\"urn:xmpp:sm:3\" h=\"\(told)\"/>".utf8)
     }
 
-    // MARK: What we send
+    // MARK: Sent
 
     /// Counts stanzas of ours, in the order they are written.
     mutating func wrote(_ count: Int = 1) {
@@ -176,7 +177,7 @@ package struct StreamManagement: Sendable, Equatable {
 
     private var isOff: Bool { if case .off = state { true } else { false } }
 
-    /// The server says how many of our stanzas it has.
+    /// Handles the server's count of our stanzas.
     private mutating func confirm(_ element: Stanza) -> ElementAction {
         guard let count = element.attribute("h", of: 0).flatMap({ StreamManagement.counter(element.bytes[$0]) }) else {
             return .refuse(StreamError.farewell(.invalidXML))
@@ -189,22 +190,22 @@ package struct StreamManagement: Sendable, Equatable {
         return .ignore
     }
 
-    /// The stream error about an `h` that can't be (XEP-0198 section 4).
+    /// The stream error about an impossible `h` (XEP-0198 section 4).
     private static func tooHigh(_ count: UInt32, sent: UInt32) -> [UInt8] {
         let detail = "<handled-count-too-high xmlns='urn:xmpp:sm:3' h='\(count)' send-count='\(sent)'/>"
         let condition = "<undefined-condition xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>"
         return Array("<stream:error>\(condition)\(detail)</stream:error></stream:stream>".utf8)
     }
 
-    /// The session is not to be resumed.
+    /// Gives up resumption.
     mutating func forgoResumption() { grant = nil }
 
-    /// `h` is about to be told outside of an `<a/>`.
+    /// Notes that `h` is sent outside of an `<a/>`.
     mutating func markTold() { told = handled }
 
-    /// The stream goes on over another connection, and the server has this many of our stanzas: counting goes on from there.
+    /// Continues the count after a resumption, from the number of our stanzas that the server has.
     ///
-    /// - Returns: False where it can't have so many, or has had more.
+    /// - Returns: False if that number is impossible.
     mutating func goOn(from count: UInt32) -> Bool {
         guard count &- confirmed <= sent &- confirmed else { return false }
         confirmed = count
@@ -213,7 +214,7 @@ package struct StreamManagement: Sendable, Equatable {
         return true
     }
 
-    /// A count as it stands in `h`: digits alone, below 2^32 (XEP-0198 section 4).
+    /// Parses a count in `h`: only digits, below 2^32 (XEP-0198 section 4).
     static func counter(_ text: some Collection<UInt8>) -> UInt32? {
         guard (1...10).contains(text.count) else { return nil }
         var number: UInt64 = 0
@@ -224,18 +225,18 @@ package struct StreamManagement: Sendable, Equatable {
         return UInt32(exactly: number)
     }
 
-    // MARK: The server's words
+    // MARK: The server's elements
 
-    /// A top-level element came.
+    /// Handles a top-level element.
     ///
     /// - Parameter element: Lent for the call.
-    /// - Returns: What to do.
+    /// - Returns: The next step.
     mutating func receive(_ element: Stanza) -> ElementAction {
         guard element.equals(element.elements[0].namespace, XMLNamespace.streamManagement) else { return .none }
         let name = element.elements[0].name
         switch state {
         case .active where element.equals(name, "r"):
-            // At once, and with what is true now: waiting for a commit would look like a dead connection.
+            // At once, and with the current count: waiting for a commit would look like a dead connection.
             return .send(answer())
         case .active where element.equals(name, "a"):
             return confirm(element)
@@ -251,7 +252,7 @@ package struct StreamManagement: Sendable, Equatable {
         }
     }
 
-    /// The condition that a `<failed/>` names.
+    /// The condition of a `<failed/>`.
     static func condition(of element: Stanza) -> StanzaErrorCondition {
         for child in element.children()
         where element.equals(element.elements[child].namespace, XMLNamespace.stanzaErrors) {
