@@ -59,7 +59,8 @@ extension Integration {
                 try device.send(#"{"id":"x","origin":"o1","json":{"data":1}}"#)
                 try device.send(#"{"id":"x","json":{"message_id":"m1","from":"t","category":"c","data":2}}"#)
                 try await waitUntil("both are acked") { device.events("ack").count == 2 * ids.count + 2 }
-                #expect(device.events("ack").suffix(2) == ["o1", "m1"])
+                // Two batches may hold them, whose commits have no order.
+                #expect(Set(device.events("ack").suffix(2)) == ["o1", "m1"])
                 #expect(worker.settled(.stored) == ids.count + 2)
             }
         }
