@@ -1,50 +1,49 @@
-/// Why the database, or the way to it, failed: the label `class` of `upstream_database_errors_total`.
+/// Why the database or the connection to it failed: the label `class` of `upstream_database_errors_total`.
 ///
-/// A closed set. What the server says is classified once, where its result is read; the last cases are ours, where there is
-/// no server's SQLSTATE.
+/// A closed set. A server's error is classified once, where its result is read; the last cases are our own, without an
+/// SQLSTATE.
 package enum DatabaseErrorClass: Int, CaseIterable, Hashable, Sendable {
     /// No connection, or it broke (08, or no SQLSTATE at all).
     case connection
     /// The server refused the role, the password or the database name (28, 3D).
     case authentication
-    /// The server's disk is full, its memory or its connections are used up (53).
+    /// The server is out of disk, memory or connections (53).
     case resources
-    /// Shutdown, start-up, recovery, a terminated session (57 without a cancelled statement).
+    /// Shutdown, start-up, recovery, or a terminated session (57 except a cancelled statement).
     case intervention
-    /// The server cancelled a statement, or ended it at its time limit (57014, 25P03).
+    /// The server cancelled a statement, or ended a transaction at its time limit (57014, 25P03).
     case timeout
     /// An I/O error or a damaged file (58, XX).
     case system
-    /// The server takes no writes: a standby, or read-only mode (25006).
+    /// The server accepts no writes: a standby, or read-only mode (25006).
     case readOnly
     /// Deadlock, or a serialization failure (40).
     case rollback
     /// A lock was not granted in time (55).
     case lock
-    /// No partition for the row's time (23514 without a constraint's name).
+    /// No partition for the row's time (23514 without a constraint name).
     case missingPartition
-    /// A value was refused (22).
+    /// The server refused a value (22).
     case data
     /// A constraint was violated (23).
     case constraint
-    /// A row was over a limit of the server (54).
+    /// A row exceeded a limit of the server (54).
     case limit
-    /// The role may not do this (42501).
+    /// The role lacks a privilege (42501).
     case permission
-    /// A table, a column or a function is not as we expect it (42, 3F, 26, 0A).
+    /// A table, column or function differs from what we expect (42, 3F, 26, 0A).
     case schema
-    /// Anything else that the server says.
+    /// Any other SQLSTATE.
     case other
-    /// Our own deadline: the server answered neither the statement nor a request to cancel it.
+    /// Our deadline passed: the server answered neither the statement nor the request to cancel it.
     case deadline
-    /// Our own task was cancelled before a statement was sent, or between two.
+    /// Our task was cancelled before or between statements.
     case cancelled
-    /// Our own process had no thread, file descriptor or memory left.
+    /// Our process was out of threads, file descriptors or memory.
     case local
-    /// Our own side had closed the connection.
+    /// We had closed the connection.
     case closed
 
-    /// The label's value.
     package var text: String {
         switch self {
         case .connection: "connection"

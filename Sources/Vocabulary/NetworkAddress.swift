@@ -1,14 +1,13 @@
 import Glibc
 
-/// An IP address: 4 or 16 bytes.
 package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
     /// The bytes in network order: 4 for IPv4, 16 for IPv6.
     package let bytes: [UInt8]
 
-    /// The address written as text, without a zone or brackets; nil for anything else.
+    /// Parses an address without zone or brackets; nil for anything else.
     ///
-    /// IPv4 takes the dotted form with four decimal numbers only: what other readers make of `127.1` or `0x7f.1` is
-    /// left to the resolver, whose answer is then checked.
+    /// IPv4 only in dotted form with four decimal numbers: `127.1` or `0x7f.1` is left to the resolver, whose answer is
+    /// then checked.
     package init?(_ text: String) {
         var storage = in6_addr()
         let family = text.utf8.contains(UInt8(ascii: ":")) ? AF_INET6 : AF_INET
@@ -16,13 +15,11 @@ package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
         bytes = withUnsafeBytes(of: storage) { Array($0.prefix(family == AF_INET6 ? 16 : 4)) }
     }
 
-    /// The address with these bytes; nil unless there are 4 or 16.
     package init?(bytes: [UInt8]) {
         guard bytes.count == 4 || bytes.count == 16 else { return nil }
         self.bytes = bytes
     }
 
-    /// The text form.
     package var description: String {
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
         guard inet_ntop(bytes.count == 16 ? AF_INET6 : AF_INET, bytes, &text, socklen_t(text.count)) != nil else {
@@ -31,8 +28,8 @@ package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
         return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    /// The IPv4 address that an IPv6 address carries and that packets may end up at: mapped (`::ffff:0:0/96`),
-    /// compatible (`::/96`), NAT64 (`64:ff9b::/96`, RFC 6052) and 6to4 (`2002::/16`); nil for others.
+    /// The IPv4 address embedded in an IPv6 address, where packets may end up: mapped (`::ffff:0:0/96`), compatible
+    /// (`::/96`), NAT64 (`64:ff9b::/96`, RFC 6052) or 6to4 (`2002::/16`); nil for others.
     package var embeddedIPv4: NetworkAddress? {
         guard bytes.count == 16 else { return nil }
         let tail = NetworkAddress(bytes: Array(bytes[12...]))
@@ -45,16 +42,16 @@ package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
 }
 
 extension NetworkAddress {
-    /// Whether packets to it never leave this machine: `127.0.0.0/8` and `::1`, and the former written as IPv6
-    /// (`::ffff:127.0.0.0/104`).
+    /// Whether packets to it never leave this machine: `127.0.0.0/8`, `::1` and `::ffff:127.0.0.0/104`.
     package var isLoopback: Bool {
         guard bytes.count == 16 else { return bytes.first == 127 }
         return bytes.dropLast().allSatisfy { $0 == 0 } && bytes.last == 1 || mappedIPv4?.bytes.first == 127
     }
 
-    /// The IPv4 address that is meant by an IPv4-mapped one (`::ffff:0:0/96`, RFC 4291 section 2.5.5.2); nil for others.
+    /// The IPv4 address of an IPv4-mapped one (`::ffff:0:0/96`, RFC 4291 section 2.5.5.2); nil for others.
     ///
-    /// The same host, reached in the same way; the other forms of ``embeddedIPv4`` lead through a translator or a tunnel.
+    /// The same host, reached in the same way; the other forms of ``embeddedIPv4`` lead through a translator or a
+    /// tunnel.
     package var mappedIPv4: NetworkAddress? {
         guard bytes.count == 16, bytes[..<10].allSatisfy({ $0 == 0 }), bytes[10] == 0xFF, bytes[11] == 0xFF else {
             return nil
@@ -68,7 +65,7 @@ package struct Network: Sendable, Hashable {
     private let address: NetworkAddress
     private let prefix: Int
 
-    /// The network written as `10.0.0.0/8` or `fd00::/8`; nil for anything else.
+    /// Parses `10.0.0.0/8` or `fd00::/8`; nil for anything else.
     package init?(_ text: String) {
         let parts = text.split(separator: "/", omittingEmptySubsequences: false)
         guard parts.count == 2, let address = NetworkAddress(String(parts[0])), let prefix = Int(parts[1]),
@@ -77,7 +74,7 @@ package struct Network: Sendable, Hashable {
         (self.address, self.prefix) = (address, prefix)
     }
 
-    /// Whether an address of the same family lies in it.
+    /// Whether the network contains an address; false for another family.
     package func contains(_ other: NetworkAddress) -> Bool {
         guard address.bytes.count == other.bytes.count else { return false }
         let whole = prefix / 8

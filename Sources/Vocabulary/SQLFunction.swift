@@ -1,15 +1,15 @@
-/// The name of a database function, safe to stand in a statement.
+/// The name of a database function, quoted for use in a statement.
 package struct SQLFunction: Sendable, Hashable, CustomStringConvertible {
-    /// The name quoted for a statement: `"app"."take_order"`.
+    /// The quoted name: `"app"."take_order"`.
     package let quoted: String
 
-    /// The name as the configuration has it.
+    /// The name as configured.
     package let description: String
 
-    /// Reads a name as PostgreSQL would: `function` or `schema.function`, each part a plain identifier (folded to lower
-    /// case) or one in double quotes.
+    /// Parses a name as PostgreSQL would: `function` or `schema.function`, each part a plain identifier (folded to
+    /// lower case) or one in double quotes.
     ///
-    /// - Returns: nil where the text is anything else, arguments and spaces included.
+    /// - Returns: nil for anything else, including arguments and spaces.
     package init?(_ text: String) {
         var parts: [[UInt8]] = []
         var rest = Array(text.utf8)[...]

@@ -1,6 +1,5 @@
 /// Base64 with padding (RFC 4648 §4), canonical only.
 package enum Base64 {
-    /// The padded encoding, ASCII.
     package static func encode(_ bytes: [UInt8]) -> [UInt8] {
         var result: [UInt8] = []
         result.reserveCapacity((bytes.count + 2) / 3 * 4)
@@ -16,10 +15,9 @@ package enum Base64 {
         return result
     }
 
-    /// The padded encoding as text.
     package static func text(_ bytes: [UInt8]) -> String { String(decoding: encode(bytes), as: UTF8.self) }
 
-    /// The bytes of a padded encoding; nil for anything else, unused bits that are not zero included.
+    /// Decodes padded text; nil for anything else, including unused bits that are not zero.
     package static func decode(_ text: some Sequence<UInt8>) -> [UInt8]? {
         var result: [UInt8] = []
         var group: UInt32 = 0

@@ -1,4 +1,4 @@
-/// 128 bits cut from a SHA-256 digest, as the tables hold them in a `uuid` column.
+/// The first 128 bits of a SHA-256 digest, stored in `uuid` columns.
 package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// The first 8 bytes, read big-endian.
     package var high: UInt64
@@ -6,14 +6,13 @@ package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertibl
     /// The last 8 bytes, read big-endian.
     package var low: UInt64
 
-    /// The digest made of two big-endian halves.
     @inlinable
     package init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
     }
 
-    /// The digest read from its UUID text form in either case; nil where the text is anything else.
+    /// Parses the UUID text form in either case; nil for anything else.
     package init?(uuid text: some Sequence<UInt8>) {
         var halves: (high: UInt64, low: UInt64) = (0, 0)
         var position = 0
@@ -35,7 +34,7 @@ package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertibl
         self.init(high: halves.high, low: halves.low)
     }
 
-    /// All digests whose UUID text form begins so; nil where it is no such beginning, or has fewer than 8 digits.
+    /// All digests whose UUID text form has this prefix; nil if it is not such a prefix or shorter than 8 characters.
     package static func range(ofPrefix text: String) -> ClosedRange<Digest128>? {
         let prefix = Array(text.utf8)
         guard (8..<length).contains(prefix.count) else { return nil }
@@ -51,7 +50,7 @@ package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertibl
         position == 8 || position == 13 || position == 18 || position == 23
     }
 
-    /// Equality of all bits; written out to be inlined where batches are sorted.
+    /// Written out so that it is inlined where batches are sorted.
     @inlinable
     package static func == (lhs: Digest128, rhs: Digest128) -> Bool {
         lhs.high == rhs.high && lhs.low == rhs.low
@@ -71,10 +70,10 @@ package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertibl
         }
     }
 
-    /// The bytes of the UUID text form.
+    /// The length of the UUID text form.
     fileprivate static var length: Int { 36 }
 
-    /// Writes the UUID text form at the beginning of a text that is made in place and has room for it.
+    /// Writes the UUID text form at the start of an uninitialised buffer with room for it.
     fileprivate func write(to text: UnsafeMutableBufferPointer<UInt8>) {
         Hex.write(UInt32(truncatingIfNeeded: high >> 32), to: text, at: 0)
         Hex.write(UInt16(truncatingIfNeeded: high >> 16), to: text, at: 9)
@@ -93,7 +92,7 @@ package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertibl
 extension [UInt8] {
     /// Appends the UUID text form, lower case: `8-4-4-4-12` hex digits.
     package mutating func append(uuid digest: Digest128) {
-        // Put together apart: 36 appends would check for room 36 times.
+        // Built in a buffer first: 36 appends would check for room 36 times.
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Digest128.length) { text in
             digest.write(to: text)
             append(contentsOf: text)

@@ -1,21 +1,20 @@
 /// Hexadecimal digits.
 package enum Hex {
-    /// The lower-case digits, by their value.
     @inlinable
     static var digits: StaticString { "0123456789abcdef" }
 
-    /// The lower-case digit of a number from 0 to 15; of a greater one, its low 4 bits count.
+    /// The lower-case digit of a number's low 4 bits.
     @inlinable
     package static func digit(_ number: UInt8) -> UInt8 { digits.utf8Start[Int(number & 15)] }
 
-    /// The upper-case digit of a number from 0 to 15; of a greater one, its low 4 bits count.
+    /// The upper-case digit of a number's low 4 bits.
     @inlinable
     package static func upperDigit(_ number: UInt8) -> UInt8 {
         let number = number & 15
         return number < 10 ? number + 0x30 : number + 0x37
     }
 
-    /// What a digit in either case stands for; nil for any other byte.
+    /// The value of a digit in either case; nil for any other byte.
     @inlinable
     package static func value(_ digit: UInt8) -> UInt8? {
         switch digit {
@@ -26,7 +25,7 @@ package enum Hex {
         }
     }
 
-    /// The lower-case digits of bytes, two for each.
+    /// The bytes in lower-case digits, two for each.
     package static func encode(_ bytes: some Sequence<UInt8>) -> String {
         var text: [UInt8] = []
         text.reserveCapacity(bytes.underestimatedCount * 2)
@@ -37,7 +36,7 @@ package enum Hex {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// The lower-case digits of a number, with leading zeros up to its width.
+    /// The number in lower-case digits, with leading zeros to its full width.
     package static func encode(_ number: some FixedWidthInteger & UnsignedInteger) -> String {
         String(unsafeUninitializedCapacity: number.bitWidth / 4) { text in
             write(number, to: text, at: 0)
@@ -45,12 +44,12 @@ package enum Hex {
         }
     }
 
-    /// Writes what `encode` gives into a text that is made in place.
+    /// Writes the digits of `encode` into an uninitialised buffer.
     ///
     /// - Parameters:
-    ///   - number: A quarter as many digits as it has bits are written.
-    ///   - text: Takes them; must have room.
-    ///   - place: Where the first one goes.
+    ///   - number: Gives one digit for each 4 bits.
+    ///   - text: Must have room.
+    ///   - place: The index of the first digit.
     @inlinable
     package static func write<Number: FixedWidthInteger & UnsignedInteger>(
         _ number: Number,
@@ -66,7 +65,7 @@ package enum Hex {
         }
     }
 
-    /// The bytes of pairs of digits in either case; nil for anything else.
+    /// Decodes pairs of digits in either case; nil for anything else.
     package static func decode(_ text: some Sequence<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
         var high: UInt8?

@@ -1,28 +1,28 @@
 import Synchronization
 
-/// Memory that is given away from the front, once until it is used again.
+/// A bump allocator that is reset for reuse.
 final class MessageBlock: @unchecked Sendable {
-    // Sendable: each byte is written by who took it, before anyone else knows of it.
+    // Sendable: whoever took a byte writes it before anyone else knows of it.
 
     private let memory: UnsafeMutableBufferPointer<UInt8>
-    /// Atomic, so that not even two copies of a ``MessageStorage`` give the same bytes away.
+    /// Atomic, so that even two copies of a ``MessageStorage`` never get the same bytes.
     private let used = Atomic(0)
 
     init(capacity: Int) { memory = .allocate(capacity: max(capacity, 1)) }
 
     deinit { memory.deallocate() }
 
-    /// One for a message, and for others of its read.
+    /// A block for a message and the following ones of its read.
     ///
     /// - Parameters:
-    ///   - size: The bytes that the message takes at most.
-    ///   - expected: About how many the others are going to take.
-    ///   - isFirst: Whether the read has filled no block yet.
-    /// - Returns: An empty block, with room for the message at least.
+    ///   - size: The maximum size of the message in bytes.
+    ///   - expected: An estimate of the bytes that the others need.
+    ///   - isFirst: Whether this is the read's first block.
+    /// - Returns: An empty block with room for at least the message.
     static func filled(by size: Int, expected: Int, isFirst: Bool) -> MessageBlock {
         let capacity = max(size, min(size + min(expected, MessageStorage.blockBytes), MessageStorage.blockBytes))
-        // What would be half empty is made to measure: whoever is kept in it for long keeps no more than that. The rest of a
-        // large read is an exception, or each of these would allocate.
+        // A block that would stay half empty gets the exact size, so that a message kept for long holds no more than
+        // that. The rest of a large read is an exception, or each of its messages would allocate.
         let isShared = capacity >= MessageStorage.blockBytes * 3 / 4 || !isFirst
         if size <= MessageStorage.blockBytes, isShared, let block = pool.next() { return block }
         return MessageBlock(capacity: capacity)
@@ -30,31 +30,31 @@ final class MessageBlock: @unchecked Sendable {
 
     private static let pool = MessageBlockPool()
 
-    /// The next `count` bytes; nil where so many are not left.
+    /// The next `count` bytes; nil if fewer are left.
     func take(_ count: Int) -> UnsafeMutablePointer<UInt8>? {
         guard memory.count - used.load(ordering: .relaxed) >= count else { return nil }
         let end = used.add(count, ordering: .relaxed).newValue
         return end <= memory.count ? memory.baseAddress.map { $0 + (end - count) } : nil
     }
 
-    /// All bytes, of a block that nobody else has.
+    /// All bytes of an unshared block.
     func takeAll() -> UnsafeMutablePointer<UInt8> {
         used.store(memory.count, ordering: .relaxed)
-        // Never nil: it has at least one byte.
+        // Never nil: the capacity is at least one byte.
         return memory.baseAddress.unsafelyUnwrapped
     }
 
-    /// Gives all of it away anew; nobody else has it.
+    /// Makes all bytes available again; nobody else may hold the block.
     fileprivate func reset() { used.store(0, ordering: .relaxed) }
 }
 
-/// Blocks of ``MessageStorage/blockBytes`` that are used again once no message is in them.
+/// Blocks of ``MessageStorage/blockBytes``, reused once no message is in them.
 ///
-/// So receiving allocates nothing for its messages while these come and go at about the same pace. There are as many as
-/// messages under way fill, up to a limit; beyond it, as in a database's outage, blocks are allocated and freed.
+/// Receiving so allocates nothing for messages while they come and go at about the same pace. Beyond the limit, as in a
+/// database outage, blocks are allocated and freed.
 final class MessageBlockPool: Sendable {
     private struct State {
-        /// In the order of their last use, the oldest at `next`.
+        /// A ring in the order of last use, the oldest at `next`.
         var blocks: [MessageBlock] = []
         var next = 0
     }
@@ -62,26 +62,26 @@ final class MessageBlockPool: Sendable {
     private let state = Mutex(State())
     private let limit: Int
 
-    /// - Parameter limit: How many blocks are kept at most: 2 MB of them.
+    /// - Parameter limit: The most blocks kept; the default is 2 MB of them.
     init(limit: Int = MessageBlockPool.limit) { self.limit = limit }
 
     #if SANITIZE
-    /// None: a sanitizer sees who uses freed memory, and that freeing comes after each use.
+    /// None, so that a sanitizer sees the use of freed memory.
     private static let limit = 0
     #else
     private static let limit = 256
     #endif
 
-    /// An empty block; nil where the limit is reached and all are in use.
+    /// An empty block; nil if the limit is reached and all are in use.
     func next() -> MessageBlock? {
         state.withLock { state in
-            // Past those that are kept for long, by a slow handler.
+            // Skips blocks that a slow handler keeps.
             for _ in 0..<state.blocks.count {
                 if state.next == state.blocks.count { state.next = 0 }
                 defer { state.next += 1 }
-                // Only the pool could hand out another reference to it, so it stays the only one.
+                // Only the pool could hand out another reference, so the result stays true.
                 guard isKnownUniquelyReferenced(&state.blocks[state.next]) else { continue }
-                // What others did with the bytes comes before they let go of them.
+                // Orders others' accesses to the bytes before our reuse.
                 atomicMemoryFence(ordering: .acquiring)
                 state.blocks[state.next].reset()
                 return state.blocks[state.next]

@@ -1,13 +1,13 @@
-/// Numbers as people read them.
+/// Numbers formatted for people.
 ///
-/// The sign of what is negative is `-` on a terminal, and may be another where a page is set.
+/// The minus sign is `-` on a terminal; pages may pass another.
 package enum Amount {
-    /// A number of things, with the noun in its form for that number: `1 sender`, `2,000 deliveries`.
+    /// A count with its noun in singular or plural: `1 sender`, `2,000 deliveries`.
     package static func counted(_ number: some BinaryInteger, _ noun: String, plural: String? = nil) -> String {
         number == 1 ? "1 \(noun)" : "\(count(number)) \(plural ?? noun + "s")"
     }
 
-    /// A whole number with its digits in groups of three: `1,234,567`.
+    /// A whole number with digits grouped by three: `1,234,567`.
     package static func count(_ number: some BinaryInteger, minus: String = "-") -> String {
         let digits = String(number.magnitude)
         var text = ""
@@ -18,7 +18,7 @@ package enum Amount {
         return number < 0 ? minus + text : text
     }
 
-    /// An estimate from the catalog, `~1,234`; `?` where there is none.
+    /// An estimate from the catalog, `~1,234`; `?` if there is none.
     package static func estimate(_ number: Int64?) -> String { number.map { "~" + count($0) } ?? "?" }
 
     /// A size in bytes: `512 B`, `1.5 MiB`.
@@ -33,7 +33,7 @@ package enum Amount {
         return decimal(size) + " " + (units.first ?? "")
     }
 
-    /// A number with one decimal below 100, and none from there on; a dash for one that no count reaches.
+    /// A number with one decimal below 100 and none above; a dash for magnitudes from 10^15.
     package static func decimal(_ number: Double, minus: String = "-") -> String {
         guard abs(number) < 1e15 else { return "–" }
         guard abs(number) < 99.95 else { return count(Int64(number.rounded()), minus: minus) }
@@ -42,14 +42,14 @@ package enum Amount {
         return (tenths < 0 ? minus : "") + (text.hasSuffix(".0") ? String(text.dropLast(2)) : text)
     }
 
-    /// When something ends, by the seconds until then: `ends in 12 d`, `ended 3 d ago`.
+    /// An end time relative to now: `ends in 12 d`, `ended 3 d ago`.
     package static func ending(_ seconds: Int) -> String {
         seconds < 0 ? "ended \(time(Double(-seconds))) ago" : "ends in \(time(Double(seconds)))"
     }
 
-    /// A length of time in its largest unit: `12 ms`, `4 s`, `3 min`, `5.2 h`, `12 d`.
+    /// A duration in its largest unit: `12 ms`, `4 s`, `3 min`, `5.2 h`, `12 d`.
     ///
-    /// Everything that people read of a length, in commands, findings and pages, is written so.
+    /// The form of every duration in commands, findings and pages.
     package static func time(_ seconds: Double) -> String {
         switch seconds {
         case ...0: "0 s"

@@ -1,47 +1,47 @@
-/// Which characters of a JSON text are written as escapes, found byte by byte.
+/// Which characters of a JSON text are escaped, found byte by byte.
 ///
-/// Whatever a string holds, its literal stays on one line: the quote, the backslash and every control character (C0, DEL,
-/// C1) are escaped, and U+2028 and U+2029, which some readers take for a line's end.
+/// A literal always stays on one line: the quote, the backslash, every control character (C0, DEL, C1), U+2028 and
+/// U+2029 are escaped.
 package struct JSONEscape: Sendable {
-    /// How a character is written that may not stand as it is.
     private enum Style {
-        /// In a string: the two-character forms, else `\u00XX`.
+        /// In a string: the two-character escapes, else `\u00XX`.
         case string
-        /// In JSON that is whole already: line ends and tabs, which stand between tokens only, become spaces; what else a
-        /// terminal may act on, which stands in strings only, becomes `\u00XX`.
+        /// In complete JSON: line ends and tabs, which stand between tokens only, become spaces; other characters that
+        /// a terminal may act on, which stand in strings only, become `\u00XX`.
         case json
     }
 
     private let style: Style
     private let isForTerminal: Bool
-    /// By byte: whether a character that may need an escape begins with it.
+    /// By byte: whether it begins a character that may need an escape.
     private let suspects: [Bool]
 
     /// For the inside of a string literal.
     package static let string = JSONEscape(.string, isForTerminal: false)
-    /// For the inside of a string literal, also escaping what turns text around or is not seen.
+    /// For the inside of a string literal, also escaping invisible characters and those that change the text's
+    /// direction.
     package static let stringForTerminal = JSONEscape(.string, isForTerminal: true)
-    /// For JSON that is whole already and is shown on a terminal; it means the same.
+    /// For complete JSON shown on a terminal; its meaning stays.
     package static let jsonForTerminal = JSONEscape(.json, isForTerminal: true)
 
     private init(_ style: Style, isForTerminal: Bool) {
         self.style = style
         self.isForTerminal = isForTerminal
         var suspects = [Bool](repeating: false, count: 256)
-        // C0 and DEL; C2 leads to C1, E2 to the line separators.
+        // C0 and DEL; C2 leads C1 characters, E2 the line separators.
         for byte in [0x7F, 0xC2, 0xE2] { suspects[byte] = true }
         for byte in 0..<0x20 { suspects[byte] = true }
         if style == .string { for byte in [0x22, 0x5C] { suspects[byte] = true } }
-        // The leads of characters that change the direction of text, or are not seen.
+        // Lead bytes of invisible characters and of those that change the text's direction.
         if isForTerminal { for byte in [0xD8, 0xE1, 0xEF, 0xF3] { suspects[byte] = true } }
         self.suspects = suspects
     }
 
-    /// Appends a text with its escapes; what needs none is copied in runs.
+    /// Appends a text with its escapes; the rest is copied in runs.
     ///
     /// - Parameters:
-    ///   - text: UTF-8; bytes that are no character come out as they are, or escaped as if each were one.
-    ///   - bytes: Takes the text.
+    ///   - text: UTF-8; an invalid byte stays as it is or is escaped as a character of that value.
+    ///   - bytes: Receives the text.
     package func append(_ text: UnsafeRawBufferPointer, to bytes: inout [UInt8]) {
         suspects.withUnsafeBufferPointer { suspects in
             var start = 0
@@ -91,21 +91,20 @@ package struct JSONEscape: Sendable {
         bytes.append(character)
     }
 
-    /// Appends `\uXXXX`.
     package static func append(unit: UInt16, to bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "\\"))
         bytes.append(UInt8(ascii: "u"))
         for shift in [12, 8, 4, 0] as [UInt16] { bytes.append(Hex.digit(UInt8(truncatingIfNeeded: unit >> shift))) }
     }
 
-    /// The character at a place of a text, never read past its end; a byte that begins none stands for itself.
+    /// Decodes the character at `index` without reading past the end; a byte that begins none stands for itself.
     private static func decode(_ text: UnsafeRawBufferPointer, at index: Int) -> (scalar: UInt32, length: Int) {
         let lead = text[index]
         let length = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4
         guard length > 1, index + length <= text.count else { return (UInt32(lead), 1) }
         var scalar = UInt32(lead) & (0x7F >> UInt32(length))
         for place in (index + 1)..<(index + length) {
-            // No UTF-8: what follows is looked at by itself, for it may be a control character.
+            // Invalid UTF-8: the next byte is looked at by itself, since it may be a control character.
             guard text[place] & 0xC0 == 0x80 else { return (UInt32(lead), 1) }
             scalar = scalar << 6 | UInt32(text[place] & 0x3F)
         }

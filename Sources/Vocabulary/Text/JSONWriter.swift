@@ -1,44 +1,37 @@
 /// Writes JSON text (RFC 8259) value by value, on one line.
 ///
-/// Commas are put where they belong; whoever writes closes what was opened and gives each name once. Parts that are JSON
-/// already go in verbatim.
+/// Adds commas; the caller closes what it opens and writes each name once. Parts that are JSON already are copied.
 package struct JSONWriter: Sendable {
     /// The text so far, UTF-8.
     package private(set) var bytes: [UInt8] = []
 
     private let strings: JSONEscape
 
-    /// Nothing written yet.
+    /// An empty writer.
     ///
     /// - Parameters:
-    ///   - capacity: The bytes to make room for.
-    ///   - isForTerminal: Whether strings are escaped for a terminal, too.
+    ///   - capacity: The bytes to reserve.
+    ///   - isForTerminal: Whether to escape strings for a terminal as well.
     package init(capacity: Int = 256, isForTerminal: Bool = false) {
         strings = isForTerminal ? .stringForTerminal : .string
         bytes.reserveCapacity(capacity)
     }
 
-    // MARK: Structure
-
-    /// Opens an object.
     package mutating func beginObject() {
         separate()
         bytes.append(UInt8(ascii: "{"))
     }
 
-    /// Closes the object that was opened last.
     package mutating func endObject() { bytes.append(UInt8(ascii: "}")) }
 
-    /// Opens an array.
     package mutating func beginArray() {
         separate()
         bytes.append(UInt8(ascii: "["))
     }
 
-    /// Closes the array that was opened last.
     package mutating func endArray() { bytes.append(UInt8(ascii: "]")) }
 
-    /// Writes a member's name, which needs no escape; its value comes next.
+    /// Writes a member's name that needs no escape; its value comes next.
     package mutating func name(_ name: StaticString) {
         separate()
         bytes.append(UInt8(ascii: "\""))
@@ -53,33 +46,29 @@ package struct JSONWriter: Sendable {
         bytes.append(UInt8(ascii: ":"))
     }
 
-    /// Writes a member's name that is known to need no escape; its value comes next.
+    /// Writes a member's name known to need no escape; its value comes next.
     package mutating func name(plain name: String) {
         plain(name)
         bytes.append(UInt8(ascii: ":"))
     }
 
-    /// Appends a line's end: the next value is an object of its own.
+    /// Ends the line; the next value is a separate document.
     package mutating func endLine() { bytes.append(UInt8(ascii: "\n")) }
 
-    /// Appends a whole line that was made elsewhere, with its end.
+    /// Appends a complete line, with its end.
     package mutating func line(_ line: [UInt8]) { bytes.append(contentsOf: line) }
 
-    /// Begins anew in the same memory.
+    /// Clears the text but keeps its memory.
     package mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
 
-    /// Gives the text away.
     package consuming func finish() -> [UInt8] { bytes }
 
-    // MARK: Values
-
-    /// Writes a string.
     package mutating func string(_ text: String) {
         var text = text
         text.withUTF8 { string(utf8: UnsafeRawBufferPointer($0)) }
     }
 
-    /// Writes a string that is known to need no escape.
+    /// Writes a string known to need no escape.
     package mutating func plain(_ text: String) {
         separate()
         bytes.append(UInt8(ascii: "\""))
@@ -87,7 +76,6 @@ package struct JSONWriter: Sendable {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// Writes a string that is there as UTF-8.
     package mutating func string(utf8 text: UnsafeRawBufferPointer) {
         separate()
         bytes.append(UInt8(ascii: "\""))
@@ -95,7 +83,7 @@ package struct JSONWriter: Sendable {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// Writes a moment as RFC 3339.
+    /// Writes a time as RFC 3339.
     package mutating func time(_ time: Timestamp) {
         separate()
         bytes.append(UInt8(ascii: "\""))
@@ -111,11 +99,10 @@ package struct JSONWriter: Sendable {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// Writes a whole number.
     package mutating func integer(_ number: some BinaryInteger) {
         guard number >= 0, number.bitWidth <= 64 else { return raw(String(number)) }
         separate()
-        // Every log line and every row of an export has some: no text is made of them.
+        // Without a `String`, since every log line and every exported row has some.
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
             var rest = UInt64(truncatingIfNeeded: number)
             var start = digits.count
@@ -128,19 +115,17 @@ package struct JSONWriter: Sendable {
         }
     }
 
-    /// Writes a number; null for what JSON has no number for.
+    /// Writes a number; null for NaN and infinity.
     package mutating func number(_ number: Double) { raw(number.isFinite ? String(number) : "null") }
 
-    /// Writes `true` or `false`.
     package mutating func bool(_ flag: Bool) { raw(flag ? "true" : "false") }
 
-    /// Writes `null`.
     package mutating func null() { raw("null") }
 
-    /// Writes a value that is JSON already.
+    /// Writes a JSON value as it is.
     ///
-    /// Line ends become spaces: in valid JSON they stand between tokens only, so the value stays the same, and the whole
-    /// text stays on one line.
+    /// Line ends become spaces: in valid JSON they stand between tokens only, so the meaning stays and the text stays
+    /// on one line.
     package mutating func json(_ value: [UInt8]) {
         separate()
         bytes.append(contentsOf: value.lazy.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
@@ -151,9 +136,9 @@ package struct JSONWriter: Sendable {
         bytes.append(contentsOf: text.utf8)
     }
 
-    /// Writes a comma where a value or a member came before.
+    /// Writes a comma if a value or a member came before.
     ///
-    /// No value ends in one of these bytes, so the last one tells where we are.
+    /// No value ends in one of these bytes, so the last byte tells.
     private mutating func separate() {
         switch bytes.last {
         case nil, UInt8(ascii: "{"), UInt8(ascii: "["), UInt8(ascii: ":"), UInt8(ascii: "\n"): break
@@ -163,31 +148,28 @@ package struct JSONWriter: Sendable {
 }
 
 extension JSONWriter {
-    /// Writes a member with a string; nil is written as null.
+    /// Writes a member with a string, or null.
     package mutating func member(_ name: StaticString, _ value: String?) {
         self.name(name)
         if let value { string(value) } else { null() }
     }
 
-    /// Writes a member with a whole number.
     package mutating func member(_ name: StaticString, _ value: some BinaryInteger) {
         self.name(name)
         integer(value)
     }
 
-    /// Writes a member with a moment.
     package mutating func member(_ name: StaticString, _ value: Timestamp) {
         self.name(name)
         time(value)
     }
 
-    /// Writes a member with a digest.
     package mutating func member(_ name: StaticString, _ value: Digest128) {
         self.name(name)
         uuid(value)
     }
 
-    /// Writes a member whose value is JSON already; nil is written as null.
+    /// Writes a member whose value is JSON already, or null.
     package mutating func member(_ name: StaticString, json value: [UInt8]?) {
         self.name(name)
         if let value { json(value) } else { null() }

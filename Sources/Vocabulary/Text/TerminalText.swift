@@ -1,10 +1,9 @@
-/// Text from strangers, made fit for a terminal.
+/// Escapes untrusted text for a terminal.
 ///
-/// Categories, ids and payloads come from apps that anybody can write. A terminal acts on control characters, and some
-/// characters turn the direction of text or take no place; these are shown by their number, so that what is printed
-/// can neither move the cursor nor look like something else.
+/// Categories, ids and payloads come from apps that anybody can write. Control characters, invisible ones and those
+/// that change the text's direction are shown by number, so that text can neither move the cursor nor disguise itself.
 package enum TerminalText {
-    /// The text on one line, with `\n`, `\r`, `\t` and `\u{…}` for what a terminal may act on.
+    /// The text on one line, with `\n`, `\r`, `\t` and `\u{…}` for unsafe characters.
     package static func escape(_ text: some StringProtocol) -> String {
         guard !text.utf8.allSatisfy({ (0x20..<0x7F).contains($0) }) else { return String(text) }
         var shown = String.UnicodeScalarView()
@@ -23,7 +22,7 @@ package enum TerminalText {
         return String(shown)
     }
 
-    /// JSON on one line, with `\uXXXX` in its strings for what a terminal may act on; it means the same.
+    /// JSON on one line, with `\uXXXX` for unsafe characters in strings; its meaning stays.
     package static func escape(json: String) -> String {
         guard json.unicodeScalars.contains(where: isUnsafe) else { return json }
         var shown = String.UnicodeScalarView()
@@ -44,7 +43,7 @@ package enum TerminalText {
         return String(shown)
     }
 
-    /// Bytes of any kind on one line: text as ``escape(_:)`` gives it, `\xNN` for bytes that are no UTF-8.
+    /// Any bytes on one line: text as in ``escape(_:)``, `\xNN` for bytes that are not UTF-8.
     package static func escape(bytes: [UInt8]) -> String {
         var shown = ""
         var decoder = UTF8()
@@ -57,7 +56,7 @@ package enum TerminalText {
                 position += UTF8.width(scalar)
             case .emptyInput: return shown
             case .error:
-                // One byte at a time: the decoder may have read ahead, so it starts anew behind this one.
+                // One byte at a time: the decoder may have read ahead, so a new one starts behind this byte.
                 shown += "\\x" + Hex.encode(CollectionOfOne(bytes[position])).uppercased()
                 position += 1
                 decoder = UTF8()
@@ -74,8 +73,8 @@ package enum TerminalText {
         }
     }
 
-    /// Whether a character changes the direction of what follows or takes no place (Unicode's bidirectional controls, zero
-    /// width characters, byte order mark, tags).
+    /// Whether a character is invisible or changes the text's direction (bidirectional controls, zero width characters,
+    /// byte order mark, tags).
     package static func isInvisible(_ scalar: UInt32) -> Bool {
         switch scalar {
         case 0xAD, 0x61C, 0x180E, 0x200B...0x200F, 0x202A...0x202E, 0x2060...0x206F, 0xFEFF, 0xFFF9...0xFFFB,

@@ -1,13 +1,13 @@
 /// A date of the proleptic Gregorian calendar.
 package struct CivilDate: Hashable, Sendable {
-    /// The year; 0 is the one before the year 1.
+    /// The year; 0 is the year before 1.
     package var year: Int
     /// The month, 1 to 12.
     package var month: Int
     /// The day of the month, from 1.
     package var day: Int
 
-    /// The date with these numbers; they are not checked.
+    /// A date of these numbers, unchecked.
     package init(year: Int, month: Int, day: Int) {
         self.year = year
         self.month = month
@@ -16,7 +16,7 @@ package struct CivilDate: Hashable, Sendable {
 
     /// The date that many days after 1970-01-01.
     ///
-    /// Counted in eras of 400 years (146,097 days) that begin on 1 March, so that the leap day is a year's last.
+    /// Counts in eras of 400 years (146,097 days) that begin on 1 March, so that the leap day is a year's last.
     package init(daysSince1970 days: Int64) {
         let shifted = days + 719_468
         let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
@@ -38,7 +38,6 @@ package struct CivilDate: Hashable, Sendable {
         return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
     }
 
-    /// The number of days of a month, 1 to 12.
     package static func days(inMonth month: Int, of year: Int) -> Int {
         if month == 2 { return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) ? 29 : 28 }
         return [4, 6, 9, 11].contains(month) ? 30 : 31

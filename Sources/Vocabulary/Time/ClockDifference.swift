@@ -1,26 +1,26 @@
-/// How far this process's clock is from the database's.
+/// The difference between this process's clock and the database's.
 package struct ClockDifference: Sendable, Equatable {
-    /// Beyond this much nobody knows which of the two is right.
+    /// Above this, either clock may be the wrong one.
     package static let limit = Duration.seconds(300)
 
-    /// How much this process's clock is ahead; below zero where it is behind.
+    /// How far this process's clock is ahead; negative if it is behind.
     ///
-    /// What the question's way there and back may account for is taken off.
+    /// Less the round trip's possible share.
     package var ahead: Duration
 
-    /// From the times between which the database answered with its own.
+    /// Computed from the times at which the database was asked and had answered.
     package init(asked: Timestamp, database: Timestamp, answered: Timestamp) {
-        // The database said its time at some moment between the two.
+        // The database read its clock at some moment between the two.
         ahead = asked > database ? asked - database : min(answered - database, .zero)
     }
 
-    /// Whether it is worth telling: the clock of this machine, or of the database's, is not kept right.
+    /// Whether to report it: one of the two clocks is not synchronised.
     package var isNotable: Bool { max(ahead, .zero - ahead) > .seconds(60) }
 
     /// Whether it is too large to delete anything.
     package var isTooLarge: Bool { max(ahead, .zero - ahead) > Self.limit }
 
-    /// In words: `this machine's clock is 30 d ahead of the database's`.
+    /// The difference in words: `this machine's clock is 30 days ahead of the database's`.
     package var description: String {
         let seconds = (max(ahead, .zero - ahead) + .milliseconds(500)).components.seconds
         let amount =

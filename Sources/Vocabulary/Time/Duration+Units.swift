@@ -1,5 +1,5 @@
 extension Duration {
-    /// The whole nanoseconds of a duration; 0 for a negative one, the largest number for one past 584 years.
+    /// Whole nanoseconds; 0 for a negative duration, the maximum for one over 584 years.
     package var nanoseconds: UInt64 {
         guard components.seconds >= 0, components.attoseconds >= 0 else { return 0 }
         let (seconds, overflow) = UInt64(components.seconds).multipliedReportingOverflow(by: 1_000_000_000)
@@ -13,7 +13,6 @@ extension Duration {
     /// Whole milliseconds, rounded towards zero.
     package var milliseconds: Int64 { components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000 }
 
-    /// The duration as a number of seconds.
     package var inSeconds: Double {
         let (seconds, attoseconds) = components
         return Double(seconds) + Double(attoseconds) * 1e-18

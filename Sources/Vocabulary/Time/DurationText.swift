@@ -1,23 +1,17 @@
 /// A duration as people write it: a whole number and one unit, `250ms`, `30s`, `15m`, `12h`, `30d`, `4w`.
 ///
-/// Each reader has limits of its own; they see what was written as well as how long it is.
+/// Each user applies its own limits, to the text as well as to the duration.
 package struct DurationText: Hashable, Sendable {
-    /// What the number counts.
     package enum Unit: String, CaseIterable, Sendable {
-        /// Milliseconds.
         case milliseconds = "ms"
-        /// Seconds.
         case seconds = "s"
-        /// Minutes.
         case minutes = "m"
-        /// Hours.
         case hours = "h"
         /// Days of 24 hours.
         case days = "d"
-        /// Weeks.
         case weeks = "w"
 
-        /// The unit in microseconds.
+        /// The unit's length in microseconds.
         package var microseconds: Int64 {
             switch self {
             case .milliseconds: 1_000
@@ -30,14 +24,12 @@ package struct DurationText: Hashable, Sendable {
         }
     }
 
-    /// The number; the greatest there is stands for a text that is too long to be read as one.
+    /// The number; `Int64.max` if it is too large.
     package var count: Int64
-    /// The unit; nil where none was written.
+    /// The unit; nil if none was written.
     package var unit: Unit?
 
-    /// Reads a number and a unit; nil where the text is anything else.
-    ///
-    /// - Parameter text: ASCII digits and the unit, nothing before, between or after.
+    /// Parses ASCII digits and an optional unit; nil for anything else.
     package init?(_ text: some StringProtocol) {
         let digits = text.utf8.prefix { UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }
         guard !digits.isEmpty else { return nil }
@@ -47,7 +39,7 @@ package struct DurationText: Hashable, Sendable {
         count = Int64(String(decoding: digits, as: UTF8.self)) ?? .max
     }
 
-    /// How long it is; nil without a unit (unless it is 0), or beyond 292,000 years.
+    /// The duration; nil without a unit (unless 0) and beyond 292,000 years.
     package var duration: Duration? {
         guard let unit else { return count == 0 ? .zero : nil }
         let (product, isTooLong) = count.multipliedReportingOverflow(by: unit.microseconds)
@@ -56,7 +48,8 @@ package struct DurationText: Hashable, Sendable {
 }
 
 extension Duration {
-    /// The duration in the largest unit up to days that divides it, in whole milliseconds: `90d`, `36h`, `1500ms`.
+    /// The duration in the largest unit up to days that divides it, rounded down to milliseconds: `90d`, `36h`,
+    /// `1500ms`.
     ///
     /// Zero is `0d`.
     package var unitText: String {

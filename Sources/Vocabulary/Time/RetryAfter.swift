@@ -1,23 +1,23 @@
 /// The response header `Retry-After` (RFC 9110 §10.2.3).
 package enum RetryAfter {
-    /// The longest wait that an endpoint can ask for, in seconds; the registration's policy may cap it further.
+    /// The longest wait an endpoint can request, in seconds; a registration's policy may cap it further.
     package static let maximum: Int64 = 86_400
 
-    /// The longest time for which an endpoint can ask to get nothing at all.
+    /// The longest time for which an endpoint can request to get nothing at all.
     package static let longestHold = Duration.seconds(3600)
 
-    /// The wait that an answer's headers ask for.
+    /// The wait that a response's headers request.
     ///
     /// - Parameters:
     ///   - value: `Retry-After`.
-    ///   - date: `Date`: a moment is judged by the clock of whoever named it.
-    ///   - now: Our own clock in seconds since 1970, for answers without a date.
+    ///   - date: `Date`, since the server's dates go by its own clock.
+    ///   - now: Our time in seconds since 1970, for responses without `Date`.
     /// - Returns: As ``parse(_:now:)``.
     package static func wait(_ value: String?, date: String?, now: Int64) -> Duration? {
         value.flatMap { parse($0, now: date.flatMap(Self.date) ?? now) }
     }
 
-    /// The wait a header asks for, capped; nil for what is neither seconds nor a date.
+    /// The wait that a header value requests; nil if it is neither seconds nor a date.
     ///
     /// - Parameters:
     ///   - value: The header's value.
@@ -30,7 +30,7 @@ package enum RetryAfter {
         if (0x30...0x39).contains(first) {
             let digits = text.prefix { (0x30...0x39).contains($0) }
             guard text.dropFirst(digits.count).allSatisfy({ $0 == 0x20 || $0 == 0x09 }) else { return nil }
-            // More digits than fit a number also mean a long time.
+            // Digits that overflow mean a long time too.
             seconds = Int64(String(decoding: digits, as: UTF8.self)) ?? maximum
         } else {
             guard let date = date(String(decoding: text, as: UTF8.self)) else { return nil }
@@ -39,7 +39,7 @@ package enum RetryAfter {
         return .seconds(min(max(0, seconds), maximum))
     }
 
-    /// Seconds since 1970 of a date in one of HTTP's three forms (RFC 9110 §5.6.7); nil for anything else.
+    /// Parses a date in one of HTTP's three forms (RFC 9110 §5.6.7) into seconds since 1970; nil for anything else.
     package static func date(_ text: String) -> Int64? {
         let words = text.split { $0 == " " || $0 == "," || $0 == "-" }.map(String.init)
         let parts: (day: String, month: String, year: String, time: String)

@@ -1,10 +1,9 @@
-/// The clock and random source of what waits and tries again, injectable for tests.
+/// The clock and random source of retries, injectable for tests.
 package struct TimeSource: Sendable {
-    /// The current time.
     package var now: @Sendable () -> ContinuousClock.Instant
     /// Waits; throws when cancelled.
     package var sleep: @Sendable (Duration) async throws -> Void
-    /// A number in 0...1.
+    /// A random number in 0...1.
     package var random: @Sendable () -> Double
 
     package init(
@@ -17,7 +16,6 @@ package struct TimeSource: Sendable {
         self.random = random
     }
 
-    /// The system's clock and random source.
     package static let system = TimeSource(
         now: { ContinuousClock.now },
         sleep: { try await ContinuousClock().sleep(for: $0) },

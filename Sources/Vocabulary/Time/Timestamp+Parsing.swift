@@ -1,24 +1,23 @@
-/// Why a text is no moment.
+/// A syntax error in a time.
 package struct TimestampTextError: Error, Hashable, Sendable {
-    /// What is wrong, for people.
     package var message: String
-    /// The place of the mistake in bytes; every byte before it is ASCII.
+    /// The byte offset of the error; every byte before it is ASCII.
     package var position: Int
 }
 
 extension Timestamp {
-    /// Reads a date or a moment: RFC 3339, where a space may stand for the `T`, and the time, the seconds and the offset
-    /// may be left out; without an offset it is UTC.
+    /// Parses a date or time: RFC 3339, also with a space for the `T` and without time, seconds or offset; without an
+    /// offset it is UTC.
     ///
     /// - Parameter text: `2026-01-31`, `2026-01-31T12:00Z`, `2026-01-31 23:59:59.123456+01:00`.
-    /// - Throws: ``TimestampTextError`` with the place of the mistake.
+    /// - Throws: ``TimestampTextError`` with the place of the error.
     package init(parsing text: String) throws(TimestampTextError) {
         var reader = TimestampReader(text)
         self.init(microseconds: try reader.read())
     }
 }
 
-/// Reads `2026-01-31T23:59:59.123456+01:00` and its shorter forms.
+/// Parses `2026-01-31T23:59:59.123456+01:00` and its shorter forms.
 private struct TimestampReader {
     private let bytes: [UInt8]
     private var position = 0
@@ -49,14 +48,14 @@ private struct TimestampReader {
         time += try number(2, 0...59, "a minute is 00 to 59") * 60_000_000
         if peek == UInt8(ascii: ":") {
             position += 1
-            // A leap second counts as the first of the next minute, as PostgreSQL does it.
+            // A leap second counts as the first of the next minute, as in PostgreSQL.
             time += try number(2, 0...60, "a second is 00 to 59") * 1_000_000
             time += try fraction()
         }
         return time - (try offset())
     }
 
-    /// Microseconds; digits beyond them are cut off.
+    /// Microseconds; further digits are cut off.
     private mutating func fraction() throws(TimestampTextError) -> Int64 {
         guard peek == UInt8(ascii: ".") else { return 0 }
         position += 1

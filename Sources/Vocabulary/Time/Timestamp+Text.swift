@@ -2,19 +2,17 @@ extension Timestamp {
     /// RFC 3339 in UTC with six decimals: `2026-01-31T23:59:59.123456Z`.
     package var rfc3339: String { text { $0.append(rfc3339: self) } }
 
-    /// To the second, in UTC: `2026-01-31 23:59:59Z`.
+    /// UTC to the second: `2026-01-31 23:59:59Z`.
     ///
-    /// Every moment that people read, in commands, findings and pages, is written so; programs get ``rfc3339``. What reads times
-    /// takes both.
+    /// The form of every time in commands, findings and pages; programs get ``rfc3339``. Parsers accept both.
     package var shown: String { date + " " + timeOfDay + "Z" }
 
-    /// The date alone: `2026-01-31`.
+    /// The UTC date: `2026-01-31`.
     package var date: String { text { $0.append(date: self) } }
 
-    /// The time of day alone, for people: `23:59:59`.
+    /// The UTC time of day: `23:59:59`.
     package var timeOfDay: String { text { $0.append(timeOfDay: self) } }
 
-    /// Microseconds since midnight of its day in UTC.
     package var microsecondsOfDay: Int64 {
         let rest = microseconds % Timestamp.day
         return rest < 0 ? rest + Timestamp.day : rest
@@ -25,7 +23,7 @@ extension Timestamp {
         microseconds / Timestamp.day - (microseconds % Timestamp.day < 0 ? 1 : 0)
     }
 
-    /// The microseconds of a day.
+    /// A day in microseconds.
     package static let day: Int64 = 86_400_000_000
 
     private func text(_ write: (inout [UInt8]) -> Void) -> String {
@@ -44,7 +42,7 @@ extension [UInt8] {
         let ofDay = time.microsecondsOfDay
         let seconds = UInt32(truncatingIfNeeded: ofDay / 1_000_000)
         let fraction = UInt32(truncatingIfNeeded: ofDay % 1_000_000)
-        // Every export and every log line has one of these: written at once, by two digits.
+        // Every export and every log line has one of these: written at once, two digits at a time.
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 27) { text in
             func put(_ place: Int, _ number: UInt32, _ mark: Unicode.Scalar? = nil) {
                 text.initializeElement(at: place, to: UInt8(truncatingIfNeeded: 0x30 + number / 10))
@@ -65,7 +63,7 @@ extension [UInt8] {
         }
     }
 
-    /// The same for years that have not four digits.
+    /// For years without exactly four digits.
     private mutating func appendLong(rfc3339 time: Timestamp) {
         append(date: time)
         append(UInt8(ascii: "T"))
