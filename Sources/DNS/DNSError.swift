@@ -1,19 +1,19 @@
-/// Why a look-up gave no answer that can be used.
+/// Why a look-up gave no usable answer.
 package enum DNSError: Error, Sendable, Equatable {
-    /// No name server answered in time, or none had a usable answer (a failure of its own, a refusal).
+    /// No name server answered in time, or none gave a usable answer (server failure or refusal).
     case noAnswer
-    /// The answer is an error of this code (RFC 1035 section 4.1.1), other than that the name does not exist.
+    /// The answer is an error with this code (RFC 1035 section 4.1.1), other than "no such name".
     case refused(code: UInt8)
     /// The answer breaks the grammar of RFC 1035.
     case malformed
-    /// The answer is incomplete, over TCP as well.
+    /// The answer is truncated, over TCP as well.
     case truncated
-    /// Names that stand for each other go on for too long, or in a circle.
+    /// A chain of aliases is too long or circular.
     case aliasLoop
-    /// The name is none that can be asked for.
+    /// The name is not a valid host name.
     case badName
 
-    /// What happened, for an operator.
+    /// The error in an operator's words.
     package var message: String {
         switch self {
         case .noAnswer:

@@ -1,13 +1,12 @@
-/// Reads the parts of a message (RFC 1035 section 4): every step is checked against the end.
+/// Reads the parts of a message (RFC 1035 section 4) with bounds checks at every step.
 struct DNSReader {
-    /// The most bytes of a name, lengths and the root included (RFC 1035 section 2.3.4).
+    /// The maximum length of a name in bytes, with length bytes and root (RFC 1035 section 2.3.4).
     static let nameLimit = 255
 
     private let bytes: ArraySlice<UInt8>
-    /// The index of the next byte, from the message's begin.
+    /// The index of the next byte in the message.
     private(set) var position = 0
 
-    /// A reader of a whole message.
     init(_ message: ArraySlice<UInt8>) { bytes = message }
 
     private func byte(at index: Int) throws(DNSError) -> UInt8 {
@@ -15,22 +14,22 @@ struct DNSReader {
         return bytes[bytes.startIndex + index]
     }
 
-    /// A number of 16 bits.
+    /// Reads a big-endian 16-bit number.
     mutating func number() throws(DNSError) -> UInt16 {
         let value = UInt16(try byte(at: position)) << 8 | UInt16(try byte(at: position + 1))
         position += 2
         return value
     }
 
-    /// Passes over bytes.
     mutating func skip(_ count: Int) throws(DNSError) {
         guard count >= 0, position + count <= bytes.count else { throw .malformed }
         position += count
     }
 
-    /// A name, decompressed.
+    /// Reads and decompresses a name.
     ///
-    /// A pointer must lead to before the name that it stands in, and each further one to before that: so that every name ends.
+    /// A pointer must lead to before the name it stands in, and each further one to before that, so that every name
+    /// ends.
     mutating func name() throws(DNSError) -> DNSName {
         var labels: [UInt8] = []
         var index = position
@@ -56,23 +55,24 @@ struct DNSReader {
                 index = target
                 begin = target
             default:
-                // 01 and 10 have never become anything (RFC 6891 section 5).
+                // 01 and 10 were never assigned (RFC 6891 section 5).
                 throw .malformed
             }
         }
     }
 }
 
-/// A domain name as it stands in a message: labels with their lengths, letters in lower case.
+/// A domain name in wire form: labels with their lengths, in lower case.
 package struct DNSName: Sendable, Equatable {
-    /// The bytes, with the root's zero at their end.
+    /// The bytes, ending with the root's zero.
     let wire: [UInt8]
 
     init(wire: [UInt8]) { self.wire = wire }
 
-    /// The name that a text in ASCII means.
+    /// Parses a host name in ASCII.
     ///
-    /// - Returns: Nil where a label is empty or over 63 bytes, or the whole over 255, or a character is none of a host's.
+    /// - Returns: Nil if a label is empty or over 63 bytes, the whole is over 255 bytes, or a character is not allowed
+    ///   in a host name.
     package init?(_ text: String) {
         var wire: [UInt8] = []
         let text = text.hasSuffix(".") ? text.dropLast() : text[...]
@@ -86,10 +86,10 @@ package struct DNSName: Sendable, Equatable {
         self.wire = wire
     }
 
-    /// Whether it is the root, which stands for "no such service" (RFC 2782).
+    /// Whether the name is the root, which means "no such service" (RFC 2782).
     var isRoot: Bool { wire == [0] }
 
-    /// The name without a dot at its end; nil for the root, and where a label holds what no host's name holds.
+    /// The name without a final dot; nil for the root, and if a label holds a character not allowed in a host name.
     var text: String? {
         var text: [UInt8] = []
         var index = 0

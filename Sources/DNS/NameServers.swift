@@ -1,23 +1,23 @@
 import CGlibc
 import Glibc
 
-/// The name servers that are asked for service records.
+/// The name servers asked for service records.
 ///
-/// glibc's resolver speaks with them: it reads /etc/resolv.conf, falls back to TCP, and is what everything else on the machine
-/// uses. Its answers are read by ``ServiceAnswer``, not by it.
+/// glibc's resolver talks to them: it reads /etc/resolv.conf, falls back to TCP, and is what the rest of the machine
+/// uses. ``ServiceAnswer`` parses the answers.
 package struct NameServers: Sendable, Equatable {
-    /// The IPv4 address and port of the only server to ask; nil for the system's.
+    /// The IPv4 address and port of the only server to ask; nil for the system's servers.
     private var server: (address: UInt32, port: UInt16)?
 
-    /// The system's: those of /etc/resolv.conf, read anew for each question.
+    /// The servers of /etc/resolv.conf, read anew for each question.
     package static let system = NameServers(server: nil)
 
     private init(server: (address: UInt32, port: UInt16)?) { self.server = server }
 
-    /// One server.
+    /// A single server.
     ///
     /// - Parameters:
-    ///   - address: An IPv4 address in dotted form; nil is returned for anything else.
+    ///   - address: An IPv4 address in dotted form; the initialiser returns nil for anything else.
     ///   - port: Its port, for UDP and TCP.
     package init?(address: String, port: UInt16) {
         var number = in_addr()
@@ -25,14 +25,14 @@ package struct NameServers: Sendable, Equatable {
         server = (number.s_addr, port)
     }
 
-    /// Asks for a name's SRV records, and waits: to be called on a thread that may block.
+    /// Asks for a name's SRV records and blocks: call it on a thread that may.
     ///
     /// - Parameter name: In ASCII, such as `_xmpp-client._tcp.example.org`.
-    /// - Returns: What the name servers say.
+    /// - Returns: The name servers' answer.
     /// - Throws: ``DNSError``.
     package func services(_ name: String) throws(DNSError) -> ServiceAnswer {
         guard let question = DNSName(name) else { throw .badName }
-        // As long as any message can be.
+        // The maximum length of a message.
         var length: Int32 = 0
         let answer = [UInt8](unsafeUninitializedCapacity: 65_536) { buffer, count in
             length = ask(name, into: buffer)
@@ -44,7 +44,7 @@ package struct NameServers: Sendable, Equatable {
     }
 
     private func ask(_ name: String, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int32 {
-        // A name with a dot at its end is whole.
+        // A final dot keeps the resolver from appending search domains.
         let name = name.hasSuffix(".") ? name : name + "."
         let size = Int32(buffer.count)
         guard let server else { return upstream_dns_ask(name, 33, nil, buffer.baseAddress, size) }

@@ -1,12 +1,11 @@
-/// Where a service is to be had (RFC 2782).
+/// An SRV record: a host and port of a service (RFC 2782).
 package struct ServiceRecord: Sendable, Equatable, Hashable {
     /// Lower ones are tried first.
     package var priority: UInt16
-    /// Among those of one priority, how often it comes first, in proportion.
+    /// The share of connections among records of one priority.
     package var weight: UInt16
-    /// The TCP port.
     package var port: UInt16
-    /// The host's name in ASCII, lower case, without a dot at its end.
+    /// The host's name in ASCII, lower case, without a final dot.
     package var target: String
 
     package init(priority: UInt16, weight: UInt16, port: UInt16, target: String) {
@@ -16,10 +15,10 @@ package struct ServiceRecord: Sendable, Equatable, Hashable {
         self.target = target
     }
 
-    /// The order in which to try entries that have a record each (RFC 2782, Usage rules).
+    /// The order in which to try entries with one record each (RFC 2782, Usage rules).
     ///
-    /// Priorities ascend. Within one, each place is drawn from those that are left, in proportion to their weights; those of
-    /// weight 0 have a very small chance of coming before others.
+    /// Priorities ascend. Within one, each place is drawn in proportion to the weights left; weight 0 has a very small
+    /// chance of coming before others.
     package static func ordered<Entry>(
         _ entries: [Entry],
         by record: (Entry) -> ServiceRecord,
@@ -29,7 +28,7 @@ package struct ServiceRecord: Sendable, Equatable, Hashable {
         result.reserveCapacity(entries.count)
         for priority in Set(entries.map { record($0).priority }).sorted() {
             var left = entries.filter { record($0).priority == priority }
-            // Those without weight stand in front, so that a draw of 0 takes one of them.
+            // Weight 0 first, so that a draw of 0 takes one of them.
             left = left.filter { record($0).weight == 0 } + left.filter { record($0).weight > 0 }
             while !left.isEmpty {
                 let total = left.reduce(0) { $0 + Int(record($1).weight) }
@@ -46,20 +45,19 @@ package struct ServiceRecord: Sendable, Equatable, Hashable {
     }
 }
 
-/// What the name servers say about a service of a domain.
+/// The name servers' answer about a service of a domain.
 package enum ServiceAnswer: Sendable, Equatable {
-    /// It is to be had there.
     case records([ServiceRecord])
-    /// There is no such name, or it has no such records.
+    /// The name does not exist or has no such records.
     case none
-    /// The domain says that it does not offer the service (a target of `.`).
+    /// The domain declares that it does not offer the service (target `.`).
     case declined
 }
 
 extension ServiceAnswer {
-    /// The most records that are looked at: no domain has more, and each is a place to connect to.
+    /// The most records kept; each is a place to connect to.
     package static let recordLimit = 64
-    /// The longest chain of aliases that is followed.
+    /// The longest chain of aliases followed.
     static let aliasLimit = 8
 
     private struct Record {
@@ -69,17 +67,17 @@ extension ServiceAnswer {
         var service: (record: ServiceRecord?, isRoot: Bool)?
     }
 
-    /// Reads a message that answers a question for SRV records.
+    /// Parses the answer to a question for SRV records.
     ///
     /// - Parameters:
     ///   - message: The whole answer.
-    ///   - name: The name that was asked for.
+    ///   - name: The name asked for.
     /// - Throws: ``DNSError``.
     package init(_ message: ArraySlice<UInt8>, to name: DNSName) throws(DNSError) {
         var reader = DNSReader(message)
         _ = try reader.number()
         let flags = try reader.number()
-        // An answer, to a standard query.
+        // A response to a standard query.
         guard flags & 0x8000 != 0, flags & 0x7800 == 0 else { throw .malformed }
         let questions = try reader.number()
         let answers = try reader.number()
@@ -101,7 +99,7 @@ extension ServiceAnswer {
         self = try Self.services(records, of: name)
     }
 
-    /// The next record; nil where it is of no use here.
+    /// Reads the next record; nil if it is neither SRV nor CNAME.
     private static func record(_ reader: inout DNSReader) throws(DNSError) -> Record? {
         var record = Record(owner: try reader.name(), type: try reader.number())
         let `class` = try reader.number()
@@ -137,7 +135,7 @@ extension ServiceAnswer {
         }
         let services = records.filter { $0.owner == owner }.compactMap(\.service)
         guard !services.isEmpty else { return .none }
-        // Port 0 is nowhere, and so is a target that is no host's name.
+        // Neither port 0 nor a target that is no host name can be connected to.
         let usable = services.compactMap(\.record).filter { $0.port != 0 }
         if usable.isEmpty { return services.contains { $0.isRoot } ? .declined : .none }
         return .records(Array(usable.prefix(recordLimit)))

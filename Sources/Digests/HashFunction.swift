@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// The hash functions of SCRAM (RFC 5802, RFC 7677) with what it builds on them; the work is libcrypto's.
+/// The hash functions of SCRAM (RFC 5802, RFC 7677) and the functions built on them, by libcrypto.
 package enum HashFunction: Sendable, CaseIterable {
     /// SHA-1 (FIPS 180-4): unfit for signatures, still sound inside HMAC.
     case sha1
@@ -9,7 +9,7 @@ package enum HashFunction: Sendable, CaseIterable {
     /// SHA-512 (FIPS 180-4).
     case sha512
 
-    /// The bytes of a digest.
+    /// The digest's length in bytes.
     package var length: Int {
         switch self {
         case .sha1: 20
@@ -27,11 +27,10 @@ package enum HashFunction: Sendable, CaseIterable {
         }
     }
 
-    /// The digest of a message.
     package func digest(of message: [UInt8]) -> [UInt8] {
         output("a digest") { bytes in
             var written: UInt32 = 0
-            // All borrowed for the call.
+            // All pointers are borrowed for the call.
             return EVP_Digest(message, message.count, bytes, &written, algorithm, nil) == 1 && written == length
         }
     }
@@ -39,13 +38,13 @@ package enum HashFunction: Sendable, CaseIterable {
     /// HMAC (RFC 2104) of a message.
     ///
     /// - Parameters:
-    ///   - message: What is authenticated.
+    ///   - message: The bytes to authenticate.
     ///   - key: The secret, of any length.
     /// - Returns: ``length`` bytes.
     package func code(for message: [UInt8], key: [UInt8]) -> [UInt8] {
         output("an HMAC") { bytes in
             var written: UInt32 = 0
-            // All borrowed for the call.
+            // All pointers are borrowed for the call.
             let code = HMAC(algorithm, key, Int32(clamping: key.count), message, message.count, bytes, &written)
             return code != nil && written == length
         }
@@ -53,17 +52,15 @@ package enum HashFunction: Sendable, CaseIterable {
 
     /// PBKDF2 (RFC 8018 section 5.2) with HMAC, as long as a digest: SCRAM's `Hi`.
     ///
-    /// Takes time in proportion to `iterations`: the caller bounds them.
-    ///
     /// - Parameters:
     ///   - password: The secret.
     ///   - salt: Makes the key different on each server.
-    ///   - iterations: 1 or more.
+    ///   - iterations: 1 or more; the time grows with it, so the caller sets a bound.
     /// - Returns: ``length`` bytes.
     package func derive(password: [UInt8], salt: [UInt8], iterations: Int) -> [UInt8] {
         output("a derived key") { bytes in
             password.withUnsafeBytes { secret in
-                // All borrowed for the call; the password is bytes, whatever the header calls them.
+                // All pointers are borrowed for the call; the password is bytes, despite the header's `char`.
                 PKCS5_PBKDF2_HMAC(
                     secret.assumingMemoryBound(to: CChar.self).baseAddress,
                     Int32(clamping: secret.count),
@@ -78,7 +75,7 @@ package enum HashFunction: Sendable, CaseIterable {
         }
     }
 
-    /// Fills a digest's length of bytes; libcrypto fails only when out of memory, which nothing can be done about.
+    /// Fills a buffer of a digest's length; libcrypto fails only when out of memory.
     private func output(_ what: StaticString, _ fill: (UnsafeMutablePointer<UInt8>?) -> Bool) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: length) { bytes, count in
             let isFilled = fill(bytes.baseAddress)
@@ -88,11 +85,10 @@ package enum HashFunction: Sendable, CaseIterable {
     }
 }
 
-/// Comparing secrets.
 package enum ConstantTime {
-    /// Whether two byte strings are equal, in a time that does not depend on where they differ.
+    /// Compares two byte strings in time independent of where they differ.
     package static func areEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
-        // Both borrowed for the call.
+        // Both pointers are borrowed for the call.
         left.count == right.count && CRYPTO_memcmp(left, right, left.count) == 0
     }
 }
