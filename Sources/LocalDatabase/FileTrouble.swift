@@ -3,9 +3,9 @@ import Glibc
 
 /// Why Foundation could not read or write a file, in the system's words.
 package enum FileTrouble {
-    /// The reason without Foundation's own description, which is `NSCocoaErrorDomain` and a number on this platform.
+    /// The reason, without Foundation's own description: `NSCocoaErrorDomain` and a number on this platform.
     ///
-    /// - Parameter error: What Foundation threw.
+    /// - Parameter error: The error that Foundation threw.
     /// - Returns: For example `No such file or directory`.
     package static func reason(_ error: any Error) -> String {
         if let error = error as? POSIXError { return String(cString: strerror(error.code.rawValue)) }
@@ -22,10 +22,7 @@ package enum FileTrouble {
         }
     }
 
-    /// The file that it is about, where it names one.
-    ///
-    /// - Parameter error: What Foundation threw.
-    /// - Returns: The path.
+    /// The path of the file concerned, if the error names one.
     package static func path(_ error: CocoaError) -> String? {
         error.filePath ?? error.url?.path
     }

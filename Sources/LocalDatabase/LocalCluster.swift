@@ -5,36 +5,31 @@ import Synchronization
 
 /// A private PostgreSQL server in a folder, reachable over a unix socket only.
 ///
-/// For `dev` and for tests. It ends when ``stop()`` is called and, whatever happens, when this process ends: a
-/// watching shell waits for the end of a pipe that only this process holds open.
+/// For `dev` and for tests. It ends with ``stop()``, and in any case with this process: a watching shell waits for the
+/// end of a pipe that only this process holds open.
 package final class LocalCluster: Sendable {
-    /// Why there is no server.
+    /// Why the server could not be started.
     package struct StartError: Error, Sendable, CustomStringConvertible {
-        /// What failed and what to do about it.
         package let description: String
     }
 
-    /// What sets one cluster apart from the default.
     package struct Options: Sendable {
-        /// Whether commits reach the disk.
         package var fsync = true
-        /// Lines to add to `postgresql.conf`; they apply when the folder is first filled.
+        /// Lines to add to `postgresql.conf` when the folder is first filled.
         package var configuration: [String] = []
-        /// Whether the folder goes away with the process.
+        /// Whether the folder is removed when the process ends.
         package var isTemporary = false
-        /// The database to make; its owner is the role `upstream`.
+        /// The database to create, owned by the role `upstream`.
         package var database = "upstream"
 
         package init() {}
     }
 
-    /// The folder that holds data, socket and log.
+    /// The folder of data, socket and log.
     package let folder: URL
-    /// The folder of the unix socket.
     package let socketFolder: URL
-    /// How to connect as the owner.
+    /// The connection URL of the owner.
     package let url: String
-    /// The server's log.
     package let logFile: URL
 
     private let options: Options
@@ -47,9 +42,9 @@ package final class LocalCluster: Sendable {
         let lifeline: Int32
     }
 
-    /// Fills the folder where it is empty, and starts the server.
+    /// Initialises the folder if it is empty, and starts the server.
     ///
-    /// As root the server runs as the user `postgres`, who must be able to reach the folder.
+    /// As root, the server runs as the user `postgres`, who must be able to reach the folder.
     package static func start(in folder: URL, _ options: Options = Options()) throws(StartError) -> LocalCluster {
         let cluster = LocalCluster(folder: folder, options, binaries: try findBinaries())
         try cluster.fill()
@@ -57,7 +52,7 @@ package final class LocalCluster: Sendable {
         return cluster
     }
 
-    /// Starts a hot standby of `primary` in an empty folder, from a copy of its data.
+    /// Starts a hot standby of `primary` in an empty folder, from a base backup.
     package static func startStandby(
         of primary: LocalCluster,
         in folder: URL,
@@ -82,7 +77,7 @@ package final class LocalCluster: Sendable {
         self.options = options
         self.binaries = binaries
         logFile = self.folder.appending(path: "server.log")
-        // A socket's path has 107 bytes at most.
+        // A socket's path is limited to 107 bytes.
         let inside = self.folder.appending(path: "socket")
         socketFolder =
             inside.path.utf8.count < 80
@@ -92,9 +87,9 @@ package final class LocalCluster: Sendable {
 
     deinit { kill(SIGQUIT) }
 
-    /// Starts the server again after ``stop()`` or ``kill()``, and waits until it takes connections.
+    /// Starts the server again after ``stop()`` or ``kill()``, and waits until it accepts connections.
     package func restart() throws(StartError) {
-        // After kill -9 the old server's children need a moment to notice; until they have gone, a start is refused.
+        // After kill -9 a start is refused until the old server's children have noticed and exited.
         let deadline = ContinuousClock.now + .seconds(30)
         repeat {
             let running = try launch()
@@ -110,13 +105,13 @@ package final class LocalCluster: Sendable {
         throw StartError(description: "PostgreSQL did not start; see \(logFile.path)")
     }
 
-    /// Stops the server at once and cleanly: sessions are ended, everything is written.
+    /// Stops the server with a fast shutdown: sessions are ended, everything is written.
     package func stop() { kill(SIGINT) }
 
-    /// Ends the server as `kill -9` does; its sessions break off.
+    /// Kills the server with SIGKILL; its sessions break.
     package func kill() { kill(SIGKILL) }
 
-    /// The server's process id; nil when it was stopped.
+    /// The server's process id; nil while it is stopped.
     package var processID: Int32? { supervisor.withLock { $0?.process.id } }
 
     private func kill(_ signal: Int32) {
@@ -129,8 +124,6 @@ package final class LocalCluster: Sendable {
         close(running.lifeline)
         running.process.wait()
     }
-
-    // MARK: Steps
 
     private static func findBinaries() throws(StartError) -> URL {
         let files = FileManager.default
@@ -188,7 +181,6 @@ package final class LocalCluster: Sendable {
         try configure(lines + options.configuration)
     }
 
-    /// Adds lines to `postgresql.conf`.
     private func configure(_ lines: [String]) throws(StartError) {
         let file = folder.appending(path: "data/postgresql.conf")
         do {
@@ -206,7 +198,7 @@ package final class LocalCluster: Sendable {
     }
 
     private func launch() throws(StartError) -> Supervisor {
-        // The shell becomes the server and leaves a watcher behind, which ends the server at the pipe's end.
+        // The shell becomes the server and leaves a watcher behind, which stops the server when the pipe closes.
         let script = """
             folder=$1; temporary=$2; shift 2
             exec 3<&0
@@ -244,7 +236,7 @@ package final class LocalCluster: Sendable {
         return (getuid() == 0 ? asPostgres : []) + [binaries.appending(path: program).path] + arguments
     }
 
-    /// Runs one of PostgreSQL's programs, as the server's user.
+    /// Runs one of PostgreSQL's programs as the server's user.
     func run(_ program: String, _ arguments: [String]) -> Int32 {
         guard let process = try? ChildProcess(ChildProgram(command(program, arguments))) else { return -1 }
         guard case .code(let code) = process.wait() else { return -1 }

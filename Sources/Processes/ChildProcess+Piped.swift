@@ -2,27 +2,27 @@ import CGlibc
 import Glibc
 
 extension ChildProcess {
-    /// Our ends of the process's standard streams; whoever holds the value closes them.
+    /// Our ends of the process's standard streams; the holder closes them.
     package struct Pipes {
-        /// Where its standard input is written.
+        /// The write end of its standard input.
         package var input: CInt
-        /// Where its standard output is read; nil where it goes to `/dev/null`.
+        /// The read end of its standard output; nil if that goes to `/dev/null`.
         package var output: CInt?
-        /// Where its standard error is read.
+        /// The read end of its standard error.
         package var error: CInt
     }
 
-    /// Starts a program with pipes to its standard streams, on a thread of its own that waits for it.
+    /// Starts a program with pipes to its standard streams, and a thread that waits for it.
     ///
-    /// So no zombie is left whatever becomes of the pipes. The system kills the process when that thread ends, so it doesn't
-    /// outlive ours, however ours ends; the thread itself ends after it.
+    /// The thread reaps it whatever becomes of the pipes. The kernel kills the process when that thread ends, so it
+    /// never outlives ours.
     ///
     /// - Parameters:
-    ///   - program: What to start.
-    ///   - readsOutput: Whether its standard output is to be read.
-    ///   - onExit: Called once, on another thread, when the process has ended and been reaped.
+    ///   - program: The program to start.
+    ///   - readsOutput: Whether to read its standard output.
+    ///   - onExit: Called once, on another thread, after the process has been reaped.
     /// - Returns: The process and our ends of its streams.
-    /// - Throws: ``SpawnError`` where it could not be started; nothing is left open then.
+    /// - Throws: ``SpawnError`` if it could not be started; then nothing is left open.
     package static func start(
         _ program: ChildProgram,
         readsOutput: Bool,
@@ -48,7 +48,7 @@ extension ChildProcess {
         let started: Result<ChildProcess, SpawnError> = await withCheckedContinuation { continuation in
             let isRunning = DetachedThread.run {
                 do throws(SpawnError) {
-                    // The thread keeps the child alive until it is reaped.
+                    // The child lives as long as this thread, which reaps it.
                     let child = try ChildProcess(
                         program,
                         input: input.reading,
@@ -79,7 +79,7 @@ extension ChildProcess {
     }
 }
 
-/// Both ends of a pipe, not inherited by other subprocesses.
+/// A pipe that other subprocesses don't inherit.
 private struct Pipe {
     var reading: CInt
     var writing: CInt

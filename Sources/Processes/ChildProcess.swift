@@ -2,40 +2,41 @@ import CGlibc
 import Glibc
 import Synchronization
 
-/// A subprocess, leader of its own process group: owns the process id until the process has been reaped.
+/// A subprocess that leads its own process group; owns the process id until the process is reaped.
 ///
-/// Not Foundation's `Process`, which hands its child a socket whose end it waits for: a grandchild that holds it too would
-/// keep it waiting for ever. It also starts its children with most signals blocked.
+/// Not Foundation's `Process`: it waits for the end of a socket that a grandchild can hold open for ever, and starts
+/// children with most signals blocked.
 package final class ChildProcess: Sendable {
-    /// How the process ended.
     package enum Exit: Sendable, Hashable {
-        /// It called `exit` with this code.
+        /// It exited with this code.
         case code(Int32)
-        /// A signal ended it.
+        /// A signal killed it.
         case signal(Int32)
     }
 
-    /// What becomes of the process, and of its group, when those who started it end.
+    /// Whether the process outlives the thread that started it.
     package enum Lifetime: Sendable {
         /// It lives on, and its group outlives it.
         case own
-        /// The system kills it when the thread that started it ends; its group is killed when it ends.
+        /// The kernel kills it when the thread that started it ends; its group is killed when it ends.
         case boundToThread
     }
 
-    /// The process id; another process may have it once this one has been reaped.
+    /// The process id; once this process is reaped, another may get it.
     package let id: Int32
     private let lifetime: Lifetime
     private let exit = Mutex<Exit?>(nil)
 
-    /// Starts a program; whoever does must ``wait()`` for it, or it stays a zombie.
+    /// Starts a program; the caller must ``wait()`` for it, or it stays a zombie.
+    ///
+    /// The descriptors stay the caller's.
     ///
     /// - Parameters:
-    ///   - program: What to start.
-    ///   - input: Its standard input, which stays the caller's; nil for none.
-    ///   - output: Its standard output, which stays the caller's; nil where it goes to `/dev/null`.
-    ///   - error: Its standard error, which stays the caller's; nil where it goes to `/dev/null`.
-    ///   - lifetime: Whether it ends with the thread that calls this.
+    ///   - program: The program to start.
+    ///   - input: Its standard input; nil for none.
+    ///   - output: Its standard output; nil for `/dev/null`.
+    ///   - error: Its standard error; nil for `/dev/null`.
+    ///   - lifetime: Whether it ends with the calling thread.
     /// - Throws: ``SpawnError``
     package init(
         _ program: ChildProgram,
@@ -44,7 +45,7 @@ package final class ChildProcess: Sendable {
         error: CInt? = nil,
         lifetime: Lifetime = .own
     ) throws(SpawnError) {
-        // Both arrays are copies that we own and free; the kernel has copied them when the program runs.
+        // We own and free both arrays; the kernel has copied them once the program runs.
         let arguments = program.command.map { strdup($0) } + [nil]
         let environment = program.environment.map { strdup($0) } + [nil]
         defer { for text in arguments + environment { free(text) } }
@@ -62,10 +63,9 @@ package final class ChildProcess: Sendable {
         self.lifetime = lifetime
     }
 
-    /// Whether it has not ended yet.
     package var isRunning: Bool { exit.withLock { $0 == nil && upstream_has_ended(id) == 0 } }
 
-    /// Sends it a signal; nothing happens once the process has been reaped.
+    /// Sends a signal, unless the process has been reaped.
     package func send(_ signal: Int32) {
         // Under the lock, so that the id can't have gone to another process meanwhile.
         exit.withLock { exit in
@@ -73,18 +73,18 @@ package final class ChildProcess: Sendable {
         }
     }
 
-    /// Kills the whole process group; nothing happens once the process has been reaped.
+    /// Kills the process group, unless the process has been reaped.
     package func kill() {
         exit.withLock { exit in
             if exit == nil { _ = Glibc.kill(-id, SIGKILL) }
         }
     }
 
-    /// Waits for the end and reaps the process; of one that is bound to a thread, kills what is left of the group.
+    /// Waits for the end and reaps the process; if it is bound to a thread, also kills the rest of its group.
     @discardableResult
     package func wait() -> Exit {
         var information = siginfo_t()
-        // Leaves the zombie in place: as long as it stands, its group's id can't be anybody else's.
+        // Leaves the zombie in place: until it is reaped, no other process can get its group's id.
         while waitid(P_PID, id_t(id), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
         return exit.withLock { exit in
             if let exit { return exit }

@@ -1,7 +1,7 @@
 import CGlibc
 import Glibc
 
-/// A program to start, and what it is given.
+/// A program to start, with its arguments and environment.
 package struct ChildProgram: Sendable, Hashable {
     /// The absolute path, then the arguments; no shell reads them.
     package var command: [String]
@@ -9,7 +9,6 @@ package struct ChildProgram: Sendable, Hashable {
     /// The whole environment, as `NAME=value`.
     package var environment: [String]
 
-    /// A program with exactly this environment.
     package init(command: [String], environment: [String]) {
         self.command = command
         self.environment = environment
@@ -30,9 +29,7 @@ package struct ChildProgram: Sendable, Hashable {
 
 /// Why a program could not be started.
 package struct SpawnError: Error {
-    /// The operating system's error number.
     package var number: Int32
 
-    /// The operating system's words.
     package var reason: String { String(cString: strerror(number)) }
 }

@@ -1,14 +1,14 @@
 import CGlibc
 import Glibc
 
-/// A thread for a call that blocks for as long as a subprocess lives.
+/// A thread for a call that blocks for a subprocess's lifetime.
 enum DetachedThread {
     private final class Box: Sendable {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     }
 
-    /// Whether there was a thread to be had.
+    /// Starts the thread; false if the system has none to give.
     static func run(_ body: @escaping @Sendable () -> Void) -> Bool {
         // Retained for the thread, which releases it; on failure we do.
         let box = Unmanaged.passRetained(Box(body))
