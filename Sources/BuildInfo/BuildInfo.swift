@@ -3,16 +3,15 @@ import CLibPQ
 import CLibXML2
 import COpenSSL
 
-/// What this executable was built from, and the C libraries that it runs with.
+/// The commit and the options of this build, and the C libraries in use.
 package enum BuildInfo {
-    /// The commit that it was built from, 12 digits, with `-modified` behind them where the tree had other changes; nil
-    /// where the build did not say, as only `scripts/build-release` does.
+    /// The commit built from: 12 digits, then `-modified` if the tree had other changes; nil unless
+    /// `scripts/build-release` made the build.
     package static var commit: String? {
         let text = String(cString: upstream_build_commit())
         return text.isEmpty ? nil : text
     }
 
-    /// Whether the compiler optimised it.
     package static var isOptimised: Bool {
         #if DEBUG
         false
@@ -21,7 +20,7 @@ package enum BuildInfo {
         #endif
     }
 
-    /// The C libraries that are loaded now, one line each: they are the system's, and change when it is updated.
+    /// The C libraries loaded now, one line each; a system update changes them.
     package static var libraries: [String] {
         [
             String(cString: OpenSSL_version(OPENSSL_VERSION)),
@@ -30,18 +29,18 @@ package enum BuildInfo {
         ]
     }
 
-    /// A version as libxml2 writes it, with dots.
+    /// A libxml2 version with dots.
     ///
-    /// The second and the third number have two digits: `20914` is 2.9.14. What follows the digits (a commit, in builds of
-    /// its developers) is left as it is.
+    /// The second and the third number have two digits: `20914` is 2.9.14. A suffix (a commit, in development builds)
+    /// is kept.
     package static func dotted(_ text: String) -> String {
         let digits = text.prefix { $0.isASCII && $0.isNumber }
         guard let number = Int(digits), number >= 1_00_00 else { return text }
         return "\(number / 1_00_00).\(number / 1_00 % 100).\(number % 100)\(text[digits.endIndex...])"
     }
 
-    /// A version as libpq writes it, with a dot.
+    /// A libpq version with a dot.
     ///
-    /// The minor version has four digits since 10: `150010` is 15.10 (documentation of PQlibVersion).
+    /// Since 10 the minor version has four digits: `150010` is 15.10 (documentation of PQlibVersion).
     package static func dotted(libpq number: Int32) -> String { "\(number / 1_00_00).\(number % 1_00_00)" }
 }

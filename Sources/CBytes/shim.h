@@ -1,8 +1,8 @@
 #ifndef UPSTREAM_CBYTES_SHIM_H
 #define UPSTREAM_CBYTES_SHIM_H
 
-/* Searches of text, 16 bytes at a time. In C, because Swift (6.3) compiles a comparison of its SIMD types to a loop over their
-   bytes. Each stops early where fewer than 16 bytes are left, and then says how far it came. */
+/* Text searches, 16 bytes at a time. In C, because Swift (6.3) compiles a comparison of its SIMD types to a loop
+ * over their bytes. Each stops when fewer than 16 bytes are left and returns how far it came. */
 
 #include <stdint.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static inline upstream_block upstream_load(const uint8_t *bytes) {
     return block;
 }
 
-/* The place of the first byte of a comparison that holds; 16 where none does. */
+/* The index of the first byte for which the comparison holds; 16 if there is none. */
 static inline intptr_t upstream_first(upstream_block holds) {
     uint64_t halves[2];
     memcpy(halves, &holds, sizeof holds);
@@ -27,10 +27,10 @@ static inline intptr_t upstream_first(upstream_block holds) {
     return halves[1] != 0 ? 8 + __builtin_ctzll(halves[1]) / 8 : 16;
 }
 
-/* Below a space, as signed bytes: controls, and all that is not ASCII. */
+/* Bytes below a space when signed: controls and all non-ASCII. */
 #define UPSTREAM_UNUSUAL(block) ((block) < 0x20)
 
-/* Bytes of JSON up to a quote, a backslash, a control character, or one outside of ASCII. */
+/* Counts the bytes of JSON before a quote, a backslash, a control character or a non-ASCII byte. */
 static inline intptr_t upstream_plain_json(const uint8_t *bytes, intptr_t count) {
     intptr_t at = 0;
     for (; at + 16 <= count; at += 16) {
@@ -41,7 +41,8 @@ static inline intptr_t upstream_plain_json(const uint8_t *bytes, intptr_t count)
     return at;
 }
 
-/* Bytes that an ack holds as they are: up to one of < > & ', DEL, a control character, or one outside of ASCII. */
+/* Counts the bytes that an ack holds unescaped: those before one of < > & ', DEL, a control character or a non-ASCII
+ * byte. */
 static inline intptr_t upstream_plain_ack(const uint8_t *bytes, intptr_t count) {
     intptr_t at = 0;
     for (; at + 16 <= count; at += 16) {
@@ -55,8 +56,8 @@ static inline intptr_t upstream_plain_ack(const uint8_t *bytes, intptr_t count) 
     return at;
 }
 
-/* Copies bytes of XML up to one of < > &, a control character, or one outside of ASCII.
-   Reads and writes whole blocks within `room`, also behind `count`. */
+/* Copies bytes of XML up to one of < > &, a control character or a non-ASCII byte. Reads and writes whole blocks
+ * within `room`, also beyond `count`. */
 static inline intptr_t upstream_copy_plain_xml(const uint8_t *from, uint8_t *to, intptr_t count, intptr_t room) {
     intptr_t at = 0;
     for (; at < count && at + 16 <= room; at += 16) {

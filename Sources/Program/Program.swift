@@ -1,6 +1,6 @@
 import CLI
 
-/// `upstream-worker`: the commands, and no handlers but the configured ones.
+/// `upstream-worker` without compiled-in handlers.
 @main
 enum Program {
     static func main() async {

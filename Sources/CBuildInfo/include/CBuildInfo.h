@@ -1,9 +1,8 @@
 #ifndef UPSTREAM_CBUILDINFO_H
 #define UPSTREAM_CBUILDINFO_H
 
-/* The commit that this executable was built from, or an empty text where the build did not say (see Package.swift).
-
-   A function in a file of its own: another commit compiles these few lines anew and links, and nothing else. */
+/* The commit built from, or an empty text if the build did not say (see Package.swift). In a file of its own, so
+ * that a new commit recompiles only these few lines. */
 const char *upstream_build_commit(void);
 
 #endif
