@@ -2,11 +2,12 @@ import Digests
 import Foundation
 import Vocabulary
 
-/// Writes accepted acks to a file: one JSON object a line, with time, sender and id, for `upstream-worker audit --against`.
+/// Writes accepted acks to a file for `upstream-worker audit --against`: one JSON object a line, with time, sender and
+/// id.
 ///
-/// Which key a worker gives the message depends on its `id_scope`, which a peer doesn't know: with `sender` it follows from
-/// sender and id, with `device` from the registration token too, so that the line has that key as well (`docs/protocol.md`,
-/// "What identifies a message"). The token itself is not written.
+/// A worker's message key depends on its `id_scope`, which a peer doesn't know: with `sender` it follows from sender
+/// and id, with `device` from the registration token too, so each line has that key as well (`docs/protocol.md`, "What
+/// identifies a message"). The token itself is not written.
 final class AckFile {
     private let file: LineFile
     private let encoder = JSONEncoder()
@@ -25,7 +26,7 @@ final class AckFile {
         }
     }
 
-    /// Creates the file, readable by its owner only, or empties it.
+    /// Creates or empties the file, readable by its owner only.
     init(path: String) throws {
         file = try LineFile(path: path, name: "the file of acks")
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -34,9 +35,9 @@ final class AckFile {
     /// Adds an ack.
     ///
     /// - Parameters:
-    ///   - id: The message's id, unescaped; one that is no UTF-8 is left out, since no database could hold it.
-    ///   - token: What the message's JSON has as `from`, unescaped.
-    ///   - sender: Whom the message was for.
+    ///   - id: The message's id, unescaped; one that is not UTF-8 is left out, since no database could hold it.
+    ///   - token: The `from` of the message's JSON, unescaped.
+    ///   - sender: The sender id that the message was for.
     func record(_ id: [UInt8], from token: [UInt8], for sender: String) {
         let key = Self.key(ofDevice: token, id, for: sender)
         guard let id = String(validating: id, as: UTF8.self) else { return }
@@ -44,12 +45,11 @@ final class AckFile {
         if let line = try? encoder.encode(line) { file.append(line) }
     }
 
-    /// The key that a message has where ids are unique for a device alone.
+    /// The message key for ids that are unique per device only.
     private static func key(ofDevice token: [UInt8], _ id: [UInt8], for sender: String) -> String {
         let parts = Array(sender.utf8) + [0] + token + [0] + id
         return "\(parts.withUnsafeBytes { Digest128(hashing: $0) })"
     }
 
-    /// Writes what is collected.
     func flush() { file.flush() }
 }

@@ -1,7 +1,7 @@
-/// One accepted ack of a copy.
+/// An accepted ack of one copy.
 package struct AckRecord: Sendable {
     /// The message's id, unescaped.
     package var id: [UInt8]
-    /// When it was read.
+    /// When the ack was read.
     package var at = ContinuousClock.now
 }

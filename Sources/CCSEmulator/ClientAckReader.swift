@@ -1,40 +1,31 @@
-/// Reads the JSON of the acks that a client (a worker) sends, strictly and independently of the worker's codec.
+/// A strict reader of a client's ack JSON, independent of the worker's codec.
 ///
 /// An ack is a JSON object of exactly `to`, `message_id` and `message_type`, all strings, the last one `ack`
 /// (docs/protocol.md, A CCS). Everything else is malformed: the hosted service took such texts for downstream messages.
 package struct ClientAckReader {
-    /// What a text was.
     package enum Reading: Equatable {
-        /// An ack; ``ClientAckReader/messageID`` and ``ClientAckReader/to`` hold its fields.
+        /// An ack; ``ClientAckReader/withFields(_:)`` lends its fields.
         case ack
-        /// Not an ack, and why.
         case malformed(Problem)
     }
 
-    /// Why a text is not an ack.
     package enum Problem: String, Sendable, CaseIterable {
-        /// Not an object of string members and nothing else.
         case notAnObjectOfStrings = "not a JSON object of string members"
-        /// A string that JSON does not allow.
         case badString = "a string with a bad escape or a raw control character"
-        /// Another member than the three.
         case unknownMember = "a member other than to, message_id and message_type"
-        /// The same member twice.
         case duplicateMember = "a member twice"
-        /// One of the three is absent.
         case missingMember = "to, message_id or message_type is missing"
-        /// Another `message_type`.
         case otherType = "message_type is not ack"
     }
 
-    /// The unescaped fields, one after the other; lone surrogates stand as three bytes each.
+    /// The unescaped fields in a row; a lone surrogate takes three bytes.
     private var bytes: [UInt8] = []
     private var messageIDRange = 0..<0
     private var toRange = 0..<0
 
     package init() {}
 
-    /// The id of the last ack, unescaped, and its `to`.
+    /// Lends the last ack's id and `to`, unescaped.
     package func withFields<R>(
         _ body: (_ messageID: UnsafeBufferPointer<UInt8>, _ to: UnsafeBufferPointer<UInt8>) -> R
     ) -> R {
@@ -43,7 +34,6 @@ package struct ClientAckReader {
         }
     }
 
-    /// Reads one text.
     package mutating func read(_ text: UnsafeBufferPointer<UInt8>) -> Reading {
         bytes.removeAll(keepingCapacity: true)
         var cursor = JSONCursor(text)

@@ -3,50 +3,46 @@ import NIOPosix
 import TLSWire
 import XMLWire
 
-/// One connection: carries out what the negotiation and ``EmulatorCore`` decide, and holds the state of the faults that
-/// were done to it.
+/// A connection's channel handler: acts on the decisions of the negotiation and ``EmulatorCore``, and holds the
+/// connection's faults.
 final class ConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = XMLStreamEvent
     typealias OutboundOut = ByteBuffer
 
-    /// Whether messages may go out.
+    /// Whether messages may be sent.
     enum Phase: Equatable {
-        /// Not bound yet.
         case negotiating
-        /// Messages flow.
         case bound
-        /// Bound, CONNECTION_DRAINING was sent; so many messages may still follow while no other connection is there.
+        /// CONNECTION_DRAINING was sent; this many messages may follow while no other connection is bound.
         case draining(messages: Int)
-        /// The emulator's stream has ended, or the peer must end it; acks still count.
+        /// The emulator has ended its stream, or the peer must; acks still count.
         case ending
-        /// Closed; what still arrives is ignored.
+        /// Closed; later input is ignored.
         case closed
     }
 
-    /// Counted from 1 as connections are accepted.
     let number: Int
     let core: EmulatorCore
     let stream: XMLStreamHandler
     private(set) var negotiation: ServerNegotiation
     var phase = Phase.negotiating
-    /// The sender's messages, and this connection's place in its book; nil until bound.
+    /// The sender's messages, and this connection's slot in its book; nil until bound.
     var pool: SenderPool?
     var slot = 0
-    /// Faults of the set-up that are still to come.
+    /// Set-up faults still to come.
     var negotiationFaults: [Fault]
-    /// Neither reads nor writes.
+    /// Whether a fault keeps it from reading and writing.
     var isStalled = false
-    /// Sends messages itself, for the workers of its account.
+    /// Whether the client sends messages itself, for the workers of its account.
     var isSource = false
-    /// Sends and answers nothing any more.
+    /// Whether a fault has silenced it for good.
     var isSilent = false
-    /// Whether an end of the connection or an error of the peer was called for.
+    /// Whether a fault justifies the peer's error or end of the connection.
     var expectsBreak = false
-    /// What waits behind a stanza that is written piece by piece; nil where nothing is.
+    /// Output queued behind a stanza that is being written in pieces; nil if none is.
     private var held: ByteBuffer?
     private(set) var context: ChannelHandlerContext?
     private(set) var isShownInTranscript = false
-    /// Whether the peer has ended its stream.
     private var hasPeerEnded = false
 
     init(number: Int, core: EmulatorCore, negotiation: ServerNegotiation, faults: [Fault], stream: XMLStreamHandler) {
@@ -58,7 +54,6 @@ final class ConnectionHandler: ChannelInboundHandler {
         isSilent = faults.contains(.mute)
     }
 
-    /// Whether a message may be written now.
     var canDeliver: Bool {
         guard let context, held == nil, !isStalled, !isSilent, !isSource, context.channel.isWritable else {
             return false
@@ -69,8 +64,6 @@ final class ConnectionHandler: ChannelInboundHandler {
         case .negotiating, .ending, .closed: false
         }
     }
-
-    // MARK: events
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
@@ -126,7 +119,7 @@ final class ConnectionHandler: ChannelInboundHandler {
         broken(by: error.message, condition: String(describing: error.condition))
     }
 
-    /// The peer has broken the stream's rules.
+    /// The peer broke the stream's rules.
     private func broken(by what: String, condition: String) {
         if !expectsBreak, phase != .closed { core.peerBrokeStream(self, why: what) }
         write(ServerStanzas.streamError(condition) + ServerStanzas.streamEnd)
@@ -173,14 +166,12 @@ final class ConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    // MARK: writing
-
-    /// Writes and flushes, or waits behind a stanza that is being written in pieces.
+    /// Writes and flushes, or queues behind a stanza that is being written in pieces.
     func write(_ text: String) {
         write(ByteBuffer(string: text))
     }
 
-    /// Writes and flushes, or waits behind a stanza that is being written in pieces.
+    /// Writes and flushes, or queues behind a stanza that is being written in pieces.
     func write(_ bytes: ByteBuffer) {
         guard let context, phase != .closed, !isSilent else { return }
         if held != nil {
@@ -190,7 +181,7 @@ final class ConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    /// Writes the bytes up to a place, and the rest after a while.
+    /// Writes the bytes up to `place`, and the rest after a delay.
     func writeTorn(_ bytes: ByteBuffer, at place: Int, after delay: TimeAmount) {
         var rest = bytes
         guard held == nil, let context, let head = rest.readSlice(length: min(place, bytes.readableBytes)) else {
@@ -206,14 +197,12 @@ final class ConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    /// Writes and flushes each byte for itself.
+    /// Writes and flushes byte by byte.
     func writeBytewise(_ bytes: ByteBuffer) {
         for byte in bytes.readableBytesView { write(ByteBuffer(bytes: [byte])) }
     }
 
-    // MARK: faults
-
-    /// Neither reads nor writes, or only does not read, for a while.
+    /// Stops reading, writing or both for a while.
     func pause(reading: Bool, writing: Bool, for time: TimeAmount) {
         guard let context else { return }
         if writing { isStalled = true }
@@ -230,9 +219,7 @@ final class ConnectionHandler: ChannelInboundHandler {
         try? options.setOption(.autoRead, value: value)
     }
 
-    // MARK: endings
-
-    /// Ends the stream in order, with a stream error if there is one; the peer has ``EmulatorConfiguration/closeTimeout``.
+    /// Ends the stream, with a stream error if given; the peer has ``EmulatorConfiguration/closeTimeout`` to answer.
     func end(error condition: String? = nil) {
         guard let context, phase != .ending, phase != .closed else { return }
         write((condition.map(ServerStanzas.streamError) ?? "") + ServerStanzas.streamEnd)
@@ -240,7 +227,7 @@ final class ConnectionHandler: ChannelInboundHandler {
         context.eventLoop.assumeIsolated().scheduleTask(in: core.configuration.closeTimeout) { self.close() }
     }
 
-    /// Closes at once, with close_notify; what arrives later is ignored.
+    /// Closes at once, with close_notify; later input is ignored.
     func close() {
         guard let context, phase != .closed else { return }
         phase = .closed
@@ -248,7 +235,7 @@ final class ConnectionHandler: ChannelInboundHandler {
         context.close(promise: nil)
     }
 
-    /// Closes without TLS's close_notify; with `reset` by a TCP reset.
+    /// Closes without TLS's close_notify; with `reset`, by a TCP reset.
     func cut(reset: Bool) {
         guard phase != .closed else { return }
         let cutter = core.cutters[number]
@@ -258,7 +245,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     }
 }
 
-/// Stands next to the socket, where a close passes TLS by.
+/// A handler next to the socket, whose close bypasses TLS.
 final class TransportCutter: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     private var context: ChannelHandlerContext?
@@ -271,18 +258,17 @@ final class TransportCutter: ChannelInboundHandler {
         self.context = nil
     }
 
-    /// Closes the socket.
     func cut(reset: Bool) {
         guard let context else { return }
         if reset {
-            // On the event loop, so set when the call returns.
+            // Completes at once on the event loop.
             _ = (context.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
         }
         context.close(promise: nil)
     }
 }
 
-/// Writes what passes to the transcript.
+/// Copies all traffic to the transcript.
 final class TranscriptTap: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer

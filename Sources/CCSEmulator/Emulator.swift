@@ -2,17 +2,16 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// A CCS-compatible server on one event loop: for development, tests and load.
+/// A CCS-compatible server on one event loop, for development, tests and load.
 package final class Emulator: Sendable {
-    /// The port it listens on.
     package let port: Int
-    /// The authority that a client must trust, in PEM; nil where the certificate was not made for the run.
+    /// The authority that a client must trust, in PEM; nil unless the certificate was made for this run.
     package let authorityPEM: [UInt8]?
 
     private let group: MultiThreadedEventLoopGroup
     private let listener: any Channel
     private let core: NIOLoopBound<EmulatorCore>
-    /// What the emulator counted before it was stopped.
+    /// The counts at the stop.
     private let final = Mutex<Tally?>(nil)
 
     private init(
@@ -28,10 +27,10 @@ package final class Emulator: Sendable {
         port = listener.localAddress?.port ?? 0
     }
 
-    /// Starts one; ``stop()`` must be called at the end.
+    /// Starts an emulator; the caller must ``stop()`` it.
     ///
-    /// Throws ``EmulatorError`` for a configuration that cannot work, TLSWire's error for a certificate that can't be
-    /// used, and the system's error where it can't listen.
+    /// Throws ``EmulatorError`` for an invalid configuration, TLSWire's error for an unusable certificate, and the
+    /// system's error if it can't listen.
     package static func start(_ configuration: EmulatorConfiguration) async throws -> Emulator {
         let problems = configuration.load.problems + (configuration.window < 1 ? ["window must be 1 or more"] : [])
         guard problems.isEmpty else { throw EmulatorError(message: problems.joined(separator: "; ")) }
@@ -69,7 +68,7 @@ package final class Emulator: Sendable {
 
     /// Closes the listener and every connection; counts stay readable.
     ///
-    /// The tally is taken before the connections are closed. A second call only gives it again.
+    /// The tally is taken before the connections close. A second call returns the same one.
     @discardableResult
     package func stop() async -> Tally {
         if let last = final.withLock({ $0 }) { return last }
@@ -81,19 +80,18 @@ package final class Emulator: Sendable {
         return last
     }
 
-    /// The counts so far.
     package func tally() async -> Tally {
         if let last = final.withLock({ $0 }) { return last }
         return (try? await onLoop { $0.tally }) ?? Tally()
     }
 
-    /// Runs a call where the emulator's state may be touched.
+    /// Runs a call on the event loop, which owns the emulator's state.
     func onLoop<T: Sendable>(_ body: @escaping @Sendable (EmulatorCore) throws -> T) async throws -> T {
         let core = self.core
         return try await listener.eventLoop.submit { try body(core.value) }.get()
     }
 
-    /// The same for a call that takes its time.
+    /// The same for an asynchronous call.
     func onLoop<T: Sendable>(
         awaiting body: @escaping @Sendable (EmulatorCore) -> EventLoopFuture<T>
     ) async throws -> T {

@@ -1,21 +1,19 @@
 package import NIOCore
 package import TLSWire
 
-/// How an emulator listens, whom it lets in, and what it does to them.
+/// How an emulator listens, whom it lets in, and which faults it injects.
 package struct EmulatorConfiguration: Sendable {
-    /// How connections are secured.
     package enum Security: Sendable, Hashable {
-        /// TLS from the first byte, as the hosted service had it.
+        /// TLS from the first byte, as in the hosted service.
         case direct
-        /// Plain text, then STARTTLS, without which nobody signs in.
+        /// Plain text, then STARTTLS, which is required before sign-in.
         case startTLS
         /// Plain text only; for tests of clients that must refuse it.
         case none
     }
 
-    /// The certificate shown.
     package enum Identity: Sendable {
-        /// Issued for these DNS names and addresses by an authority made for the run.
+        /// A certificate for these DNS names and addresses from an authority made for the run.
         case generated(names: [String], addresses: [String])
         /// PEM files: the certificate with its chain, and its key.
         case files(certificate: String, key: String)
@@ -23,7 +21,6 @@ package struct EmulatorConfiguration: Sendable {
         case server(TLSServerConfiguration)
     }
 
-    /// Who may sign in.
     package enum Credentials: Sendable {
         /// Any sender id with any secret.
         case any
@@ -31,13 +28,10 @@ package struct EmulatorConfiguration: Sendable {
         case secrets([String: String])
     }
 
-    /// The address to listen on.
     package var host = "127.0.0.1"
-    /// The port; 0 takes a free one.
+    /// The port; 0 for a free one.
     package var port = 0
-    /// How connections are secured.
     package var security = Security.direct
-    /// The certificate shown.
     package var identity = Identity.generated(names: ["localhost"], addresses: ["127.0.0.1", "::1"])
     /// Who may sign in, as a JID (`SENDER@anything`) or as the bare sender id.
     package var credentials = Credentials.any
@@ -45,33 +39,33 @@ package struct EmulatorConfiguration: Sendable {
     package var domain = "gcm.googleapis.com"
     /// The `from` of upstream stanzas; nil for none.
     package var stanzaFrom: String? = "devices@gcm.googleapis.com"
-    /// Unacked messages a connection may have; nothing more is sent on it then.
+    /// The most unacked messages of a connection.
     package var window = 100
-    /// Whether stream features come with another prefix than `stream:` (docs/protocol.md, Setting up a stream).
+    /// Whether stream features have another prefix than `stream:` (docs/protocol.md, Setting up a stream).
     package var usesForeignFeaturePrefix = false
-    /// Whether RFC 3921's session is offered.
+    /// Whether to offer RFC 3921's session.
     package var offersSession = true
-    /// Sends a space on each bound connection so often; nil for never.
+    /// How often to send a space on each bound connection; nil for never.
     package var whitespaceInterval: TimeAmount?
-    /// What each sender's devices send.
+    /// The messages of each sender's devices.
     package var load = LoadProfile()
-    /// What goes wrong.
+    /// The faults to inject.
     package var faults = FaultScript()
-    /// A file to which both directions are written, one JSON object a line; nil for none.
+    /// A file for a transcript of both directions, one JSON object a line; nil for none.
     package var transcript: String?
-    /// A file to which every accepted ack is written, one JSON object a line; nil for none.
+    /// A file for every accepted ack, one JSON object a line; nil for none.
     package var acks: String?
-    /// Notes how long the ack of every so-manyth generated message takes; nil for none.
+    /// Measures the ack latency of every n-th generated message; nil for none.
     package var latencySampling: Int?
-    /// Whether every accepted ack is noted for ``Emulator/takeAcks()``.
+    /// Whether to keep accepted acks for ``Emulator/takeAcks()``.
     package var recordsAcks = false
-    /// How many messages a draining connection still gets while no other is bound for its sender.
+    /// How many messages a draining connection still gets while its sender has no other bound.
     package var drainMessages = 20
     /// How long a draining connection stays open at most.
     package var drainTimeout = TimeAmount.seconds(5)
-    /// Whether a draining connection is closed at all; without, only the peer ends it.
+    /// Whether to close a draining connection; if not, only the peer ends it.
     package var closesDrained = true
-    /// How long a peer has to answer the end of the stream.
+    /// How long a peer may take to answer the end of the stream.
     package var closeTimeout = TimeAmount.seconds(2)
 
     package init() {}

@@ -1,19 +1,19 @@
 package import NIOCore
 
-/// What tests do with an emulator while it runs.
+/// Control of a running emulator by tests.
 extension Emulator {
-    /// Counts and connections of this moment.
+    /// The current counts and connections.
     package func snapshot() async throws -> EmulatorSnapshot {
         try await onLoop { $0.snapshot }
     }
 
-    /// Waits until a condition holds; it is looked at after every change.
+    /// Waits until a condition holds, checking after every change.
     ///
     /// - Parameters:
-    ///   - what: What is waited for, for the error.
+    ///   - what: A description for the error.
     ///   - limit: How long to wait.
     ///   - condition: What must hold.
-    /// - Throws: ``EmulatorError`` with the counts of that moment when the time is over.
+    /// - Throws: ``EmulatorError`` with the current counts when the time is over.
     package func wait(
         for what: String,
         limit: TimeAmount = .seconds(10),
@@ -29,7 +29,7 @@ extension Emulator {
         try await wait(for: "every message acked", limit: limit) { $0.isComplete }
     }
 
-    /// The ids of the messages that a connection delivered and that were not acked, oldest first.
+    /// The ids of a connection's delivered and unacked messages, oldest first.
     package func unackedIDs(on connection: Int) async throws -> [String] {
         try await onLoop { core in
             let (connection, pool) = try core.boundConnection(connection)
@@ -39,12 +39,12 @@ extension Emulator {
         }
     }
 
-    /// Does something to a bound connection now, as a fault script would; the message's own faults do nothing here.
+    /// Injects a fault into a bound connection now; faults of a single message do nothing here.
     ///
     /// - Parameters:
-    ///   - fault: What happens.
-    ///   - connection: Its number; nil for the connection bound first.
-    /// - Throws: ``EmulatorError`` where there is no such connection.
+    ///   - fault: The fault.
+    ///   - connection: The connection's number; nil for the one bound first.
+    /// - Throws: ``EmulatorError`` if there is no such connection.
     package func inject(_ fault: Fault, on connection: Int? = nil) async throws {
         try await onLoop { core in
             let (connection, pool) = try core.boundConnection(connection)
@@ -52,24 +52,24 @@ extension Emulator {
         }
     }
 
-    /// Writes bytes to a bound connection and keeps no book about them.
+    /// Writes bytes to a bound connection without recording them.
     package func inject(raw bytes: [UInt8], on connection: Int? = nil) async throws {
         try await onLoop { core in
             try core.boundConnection(connection).0.write(ByteBuffer(bytes: bytes))
         }
     }
 
-    /// Sends a message and keeps book about it: it comes again until it is acked.
+    /// Sends a message and records it: it is redelivered until acked.
     ///
-    /// A known id is another copy of that message, with the content given here.
+    /// A known id means another copy of that message, with the content given here.
     ///
     /// - Parameters:
     ///   - stanza: The whole stanza.
     ///   - id: The id that an ack must give, unescaped.
     ///   - to: The `to` that an ack must give, unescaped.
     ///   - expectsAck: Whether it must be acked; if not, an ack is a violation.
-    ///   - connection: Which connection; nil for the one bound first.
-    /// - Throws: ``EmulatorError`` where there is no such connection.
+    ///   - connection: The connection's number; nil for the one bound first.
+    /// - Throws: ``EmulatorError`` if there is no such connection.
     package func inject(
         stanza: [UInt8],
         id: [UInt8],
@@ -84,7 +84,7 @@ extension Emulator {
         }
     }
 
-    /// Sends a message of the given JSON; see ``inject(stanza:id:to:expectsAck:on:)``.
+    /// Sends a message with this JSON; see ``inject(stanza:id:to:expectsAck:on:)``.
     package func inject(
         json: String,
         id: String,
@@ -105,14 +105,14 @@ extension Emulator {
         }
     }
 
-    /// What acks have taken since the last call, in seconds: from the message's delivery to its first ack read.
+    /// The ack latencies since the last call in seconds, from a message's delivery to its first ack.
     ///
     /// Empty without ``EmulatorConfiguration/latencySampling``.
     package func takeLatencies() async throws -> [Double] {
         try await onLoop { $0.latency?.take() ?? [] }
     }
 
-    /// The acks accepted since the last call, one for each copy, in the order they came.
+    /// The acks accepted since the last call, one for each copy, in order.
     ///
     /// Empty without ``EmulatorConfiguration/recordsAcks``.
     package func takeAcks() async throws -> [AckRecord] {
@@ -122,7 +122,6 @@ extension Emulator {
         }
     }
 
-    /// Adds a rule to the fault script.
     package func add(_ rule: FaultRule) async throws {
         try await onLoop { core in core.schedule.add(rule, deliveries: core.deliveries) }
     }
@@ -130,9 +129,9 @@ extension Emulator {
     /// Cuts a connection, bound or not.
     ///
     /// - Parameters:
-    ///   - connection: Its number.
+    ///   - connection: The connection's number.
     ///   - reset: By a TCP reset; else by closing the socket without TLS's close_notify.
-    /// - Throws: ``EmulatorError`` where there is no such connection.
+    /// - Throws: ``EmulatorError`` if there is no such connection.
     package func kill(_ connection: Int, reset: Bool) async throws {
         try await onLoop { core in
             guard let connection = core.connections[connection] else {
@@ -144,7 +143,7 @@ extension Emulator {
 }
 
 extension EmulatorCore {
-    /// A bound connection by its number, or the one bound first.
+    /// A bound connection by number, or the one bound first.
     fileprivate func boundConnection(_ number: Int?) throws -> (ConnectionHandler, SenderPool) {
         let connection =
             number.map { connections[$0] }

@@ -1,7 +1,7 @@
 import NIOCore
 
 extension EmulatorCore {
-    /// Delivers one message with what its delivery sets off.
+    /// Delivers one message with the faults that are due.
     func deliver(
         _ sequence: Int,
         isFirst: Bool,
@@ -31,7 +31,7 @@ extension EmulatorCore {
         changed()
     }
 
-    /// Does something to a bound connection, or to the message just delivered on it.
+    /// Injects a fault into a bound connection, or into the message just delivered on it.
     func apply(_ fault: Fault, to sequence: Int?, of pool: SenderPool, on connection: ConnectionHandler) {
         switch fault {
         case .duplicate, .redeliver, .conflict:
@@ -66,7 +66,7 @@ extension EmulatorCore {
         }
     }
 
-    /// Sends a message that is not of the load; see ``Emulator/inject(_:on:)``.
+    /// Sends a message that is not part of the load; see ``Emulator/inject(_:on:)``.
     func send(_ special: MessageBook.Special, of pool: SenderPool, on connection: ConnectionHandler) {
         let sequence =
             special.id.withUnsafeBufferPointer { pool.generator.sequence(ofID: $0) }.flatMap {
@@ -109,8 +109,8 @@ extension EmulatorCore {
         let next = names[hostilities % names.count]
         hostilities += 1
         connection.expectsBreak = true
-        // Nothing that follows can be read, also not what a write of this size would let through: first of all no more
-        // deliveries. The peer must end it.
+        // Nothing after this can be read, so deliveries stop first, before a write of this size lets any more through.
+        // The peer must end the connection.
         connection.phase = .ending
         write(HostileXML.named(name ?? next) ?? [], on: connection)
         eventLoop.assumeIsolated().scheduleTask(in: configuration.drainTimeout) { connection.close() }

@@ -1,8 +1,8 @@
 import NIOCore
 import XMLWire
 
-// A bound client that sends an upstream message to its own bare address acts as the service, as it would at a
-// standard server: the message goes to the workers of the account, and their ack comes back to the client.
+// A bound client that sends an upstream message to its own bare address acts as the service, as it would at a standard
+// server: the message goes to the account's workers, and their ack comes back to the client.
 extension EmulatorCore {
     /// The bare address of the account that a connection is bound for.
     func address(of pool: SenderPool) -> String { "\(pool.sender)@\(configuration.domain)" }
@@ -15,7 +15,7 @@ extension EmulatorCore {
 
     /// Hands a client's message to the account's workers, now or when one has room.
     ///
-    /// The client gets no messages itself from then on.
+    /// From then on the client gets no messages itself.
     func relay(_ text: Range<Int>, of stanza: Stanza, from connection: ConnectionHandler) {
         guard let pool = connection.pool else { return }
         let payload = stanza.bytes[text]
@@ -39,7 +39,7 @@ extension EmulatorCore {
         changed()
     }
 
-    /// A worker has acked a relayed message: the client that sent it last is told.
+    /// Passes a worker's ack of a relayed message to the client that sent it last.
     func relayAck(_ text: Range<Int>, of stanza: Stanza, for sequence: Int, in pool: SenderPool) {
         guard let number = pool.sources.removeValue(forKey: sequence), let source = connections[number] else { return }
         let own = address(of: pool)
@@ -48,14 +48,12 @@ extension EmulatorCore {
     }
 }
 
-/// The sender and id of an upstream message's JSON; read tolerantly, the rest is for the worker to judge.
+/// The sender and id of an upstream message's JSON, read tolerantly; the worker judges the rest.
 struct RelayedIdentity: Equatable {
-    /// `message_id`, unescaped.
     var messageID: [UInt8]
-    /// `from`, unescaped.
     var from: [UInt8]
 
-    /// Reads the top level of an object; nil where it has not both as strings.
+    /// Parses the top level of an object; nil unless both are strings.
     init?(_ text: UnsafeBufferPointer<UInt8>) {
         var cursor = JSONCursor(text)
         var strings: [UInt8] = []

@@ -2,7 +2,7 @@ import NIOCore
 import TLSWire
 import XMLWire
 
-/// Everything the emulator knows and decides, confined to one event loop.
+/// The emulator's state and decisions, confined to one event loop.
 final class EmulatorCore {
     let configuration: EmulatorConfiguration
     let eventLoop: any EventLoop
@@ -24,7 +24,7 @@ final class EmulatorCore {
     private var waiters: [Int: Waiter] = [:]
     private var waitersMade = 0
     private var tasks: [RepeatedTask] = []
-    /// Where the lists of odd messages and bad XML have come to.
+    /// Positions in the lists of odd messages and bad XML.
     var oddities = 0
     var hostilities = 0
 
@@ -34,7 +34,7 @@ final class EmulatorCore {
         var timeout: Scheduled<Void>
     }
 
-    /// What a batch of stanzas in one write may weigh.
+    /// The size limit of a batch of stanzas in one write.
     static let batchBytes = 65_536
     private static let rateInterval = TimeAmount.milliseconds(5)
     private static let violationsKept = 20
@@ -66,8 +66,6 @@ final class EmulatorCore {
         guard let tlsContext else { throw EmulatorError(message: "this emulator has no certificate") }
         return try TLSHandler(context: tlsContext)
     }
-
-    // MARK: connections
 
     /// Builds a new connection's pipeline.
     func accept(_ channel: any Channel) throws {
@@ -112,7 +110,7 @@ final class EmulatorCore {
         connection.slot = pool.book.open()
         pool.connections.append(connection)
         counts.bound += 1
-        // A draining connection gets nothing more once another one is there.
+        // A draining connection gets no more messages once another is bound.
         for other in pool.connections {
             if case .draining = other.phase { other.phase = .draining(messages: 0) }
             finishDraining(other)
@@ -123,7 +121,7 @@ final class EmulatorCore {
         for other in wasStarted ? [connection] : pool.connections { pump(other) }
     }
 
-    /// The connection is gone: what it left unacked waits for the next one.
+    /// Forgets a closed connection; its unacked messages wait for the next one.
     func closed(_ connection: ConnectionHandler) {
         connection.phase = .closed
         guard connections.removeValue(forKey: connection.number) != nil else { return }
@@ -140,7 +138,7 @@ final class EmulatorCore {
         finishDraining(connection)
     }
 
-    /// Ends a draining connection that has nothing more to say and nothing more to hear.
+    /// Ends a draining connection once nothing is left to send or to ack.
     func finishDraining(_ connection: ConnectionHandler) {
         guard configuration.closesDrained, connection.phase == .draining(messages: 0), let pool = connection.pool,
             pool.book.unacked(on: connection.slot) == 0
@@ -174,16 +172,15 @@ final class EmulatorCore {
         changed()
     }
 
-    // MARK: deliveries
-
-    /// Fills the connection's window, many stanzas in one write.
+    /// Fills the connection's window, with many stanzas in one write.
     func pump(_ connection: ConnectionHandler) {
         guard connection.canDeliver, let pool = connection.pool, pool.book.hasMore else { return }
         var batch = ByteBuffer()
         while pool.book.unacked(on: connection.slot) < configuration.window, batch.readableBytes < Self.batchBytes,
             connection.canDeliver
         {
-            // Writing may find the connection gone: before a message is taken, or nobody would deliver it again.
+            // A write may reveal that the connection is gone: write before taking a message, or nobody would redeliver
+            // it.
             if batch.readableBytes > 0, schedule.isDue(atDelivery: deliveries + 1) {
                 connection.write(batch)
                 batch.clear()
@@ -200,13 +197,13 @@ final class EmulatorCore {
         }
         if batch.readableBytes > 0 {
             connection.write(batch)
-            // Full of bytes rather than of messages: go on when this has been written.
+            // The batch, not the window, was full: continue after this write.
             if batch.readableBytes >= Self.batchBytes { pumpLater(connection) }
             changed()
         }
     }
 
-    /// Encodes a copy and enters it into the book.
+    /// Encodes a copy and records it.
     func append(
         _ sequence: Int,
         isFirst: Bool,
@@ -228,8 +225,6 @@ final class EmulatorCore {
     private func pumpLater(_ connection: ConnectionHandler) {
         eventLoop.assumeIsolated().execute { self.pump(connection) }
     }
-
-    // MARK: time
 
     private func startTasks() {
         if let rate = configuration.load.rate {
@@ -256,7 +251,7 @@ final class EmulatorCore {
         tasks.append(eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in body.value() })
     }
 
-    /// Lets new messages go, one to each connection in turn.
+    /// Releases new messages at the rate, over the connections in turn.
     private func allow(_ due: Double, limit: Double, _ pool: SenderPool) {
         guard pool.isStarted, !pool.connections.isEmpty else { return }
         pool.permits = min(pool.permits + due, limit)
@@ -275,7 +270,6 @@ final class EmulatorCore {
         pool.permits = rest
     }
 
-    /// Stops everything.
     func stop() {
         isAccepting = false
         for task in tasks { task.cancel() }
@@ -286,9 +280,6 @@ final class EmulatorCore {
         ackFile?.flush()
     }
 
-    // MARK: looking on
-
-    /// The counts of this moment.
     var tally: Tally {
         var tally = counts
         tally.open = connections.count
@@ -318,7 +309,7 @@ final class EmulatorCore {
         )
     }
 
-    /// Gives true as soon as the condition holds, or false at the time limit.
+    /// A future that is true as soon as the condition holds, or false at the time limit.
     func wait(_ limit: TimeAmount, _ condition: @escaping @Sendable (EmulatorSnapshot) -> Bool) -> EventLoopFuture<Bool>
     {
         if condition(snapshot) { return eventLoop.makeSucceededFuture(true) }
@@ -330,7 +321,7 @@ final class EmulatorCore {
         return promise.futureResult
     }
 
-    /// Something that a waiter may be waiting for has changed; many changes are looked at together.
+    /// Checks the waiters soon, once for many changes.
     func changed() {
         guard !waiters.isEmpty, !isChanged else { return }
         isChanged = true

@@ -2,9 +2,9 @@
 ///
 /// Real servers used all of these (docs/protocol.md, A CCS), so a receiver must read all of them.
 package enum EnvelopeForm: UInt8, CaseIterable, Sendable {
-    /// `<gcm xmlns="google:mobile:data">`, quotes written raw, as the hosted service did for upstream messages.
+    /// `<gcm xmlns="google:mobile:data">` with raw quotes, as in the hosted service's upstream messages.
     case defaultNamespace
-    /// `<data:gcm xmlns:data="google:mobile:data">`, as the hosted service did for acks and controls.
+    /// `<data:gcm xmlns:data="google:mobile:data">`, as in the hosted service's acks and controls.
     case prefixed
     /// The JSON inside a CDATA section.
     case cdata
@@ -14,8 +14,8 @@ package enum EnvelopeForm: UInt8, CaseIterable, Sendable {
     /// Appends the payload element around a JSON text.
     ///
     /// - Parameters:
-    ///   - json: The text as the receiver's XML parser shall see it; any valid UTF-8 that XML can carry.
-    ///   - output: What the element is appended to.
+    ///   - json: The text that the receiver's XML parser must see; any valid UTF-8 that XML can carry.
+    ///   - output: Receives the element.
     package func wrap(_ json: some Collection<UInt8>, into output: inout [UInt8]) {
         switch self {
         case .defaultNamespace:
@@ -38,7 +38,7 @@ package enum EnvelopeForm: UInt8, CaseIterable, Sendable {
     }
 }
 
-/// XML escaping for what the emulator writes; independent of the worker's serializer.
+/// XML escaping of the emulator's output, independent of the worker's serializer.
 package enum XMLEscape {
     /// Appends character data, with `& < >` and optionally both quotes as entities.
     package static func text(_ bytes: some Collection<UInt8>, quotes: Bool, into output: inout [UInt8]) {
@@ -67,7 +67,7 @@ package enum XMLEscape {
         output += "]]>".utf8
     }
 
-    /// A text ready to stand in an attribute value or as character data.
+    /// Escapes a text for an attribute value or character data.
     package static func string(_ text: String) -> String {
         var output: [UInt8] = []
         self.text(text.utf8, quotes: true, into: &output)

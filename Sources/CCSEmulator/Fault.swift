@@ -1,23 +1,20 @@
-/// One thing the emulator does that real servers and networks did.
+/// A fault seen in real servers and networks.
 package enum Fault: Sendable, Equatable {
-    // To the message whose delivery set it off.
-    /// Delivers the message twice on the connection.
+    // Faults of the message whose delivery triggered them.
     case duplicate
-    /// Delivers the message on another connection as well, at once.
+    /// Delivers the message at once on another connection as well.
     case redeliver
-    /// Delivers another message with the same id right behind it.
+    /// Delivers another message with the same id directly afterwards.
     case conflict
     /// Writes half of the stanza, waits, and writes the rest.
     case torn(milliseconds: Int)
-    /// Writes the stanza byte by byte.
     case bytewise
-    /// Closes at once behind the message, not reading its ack.
+    /// Closes directly after the message, without reading its ack.
     case closeBeforeAck
 
-    // To the connection that delivered it.
-    /// Ends the stream in order.
+    // Faults of the connection that delivered the message.
+    /// Ends the stream properly.
     case close
-    /// Cuts the connection with a TCP reset.
     case reset
     /// Closes the socket without the stream's end and without TLS's close_notify.
     case cut
@@ -27,38 +24,31 @@ package enum Fault: Sendable, Equatable {
     case drainNack
     /// Neither reads nor writes for a while.
     case stall(milliseconds: Int)
-    /// Goes on writing but reads nothing, so no ack, for a while.
+    /// Keeps writing but reads nothing, so no acks, for a while.
     case slowAcks(milliseconds: Int)
-    /// Sends nothing and answers nothing any more.
+    /// Neither sends nor answers anything any more.
     case halfDead
-    /// Sends XML that a receiver must refuse; nil takes the next one of the list.
+    /// Sends XML that a receiver must refuse; nil for the next one of the list.
     case badXML(String?)
-    /// Sends an odd message; nil takes the next one of the list.
+    /// Sends an odd message; nil for the next one of the list.
     case oddJSON(String?)
-    /// Ends the stream with this stream error.
     case streamError(String)
-    /// Sends a stanza error for the message, as for an ack that was refused.
+    /// Sends a stanza error for the message, as for a refused ack.
     case stanzaError
-    /// Sends a nack with this code.
     case nack(String)
-    /// Sends a single space.
     case whitespace
-    /// Sends an XEP-0199 ping.
     case ping
     /// Sends messages, presences and stanzas that the receiver must ignore.
     case noise
 
-    // To a connection that is just being made.
-    /// Refuses the credentials.
+    // Faults of a new connection.
     case refuse
-    /// Closes after the SASL success.
     case closeAfterAuth
-    /// Closes after the bind result.
     case closeAfterBind
-    /// Never answers anything.
+    /// Never answers.
     case mute
 
-    /// Whether it belongs to a `connection` trigger and to no other.
+    /// Whether the fault needs a `connection` trigger.
     package var isForNegotiation: Bool {
         switch self {
         case .refuse, .closeAfterAuth, .closeAfterBind, .mute: true
@@ -67,52 +57,47 @@ package enum Fault: Sendable, Equatable {
     }
 }
 
-/// When a fault happens.
 package enum FaultTrigger: Sendable, Equatable {
-    /// Once, with the delivery of this number, counted over all connections from 1.
+    /// Once, at the delivery of this number, counted from 1 over all connections.
     case after(Int)
-    /// With every delivery whose number this divides.
+    /// At every delivery whose number is a multiple of this.
     case every(Int)
-    /// With the connections of these numbers, counted from 1 as they are accepted.
+    /// At the connections of these numbers, counted from 1 as they are accepted.
     case connection(ClosedRange<Int>)
 }
 
-/// One line of a fault script.
 package struct FaultRule: Sendable, Equatable {
-    /// When.
     package var trigger: FaultTrigger
-    /// What.
     package var fault: Fault
 
-    /// A rule that does this then.
     package init(_ trigger: FaultTrigger, _ fault: Fault) {
         self.trigger = trigger
         self.fault = fault
     }
 }
 
-/// Which faults are due: a pure count of deliveries and connections.
+/// The due faults, decided by counts of deliveries and connections.
 struct FaultSchedule {
     private var rules: [FaultRule] = []
-    /// The least delivery number that may set something off.
+    /// The next delivery number that may trigger a fault.
     private var nextDelivery = Int.max
 
     init(_ rules: [FaultRule]) {
         for rule in rules { add(rule, deliveries: 0) }
     }
 
-    /// Adds a rule when this many deliveries were made.
+    /// Adds a rule after this many deliveries.
     ///
-    /// An `after` or `connection` that has passed never happens.
+    /// An `after` or `connection` that has passed never triggers.
     mutating func add(_ rule: FaultRule, deliveries: Int) {
         rules.append(rule)
         schedule(after: deliveries)
     }
 
-    /// Whether the delivery of this number may set off faults.
+    /// Whether the delivery of this number may trigger faults.
     func isDue(atDelivery number: Int) -> Bool { number >= nextDelivery }
 
-    /// The faults that the delivery of this number sets off; numbers must not go down.
+    /// The faults triggered by the delivery of this number; numbers must not decrease.
     mutating func due(atDelivery number: Int) -> [Fault] {
         guard number >= nextDelivery else { return [] }
         let result = rules.compactMap { rule -> Fault? in
@@ -130,7 +115,7 @@ struct FaultSchedule {
         return result
     }
 
-    /// The faults that the connection of this number meets.
+    /// The faults triggered by the connection of this number.
     func due(atConnection number: Int) -> [Fault] {
         rules.compactMap { rule in
             if case .connection(let range) = rule.trigger, range.contains(number) { return rule.fault }

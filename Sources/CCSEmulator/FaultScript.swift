@@ -7,32 +7,29 @@
 ///
 /// `FaultScript.reference` lists every fault with its argument.
 package struct FaultScript: Sendable, Equatable {
-    /// The rules in the script's order.
     package var rules: [FaultRule]
 
-    /// A script of these rules.
     package init(rules: [FaultRule] = []) {
         self.rules = rules
     }
 
-    /// Why a script was refused.
+    /// A syntax error in a script.
     package struct Problem: Error, Sendable, Equatable, CustomStringConvertible {
-        /// The line, from 1.
+        /// The line number, from 1.
         package var line: Int
         /// What is wrong and what would be right.
         package var message: String
 
-        /// For people.
         package var description: String { "fault script, line \(line): \(message)" }
     }
 
-    /// Reads a script.
+    /// Parses a script.
     ///
     /// - Parameter text: The script.
-    /// - Throws: ``Problem`` for the first thing that is wrong.
+    /// - Throws: ``Problem`` for the first error.
     package init(parsing text: String) throws(Problem) {
         rules = []
-        // By property: Swift takes CR LF for one character that equals neither.
+        // By property: Swift treats CR LF as one character that equals neither.
         let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
         for (index, line) in lines.enumerated() {
             let code = line.prefix { $0 != "#" }
@@ -165,7 +162,7 @@ package struct FaultScript: Sendable, Equatable {
         "close-after-bind": .closeAfterBind, "mute": .mute,
     ]
 
-    /// Stream error conditions and nack codes: they are written into XML and JSON as they are.
+    /// Validates a stream error condition or nack code, which goes unescaped into XML or JSON.
     private static func token(_ word: String, line: Int) throws(Problem) -> String {
         let isToken = word.utf8.allSatisfy { byte in
             switch byte {

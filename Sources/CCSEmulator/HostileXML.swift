@@ -1,16 +1,16 @@
-/// XML in the middle of a stream that a receiver must answer with a stream error and a close.
+/// XML inside a stream that a receiver must answer with a stream error and a close.
 ///
-/// Stanzas that are well-formed and merely too deep, too wide or of an unknown prefix must not: see ``OddMessage``.
+/// Well-formed stanzas that are merely too deep, too wide or of an unknown prefix must not be: see ``OddMessage``.
 package enum HostileXML {
     /// The names, in a fixed order.
     package static let names = makers.map(\.name)
 
-    /// What to write for a name.
+    /// The bytes to write for a name.
     package static func named(_ name: String) -> [UInt8]? {
         makers.first { $0.name == name }?.bytes()
     }
 
-    /// Made when asked for: some are large, and the names alone stand in the help.
+    /// Made on demand: some are large, and the help shows only the names.
     private static let makers: [(name: String, bytes: @Sendable () -> [UInt8])] = [
         ("comment", { Array("<!-- hello -->".utf8) }),
         ("instruction", { Array("<?php echo 1 ?>".utf8) }),

@@ -1,4 +1,4 @@
-/// A position in a JSON text, and the few tokens that acks are made of.
+/// A position in a JSON text, with readers for the few tokens of acks.
 package struct JSONCursor {
     private let text: UnsafeBufferPointer<UInt8>
     private var position = 0
@@ -9,13 +9,12 @@ package struct JSONCursor {
         skipSpace()
     }
 
-    /// Whether nothing but white space was left.
+    /// Whether only white space was left.
     package var isAtEnd: Bool { position == text.count }
 
-    /// The next token's first byte.
     package var peek: UInt8? { position < text.count ? text[position] : nil }
 
-    /// Steps over a punctuation character and the white space behind it, if it stands here.
+    /// Skips a punctuation character and the white space behind it, if it is next.
     package mutating func take(_ byte: UInt8) -> Bool {
         guard peek == byte else { return false }
         position += 1
@@ -23,9 +22,9 @@ package struct JSONCursor {
         return true
     }
 
-    /// Unescapes the string literal that stands here.
+    /// Unescapes the string literal at the cursor.
     ///
-    /// - Returns: Where in `output` its bytes stand, or nil where it is not a literal that RFC 8259 allows.
+    /// - Returns: The range of its bytes in `output`; nil unless it is a valid RFC 8259 literal.
     package mutating func string(into output: inout [UInt8]) -> Range<Int>? {
         guard peek == UInt8(ascii: "\"") else { return nil }
         position += 1
@@ -54,9 +53,9 @@ package struct JSONCursor {
         return nil
     }
 
-    /// Steps over the value that stands here, and the white space behind it, without judging what it holds.
+    /// Skips the value at the cursor and the white space behind it without validating its content.
     ///
-    /// - Returns: False where the text ends inside of it.
+    /// - Returns: False if the text ends inside it.
     package mutating func skipValue() -> Bool {
         var depth = 0
         var isInString = false
@@ -127,7 +126,7 @@ package struct JSONCursor {
         return value
     }
 
-    /// UTF-8, with a lone surrogate as the three bytes its number would give.
+    /// Encodes as UTF-8, a lone surrogate as the three bytes of its number.
     private static func encode(_ scalar: UInt32, into output: inout [UInt8]) {
         func tail(_ shift: UInt32) -> UInt8 { UInt8(0x80 | (scalar >> shift) & 0x3F) }
         switch scalar {

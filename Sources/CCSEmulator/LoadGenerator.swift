@@ -1,11 +1,10 @@
 package import NIOCore
 
-/// Makes the load's stanzas and recognises their ids again.
+/// Makes the load's stanzas and recognises their ids.
 ///
-/// A message is a pure function of the profile and its number: nothing is kept for a redelivery, and the same number
-/// always gives the same JSON. Stanzas come from templates encoded once, so one costs a copy and a few digits.
+/// A message is a pure function of the profile and its number: redelivery needs no storage, and the same number always
+/// gives the same JSON. Stanzas come from templates encoded once, so one costs a copy and a few digits.
 package struct LoadGenerator: Sendable {
-    /// What is generated.
     package let profile: LoadProfile
 
     private let prefix: [UInt8]
@@ -56,7 +55,6 @@ package struct LoadGenerator: Sendable {
         self.templates = templates
     }
 
-    /// Whether this number's message is a delivery receipt.
     package func isReceipt(_ sequence: Int) -> Bool {
         isReceipt(mixed(sequence))
     }
@@ -65,9 +63,9 @@ package struct LoadGenerator: Sendable {
     ///
     /// - Parameters:
     ///   - sequence: The message's number, from 0.
-    ///   - copy: How often it went out before; chooses another wrapping for each copy.
-    ///   - conflicting: Whether the content shall differ from the other copies'.
-    ///   - output: What the stanza is appended to.
+    ///   - copy: The number of earlier copies; each gets another wrapping.
+    ///   - conflicting: Whether the content differs from the other copies'.
+    ///   - output: Receives the stanza.
     package func append(_ sequence: Int, copy: Int = 0, conflicting: Bool = false, to output: inout ByteBuffer) {
         let random = mixed(sequence)
         let category = category(random)
@@ -83,7 +81,7 @@ package struct LoadGenerator: Sendable {
         )
     }
 
-    /// The number whose message has this id; nil for an id that the load never uses.
+    /// The number of the message with this id; nil for an id that the load never uses.
     package func sequence(ofID id: UnsafeBufferPointer<UInt8>) -> Int? {
         var id = id
         let marked = id.starts(with: receiptMark)
@@ -96,7 +94,7 @@ package struct LoadGenerator: Sendable {
         return sequence
     }
 
-    /// Whether this is what an ack for the message must give as `to`.
+    /// Whether this is the `to` that an ack of the message must give.
     package func isSender(_ to: UnsafeBufferPointer<UInt8>, of sequence: Int) -> Bool {
         let random = mixed(sequence)
         if isReceipt(random) { return to.elementsEqual(receiptFrom) }
@@ -106,20 +104,19 @@ package struct LoadGenerator: Sendable {
             && to[digits.upperBound...].elementsEqual(tokenTail)
     }
 
-    /// A message's id, as text.
     package func id(_ sequence: Int) -> String {
         let base = String(decoding: prefix, as: UTF8.self) + "-" + Decimal.text(number(sequence), width: 12)
         return isReceipt(sequence) ? "dr2:" + base : base
     }
 
-    /// What a message's JSON has as `from`, as text.
+    /// The `from` of a message's JSON.
     package func sender(_ sequence: Int) -> String {
         let random = mixed(sequence)
         if isReceipt(random) { return String(decoding: receiptFrom, as: UTF8.self) }
         return token(device: device(random))
     }
 
-    /// The registration token of a device, obviously not a real one.
+    /// A device's registration token, obviously not a real one.
     package func token(device: Int) -> String {
         String(decoding: tokenHead, as: UTF8.self) + Decimal.text(device, width: 8)
             + String(decoding: tokenTail, as: UTF8.self)
@@ -178,7 +175,7 @@ extension LoadGenerator {
         return json + Array(#"","message_type":"receipt","time_to_live":0}"#.utf8)
     }
 
-    /// Text such as devices send: words, escapes, markup characters and more than ASCII, of exactly this many bytes.
+    /// Text of exactly this many bytes such as devices send: words, escapes, markup characters, non-ASCII.
     private static func filler(_ size: Int, salt: UInt64) -> [UInt8] {
         let words = [
             "order ", "basket ", "position ", "48.2082 ", "16.3738 ", "Gr\u{fc}\u{df}e ", "caf\u{e9} ", "\u{1f69a} ",

@@ -1,52 +1,48 @@
-/// What messages the emulator makes by itself.
+/// The messages that the emulator generates.
 package struct LoadProfile: Sendable {
-    /// One category and how often it occurs.
     package struct Category: Sendable, Equatable {
         /// The application's package name; printable ASCII without quotes or backslashes.
         package var name: String
-        /// Its share relative to the others; at least 1.
+        /// The weight relative to the others; at least 1.
         package var weight: Int
 
-        /// A category and its share.
         package init(name: String, weight: Int = 1) {
             self.name = name
             self.weight = weight
         }
     }
 
-    /// How many distinct messages each sender gets; nil for no end, 0 for none.
+    /// The number of distinct messages for each sender; nil for unlimited, 0 for none.
     package var count: Int?
     /// Messages a second for each sender; nil for as fast as windows and sockets allow.
     package var rate: Double?
-    /// New messages begin when a sender has had so many connections bound at once.
+    /// New messages start once a sender has this many connections bound at the same time.
     package var connections = 1
-    /// How many devices they come from, 1...99,999,999.
+    /// The number of devices, 1...99,999,999.
     package var devices = 1000
-    /// The categories they belong to; at least one.
+    /// The categories; at least one.
     package var categories = [Category(name: "com.example.app")]
-    /// Bytes of a message's JSON text; what the fields themselves need is the least.
+    /// The size of a message's JSON text in bytes; the fields set a minimum.
     package var size = 400...400
-    /// Which part of the messages are delivery receipts, 0...1.
+    /// The share of delivery receipts, 0...1.
     package var receiptShare = 0.0
-    /// The wrappings to choose from.
     package var forms = EnvelopeForm.allCases
-    /// Makes the whole load repeatable: the same seed gives the same messages byte for byte.
+    /// The same seed gives the same messages byte for byte.
     package var seed: UInt64 = 1
-    /// What message ids begin with; nil for a prefix made from the seed.
-    ///
-    /// 1...64 letters, digits, dots, underscores and hyphens.
+    /// The prefix of message ids: 1...64 letters, digits, dots, underscores and hyphens; nil for one made from the
+    /// seed.
     package var idPrefix: String?
-    /// Whether the ids come in no order, as those of many devices do.
+    /// Whether ids come in random order, as from many devices.
     ///
-    /// A b-tree takes ids that ascend at its right edge, which is far cheaper than what a database meets in the field.
+    /// Ascending ids go to a b-tree's right edge, which is far cheaper than what a database meets in the field.
     package var idsAreScattered = false
 
-    /// A profile that makes nothing until ``count`` is set.
+    /// A profile that generates nothing until ``count`` is set.
     package init(count: Int? = 0) {
         self.count = count
     }
 
-    /// What is wrong with the profile, one sentence each; empty for a usable one.
+    /// The profile's errors, one sentence each; empty for a valid one.
     package var problems: [String] {
         var result: [String] = []
         if let count, count < 0 || count > 999_999_999_999 { result.append("count must be 0...999999999999") }
@@ -70,7 +66,6 @@ package struct LoadProfile: Sendable {
         return result
     }
 
-    /// The id prefix in use.
     package var effectivePrefix: String {
         if let idPrefix { return idPrefix }
         let text = String(SplitMix.mix(seed), radix: 16)

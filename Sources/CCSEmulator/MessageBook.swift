@@ -1,30 +1,28 @@
 import NIOCore
 
-/// Which messages of one sender went where, and which of the copies were acked: the emulator's memory and judge.
+/// The record of one sender's deliveries and acks, by which acks are judged.
 ///
-/// A message stays until it was acked on a connection that delivered it. What a connection leaves unacked waits for the
-/// next connection to bind and then comes again (docs/protocol.md, A CCS). Generated messages are numbered from 0 and cost a
-/// bit each; messages with ids of their own ("special" ones) are numbered from -1 downwards and are kept.
+/// A message stays until it is acked on a connection that delivered it. Messages that a connection leaves unacked are
+/// redelivered on the next one to bind (docs/protocol.md, A CCS). Generated messages are numbered from 0 and take a bit
+/// each; messages with their own ids ("special" ones) are numbered from -1 downwards and are kept.
 struct MessageBook {
     /// A message that was not generated from the load's profile.
     struct Special {
-        /// Its id as bytes; lone surrogates stand as three bytes each.
+        /// The id's bytes; a lone surrogate takes three.
         var id: [UInt8]
-        /// What an ack must give as `to`.
+        /// The `to` that an ack must give.
         var to: [UInt8]
-        /// Its whole stanza; emptied where it won't be needed again.
+        /// The whole stanza; emptied when no longer needed.
         var stanza: [UInt8]
-        /// Whether it may be acked; if not, it takes no place in the window and never comes again.
+        /// Whether it must be acked; if not, it takes no place in the window and is never redelivered.
         var expectsAck: Bool
-        /// Whether it was acked.
         var isAcked = false
         /// Whether it waits for its first delivery.
         var isNew = false
     }
 
-    /// How an ack was judged.
     enum Verdict: Equatable {
-        /// The ack of a copy that this connection delivered; `first` for the message's first one.
+        /// Acks a copy that this connection delivered; `first` for the message's first ack.
         case accepted(first: Bool)
         /// Every copy that this connection delivered was acked before.
         case double
@@ -38,17 +36,17 @@ struct MessageBook {
 
     private struct Ledger {
         var isOpen = true
-        /// Copies that this connection delivered and that were not acked, by message.
+        /// This connection's unacked copies by message.
         var copies: [Int: UInt16] = [:]
         var unacked = 0
-        /// The last messages acked here: tells a double ack from one on a wrong connection.
+        /// The last messages acked here, to tell a double ack from one on a wrong connection.
         var recent: [Int] = []
         var oldest = 0
     }
 
     private static let remembered = 512
 
-    /// Generated messages that may still be made.
+    /// The number of messages to generate.
     private let limit: Int
     private(set) var generated = 0
     private(set) var specials: [Special] = []
@@ -56,9 +54,9 @@ struct MessageBook {
     private var acked = SequenceSet()
     private var ledgers: [Ledger] = []
     private var freeSlots: [Int] = []
-    /// Left by closed connections, waiting for the next one to bind.
+    /// Left unacked by closed connections; redelivered when the next one binds.
     private var waiting: [Int] = []
-    /// To be delivered before anything new.
+    /// To be delivered before new messages.
     private var pending = CircularBuffer<Int>()
 
     private(set) var deliveries = 0
@@ -66,7 +64,7 @@ struct MessageBook {
     private(set) var ackedCopies = 0
     private(set) var ackedSpecials = 0
 
-    /// A book for a load of this many messages, nil for no end.
+    /// A book for a load of this many messages, nil for unlimited.
     init(count: Int?) {
         limit = count ?? .max
     }
@@ -74,7 +72,7 @@ struct MessageBook {
     /// Messages acked at least once.
     var ackedDistinct: Int { acked.count + ackedSpecials }
 
-    /// Copies delivered on connections that are still open, not acked yet.
+    /// Unacked copies on open connections.
     var unackedCopies: Int { ledgers.reduce(0) { $0 + $1.unacked } }
 
     /// Whether nothing is left to deliver or to be acked.
@@ -83,14 +81,11 @@ struct MessageBook {
             && specials.allSatisfy { $0.isAcked || !$0.expectsAck }
     }
 
-    /// Whether there is a message to deliver, new or again.
     var hasMore: Bool { !pending.isEmpty || generated < limit }
 
-    // MARK: connections
-
-    /// A connection was bound; what the closed ones left comes again.
+    /// Opens a connection's ledger and queues what closed ones left.
     ///
-    /// - Returns: The connection's place in the book.
+    /// - Returns: The connection's slot.
     mutating func open() -> Int {
         pending.append(contentsOf: waiting.sorted { Self.age($0) < Self.age($1) })
         waiting.removeAll()
@@ -102,7 +97,7 @@ struct MessageBook {
         return ledgers.count - 1
     }
 
-    /// A connection is gone with everything it left unacked.
+    /// Closes a connection's ledger; its unacked messages wait.
     mutating func close(_ slot: Int) {
         guard ledgers[slot].isOpen else { return }
         let left = ledgers[slot].copies.keys
@@ -111,20 +106,17 @@ struct MessageBook {
         for sequence in left where !isAcked(sequence) && !isOutstanding(sequence) { waiting.append(sequence) }
     }
 
-    /// Copies that the connection delivered and that were not acked.
     func unacked(on slot: Int) -> Int { ledgers[slot].unacked }
 
-    /// The messages that the connection delivered and that were not acked, in order.
+    /// The connection's unacked messages, oldest first.
     func unackedMessages(on slot: Int) -> [Int] {
         ledgers[slot].copies.keys.sorted { Self.age($0) < Self.age($1) }
     }
 
-    // MARK: messages
-
-    /// The next message to deliver, or nil where there is none.
+    /// The next message to deliver; nil if there is none.
     ///
-    /// - Parameter fresh: Whether one that never was delivered may be taken.
-    /// - Returns: Its number, and whether it never was delivered.
+    /// - Parameter fresh: Whether a new message may be taken.
+    /// - Returns: Its number, and whether it is new.
     mutating func next(fresh: Bool) -> (sequence: Int, isFirst: Bool)? {
         while let sequence = pending.popFirst() {
             if !isAcked(sequence) { return (sequence, false) }
@@ -134,7 +126,7 @@ struct MessageBook {
         return (generated - 1, true)
     }
 
-    /// Takes in a message with an id of its own; one with a known id is another copy of that message.
+    /// Adds a special message; a known id means another copy of that message.
     mutating func add(_ special: Special) -> Int {
         if let known = specialByID[special.id] { return known }
         specials.append(special)
@@ -144,7 +136,7 @@ struct MessageBook {
         return sequence
     }
 
-    /// Takes in a client's message that waits for a connection; one that was acked before is sent again all the same.
+    /// Queues a client's message for the next connection with room; one acked before is sent again.
     mutating func relay(_ special: Special) -> Int {
         guard let known = specialByID[special.id] else {
             let sequence = add(special)
@@ -164,9 +156,9 @@ struct MessageBook {
         return known
     }
 
-    /// A copy was written to the connection.
+    /// Records a copy written to a connection.
     ///
-    /// One that has gone meanwhile, as by a fault of the same delivery, leaves it for the next connection.
+    /// If a fault of this delivery has closed the connection, the message waits for the next one.
     mutating func delivered(_ sequence: Int, on slot: Int, isFirst: Bool) {
         deliveries += 1
         if isFirst { distinct += 1 }
@@ -183,20 +175,17 @@ struct MessageBook {
         ledgers[slot].unacked += 1
     }
 
-    /// The special message behind a negative number.
     func special(_ sequence: Int) -> Special { specials[-sequence - 1] }
 
-    /// The special message with this id.
     func special(withID id: UnsafeBufferPointer<UInt8>) -> Int? {
         specialByID.isEmpty ? nil : specialByID[Array(id)]
     }
 
-    /// Whether the number belongs to a message that was made.
     func isKnown(_ sequence: Int) -> Bool {
         sequence < 0 ? -sequence <= specials.count : sequence < generated
     }
 
-    /// Judges an ack that came on the connection.
+    /// Judges an ack on a connection.
     mutating func ack(_ sequence: Int, on slot: Int) -> Verdict {
         guard isKnown(sequence) else { return .unknown }
         if let copies = ledgers[slot].copies[sequence] {
@@ -234,13 +223,13 @@ struct MessageBook {
         sequence < 0 ? special(sequence).isAcked : acked.contains(sequence)
     }
 
-    /// Whether the connection delivered a copy that was not acked.
+    /// Whether the connection has an unacked copy.
     func isOutstanding(_ sequence: Int, on slot: Int) -> Bool { ledgers[slot].copies[sequence] != nil }
 
     private func isOutstanding(_ sequence: Int) -> Bool {
         ledgers.contains { $0.copies[sequence] != nil }
     }
 
-    /// Sorts generated messages by age, special ones behind them.
+    /// Sorts generated messages by age, then special ones.
     private static func age(_ sequence: Int) -> Int { sequence < 0 ? Int.max / 2 - sequence : sequence }
 }

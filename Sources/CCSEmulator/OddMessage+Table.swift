@@ -1,4 +1,4 @@
-// In the texts `$I` stands for the id's unique part and `$T` for the token.
+// `$I` stands for the id's unique part and `$T` for the token.
 extension OddMessage {
     private static func gcm(_ json: String) -> String { "<gcm xmlns='google:mobile:data'>\(json)</gcm>" }
 
@@ -159,7 +159,7 @@ extension OddMessage {
             ),
         ]
 
-    /// Stored nowhere and not acked.
+    /// Neither stored nor acked.
     static let strangers: [OddMessage] = [
         OddMessage(
             name: "untrusted",
@@ -201,7 +201,7 @@ extension OddMessage {
         ),
     ]
 
-    /// Well-formed, and more of something than a receiver takes.
+    /// Well-formed, but over one of a receiver's limits.
     static let excessive: [OddMessage] = [
         ("deep", String(repeating: "<a>", count: 300) + String(repeating: "</a>", count: 300)),
         ("many-elements", String(repeating: "<a/>", count: 5000)),

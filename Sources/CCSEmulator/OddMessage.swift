@@ -1,10 +1,10 @@
-/// A message that a receiver must get right although it is odd, and what is right: the odd cases of docs/protocol.md.
+/// An odd message and how a receiver must treat it: the odd cases of docs/protocol.md.
 package struct OddMessage: Sendable {
-    /// Where the receiver must put it.
+    /// The table that the receiver must store it in.
     package enum Place: Sendable {
         /// Table `messages`, the data in `data`.
         case messages
-        /// Table `messages`, the data in `data_raw`, because jsonb would refuse it.
+        /// Table `messages`, the data in `data_raw` because jsonb would refuse it.
         case messagesRaw
         /// Table `quarantine`.
         case quarantine
@@ -12,44 +12,39 @@ package struct OddMessage: Sendable {
         case nowhere
     }
 
-    /// The oddity's name in fault scripts.
+    /// The name in fault scripts.
     package var name: String
-    /// Where the receiver must put it.
     package var place: Place
     /// Whether the receiver must ack it; if not, it must not.
     package var isAcked: Bool
 
     enum Body: Sendable {
-        /// JSON to be wrapped.
         case json(String)
-        /// A whole stanza.
         case stanza(String)
     }
 
     var body: Body
-    /// What stands before the unique part in the unescaped id.
+    /// The text before the unique part in the unescaped id.
     var idHead: [UInt8] = []
-    /// What stands before the token in the unescaped `from`.
+    /// The text before the token in the unescaped `from`.
     var tokenHead: [UInt8] = []
 
-    /// One such message with a unique id.
     package struct Instance: Sendable {
-        /// The whole stanza.
         package var stanza: [UInt8]
-        /// The id that an ack must give, unescaped; lone surrogates stand as three bytes each.
+        /// The id that an ack must give, unescaped; a lone surrogate takes three bytes.
         package var id: [UInt8]
-        /// The `to` that an ack must give, unescaped in the same way.
+        /// The `to` that an ack must give, unescaped likewise.
         package var to: [UInt8]
     }
 
-    /// Makes one.
+    /// Makes a message with a unique id.
     ///
     /// - Parameters:
     ///   - id: The id's unique part, of letters, digits and hyphens.
     ///   - token: The registration token, likewise plain.
     ///   - address: The stanza's start tag.
     ///   - form: The wrapping of its JSON.
-    /// - Returns: The stanza, and what an ack for it must give.
+    /// - Returns: The stanza, and the fields that an ack must give.
     package func instance(id: String, token: String, address: StanzaAddress, form: EnvelopeForm) -> Instance {
         let stanza =
             switch body {
@@ -59,12 +54,11 @@ package struct OddMessage: Sendable {
         return Instance(stanza: stanza, id: idHead + Array(id.utf8), to: tokenHead + Array(token.utf8))
     }
 
-    /// The odd message of this name.
     package static func named(_ name: String) -> OddMessage? {
         all.first { $0.name == name }
     }
 
-    /// Every one, in a fixed order.
+    /// All odd messages, in a fixed order.
     package static let all: [OddMessage] = unackable + ackedQuarantine + dataForms + strangers + excessive
 
     private static func fill(_ text: String, _ id: String, _ token: String) -> [UInt8] {

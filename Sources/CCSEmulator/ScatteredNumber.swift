@@ -1,15 +1,15 @@
-/// Numbers of twelve decimal digits in another order: each stands for one number, and neighbours lie far apart.
+/// A permutation of the numbers with twelve decimal digits that scatters neighbours.
 ///
-/// A multiplication modulo 10¹²: the factor is odd and no multiple of five, so it has an inverse.
+/// Multiplication modulo 10¹² by an odd factor that is not a multiple of five, so it has an inverse.
 enum ScatteredNumber {
     private static let factor: UInt64 = 618_033_988_749
     private static let inverse: UInt64 = 777_698_823_749
     private static let modulus: UInt64 = 1_000_000_000_000
 
-    /// What stands for a sequence number, 0..<10¹².
+    /// The scattered number of a sequence number, 0..<10¹².
     static func number(_ sequence: Int) -> Int { product(sequence, factor) }
 
-    /// The sequence number that this stands for.
+    /// The sequence number of a scattered number.
     static func sequence(_ number: Int) -> Int { product(number, inverse) }
 
     private static func product(_ value: Int, _ factor: UInt64) -> Int {

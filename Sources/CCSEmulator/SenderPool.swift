@@ -2,23 +2,18 @@ import NIOCore
 
 /// One sender's messages and the connections they are sharded over.
 final class SenderPool {
-    /// The sender's id.
     let sender: String
-    /// The start tag of its upstream stanzas.
     let address: StanzaAddress
-    /// Makes its load.
     let generator: LoadGenerator
-    /// What went where.
     var book: MessageBook
-    /// Connections bound for it.
     var connections: [ConnectionHandler] = []
-    /// By relayed message that waits for its ack: the connection of the client that sent it.
+    /// For each relayed message that waits for its ack, the number of the client's connection.
     var sources: [Int: Int] = [:]
-    /// How many new messages the rate allows now; infinite where there is no rate.
+    /// How many new messages the rate allows now; infinite without a rate.
     var permits = 0.0
-    /// Whether enough connections have come for new messages to begin.
+    /// Whether enough connections are bound for new messages to start.
     private(set) var isStarted = false
-    /// With whom the next round of a rate begins.
+    /// The connection that the next round of the rate starts with.
     var turn = 0
 
     init(sender: String, configuration: EmulatorConfiguration) {
@@ -28,24 +23,22 @@ final class SenderPool {
         book = MessageBook(count: configuration.load.count)
     }
 
-    /// Begins with new messages once there are enough connections.
+    /// Starts new messages once there are enough connections.
     func startIfReady() {
         guard !isStarted, connections.count >= generator.profile.connections else { return }
         isStarted = true
         if generator.profile.rate == nil { permits = .infinity }
     }
 
-    /// A message's id, unescaped.
     func id(of sequence: Int) -> [UInt8] {
         sequence >= 0 ? Array(generator.id(sequence).utf8) : book.special(sequence).id
     }
 
-    /// What a message's JSON has as `from`, unescaped.
+    /// The `from` of a message's JSON, unescaped.
     func token(of sequence: Int) -> [UInt8] {
         sequence >= 0 ? Array(generator.sender(sequence).utf8) : book.special(sequence).to
     }
 
-    /// Another connection that can take a message.
     func other(than connection: ConnectionHandler) -> ConnectionHandler? {
         connections.first { $0 !== connection && $0.canDeliver }
     }

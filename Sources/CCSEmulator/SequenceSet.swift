@@ -1,24 +1,22 @@
-/// A set of numbers from 0 that fill up roughly in order: a bit each, and nothing at all for the part that is full.
+/// A set of numbers from 0 that fills up roughly in order: a bit each, and nothing for the full prefix.
 struct SequenceSet {
     private var words: [UInt64] = []
-    /// Words before `words[0]`, all of them full and dropped.
+    /// The number of full words dropped before `words[0]`.
     private var dropped = 0
-    /// Words at the start of `words` that are full as well.
+    /// The number of full words at the start of `words`.
     private var full = 0
 
-    /// How many numbers are in it.
     private(set) var count = 0
 
-    /// Whether the number is in it.
     func contains(_ number: Int) -> Bool {
         let word = (number >> 6) - dropped
         guard word >= 0 else { return true }
         return word < words.count && words[word] & (1 << UInt64(number & 63)) != 0
     }
 
-    /// Puts the number in.
+    /// Inserts a number.
     ///
-    /// - Returns: Whether it was not in before.
+    /// - Returns: Whether it is new.
     mutating func insert(_ number: Int) -> Bool {
         let word = (number >> 6) - dropped
         let bit: UInt64 = 1 << UInt64(number & 63)

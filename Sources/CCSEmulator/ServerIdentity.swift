@@ -1,10 +1,10 @@
 import TLSWire
 
-/// The certificate an emulator shows, made or loaded.
+/// The emulator's certificate, generated or loaded.
 struct ServerIdentity {
-    /// What connections are made from; nil for an emulator without TLS.
+    /// Nil for an emulator without TLS.
     var context: TLSContext?
-    /// The authority a client must trust; nil where none was made.
+    /// The authority that a client must trust; nil unless generated.
     var authorityPEM: [UInt8]?
 
     init(_ configuration: EmulatorConfiguration) throws {

@@ -1,22 +1,21 @@
 import Foundation
 import XMLWire
 
-/// The server's side of stream set-up, from the first header to the bind result (docs/protocol.md, Setting up a stream).
+/// The server's side of stream set-up, from the first header to the bind result (docs/protocol.md, Setting up a
+/// stream).
 struct ServerNegotiation {
-    /// What the negotiation needs to know.
     struct Settings {
         var requiresStartTLS: Bool
         var domain: String
         var credentials: EmulatorConfiguration.Credentials
         var usesForeignFeaturePrefix: Bool
         var offersSession: Bool
-        /// Refuses every client.
+        /// Whether to refuse every client.
         var refusesAll = false
     }
 
-    /// How far it has come.
     enum State: Equatable {
-        /// Nothing but STARTTLS is allowed; goes to `waitsForTLS` or `failed`.
+        /// Only STARTTLS is allowed; goes to `waitsForTLS` or `failed`.
         case plain
         /// `<proceed/>` was sent; goes to `secure`.
         case waitsForTLS
@@ -24,27 +23,20 @@ struct ServerNegotiation {
         case secure
         /// Waits for bind; goes to `bound`.
         case signedIn(sender: String)
-        /// Messages may flow.
         case bound(sender: String)
-        /// The peer did what it must not.
+        /// The peer broke the protocol.
         case failed
     }
 
-    /// What to do, in this order.
     enum Action: Equatable {
-        /// Writes text.
         case write(String)
-        /// Begins TLS as the server; a new stream document follows.
+        /// Starts TLS as the server; a new stream document follows.
         case startTLS
-        /// Expects a new stream document.
         case restart
-        /// The SASL success was written.
         case signedIn(sender: String)
-        /// The credentials were refused.
         case refused
-        /// The bind result was written.
         case bound(sender: String)
-        /// Ends the stream with this error: the peer broke the rules.
+        /// Ends the stream with this error: the peer broke the protocol.
         case violation(condition: String)
     }
 
@@ -60,7 +52,7 @@ struct ServerNegotiation {
         state = settings.requiresStartTLS ? .plain : .secure
     }
 
-    /// The peer's stream header came.
+    /// Handles the peer's stream header.
     mutating func opened(to domain: String?, streamID: String) -> [Action] {
         streams += 1
         let from = XMLEscape.string(domain ?? settings.domain)
@@ -81,12 +73,12 @@ struct ServerNegotiation {
         }
     }
 
-    /// The TLS handshake after STARTTLS is under way.
+    /// Notes that the TLS handshake has begun.
     mutating func secured() {
         if state == .waitsForTLS { state = .secure }
     }
 
-    /// A stanza came before the stream was bound.
+    /// Handles a stanza before the bind.
     mutating func received(_ stanza: Stanza, resource: String) -> [Action] {
         switch state {
         case .plain:
@@ -163,10 +155,9 @@ struct ServerNegotiation {
 struct SASLPlain: Equatable {
     /// The sender id: the authentication identity up to an `@`.
     var sender: String
-    /// The password.
     var secret: String
 
-    /// Reads one; nil where it is not the base64 of `authzid NUL authcid NUL password`.
+    /// Decodes base64 of `authzid NUL authcid NUL password`; nil for anything else.
     init?(base64: String) {
         guard let data = Data(base64Encoded: base64) else { return nil }
         let parts = data.split(separator: 0, omittingEmptySubsequences: false)
@@ -178,7 +169,6 @@ struct SASLPlain: Equatable {
     }
 }
 
-/// Namespaces of stream set-up.
 enum Namespace {
     static let tls = "urn:ietf:params:xml:ns:xmpp-tls"
     static let sasl = "urn:ietf:params:xml:ns:xmpp-sasl"

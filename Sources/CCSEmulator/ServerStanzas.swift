@@ -1,10 +1,10 @@
 import XMLWire
 
-/// What the emulator writes besides messages, in the forms the hosted service used (docs/protocol.md, A CCS).
+/// The emulator's output besides messages, in the hosted service's forms (docs/protocol.md, A CCS).
 enum ServerStanzas {
     static let streamEnd = "</stream:stream>"
 
-    /// The ` id="…"` with which an answer repeats the stanza's id; empty where it has none.
+    /// The ` id="…"` of an answer to this stanza; empty if it has none.
     static func id(of stanza: Stanza) -> String {
         stanza.attribute("id", of: 0).map { " id=\"\(XMLEscape.string(stanza.string($0)))\"" } ?? ""
     }
@@ -22,7 +22,7 @@ enum ServerStanzas {
         "<iq type=\"get\" id=\"ping-\(id)\"><ping xmlns=\"urn:xmpp:ping\"/></iq>"
     }
 
-    /// The refusal of an ack, with the ack's text in it.
+    /// The refusal of an ack, quoting its text.
     static func refusal(of text: some Collection<UInt8>, code: Int, reason: String) -> [UInt8] {
         var output = Array("<message type=\"error\">".utf8)
         EnvelopeForm.prefixed.wrap(text, into: &output)
@@ -45,7 +45,7 @@ enum ServerStanzas {
     }
 
     static func streamError(_ condition: String) -> String {
-        // RFC 6120 §4.9.3.19 wants a host in it.
+        // RFC 6120 §4.9.3.19 requires a host in it.
         let content = condition == "see-other-host" ? ">other.invalid:5235</see-other-host>" : "/>"
         return "<stream:error><\(condition) xmlns=\"\(Namespace.streams)\"\(content)</stream:error>"
     }
@@ -63,7 +63,7 @@ enum ServerStanzas {
         return output
     }
 
-    /// Without `type` and `from`, prefixed, as the hosted service wrote its own messages.
+    /// Without `type` and `from`, and prefixed, like the hosted service's own messages.
     private static func message(_ json: String) -> [UInt8] {
         var output = Array("<message>".utf8)
         EnvelopeForm.prefixed.wrap(json.utf8, into: &output)

@@ -1,9 +1,8 @@
 /// The SplitMix64 finaliser: a cheap, well-mixed function of a number.
 ///
-/// Everything random in the emulator is a pure function of the seed and a number, so that a run can be repeated and a
-/// redelivered message can be made again instead of being kept.
+/// All randomness in the emulator is a pure function of the seed and a number, so that a run can be repeated and a
+/// redelivered message is made again instead of being kept.
 package enum SplitMix {
-    /// Mixes 64 bits.
     package static func mix(_ value: UInt64) -> UInt64 {
         var z = value &+ 0x9E37_79B9_7F4A_7C15
         z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9

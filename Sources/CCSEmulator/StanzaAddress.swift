@@ -1,11 +1,8 @@
 /// The start tag of the emulator's upstream stanzas.
 package struct StanzaAddress: Sendable, Equatable {
-    /// The stanza's `from`; nil for none.
     package var from: String?
-    /// The stanza's `to`; nil for none.
     package var to: String?
 
-    /// A stanza from and to these addresses.
     package init(from: String?, to: String?) {
         self.from = from
         self.to = to

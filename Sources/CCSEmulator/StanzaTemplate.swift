@@ -1,8 +1,8 @@
 import NIOCore
 
-/// A stanza encoded once, with holes of fixed width for what differs from message to message.
+/// A stanza encoded once, with fixed-width holes for the parts that vary.
 struct StanzaTemplate {
-    /// What stands in a hole.
+    /// The content of a hole.
     enum Field: CaseIterable {
         /// Twelve decimal digits: the message's number.
         case sequence
@@ -10,10 +10,10 @@ struct StanzaTemplate {
         case id
         /// Eight decimal digits: the device's number.
         case device
-        /// One digit: 0, or 1 in a copy whose content shall differ.
+        /// One digit: 0, or 1 in a copy with conflicting content.
         case variant
 
-        /// Stands for the hole in the JSON text that the template is made from.
+        /// Marks the hole in the template's JSON text.
         ///
         /// Control characters cannot occur in JSON text, and no wrapping changes these.
         var marker: UInt8 {
@@ -42,7 +42,7 @@ struct StanzaTemplate {
     private var bytes: [UInt8]
     private var holes: [Hole] = []
 
-    /// The length of every stanza made from it.
+    /// The length of each stanza.
     var count: Int { bytes.count }
 
     /// Takes a whole stanza in which each hole is filled with its field's marker.
@@ -59,12 +59,10 @@ struct StanzaTemplate {
         }
     }
 
-    /// The text that marks a hole.
     static func hole(_ field: Field) -> [UInt8] {
         Array(repeating: field.marker, count: field.width)
     }
 
-    /// Appends one stanza.
     func append(sequence: Int, id: Int, device: Int, variant: Int, to output: inout ByteBuffer) {
         output.writeWithUnsafeMutableBytes(minimumWritableBytes: bytes.count) { target in
             bytes.withUnsafeBytes { target.copyMemory(from: $0) }
@@ -83,7 +81,6 @@ struct StanzaTemplate {
     }
 }
 
-/// Decimal numbers of fixed width.
 enum Decimal {
     /// Writes the number's last digits, zero-padded.
     static func write(_ value: Int, width: Int, into target: UnsafeMutableRawBufferPointer, at offset: Int) {
@@ -96,7 +93,7 @@ enum Decimal {
         }
     }
 
-    /// The number that all these bytes, at most 18 digits, spell; nil where one of them is not a digit.
+    /// Parses up to 18 digits; nil for anything else.
     static func read(_ digits: UnsafeBufferPointer<UInt8>) -> Int? {
         guard !digits.isEmpty, digits.count <= 18 else { return nil }
         var value = 0
@@ -108,7 +105,6 @@ enum Decimal {
         return value
     }
 
-    /// The number as text of this width.
     static func text(_ value: Int, width: Int) -> String {
         var bytes = [UInt8](repeating: 0, count: width)
         bytes.withUnsafeMutableBytes { write(value, width: width, into: $0, at: 0) }

@@ -1,22 +1,19 @@
 import Foundation
 
-/// The emulator's account of a run.
+/// The emulator's counts of a run.
 package struct Tally: Sendable, Equatable, Codable {
-    /// Connections accepted.
     package var connections = 0
-    /// Connections that were bound.
     package var bound = 0
-    /// Connections open now.
     package var open = 0
-    /// Messages with an id of their own that were sent and may be acked.
+    /// Distinct messages sent that must be acked.
     package var sent = 0
-    /// Copies of messages written, redeliveries and duplicates among them.
+    /// Copies written, including redeliveries and duplicates.
     package var deliveries = 0
     /// Messages acked at least once, on a connection that delivered them.
     package var acked = 0
     /// Copies acked on their own connection.
     package var ackedCopies = 0
-    /// Copies on open connections whose ack has not come.
+    /// Unacked copies on open connections.
     package var unackedCopies = 0
     /// Acks for a copy that was acked before.
     package var doubleAcks = 0
@@ -24,36 +21,35 @@ package struct Tally: Sendable, Equatable, Codable {
     package var wrongConnectionAcks = 0
     /// Acks for an id that was never sent, or with another `to` than the message's `from`.
     package var unknownAcks = 0
-    /// Acks for what must not be acked.
+    /// Acks for messages that must not be acked.
     package var unwantedAcks = 0
-    /// Texts inside `gcm` that are no ack.
+    /// Texts inside `gcm` that are not acks.
     package var malformedAcks = 0
     /// Stanzas that a receiver has no reason to send.
     package var unexpectedStanzas = 0
     /// Streams that the peer broke: bad XML, an end without a reason, plaintext where TLS was expected.
     package var brokenStreams = 0
-    /// Connections that the peer ended as it should: the stream's closing tag, then TLS's close_notify.
+    /// Connections that the peer ended properly: the stream's closing tag, then TLS's close_notify.
     package var orderlyEnds = 0
-    /// Stream errors that peers sent, as they must for bad XML.
+    /// Stream errors from peers, as required for bad XML.
     package var streamErrors = 0
-    /// Credentials refused.
     package var refusals = 0
     /// Messages that clients sent to the workers of their own account.
     package var relayed = 0
-    /// XEP-0199 pings that peers sent.
+    /// XEP-0199 pings from peers.
     package var pings = 0
-    /// The first violations in words, 20 at most; without ids, tokens or payload.
+    /// The first 20 violations in words, without ids, tokens or payload.
     package var violations: [String] = []
 
     package init() {}
 
-    /// Messages that were sent and never acked.
     package var neverAcked: Int { sent - acked }
 
-    /// Whether each message was acked, each delivered copy once at most, on its own connection, and nothing else came.
+    /// Whether every message was acked, each delivered copy at most once and on its own connection, and nothing else
+    /// came.
     package var isClean: Bool { problems.isEmpty }
 
-    /// What is not as it must be, one phrase each.
+    /// What went wrong, one phrase each.
     package var problems: [String] {
         let counts: [(Int, String)] = [
             (neverAcked, "messages never acked"), (unackedCopies, "copies not acked on an open connection"),
@@ -65,7 +61,6 @@ package struct Tally: Sendable, Equatable, Codable {
         return counts.filter { $0.0 != 0 }.map { "\($0.0) \($0.1)" }
     }
 
-    /// A summary for people.
     package var summary: String {
         var lines = [
             "connections  \(connections) accepted, \(bound) bound, \(open) open",
