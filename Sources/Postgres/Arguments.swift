@@ -5,7 +5,7 @@ extension PostgresParameters {
     typealias Values = UnsafeBufferPointer<UnsafePointer<CChar>?>
     typealias Integers = UnsafeBufferPointer<Int32>
 
-    /// Lends the parameters in the form libpq's `PQsend…` functions take.
+    /// Lends the parameters in the form of libpq's `PQsend…` functions.
     func withArguments<T>(_ body: (Values, Integers, Integers) -> T) -> T {
         let values = slots.map { slot -> UnsafePointer<CChar>? in
             slot.count < 0 ? nil : UnsafePointer((base + slot.offset).assumingMemoryBound(to: CChar.self))
@@ -19,13 +19,11 @@ extension PostgresParameters {
         }
     }
 
-    /// Lends the parameters' types.
     func withTypes<T>(_ body: (UnsafeBufferPointer<Oid>) -> T) -> T {
         slots.map { Oid($0.oid) }.withUnsafeBufferPointer(body)
     }
 }
 
-/// Lends a null-terminated array of C strings.
 func withCStrings<T>(_ strings: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>) -> T?) -> T? {
     // We own the copies and free them below.
     let copies = strings.map { strdup($0) }

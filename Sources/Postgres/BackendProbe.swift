@@ -2,27 +2,26 @@ import CLibPQ
 import Glibc
 import Synchronization
 
-/// A probe over another connection at what became of a statement that has had no answer.
+/// Asks over another connection what became of a statement without an answer.
 ///
-/// It goes to the very server that the statement went to: behind the same name there may be another one by now. Runs on a
-/// thread of its own, which is abandoned when it takes too long.
+/// It connects to the very server that the statement went to: the same name may lead to another one by now. It runs on
+/// its own thread, which is abandoned when it takes too long.
 final class BackendProbe: Sendable {
     private let finding = Mutex<BackendFinding?>(nil)
 
-    /// What was found; nil while nothing is.
     var result: BackendFinding? { finding.withLock { $0 } }
 
-    /// Probes, then wakes whoever waits.
+    /// Starts the probe, which wakes the waiter at its end.
     ///
     /// - Parameters:
-    ///   - settings: What the session was opened with.
+    ///   - settings: The session's settings.
     ///   - connection: The session that does not answer.
-    ///   - who: How to know it on the server.
-    ///   - waker: Is woken when there is a finding.
+    ///   - who: How to find the session on the server.
+    ///   - waker: Woken when there is a finding.
     init(_ settings: PostgresSettings, _ connection: ConnectionHandle, _ who: BackendMark, _ waker: Waker) {
         let list =
             settings.connectionParameters + connection.address + [("connect_timeout", "2")]
-            // Where the way to it is silent, the kernel need not wait longer than we do.
+            // On a silent network, the kernel need not wait longer than we do.
             + [("tcp_user_timeout", "\(settings.probeLimit)"), ("application_name", "upstream-worker probe")]
         let (sql, limit) = (who.question, settings.probeLimit)
         let isPooled = who.isPooled
@@ -35,7 +34,7 @@ final class BackendProbe: Sendable {
 
     private static func probe(_ list: [(String, String)], _ sql: String, _ limit: Int, isPooled: Bool) -> BackendFinding
     {
-        // An answer that comes too late is none.
+        // A later answer is too late.
         let deadline = monotonicMilliseconds() + Int64(limit - limit / 10)
         var session: ConnectionHandle?
         do throws(PostgresError) {
@@ -47,9 +46,9 @@ final class BackendProbe: Sendable {
             guard let works = result.text(0, 0) else { return .unclear }
             return works == "t" ? .works : .idle
         } catch {
-            // A server that is going down or coming up has no sessions.
+            // A server that is shutting down or starting has no sessions.
             if let state = error.sqlState {
-                // The pooler's own words while it can't reach its server; our statement may wait in there for ever.
+                // A pooler that can't reach its server: our statement may wait in it for ever.
                 if isPooled, state.hasPrefix("08") { return .silent }
                 return state.hasPrefix("57") ? .gone : .unclear
             }
@@ -58,13 +57,14 @@ final class BackendProbe: Sendable {
         }
     }
 
-    /// Why a connect failed, of which libpq keeps no SQLSTATE: a refusal is an answer (too many connections, say).
+    /// Classifies a failed connect, for which libpq keeps no SQLSTATE: a refusal (such as too many connections) is an
+    /// answer.
     private static func ping(_ list: [(String, String)], isPooled: Bool) -> BackendFinding {
         let answer = withCStrings(list.map(\.0)) { keywords in
             withCStrings(list.map(\.1)) { values in PQpingParams(keywords, values, 1) }
         }
         switch answer {
-        // A pooler refuses everybody new while it can't reach its server, and lets those wait who are in.
+        // A pooler that can't reach its server refuses new clients and keeps the connected ones waiting.
         case PQPING_OK: return isPooled ? .silent : .unclear
         case PQPING_REJECT: return .gone
         default: return .unreachable
@@ -72,17 +72,17 @@ final class BackendProbe: Sendable {
     }
 }
 
-/// How to know a session on its server.
+/// How to find a session on its server.
 struct BackendMark: Sendable {
     let backend: BackendIdentity
-    /// Behind a pooler: the comment that each of our statements begins with; nil where the process id is ours.
+    /// Behind a pooler, the comment at the start of each of our statements; nil if the process id is ours.
     let comment: String?
 
     var isPooled: Bool { comment != nil }
 
-    /// Whether it is at work, and whether it waits for a standby itself or for a lock of one that does.
+    /// Asks whether the session is at work, and whether it waits for a standby or for a lock of a session that does.
     ///
-    /// A role sees as much of its own sessions, whatever its rights.
+    /// Any role may see this much of its own sessions.
     var question: String {
         let session =
             if let comment {
@@ -103,9 +103,9 @@ struct BackendMark: Sendable {
 }
 
 extension ConnectionHandle {
-    /// The server that we are connected to, as keywords and values.
+    /// The connected server, as keywords and values.
     var address: [(String, String)] {
-        // libpq owns the texts; an empty value is none.
+        // libpq owns the texts; an empty value means none.
         [("host", PQhost(pointer)), ("hostaddr", PQhostaddr(pointer)), ("port", PQport(pointer))]
             .map { ($0.0, $0.1.map { String(cString: $0) } ?? "") }
     }

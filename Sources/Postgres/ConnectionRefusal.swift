@@ -2,18 +2,18 @@ import CLibPQ
 import Glibc
 import Vocabulary
 
-/// Why a server refuses a session.
+/// Finds out why a server refuses a session.
 ///
-/// Of a failed connection libpq gives a text only, in the server's language. Asked to, before the connection is made, it
-/// puts the SQLSTATE in that text's place (`PQERRORS_SQLSTATE`), so the question is asked once more.
+/// For a failed connection libpq gives only a text in the server's language. If told before connecting, it gives the
+/// SQLSTATE instead (`PQERRORS_SQLSTATE`), so we connect once more.
 enum ConnectionRefusal {
-    /// Connects again, to learn why the first attempt failed.
+    /// Connects again to learn why the first attempt failed.
     ///
     /// - Parameters:
-    ///   - parameters: Keywords and values, as of the attempt that failed.
-    ///   - error: Its error.
-    ///   - milliseconds: How long the whole may take.
-    /// - Returns: The error with its SQLSTATE and class; unchanged where no server answers, or lets us in now.
+    ///   - parameters: The failed attempt's keywords and values.
+    ///   - error: The failed attempt's error.
+    ///   - milliseconds: The time limit.
+    /// - Returns: The error with its SQLSTATE and class; unchanged if no server answers, or if it accepts us now.
     static func explain(
         _ parameters: [(String, String)],
         _ error: PostgresError,
@@ -21,7 +21,7 @@ enum ConnectionRefusal {
     ) -> PostgresError {
         let pointer = withCStrings(parameters.map(\.0)) { keywords in
             withCStrings(parameters.map(\.1)) { values in
-                // We own the result whatever its state; it is null only when memory is out.
+                // We own the result in any state; null only when out of memory.
                 PQconnectStartParams(keywords, values, 1)
             }
         }
@@ -42,7 +42,7 @@ enum ConnectionRefusal {
         return PQconnectionNeedsPassword(pointer) == 1 ? PostgresError(.authentication, error.message) : error
     }
 
-    /// Drives the connection until it stands, which is true, or has failed.
+    /// Drives the connection until it is open (true) or has failed.
     private static func finish(_ connection: ConnectionHandle, milliseconds: Int) -> Bool {
         let deadline = monotonicMilliseconds() + Int64(milliseconds)
         var state = PGRES_POLLING_WRITING
@@ -59,7 +59,7 @@ enum ConnectionRefusal {
         return state == PGRES_POLLING_OK
     }
 
-    /// The first SQLSTATE of libpq's text, `…: FATAL:  28P01`: with `sslmode=prefer` the later ones are of the attempt
+    /// The first SQLSTATE in libpq's text, `…: FATAL:  28P01`: with `sslmode=prefer` the later ones are of the attempt
     /// without TLS, which pg_hba.conf may refuse for that alone.
     static func state(in text: String) -> String? {
         for line in text.split(separator: "\n") {

@@ -2,18 +2,16 @@ import CLibPQ
 import Dispatch
 import Glibc
 
-/// The one owner of a `PGconn`.
-///
-/// Used on the thread of its ``PostgresConnection`` only.
+/// The one owner of a `PGconn`, used on its ``PostgresConnection``'s thread only.
 final class ConnectionHandle {
     let pointer: OpaquePointer
-    /// What the server remarked since the last command was sent.
+    /// The server's notices since the last command was sent.
     let notices = Notices()
 
-    /// Takes over what a `PQconnect…` call returned.
+    /// Takes over the result of a `PQconnect…` call.
     init(owning pointer: OpaquePointer) {
         self.pointer = pointer
-        // Notices would go to stderr otherwise. They live as long as we do, and libpq calls back only inside our calls.
+        // Without this, notices go to stderr. They live as long as we do, and libpq calls back only inside our calls.
         _ = PQsetNoticeReceiver(
             pointer,
             { notices, result in
@@ -24,31 +22,30 @@ final class ConnectionHandle {
         )
     }
 
-    // Sends a Terminate message where the connection still stands, and frees everything.
+    // Sends a Terminate message if the connection is open, and frees everything.
     deinit { PQfinish(pointer) }
 
     var isBad: Bool { PQstatus(pointer) == CONNECTION_BAD }
 
-    /// The text of the last failure of the connection itself, as one line.
+    /// The text of the connection's last failure, on one line.
     var errorMessage: String {
         // libpq owns the text.
         String(cString: PQerrorMessage(pointer)).split(separator: "\n").joined(separator: "; ")
     }
 
-    /// A value that the server reported about itself, such as `server_encoding`.
+    /// A parameter reported by the server, such as `server_encoding`.
     func parameterStatus(_ name: String) -> String? {
         // libpq owns the text.
         PQparameterStatus(pointer, name).map { String(cString: $0) }
     }
 }
 
-/// The one owner of a `PGcancel`, which may be used from any thread while the connection works.
+/// The one owner of a `PGcancel`, usable from any thread while the connection works.
 final class CancelHandle: @unchecked Sendable {
     private let pointer: OpaquePointer
-    /// The requests under way.
     private let requests = DispatchGroup()
 
-    /// Copies from the connection what a cancel request needs; nil when libpq is out of memory.
+    /// Copies what a cancel request needs; nil when libpq is out of memory.
     init?(_ connection: ConnectionHandle) {
         // We own the result and free it in deinit.
         guard let pointer = PQgetCancel(connection.pointer) else { return nil }
@@ -57,28 +54,28 @@ final class CancelHandle: @unchecked Sendable {
 
     deinit { PQfreeCancel(pointer) }
 
-    /// Asks the server to cancel what the connection runs; on a thread of its own, since it connects and waits.
+    /// Asks the server to cancel the running statement; on its own thread, since it connects and waits.
     func requestCancel() {
         requests.enter()
         startThread(name: "pg-cancel") { [self] in
             var text = [CChar](repeating: 0, count: 256)
-            // A failure needs no handling: the caller gives the connection up when the cancel shows no effect.
+            // A failure is harmless: the caller gives the connection up if the cancel shows no effect.
             _ = PQcancel(pointer, &text, Int32(text.count))
             requests.leave()
         }
     }
 
-    /// Waits until the server has dealt with every request, which would cancel the next statement otherwise.
+    /// Waits until the server has handled every request, which could otherwise cancel the next statement.
     ///
-    /// - Returns: Whether it has, within the time.
+    /// - Returns: False if the time is over.
     func waitForRequests(milliseconds: Int) -> Bool {
-        // libpq returns once the server has closed the request's connection, which it does after signalling the session; and
-        // a session that has nothing to do ignores the signal.
+        // libpq returns once the server has closed the request's connection, which it does after signalling the
+        // session; an idle session ignores the signal.
         requests.wait(timeout: .now() + .milliseconds(milliseconds)) == .success
     }
 }
 
-/// A pipe that wakes a thread out of `poll`.
+/// A pipe that wakes a thread from `poll`.
 final class Waker: Sendable {
     let readEnd: Int32
     private let writeEnd: Int32
@@ -101,7 +98,7 @@ final class Waker: Sendable {
 
     func wake() {
         var byte: UInt8 = 0
-        // A full pipe is as good: the reader is going to wake.
+        // If the pipe is full, the reader is about to wake anyway.
         _ = write(writeEnd, &byte, 1)
     }
 

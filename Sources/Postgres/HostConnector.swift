@@ -1,23 +1,23 @@
 import Synchronization
 import Vocabulary
 
-/// Opens a session on the first of several hosts that will have it.
+/// Opens a session on the first of several hosts that accepts one.
 ///
-/// Each attempt runs on a thread of its own. A host that is silent does not hold up the next one, which gets its turn after
-/// a quarter of a second; nor are others' refusals held back for it, and it may still answer during the next round.
+/// Each attempt runs on its own thread. A silent host does not hold up the next one, which starts after a quarter of a
+/// second, nor the report of others' refusals; and it may still answer during the next round.
 final class HostConnector: Sendable {
-    /// How long a host has before the next one is tried beside it, in milliseconds.
+    /// The head start of a host over the next one, in milliseconds.
     private static let headStart = 250
 
     private struct State {
-        /// The hosts whose attempts are under way.
+        /// The hosts with an attempt under way.
         var pending: Set<Int> = []
-        /// Attempts that have ended and that nobody has looked at.
+        /// Ended attempts not yet looked at.
         var ended: [(host: Int, result: Result<OpenedSession, PostgresError>)] = []
-        /// The host to begin with.
+        /// The host that the next round begins with.
         var first = 0
         var waiter: Promise<Void>?
-        /// Counts sessions: an attempt from before the last one is of no interest.
+        /// Counts sessions, so that attempts from before the last one are ignored.
         var generation = 0
     }
 
@@ -28,22 +28,23 @@ final class HostConnector: Sendable {
 
     /// - Parameters:
     ///   - settings: What to connect to.
-    ///   - explainsRefusal: Whether a server that refuses is asked a second time, so that the error has its SQLSTATE: for
-    ///     somebody who waits for the answer, not for a worker that tries again and again.
+    ///   - explainsRefusal: Whether to connect again after a refusal, so that the error has its SQLSTATE: for a waiting
+    ///     caller, not for a worker that retries.
     init(_ settings: PostgresSettings, explainsRefusal: Bool = false) {
         self.settings = settings
         self.explainsRefusal = explainsRefusal
         hosts = settings.isWriter ? settings.hosts : [HostChoice()]
     }
 
-    /// The host of the last session turned out to be of no use: the next round begins after it.
+    /// Starts the next round after the last session's host, which proved unusable.
     func skip() { state.withLock { $0.first = ($0.first + 1) % hosts.count } }
 
-    /// One round: every host is asked once, unless its attempt of the last round is still under way.
+    /// Tries every host once, except those whose attempt of the last round is still under way.
     ///
-    /// - Parameter waitsForSilentHosts: Whether silent hosts are waited for although others have refused: where no other round comes.
+    /// - Parameter waitsForSilentHosts: Whether to wait for silent hosts although others have refused, because there is
+    ///   no other round.
     /// - Returns: The first session that opens.
-    /// - Throws: ``PostgresError``: what the last host to answer said; or the task was cancelled, at once.
+    /// - Throws: ``PostgresError``: the last host's answer; or the task was cancelled, at once.
     func open(waitsForSilentHosts: Bool = false) async throws(PostgresError) -> OpenedSession {
         let order = state.withLock { state in (0..<hosts.count).map { (state.first + $0) % hosts.count } }
         var next = 0
@@ -51,7 +52,7 @@ final class HostConnector: Sendable {
         while true {
             if let session = take(&failure) { return session }
             let pending = state.withLock { $0.pending.count }
-            // One more, when the others have failed or had their time.
+            // Start the next one when the others have failed or had their time.
             if next < order.count {
                 next += 1
                 guard start(order[next - 1]) else { continue }
@@ -68,7 +69,7 @@ final class HostConnector: Sendable {
         }
     }
 
-    /// The session of the attempts that have ended, or why there is none.
+    /// The session of an ended attempt, or the failure.
     private func take(_ failure: inout PostgresError?) -> OpenedSession? {
         let ended = state.withLock { state in
             defer { state.ended = [] }
@@ -87,7 +88,7 @@ final class HostConnector: Sendable {
         return nil
     }
 
-    /// Starts an attempt; false where one is under way.
+    /// Starts an attempt; false if one is under way.
     private func start(_ host: Int) -> Bool {
         let (isFree, generation) = state.withLock { ($0.pending.insert(host).inserted, $0.generation) }
         guard isFree else { return false }
@@ -111,7 +112,7 @@ final class HostConnector: Sendable {
         waiter?.fulfil(())
     }
 
-    /// Waits until an attempt has ended; false when none has in time.
+    /// Waits until an attempt has ended; false at the time limit.
     private func wait(milliseconds: Int?) async -> Bool {
         let waiter = Promise<Void>()
         let isReady = state.withLock { state in

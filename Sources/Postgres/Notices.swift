@@ -1,15 +1,14 @@
 import CLibPQ
 
-/// A warning that the server sent while it ran a command, and that changes nothing about the command's success.
+/// A server's warning during a command that succeeded.
 package struct ServerWarning: Sendable, Hashable {
-    /// The SQLSTATE.
     package var sqlState: String
-    /// The function of the server's source that sent it.
+    /// The function of the server's source code that sent it.
     package var routine: String
-    /// What it says, where that can't hold any of a row: only of the few routines of the server that are known.
+    /// The text, but only from known routines, whose texts can't quote rows.
     package var text: String?
 
-    /// Routines of the server whose texts name databases and counts alone: transaction ids, and multixact ids, that run out.
+    /// Routines whose texts name only databases and counts: transaction ids or multixact ids are running out.
     private static let plain: Set<String> = [
         "GetNewTransactionId", "SetTransactionIdLimit", "GetNewMultiXactId", "SetMultiXactIdLimit",
     ]
@@ -21,22 +20,21 @@ package struct ServerWarning: Sendable, Hashable {
     }
 }
 
-/// What the server remarked while it ran a command.
+/// The server's notices during a command.
 final class Notices {
     /// Whether the wait for a standby was broken off: the transaction has committed here, and perhaps nowhere else.
     ///
-    /// PostgreSQL says so by a warning alone, and then reports success.
+    /// PostgreSQL reports this by a warning only, and then success.
     private(set) var hasUnconfirmedCommit = false
     /// The first other warning.
     private(set) var warning: ServerWarning?
 
-    /// Forgets what was remarked before.
     func reset() {
         hasUnconfirmedCommit = false
         warning = nil
     }
 
-    /// Takes a notice; the result stays libpq's.
+    /// Records a notice; the result stays libpq's.
     func add(_ result: OpaquePointer) {
         // libpq owns the texts.
         func field(_ code: Int32) -> String? { PQresultErrorField(result, code).map { String(cString: $0) } }
@@ -55,10 +53,10 @@ final class Notices {
         }
     }
 
-    /// Whether a warning says that the wait for a standby ended before the standby had confirmed.
+    /// Whether a warning says that the wait for a standby ended before the standby confirmed.
     ///
-    /// `SyncRepWaitForLSN` sends it in every version, with 01000 when the statement is cancelled and with 57P01 when the session
-    /// is ended. Something between us and the server may withhold the routine; then any warning of these states may be it.
+    /// `SyncRepWaitForLSN` sends it in every version, with 01000 when the statement is cancelled and with 57P01 when
+    /// the session is terminated. If something on the way withholds the routine, any warning of these states may be it.
     static func isOfStandbyWait(sqlState: String, routine: String?) -> Bool {
         guard let routine else { return sqlState.hasPrefix("01") || sqlState.hasPrefix("57") }
         return routine.hasPrefix("SyncRep")

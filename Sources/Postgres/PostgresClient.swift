@@ -1,12 +1,10 @@
 package import Vocabulary
 
-/// A connection that is made when it is needed, given up when it fails, and made again.
+/// A connection made on demand and replaced after a failure.
 ///
-/// A failed statement is not repeated here: whether that is right, only the caller knows.
-///
-/// Client and connection run on one thread, so that going from one to the other costs nothing.
+/// It never repeats a failed statement: only the caller knows whether that is right. Client and connection run on one
+/// thread, so that switching between them costs nothing.
 package actor PostgresClient {
-    /// What to connect to.
     nonisolated package let settings: PostgresSettings
 
     nonisolated private let thread = PostgresThread()
@@ -19,25 +17,25 @@ package actor PostgresClient {
     // Since the last success.
     private var failures = 0
     private var notBefore = ContinuousClock.now
-    /// Whether a call is connecting, and who waits for the same.
+    /// Whether a call is connecting, and the callers that wait for its result.
     private var isConnecting = false
     private var followers: [Promise<ConnectOutcome>] = []
 
-    /// How somebody else's attempt to connect ended.
+    /// How another caller's attempt to connect ended.
     private enum ConnectOutcome: Sendable {
         case connected
         case failed(PostgresError)
-        /// It was given up, because its caller was cancelled.
+        /// The caller that made the attempt was cancelled.
         case abandoned
     }
 
-    /// A client that connects when it is first needed.
+    /// A client that connects on first use.
     ///
     /// - Parameters:
     ///   - settings: What to connect to.
     ///   - clock: Learns the server's time with each session.
-    ///   - onStandbyWait: Is called, on the client's thread, when a statement of a writer is found waiting for a standby.
-    ///   - onWarning: Is called there after a statement that succeeded, where the server sent a warning.
+    ///   - onStandbyWait: Called on the client's thread when a writer's statement is found waiting for a standby.
+    ///   - onWarning: Called there after a successful statement with a server warning.
     package init(
         _ settings: PostgresSettings,
         clock: DatabaseClock? = nil,
@@ -56,14 +54,14 @@ package actor PostgresClient {
 
     /// The client's thread, for a task that does little but run statements of this client.
     ///
-    /// A statement blocks it, so nothing else belongs there. Whoever runs a task on it keeps the client for as long.
+    /// Statements block it, so nothing else belongs there. A task on it keeps the client alive.
     nonisolated package var taskExecutor: any TaskExecutor { thread.executor }
 
-    /// Runs statements on the connection's thread, connecting first where that is needed.
+    /// Runs statements on the connection's thread, connecting first if needed.
     ///
-    /// After a failed connect the next call waits its back-off before it tries again; calls that come meanwhile share its
-    /// attempt. A session that failed, or that
-    /// turned out read-only after a failover, is closed, so that the next call finds the server that takes writes.
+    /// After a failed connect, the next call waits for the back-off; calls that come meanwhile share its attempt. A
+    /// session that failed, or turned out read-only after a failover, is closed, so that the next call finds the server
+    /// that takes writes.
     package func run<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
     ) async throws(PostgresError) -> T {
@@ -80,9 +78,9 @@ package actor PostgresClient {
         }
     }
 
-    /// Lends the connection, connecting first where that is needed.
+    /// Lends the connection, connecting first if needed.
     ///
-    /// A session that is broken afterwards is given up, so that the next call makes another.
+    /// A session found broken afterwards is dropped, so that the next call makes another.
     package func withConnection<T: Sendable>(
         _ body: @Sendable (PostgresConnection) async throws -> T
     ) async throws -> T {
@@ -95,12 +93,12 @@ package actor PostgresClient {
         }
     }
 
-    /// Ends the session; the next ``run(_:)`` makes another.
+    /// Ends the session; the next ``run(_:)`` opens another.
     package func close() async {
         if let connection { await drop(connection) }
     }
 
-    /// Whether the last attempt to connect has failed.
+    /// Whether the last attempt to connect failed.
     package var cannotConnect: Bool { failures > 0 }
 
     private func drop(_ failed: PostgresConnection) async {
@@ -112,7 +110,7 @@ package actor PostgresClient {
         while true {
             if let connection, await connection.isOpen { return connection }
             guard isConnecting else { return try await connect() }
-            // One attempt serves all who wait for it.
+            // All waiting callers share one attempt.
             let follower = Promise<ConnectOutcome>()
             followers.append(follower)
             switch await follower.value() {

@@ -3,12 +3,12 @@ import Glibc
 import Vocabulary
 
 extension PostgresConnection {
-    /// Waits until a notification of a channel that the session listens to has come, or a minute has passed.
+    /// Waits up to a minute for a notification on a channel that the session listens to.
     ///
-    /// Runs inside ``run(_:)``; cancelling its task ends the wait.
+    /// Call it inside ``run(_:)``; cancelling the task ends the wait.
     ///
     /// - Throws: ``PostgresError``: the connection broke, or the task was cancelled.
-    /// - Returns: Whether one came. Those that came together count as one.
+    /// - Returns: Whether any came; several count as one.
     package func waitForNotification() throws(PostgresError) -> Bool {
         let connection = try live()
         let deadline = monotonicMilliseconds() + 60_000

@@ -1,11 +1,11 @@
 extension PostgresConnection {
-    /// Runs `body` in a transaction that is rolled back whatever comes of it.
+    /// Runs `body` in a transaction that is always rolled back, to find out whether its statements would work.
     ///
-    /// For finding out whether statements would work. Numbers that sequences gave stay used.
+    /// Sequence values stay used.
     ///
-    /// - Parameter body: Runs the statements; a lock is waited for 5 s at most.
-    /// - Throws: What `body` throws, or what PostgreSQL says to the transaction itself.
-    /// - Returns: What `body` returned.
+    /// - Parameter body: Runs the statements; waits 5 s at most for a lock.
+    /// - Throws: What `body` throws, or PostgreSQL's error for the transaction itself.
+    /// - Returns: The result of `body`.
     package func trial<T, Failure: StatementFailure>(
         _ body: (isolated PostgresConnection) throws(Failure) -> T
     ) throws(Failure) -> T {
@@ -17,7 +17,7 @@ extension PostgresConnection {
             result = .failure(error)
         }
         if isInTransaction {
-            // What can't be rolled back must not be committed by whoever uses the session next.
+            // Otherwise the session's next user could commit what was not rolled back.
             do throws(PostgresError) { try script("ROLLBACK") } catch { close() }
         }
         return try result.get()

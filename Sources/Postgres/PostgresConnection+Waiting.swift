@@ -3,7 +3,7 @@ import Glibc
 import Vocabulary
 
 extension PostgresConnection {
-    /// Hands a command to libpq; 0 from `send` is its failure.
+    /// Hands a command to libpq; `send` returns 0 on failure.
     func submit(_ connection: ConnectionHandle, _ send: () -> Int32) throws(PostgresError) {
         guard !Task.isCancelled else {
             throw PostgresError.cancelled("before the statement was sent")
@@ -16,10 +16,10 @@ extension PostgresConnection {
         }
     }
 
-    /// Waits for the command's last result and returns it; the first failure wins.
+    /// Waits for the command to end and returns its last result; the first failure wins.
     ///
-    /// A success that has committed counts only where nothing speaks against it: neither a request of ours to cancel, nor the
-    /// warning that is all that PostgreSQL says when the wait for a standby was broken off. Other warnings are passed on.
+    /// A committed success becomes an unknown outcome if we had asked to cancel, or if the server warns that the wait
+    /// for a standby was broken off. Other warnings are passed on.
     func finish(_ connection: ConnectionHandle) throws(PostgresError) -> PostgresResult {
         var last: PostgresResult?
         var failure: PostgresError?
@@ -68,7 +68,7 @@ extension PostgresConnection {
         return last
     }
 
-    /// Waits for the next result of the running command; nil after the last.
+    /// Waits for the running command's next result; nil after the last.
     func nextResult(
         _ connection: ConnectionHandle,
         _ deadline: inout StatementDeadline,
@@ -92,7 +92,7 @@ extension PostgresConnection {
         guard !Task.isCancelled else { throw PostgresError.cancelled("while waiting") }
     }
 
-    /// Waits until the socket is ready, the task is cancelled, a probe has ended, or the deadline is over.
+    /// Waits until the socket is ready, the task is cancelled, a probe has ended, or the deadline has passed.
     private func wait(
         _ connection: ConnectionHandle,
         forWriting: Bool,
@@ -118,7 +118,7 @@ extension PostgresConnection {
                     ? "the server answers neither the statement nor its cancellation"
                     : "the server does not answer, and nobody there works on the statement"
             )
-            // Idle: the answer was lost, or the statement is too large for what lies between us and the server.
+            // Idle: the answer was lost, or the statement is too large for something on the way to the server.
             error.isTimeLimit = (deadline.isLate || deadline.idle > 0) && !Task.isCancelled
             throw error
         }

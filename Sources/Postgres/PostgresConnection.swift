@@ -2,10 +2,10 @@ import CLibPQ
 import Glibc
 import Vocabulary
 
-/// One session with the server, on a thread of its own.
+/// A session with the server, on its own thread.
 ///
-/// Everything goes through ``run(_:)``: its body runs on that thread, where the calls are synchronous, so nothing can
-/// come between the statements of a transaction. Cancelling the task that called ``run(_:)`` cancels the statement.
+/// All work goes through ``run(_:)``: its body runs on that thread, where calls are synchronous, so nothing comes
+/// between the statements of a transaction. Cancelling the task that called ``run(_:)`` cancels the statement.
 package actor PostgresConnection {
     nonisolated private let thread: PostgresThread
     nonisolated let waker: Waker
@@ -17,18 +17,18 @@ package actor PostgresConnection {
     nonisolated let mark: BackendMark
     nonisolated let onStandbyWait: (@Sendable () -> Void)?
     nonisolated let onWarning: (@Sendable (ServerWarning) -> Void)?
-    /// How long a statement of the current transaction may take, in milliseconds; nil for what ``settings`` say.
+    /// The statement limit of the current transaction in milliseconds; nil for that of ``settings``.
     var statementLimit: Int?
 
-    /// Whether a pooler that may change the server session between transactions stands in between.
+    /// Whether a pooler that may change the server session between transactions is in between.
     ///
     /// Then no session state is kept: no prepared statements, no `SET`, no LISTEN.
     package private(set) var isPooled: Bool
-    /// Whether a statement outside of a transaction sees what was committed before it, as handlers' subscriptions, and runs under
-    /// our parameters.
+    /// Whether a statement outside a transaction runs under our parameters and sees what was committed before it, such
+    /// as handlers' subscriptions.
     ///
-    /// False where the server's, or the role's, defaults are others, and ``settings`` don't ask for these or a pooler is in
-    /// between.
+    /// False if the defaults of server or role differ and ``settings`` don't override them, or can't because of a
+    /// pooler.
     package private(set) var isSafeAlone: Bool
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { thread.executor.asUnownedSerialExecutor() }
@@ -37,12 +37,11 @@ package actor PostgresConnection {
     ///
     /// - Parameters:
     ///   - settings: What to connect to.
-    ///   - explainsRefusal: Whether a server that refuses is asked a second time, so that the error has its SQLSTATE; not for
-    ///     who tries again and again.
-    /// - Throws: ``PostgresError``: no server, refused (with the SQLSTATE where the server gave one), a server whose encoding
-    ///   is not UTF-8, or, for a writer, one that takes
-    ///   no writes.
-    /// - Returns: The connection, as it stands.
+    ///   - explainsRefusal: Whether to connect again after a refusal, so that the error has its SQLSTATE; not for
+    ///     callers that retry.
+    /// - Throws: ``PostgresError``: no server; refused (with the SQLSTATE if the server gave one); a server whose
+    ///   encoding is not UTF-8; or, for a writer, one that takes no writes.
+    /// - Returns: The open connection.
     package static func open(
         _ settings: PostgresSettings,
         explainsRefusal: Bool = true
@@ -52,14 +51,14 @@ package actor PostgresConnection {
         return try PostgresConnection(settings, session, on: PostgresThread())
     }
 
-    /// Takes an opened session over, on a thread that this connection shares with its client.
+    /// Takes over an opened session, on a thread shared with the client.
     ///
     /// - Parameters:
-    ///   - settings: What the session was opened with.
+    ///   - settings: The session's settings.
     ///   - session: The session.
     ///   - thread: The thread to use it on.
-    ///   - onStandbyWait: Is called when a statement is found waiting for a standby.
-    ///   - onWarning: Is called after a statement that succeeded, where the server sent a warning.
+    ///   - onStandbyWait: Called when a statement is found waiting for a standby.
+    ///   - onWarning: Called after a successful statement with a server warning.
     /// - Throws: ``PostgresError`` of class `local`.
     init(
         _ settings: PostgresSettings,
@@ -80,7 +79,7 @@ package actor PostgresConnection {
         isSafeAlone = session.isSafeAlone
         handle = session.handle
         cancelHandle = CancelHandle(session.handle)
-        // Behind a pooler the process id is another's by the next transaction: our statements carry a name of their own.
+        // Behind a pooler the process id may change with each transaction, so our statements carry a name of their own.
         mark = BackendMark(
             backend: session.backend,
             comment: session.isPooled
@@ -88,17 +87,15 @@ package actor PostgresConnection {
         )
     }
 
-    /// Whether the session stands, as far as we know.
+    /// Whether the session is open, as far as we know.
     package var isOpen: Bool { handle.map { !$0.isBad } ?? false }
 
-    /// Ends the session.
     package func close() {
         cancelHandle = nil
         handle = nil
         prepared = []
     }
 
-    /// Runs statements on the connection's thread.
     package nonisolated func run<T: Sendable, E: Error>(
         _ body: @Sendable (isolated PostgresConnection) throws(E) -> T
     ) async throws(E) -> T {
@@ -120,9 +117,7 @@ package actor PostgresConnection {
         }
     }
 
-    // MARK: Statements, inside `run`
-
-    /// Runs a statement that is worth preparing, and returns its rows.
+    /// Prepares a statement once, runs it and returns its rows.
     package func execute(
         _ statement: PostgresStatement,
         _ parameters: borrowing PostgresParameters
@@ -146,14 +141,14 @@ package actor PostgresConnection {
             }
             return try finish(connection)
         } catch  where ["26000", "42P05", "0A000"].contains(error.sqlState ?? "") && !isInTransaction {
-            // The name is gone, or taken, because sessions are swapped under us; or a migration changed the result's
-            // type. Nothing has run: the text itself always works.
+            // The name is gone or taken, because sessions are swapped under us, or a migration changed the result's
+            // type. Nothing has run: the plain text always works.
             prepared.remove(statement.name)
             return try query(statement.sql, parameters)
         }
     }
 
-    /// Runs a statement once, without preparing it, and returns its rows.
+    /// Runs a statement without preparing it, and returns its rows.
     package func query(
         _ sql: String,
         _ parameters: borrowing PostgresParameters = PostgresParameters()
@@ -179,9 +174,9 @@ package actor PostgresConnection {
         return try finish(connection)
     }
 
-    /// Runs a text of any number of statements, which see no parameters and return nothing.
+    /// Runs a script of any number of statements without parameters or rows.
     ///
-    /// They form one transaction, unless the text says otherwise.
+    /// They form one transaction, unless the script says otherwise.
     package func script(_ sql: String) throws(PostgresError) {
         let connection = try live()
         let sql = marked(sql)
@@ -192,11 +187,11 @@ package actor PostgresConnection {
     /// Runs `body` in a transaction: committed when it returns, rolled back when it throws.
     ///
     /// - Parameters:
-    ///   - thenResetting: Whether nothing that the body left in the session outlives the transaction, for a body that calls code
-    ///     which is not ours: role and parameters, temporary tables, advisory locks, LISTEN, prepared statements, cursors.
+    ///   - thenResetting: Whether to reset the session afterwards, for a body that calls foreign code: role and
+    ///     parameters, temporary tables, advisory locks, LISTEN, prepared statements, cursors.
     ///   - body: Runs the statements.
-    /// - Throws: What `body` throws, or what PostgreSQL says to the transaction itself.
-    /// - Returns: What `body` returned.
+    /// - Throws: What `body` throws, or PostgreSQL's error for the transaction itself.
+    /// - Returns: The result of `body`.
     package func transaction<T, Failure: StatementFailure>(
         thenResetting: Bool = false,
         _ body: (isolated PostgresConnection) throws(Failure) -> T
@@ -214,7 +209,7 @@ package actor PostgresConnection {
         return value
     }
 
-    /// Runs a statement that is worth preparing under our parameters: in a transaction of its own where the session's are others.
+    /// Runs a prepared statement under our parameters, in its own transaction if the session lacks them.
     package func executeSafely(
         _ statement: PostgresStatement,
         _ parameters: borrowing PostgresParameters
@@ -232,11 +227,11 @@ package actor PostgresConnection {
         return result
     }
 
-    /// Begins a transaction; behind a pooler the parameters can't be set for the session, so they go with each.
+    /// Begins a transaction; behind a pooler, with our parameters, which can't be set for the session.
     ///
-    /// Where that fails, as when somebody cancels it, it leaves no transaction: nothing could be done in one, and nobody would end it.
+    /// A failure, such as a cancel, leaves no transaction open, which nobody would end.
     ///
-    /// - Parameter further: Statements to go with it, each behind a semicolon.
+    /// - Parameter further: Statements to send along, each behind a semicolon.
     /// - Throws: ``PostgresError``, as ``script(_:)`` does.
     package func begin(_ further: String = "") throws(PostgresError) {
         do throws(PostgresError) {
@@ -249,48 +244,46 @@ package actor PostgresConnection {
 
     private func rollBack(thenResetting: Bool) {
         guard isInTransaction || thenResetting && isOpen else { return }
-        // Locks of the session and prepared statements stay after a rollback, too.
+        // Session locks and prepared statements survive a rollback.
         let further = thenResetting ? "; " + resetting : ""
         do throws(PostgresError) { try script("ROLLBACK" + further) } catch { close() }
     }
 
-    /// Commits and resets in one round trip, the commit first: under the parameters that the transaction set for itself.
+    /// Commits and resets in one round trip; the commit comes first, under the transaction's own parameters.
     private func commit(thenResetting: Bool) throws(PostgresError) {
         do throws(PostgresError) {
             try script(thenResetting ? "COMMIT; " + resetting : "COMMIT")
         } catch {
-            // Not sent, as the task was cancelled: the server would hold the transaction's locks, and whoever is lent the
-            // session next would commit it.
+            // Not sent, since the task was cancelled: the server would hold the transaction's locks, and the session's
+            // next user would commit it.
             if isInTransaction { close() }
             if thenResetting, isOpen { do throws(PostgresError) { try script(resetting) } catch { close() } }
             throw error
         }
     }
 
-    /// Runs one statement with the parameters that ``settings`` ask for, which behind a pooler come with a transaction.
+    /// Runs one statement under the parameters of ``settings``, which behind a pooler takes a transaction.
     package func withParameters<T>(
         _ body: (isolated PostgresConnection) throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
         isPooled && !isInTransaction ? try transaction(body) : try body(self)
     }
 
-    /// Gives the statements of the transaction another limit than ``settings``, here and on the server.
+    /// Sets another limit for the transaction's statements, here and on the server.
     ///
     /// - Parameters:
-    ///   - milliseconds: The limit of each, from 1.
-    ///   - sql: A script to go with it.
+    ///   - milliseconds: The limit of each statement, from 1.
+    ///   - sql: A script to send along.
     /// - Throws: ``PostgresError``, as ``script(_:)`` does.
     package func limitStatements(milliseconds: Int, _ sql: String) throws(PostgresError) {
         try script("SET LOCAL statement_timeout = \(milliseconds); " + sql)
         statementLimit = milliseconds
     }
 
-    // MARK: Inside
-
-    /// Takes back what a transaction left in the session; behind a pooler our own parameters come with each transaction.
+    /// Resets what a transaction left in the session; behind a pooler our own parameters come with each transaction.
     ///
-    /// What DISCARD ALL does, but for the statements that are prepared by protocol: ours, and a pooler's. Role and authorization
-    /// come first, since the rest is done with the session's own rights.
+    /// Does what DISCARD ALL does, except for statements prepared by protocol: ours, and a pooler's. Role and
+    /// authorization come first, so that the rest runs with the session's own rights.
     private var resetting: String {
         """
         RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); \

@@ -1,60 +1,56 @@
 package import Vocabulary
 
-/// Why PostgreSQL, or the way to it, failed.
+/// Why PostgreSQL or the connection to it failed.
 ///
-/// Holds what the server says in its primary message and nothing of DETAIL, CONTEXT or HINT, which may quote rows.
+/// Holds the server's primary message, but not DETAIL, CONTEXT or HINT, which may quote rows.
 package struct PostgresError: Error, Sendable, CustomStringConvertible {
-    /// The closed set of failure classes.
     package typealias Class = DatabaseErrorClass
 
-    /// The class.
     package var failureClass: Class
-    /// The SQLSTATE, five characters; nil where the server gave none.
+    /// The SQLSTATE, five characters; nil if the server gave none.
     package var sqlState: String?
-    /// `ERROR`, `FATAL` or `PANIC`, not translated; nil where the server gave none.
+    /// `ERROR`, `FATAL` or `PANIC`, not translated; nil if the server gave none.
     package var severity: String?
-    /// The primary message, one line.
+    /// The primary message, on one line.
     package var message: String
-    /// The table that the server names.
     package var table: String?
-    /// The constraint that the server names.
     package var constraint: String?
 
-    /// Whether a time limit of ours ended the statement: on a smaller one it might have been kept.
+    /// Whether our time limit ended the statement: a smaller one might have succeeded.
     package var isTimeLimit = false
 
-    /// The transaction may have committed or not: it is to be looked up, or repeated where that does no harm.
+    /// An error for a transaction that may have committed: look it up, or repeat it if that is harmless.
     ///
     /// - Parameters:
-    ///   - failureClass: `deadline`, or `connection` where the server warned; with both the session is given up too.
-    ///   - message: Why that is not known.
-    /// - Returns: An error with the SQLSTATE that the standard has for it.
+    ///   - failureClass: `deadline`, or `connection` after a server's warning; both end the session.
+    ///   - message: Why the outcome is unknown.
+    /// - Returns: An error with the standard's SQLSTATE for it.
     static func unknownOutcome(_ failureClass: Class, _ message: String) -> PostgresError {
         // transaction_resolution_unknown
         PostgresError(failureClass, message, sqlState: "08007")
     }
 
-    /// The task was cancelled: nothing is under way.
+    /// An error for a cancelled task with nothing under way.
     ///
-    /// - Parameter place: Where.
+    /// - Parameter place: Where it was cancelled.
     /// - Returns: An error of class `cancelled`.
     package static func cancelled(_ place: String) -> PostgresError { PostgresError(.cancelled, "cancelled \(place)") }
 
-    /// Whether the same statement may succeed later, for statements that carry what people wrote; what is unknown may.
+    /// Whether a statement with user-written content may succeed later; unknown errors may.
     ///
-    /// No message's row is judged by this: nothing that a statement raises says anything about one.
+    /// Not for judging a message's row: nothing that such a statement raises says anything about one.
     package var maySucceedLater: Bool {
         switch failureClass {
         case .data, .constraint: false
-        // Raised for a queue of notifications that is full, and for transaction ids that run out; the others of the class are of
-        // the statement's own size.
+        // A full notification queue, or transaction ids that run out; the class's other states are about the
+        // statement's size.
         case .limit: sqlState == "54000"
         default: true
         }
     }
 
-    /// Whether a statement that settles deliveries and writes their history may have failed for the history's sake: something
-    /// that it needs is missing, forbidden, locked, damaged or full, and nothing is wrong with the session.
+    /// Whether a statement that settles deliveries and writes their history may have failed because of the history:
+    /// something it needs is missing, forbidden, locked, damaged or full, while the session is fine.
     package var mayBeOfHistory: Bool {
         switch failureClass {
         case .schema, .permission, .missingPartition, .constraint, .data, .limit, .lock, .system: true
@@ -62,10 +58,10 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether the statement calls a function that is not there, as in a schema of another version.
+    /// Whether the called function does not exist, as in a schema of another version.
     package var isUnknownFunction: Bool { sqlState == "42883" }
 
-    /// Whether the session should be given up, because another server, or another session, may do better.
+    /// Whether to give up the session, since another server or session may succeed.
     package var endsSession: Bool {
         switch failureClass {
         case .connection, .readOnly, .intervention, .deadline, .closed: true
@@ -78,31 +74,31 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         return "\(message) (SQLSTATE \(sqlState))"
     }
 
-    /// An error that no result of the server stands for.
+    /// An error that is not a server's.
     package init(_ failureClass: Class, _ message: String, sqlState: String? = nil) {
         self.failureClass = failureClass
         self.sqlState = sqlState
         self.message = message
     }
 
-    /// An error that the server reported.
+    /// A server's error.
     package init(sqlState: String, severity: String?, message: String, table: String?, constraint: String?) {
         self.sqlState = sqlState
         self.severity = severity
         self.table = table
         self.constraint = constraint
         self.failureClass = PostgresError.classify(sqlState, isOfPartition: table != nil && constraint == nil)
-        // Some messages of class 22 quote the value that was refused ("invalid input syntax for type json: …").
+        // Some messages of class 22 quote the refused value ("invalid input syntax for type json: …").
         self.message =
             failureClass == .data ? PostgresError.withoutQuotedValue(message) : message
     }
 
-    /// The class of what a server says.
+    /// The class of a server's error.
     ///
     /// - Parameters:
     ///   - sqlState: Its SQLSTATE.
-    ///   - isOfPartition: Whether it names a table and no constraint, as of a row without a partition. Triggers that raise the same state
-    ///     name none of both.
+    ///   - isOfPartition: Whether it names a table but no constraint, as for a row without a partition. Triggers that
+    ///     raise the same state name neither.
     /// - Returns: The class; never one of our own.
     package static func classify(_ sqlState: String, isOfPartition: Bool) -> Class {
         switch sqlState {

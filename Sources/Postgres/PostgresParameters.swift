@@ -1,7 +1,7 @@
-/// The parameters of one statement, in PostgreSQL's binary form, in one block of memory.
+/// A statement's parameters in PostgreSQL's binary form, in one block of memory.
 ///
 /// Scalars by `append…`; arrays by ``beginArray(of:count:)``, one `element…` or ``nullElement()`` for each member, and
-/// ``endArray()``. Bytes are copied once, from where they are into the block that libpq sends from.
+/// ``endArray()``. Bytes are copied once, into the block that libpq sends from.
 package struct PostgresParameters: ~Copyable {
     struct Slot {
         var oid: UInt32
@@ -18,7 +18,7 @@ package struct PostgresParameters: ~Copyable {
     @usableFromInline var hasNull = false
     @usableFromInline var elements = 0
 
-    /// No parameters yet, with room for `capacity` bytes; it grows at need.
+    /// No parameters, with room for `capacity` bytes; grows on demand.
     package init(capacity: Int = 256) {
         self.capacity = max(capacity, 64)
         base = .allocate(byteCount: self.capacity, alignment: 16)
@@ -26,26 +26,21 @@ package struct PostgresParameters: ~Copyable {
 
     deinit { base.deallocate() }
 
-    // MARK: Scalars
-
-    /// A null.
     package mutating func appendNull(_ type: PostgresType) {
         slots.append(Slot(oid: type.oid, offset: 0, count: -1))
     }
 
-    /// A `text`.
     package mutating func append(_ text: String) {
         var text = text
         text.withUTF8 { append(bytes: UnsafeRawBufferPointer($0), as: .text) }
     }
 
-    /// A value whose binary form are these bytes: `text`, `bytea`, `json`.
+    /// A value given in its binary form: `text`, `bytea`, `json`.
     package mutating func append(bytes: UnsafeRawBufferPointer, as type: PostgresType) {
         slots.append(Slot(oid: type.oid, offset: count, count: bytes.count))
         put(bytes)
     }
 
-    /// An `int8`.
     package mutating func append(_ value: Int64) { append(word: UInt64(bitPattern: value), as: .int8) }
 
     /// A `timestamptz`, in microseconds since 1970-01-01 UTC.
@@ -53,14 +48,13 @@ package struct PostgresParameters: ~Copyable {
         append(word: UInt64(bitPattern: timestamp &- postgresEpochMicroseconds), as: .timestamptz)
     }
 
-    /// An `interval` without days and months.
+    /// An `interval` without days or months.
     package mutating func append(interval microseconds: Int64) {
         slots.append(Slot(oid: PostgresType.interval.oid, offset: count, count: 16))
         put(UInt64(bitPattern: microseconds))
         put(UInt64(0))
     }
 
-    /// A `bool`.
     package mutating func append(_ value: Bool) {
         slots.append(Slot(oid: PostgresType.bool.oid, offset: count, count: 1))
         withUnsafeBytes(of: value ? 1 as UInt8 : 0) { put($0) }
@@ -78,13 +72,11 @@ package struct PostgresParameters: ~Copyable {
         put(word)
     }
 
-    // MARK: Arrays
-
     /// Starts a one-dimensional array of `count` members.
     package mutating func beginArray(of type: PostgresType, count members: Int) {
         slots.append(Slot(oid: type.arrayOID, offset: count, count: 0))
-        // Dimensions, has-null flag, element type, and for the one dimension its length and lower bound. An empty
-        // array has no dimension.
+        // Dimensions, has-null flag and element type, then the one dimension's length and lower bound. An empty array
+        // has no dimension.
         hasNull = false
         elements = members
         put(UInt32(members == 0 ? 0 : 1))
@@ -96,16 +88,14 @@ package struct PostgresParameters: ~Copyable {
         put(UInt32(1))
     }
 
-    /// Ends the array.
-    ///
-    /// - Precondition: As many members were added as ``beginArray(of:count:)`` announced.
+    /// - Precondition: ``beginArray(of:count:)`` announced this number of members.
     package mutating func endArray() {
         precondition(elements == 0, "array parameter with another number of members than announced")
         if hasNull { base.storeBytes(of: UInt32(1).bigEndian, toByteOffset: arrayCountOffset, as: UInt32.self) }
         slots[slots.count - 1].count = count - slots[slots.count - 1].offset
     }
 
-    /// A member whose binary form are these bytes.
+    /// A member given in its binary form.
     @inlinable
     package mutating func element(_ bytes: UnsafeRawBufferPointer) {
         elements -= 1
@@ -115,7 +105,6 @@ package struct PostgresParameters: ~Copyable {
         count += bytes.count + 4
     }
 
-    /// A null member.
     @inlinable
     package mutating func nullElement() {
         elements -= 1
@@ -140,15 +129,13 @@ package struct PostgresParameters: ~Copyable {
         put(UInt64(bitPattern: timestamp &- postgresEpochMicroseconds))
     }
 
-    /// An `interval` member without days and months.
+    /// An `interval` member without days or months.
     mutating func element(interval microseconds: Int64) {
         elements -= 1
         put(UInt32(16))
         put(UInt64(bitPattern: microseconds))
         put(UInt64(0))
     }
-
-    // MARK: Memory
 
     @inlinable
     mutating func put(_ value: UInt32) {

@@ -2,20 +2,20 @@ import Synchronization
 
 /// Sessions for calls that must not hold each other up: one that waits for a lock keeps its session to itself.
 ///
-/// There are as few as the calls need. Those that were used last are used first, another one is opened for a call that has
-/// waited ``patience`` for one, and what is left unused is closed.
+/// The pool stays as small as possible: the last used session is reused first, a new one opens for a call that has
+/// waited ``patience``, and unused ones are closed.
 package final class PostgresPool: Sendable {
-    /// How long a call waits for a session before another one is opened.
+    /// How long a call waits before another session is opened, in milliseconds.
     private static let patience = 100
-    /// How long an unused session stands.
+    /// How long an unused session stays open.
     private static let keeps = Duration.seconds(60)
-    /// How long after a failure to connect no further session is opened: those that stand have to do.
+    /// How long after a failed connect no further session is opened.
     private static let pause = Duration.seconds(5)
 
     private struct State {
-        /// Those that no call has, the one used last at the end, with the time since when.
+        /// Unused sessions, the last used at the end, with the time since when.
         var free: [(client: PostgresClient, since: ContinuousClock.Instant)] = []
-        /// How many there are, those in use included.
+        /// All sessions, including those in use.
         var count = 0
         var waiting: [Promise<PostgresClient>] = []
         var growsFrom = ContinuousClock.now
@@ -35,7 +35,7 @@ package final class PostgresPool: Sendable {
         self.limit = max(1, limit)
     }
 
-    /// Runs statements on a session that nobody else has meanwhile; see ``PostgresClient/run(_:)``.
+    /// Runs statements on an exclusive session; see ``PostgresClient/run(_:)``.
     ///
     /// - Throws: ``PostgresError``
     package func run<T: Sendable>(
@@ -52,7 +52,7 @@ package final class PostgresPool: Sendable {
         }
     }
 
-    /// Ends the sessions that are not in use; later calls open others.
+    /// Closes the unused sessions; later calls open new ones.
     package func close() async {
         let free = state.withLock { state in
             defer { state.free = [] }
@@ -89,7 +89,7 @@ package final class PostgresPool: Sendable {
         let leaving = state.withLock { state -> PostgresClient? in
             if cannotConnect {
                 state.growsFrom = now + Self.pause
-                // The others may stand; the last one goes on trying, with its back-off.
+                // Other sessions may be open; the last one keeps trying, with its back-off.
                 if state.count > 1 {
                     state.count -= 1
                     return client

@@ -3,28 +3,25 @@ import Vocabulary
 
 /// The rows that a statement returned, in binary form; the one owner of their `PGresult`.
 ///
-/// Immutable once made, so it may be read from any thread.
+/// Immutable, so it may be read from any thread.
 package final class PostgresResult: @unchecked Sendable {
     let pointer: OpaquePointer
 
-    /// Takes over what a `PQgetResult` call returned.
+    /// Takes over the result of a `PQgetResult` call.
     init(owning pointer: OpaquePointer) { self.pointer = pointer }
 
     deinit { PQclear(pointer) }
 
-    /// The number of rows.
     package var count: Int { Int(PQntuples(pointer)) }
 
-    /// The number of columns.
     package var columnCount: Int { Int(PQnfields(pointer)) }
 
-    /// The rows that an INSERT, UPDATE or DELETE touched; 0 for anything else.
+    /// The rows that an INSERT, UPDATE or DELETE changed; 0 for anything else.
     package var affectedRows: Int {
         // libpq owns the text.
         Int(String(cString: PQcmdTuples(pointer))) ?? 0
     }
 
-    /// Whether the value is null.
     package func isNull(_ row: Int, _ column: Int) -> Bool {
         PQgetisnull(pointer, Int32(row), Int32(column)) == 1
     }
@@ -37,12 +34,12 @@ package final class PostgresResult: @unchecked Sendable {
         return withExtendedLifetime(self) { body(UnsafeRawBufferPointer(start: start, count: count)) }
     }
 
-    /// A value in text form; nil for null.
+    /// A value of a result in text form; nil for null.
     func text(_ row: Int, _ column: Int) -> String? {
         isNull(row, column) ? nil : withBytes(row, column) { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// The failure that the result stands for; nil when it stands for success.
+    /// The failure that the result reports; nil for success.
     var error: PostgresError? {
         switch PQresultStatus(pointer) {
         case PGRES_TUPLES_OK, PGRES_COMMAND_OK, PGRES_SINGLE_TUPLE, PGRES_COPY_OUT, PGRES_EMPTY_QUERY:
@@ -50,7 +47,7 @@ package final class PostgresResult: @unchecked Sendable {
         default:
             let message = field(upstream_diag_message)
             guard let sqlState = field(upstream_diag_sqlstate) else {
-                // libpq's own words, not the server's: the connection broke. libpq owns the text.
+                // libpq's message, not the server's: the connection broke. libpq owns the text.
                 let text = message ?? String(cString: PQresultErrorMessage(pointer))
                 return PostgresError(.connection, text.split(separator: "\n").joined(separator: "; "))
             }

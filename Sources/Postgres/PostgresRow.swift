@@ -1,20 +1,20 @@
 import CLibPQ
 package import Vocabulary
 
-/// A value of a row, as the server sent it: its type, and its bytes in binary form.
+/// A value of a row as sent by the server: its type, and its bytes in binary form.
 package struct SQLField {
     /// The type's object id.
     let type: UInt32
-    /// The bytes, which the result owns; nil for null.
+    /// The bytes, owned by the result; nil for null.
     let bytes: UnsafeRawBufferPointer?
 
-    /// The bytes of a value that must be there and of one of these types.
+    /// The bytes of a non-null value of one of the wanted types.
     ///
     /// - Parameters:
-    ///   - name: What to call the types in the error.
-    ///   - isWanted: Whether the type of this object id will do.
+    ///   - name: The wanted types' name for the error.
+    ///   - isWanted: Whether the type with this object id is wanted.
     /// - Throws: ``SQLFieldFault``
-    /// - Returns: The bytes, which the result owns.
+    /// - Returns: The bytes, owned by the result.
     @inline(__always)
     func bytes(_ name: String, _ isWanted: (UInt32) -> Bool) throws(SQLFieldFault) -> UnsafeRawBufferPointer {
         guard let bytes else { throw .null(name) }
@@ -23,28 +23,24 @@ package struct SQLField {
     }
 }
 
-/// Why a value is not what was asked for; the names are of types.
+/// Why a value can't be decoded, with the wanted type's name.
 package enum SQLFieldFault: Error {
-    /// It is null.
     case null(String)
-    /// It is of another type.
     case type(String)
-    /// It is of the type, and its bytes are not of the type's form or range.
+    /// The bytes don't fit the type's form or range.
     case form(String)
 }
 
-/// A value that a column is read as.
+/// A type that a column is decoded to.
 package protocol SQLDecodable {
-    /// Reads it.
-    ///
     /// - Throws: ``SQLFieldFault``
     init(_ field: SQLField) throws(SQLFieldFault)
 }
 
 /// A row of a result, read from left to right by ``next(_:)``, or by name.
 ///
-/// A null where a value is asked for, another type, and a column that is missing or left over are errors of class `schema`
-/// that name the column, never its value.
+/// An unexpected null, another type, and a missing or left-over column are errors of class `schema` that name the
+/// column, never its value.
 package struct PostgresRow {
     private let result: PostgresResult
     private let row: Int32
@@ -55,7 +51,7 @@ package struct PostgresRow {
         self.row = Int32(row)
     }
 
-    /// The next column's value.
+    /// Reads the next column.
     ///
     /// - Throws: ``PostgresError`` of class `schema`.
     package mutating func next<Value: SQLDecodable>(_ type: Value.Type = Value.self) throws(PostgresError) -> Value {
@@ -66,10 +62,9 @@ package struct PostgresRow {
         return try value(column)
     }
 
-    /// Passes by columns.
     package mutating func skip(_ columns: Int) { column += Int32(columns) }
 
-    /// The value of the column of this name, or of the first of them.
+    /// Reads the first column of this name.
     ///
     /// - Throws: ``PostgresError`` of class `schema`.
     package func value<Value: SQLDecodable>(
@@ -81,13 +76,13 @@ package struct PostgresRow {
         return try value(column)
     }
 
-    /// Leaves the columns that follow unread: a caller reads their bytes from the result.
+    /// Skips the remaining columns, whose bytes the caller reads from the result.
     package mutating func skipRest() { column = PQnfields(result.pointer) }
 
     private func value<Value: SQLDecodable>(_ column: Int32) throws(PostgresError) -> Value {
         let pointer = result.pointer
         let isNull = PQgetisnull(pointer, row, column) == 1
-        // libpq owns the bytes until the result goes.
+        // libpq owns the bytes until PQclear.
         let bytes =
             isNull
             ? nil
@@ -121,11 +116,11 @@ package struct PostgresRow {
 }
 
 extension PostgresResult {
-    /// Reads every row.
+    /// Decodes every row.
     ///
-    /// - Parameter decode: Reads one: all columns in order, or those it wants by name.
+    /// - Parameter decode: Reads one: all columns in order, or some by name.
     /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
-    /// - Returns: What `decode` made of each row.
+    /// - Returns: The decoded rows.
     package func map<Value>(
         _ decode: (inout PostgresRow) throws(PostgresError) -> Value
     ) throws(PostgresError) -> [Value] {
@@ -135,9 +130,9 @@ extension PostgresResult {
         return values
     }
 
-    /// Reads every row, for what `body` makes of them all.
+    /// Reads every row.
     ///
-    /// - Parameter body: Reads one: all columns in order, or those it wants by name.
+    /// - Parameter body: Reads one: all columns in order, or some by name.
     /// - Throws: ``PostgresError`` of class `schema`, and what `body` throws.
     package func eachRow(
         _ body: (inout PostgresRow) throws(PostgresError) -> Void
@@ -145,7 +140,7 @@ extension PostgresResult {
         for index in 0..<count { try read(index, body) }
     }
 
-    /// Reads the first row; nil where there is none.
+    /// Reads the first row; nil if there is none.
     ///
     /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
     package func first<Value>(
@@ -154,7 +149,7 @@ extension PostgresResult {
         count == 0 ? nil : try read(0, decode)
     }
 
-    /// Reads the one row that there must be.
+    /// Reads exactly one row.
     ///
     /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
     package func only<Value>(
@@ -164,14 +159,14 @@ extension PostgresResult {
         return try read(0, decode)
     }
 
-    /// The one value of the one row that there must be.
+    /// Reads exactly one row and column.
     ///
     /// - Throws: ``PostgresError`` of class `schema`.
     package func value<Value: SQLDecodable>(_ type: Value.Type = Value.self) throws(PostgresError) -> Value {
         try only { row throws(PostgresError) in try row.next() }
     }
 
-    /// Reads the row of this number, from 0.
+    /// Reads a row by its number, from 0.
     ///
     /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
     package func read<Value>(
@@ -185,7 +180,7 @@ extension PostgresResult {
     }
 }
 
-// MARK: What columns are read as
+// MARK: Decodable types
 
 extension Optional: SQLDecodable where Wrapped: SQLDecodable {
     package init(_ field: SQLField) throws(SQLFieldFault) {
@@ -195,7 +190,7 @@ extension Optional: SQLDecodable where Wrapped: SQLDecodable {
 
 extension String: SQLDecodable {
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        // A json's binary form is its text.
+        // The binary form of json is its text.
         let bytes = try field.bytes("text") {
             $0 == PostgresType.text.oid || $0 == PostgresType.json.oid || $0 == PostgresType.varchar.oid
                 || $0 == PostgresType.name.oid
@@ -240,7 +235,7 @@ extension Double: SQLDecodable {
 }
 
 extension Timestamp: SQLDecodable {
-    /// Reads a `timestamptz`; `infinity` and `-infinity` are the last and the first moment that there is.
+    /// Reads a `timestamptz`; `infinity` and `-infinity` become the last and the first moment.
     package init(_ field: SQLField) throws(SQLFieldFault) {
         let bytes = try field.bytes("timestamptz") { $0 == PostgresType.timestamptz.oid }
         guard bytes.count == 8 else { throw .form("timestamptz") }
@@ -284,7 +279,7 @@ extension [String]: SQLDecodable {
             defer { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropFirst(4)) }
             return Int32(bigEndian: bytes.loadUnaligned(as: Int32.self))
         }
-        // Dimensions, has-null flag, element type, and for each dimension its length and lower bound.
+        // Dimensions, has-null flag and element type, then each dimension's length and lower bound.
         let dimensions = try word()
         _ = try word()
         _ = try word()

@@ -2,48 +2,47 @@ import CLibPQ
 import Glibc
 import Vocabulary
 
-/// Where the database is and how long to wait for it.
+/// The database's address and our time limits.
 ///
-/// Its description never shows a password.
+/// The description never shows a password.
 package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// A libpq URI or key=value string; `PG*` variables fill what it leaves open.
     ///
     /// May hold a password: never log it.
     package let url: String
-    /// How long one statement may take before it is cancelled, in milliseconds.
+    /// The time limit of a statement before it is cancelled, in milliseconds.
     package var statementTimeout = 30_000
-    /// How long a statement waits for a lock, in milliseconds.
+    /// The time limit for a lock, in milliseconds.
     package var lockTimeout = 10_000
-    /// How long a transaction may stand idle before the server ends the session, in milliseconds.
+    /// How long a transaction may be idle before the server ends the session, in milliseconds.
     package var idleInTransactionTimeout = 60_000
-    /// That limit where nothing but our own statements stands between begin and commit: far less than any lease lasts, as a
-    /// worker that is frozen there holds its locks until the server ends the session.
+    /// That limit when only our own statements run between begin and commit: far below any lease, as a worker frozen
+    /// there holds its locks until the server ends the session.
     package static let shortIdleInTransaction = 5_000
-    /// How long the server may take to answer a cancel request before the connection is given up, in milliseconds.
+    /// How long the server may take to answer a cancel request before we drop the connection, in milliseconds.
     package var cancelGrace = 5_000
-    /// Whether every statement finds its rows by an index, row by row.
+    /// Whether to forbid sequential and bitmap scans, hash and merge joins.
     ///
-    /// For tables that fill and empty all the time: the planner, which knows them as they were when they were vacuumed
-    /// last, would take the look-up of a few rows for a scan of what it believes to be as few, and walk over everything
-    /// that was deleted since. Measured: 100,000 dead entries read for 300 rows.
+    /// For tables that fill and empty all the time: the planner's statistics are from the last vacuum, so it would
+    /// mistake a scan over everything deleted since for a look-up of a few rows. Measured: 100,000 dead entries read
+    /// for 300 rows.
     package var findsRowsByIndex = false
-    /// Whether the session writes what others rely on.
+    /// Whether the session makes writes that others rely on.
     ///
-    /// Then it is opened on a server that takes writes and on no other, several hosts are tried one by one, a statement
-    /// without an answer is probed, and a wait for a standby is never broken off.
+    /// Then it opens only on a server that takes writes, trying several hosts one by one; a statement without an answer
+    /// is probed; and a wait for a standby is never broken off.
     package var isWriter = false
-    /// Whether each statement sees what was committed before it, whatever isolation is the server's default.
+    /// Whether each statement sees what was committed before it, whatever the server's default isolation.
     ///
     /// Behind a pooler only in a transaction: see ``PostgresConnection/isSafeAlone``.
     package var isReadCommitted = false
-    /// How long a statement of a writer goes without an answer before another connection probes what became of it, in
-    /// milliseconds.
+    /// How long a writer's statement may go without an answer before it is probed, in milliseconds.
     package var probeAfter = 5_000
-    /// How long that probe may take, in milliseconds.
+    /// How long a probe may take, in milliseconds.
     package var probeLimit = 2_000
-    /// The upper bound of the wait between two attempts to connect, in milliseconds.
+    /// The maximum wait between two attempts to connect, in milliseconds.
     package var reconnectMaximum = 10_000
-    /// What `pg_stat_activity` shows, unless the URL or `PGAPPNAME` names another.
+    /// The name in `pg_stat_activity`, unless the URL or `PGAPPNAME` sets another.
     package var applicationName = "upstream-worker"
 
     /// `user@host:port/database` as far as the URL names them.
@@ -51,12 +50,12 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     private let isMultiHost: Bool
     /// The hosts that the URL names.
     ///
-    /// One entry that chooses nothing where there is nothing to choose: one host, or none by name.
+    /// A single entry without values if there is one host or none by name.
     let hosts: [HostChoice]
-    /// How long an attempt to reach one host may take, in milliseconds.
+    /// The time limit for connecting to one host, in milliseconds.
     let connectTimeout: Int
 
-    /// Checks the form of the URL; nothing is connected.
+    /// Parses the URL without connecting.
     ///
     /// - Throws: ``PostgresError`` of class `connection` when libpq can't parse the URL.
     package init(url: String) throws(PostgresError) {
@@ -92,7 +91,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             port: value("port", "PGPORT")
         )
         let seconds = value("connect_timeout", "PGCONNECT_TIMEOUT").flatMap { Int($0) } ?? 5
-        // libpq: none where it is not above 0, and two seconds at least.
+        // Two seconds at least, as in libpq, which has no limit for 0 and below.
         connectTimeout = seconds <= 0 ? 60_000 : min(max(seconds, 2), 3_600) * 1_000
         var text = value("user", "PGUSER").map { $0 + "@" } ?? ""
         text += host ?? "local socket"
@@ -101,28 +100,29 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         self.description = text
     }
 
-    /// What any role may be given by default, and our statements can't bear: they would mean something else, or PostgreSQL's log
-    /// would quote what they carry.
+    /// Parameters that a role's defaults may change but our statements rely on: for their meaning, or so that
+    /// PostgreSQL's log never quotes what they carry.
     static let safeguards = [
         ("standard_conforming_strings", "on"), ("exit_on_error", "off"), ("log_parameter_max_length_on_error", "0"),
         ("debug_print_parse", "off"), ("debug_print_rewritten", "off"), ("debug_print_plan", "off"),
     ]
 
-    /// The statements that ask the server for what is set here.
+    /// The statements that set our parameters on the server.
     ///
     /// - Parameters:
     ///   - command: `SET SESSION` or `SET LOCAL`.
-    ///   - version: The server's, as libpq tells it.
-    /// - Returns: A script without a semicolon at its end.
+    ///   - version: The server's version as libpq reports it.
+    /// - Returns: A script without a final semicolon.
     func parameters(_ command: String, version: Int32) -> String {
         var values = [
             ("statement_timeout", "\(statementTimeout)"),
             ("lock_timeout", "\(lockTimeout)"),
             ("idle_in_transaction_session_timeout", "\(idleInTransactionTimeout)"),
-            // That the wait for a standby was broken off is said by a warning alone.
+            // A broken-off wait for a standby is reported by a warning only.
             ("client_min_messages", "warning"),
-            // Compiling a plan takes longer than running it: a limit that is a parameter makes it seem expensive on a large
-            // table. And no cancel ends it: thousands of conditions compile for many minutes, and hold back vacuum as long.
+            // Compiling a plan takes longer than running it: a limit that is a parameter makes it seem expensive on a
+            // large table. And no cancel ends it: thousands of conditions compile for many minutes, and hold back
+            // vacuum as long.
             ("jit", "off"),
         ]
         values += Self.safeguards
@@ -148,7 +148,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         }
         let (hosts, addresses, ports) = (list(host), list(address), list(port))
         let count = max(hosts.count, addresses.count)
-        // An empty value can't be chosen by keyword: libpq takes it for none.
+        // An empty value can't be chosen by keyword: libpq treats it as none.
         let isNamed = (0..<count).allSatisfy { index in
             hosts.indices.contains(index) && !hosts[index].isEmpty
                 || addresses.indices.contains(index) && !addresses[index].isEmpty
@@ -167,10 +167,10 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         }
     }
 
-    /// Keywords and values for `PQconnectdbParams` with `expand_dbname`: later ones win over earlier ones.
+    /// Keywords and values for `PQconnectdbParams` with `expand_dbname`: later ones win.
     var connectionParameters: [(String, String)] {
         var list: [(String, String)] = [
-            // A peer that vanished without a word is noticed within half a minute, whoever of the two has to send.
+            // A vanished peer is noticed within half a minute, whichever side has to send.
             ("keepalives_idle", "10"), ("keepalives_interval", "5"), ("keepalives_count", "3"),
             ("tcp_user_timeout", "20000"),
             ("fallback_application_name", applicationName),

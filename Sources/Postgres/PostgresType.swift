@@ -1,11 +1,8 @@
-/// A type's object id, as the server's catalog fixes it (`pg_type.dat`).
+/// A type's object id, as fixed in the server's catalog (`pg_type.dat`).
 package struct PostgresType: Sendable, Equatable {
-    /// The type itself.
     package let oid: UInt32
-    /// The type of arrays of it.
     package let arrayOID: UInt32
 
-    /// The type of arrays of it, as a type.
     package var array: PostgresType { PostgresType(oid: arrayOID, arrayOID: 0) }
 
     package static let bool = PostgresType(oid: 16, arrayOID: 1000)
@@ -26,6 +23,6 @@ package struct PostgresType: Sendable, Equatable {
     package static let uuid = PostgresType(oid: 2950, arrayOID: 2951)
 }
 
-/// PostgreSQL counts time from 2000-01-01 UTC; we count from 1970-01-01 UTC.
+/// The Unix time of PostgreSQL's epoch, 2000-01-01 UTC.
 @usableFromInline
 let postgresEpochMicroseconds: Int64 = 946_684_800_000_000

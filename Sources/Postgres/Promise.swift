@@ -1,14 +1,13 @@
 import Dispatch
 import Synchronization
 
-/// A value that one task awaits and another thread delivers, once or never.
+/// A value that one task awaits and another thread delivers, at most once.
 final class Promise<Value: Sendable>: Sendable {
     private enum State {
         /// Neither the waiter nor the value has come.
         case empty
-        /// The waiter came first.
         case awaited(CheckedContinuation<Value?, Never>)
-        /// The value came, or the waiter gave up: what comes later is dropped.
+        /// The value came, or the waiter gave up: later calls are ignored.
         case done(Value?)
     }
 
@@ -16,9 +15,7 @@ final class Promise<Value: Sendable>: Sendable {
 
     /// Delivers the value; nil ends the wait without one.
     ///
-    /// Only the first call counts.
-    ///
-    /// - Returns: Whether this was it.
+    /// - Returns: Whether this was the first call; others are ignored.
     @discardableResult
     func fulfil(_ value: Value?) -> Bool {
         let (isFirst, waiter) = state.withLock { state -> (Bool, CheckedContinuation<Value?, Never>?) in
@@ -36,9 +33,9 @@ final class Promise<Value: Sendable>: Sendable {
         return isFirst
     }
 
-    /// Waits for the value; nil when the task is cancelled, or the time is up.
+    /// Waits for the value; nil when the task is cancelled or the time is over.
     ///
-    /// Called once.
+    /// Call it once.
     func value(milliseconds: Int? = nil) async -> Value? {
         if let milliseconds {
             DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(milliseconds)) { self.fulfil(nil) }

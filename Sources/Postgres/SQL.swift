@@ -1,10 +1,8 @@
-/// A statement with its parameters, or a part of one, written as one text: `"… WHERE name = \(name) AND due <= \(time)"`.
+/// A statement with parameters, or a part of one, written as one text: `"… WHERE name = \(name) AND due <= \(time)"`.
 ///
-/// What is interpolated never becomes part of the text: it is sent beside it, in binary form, and the text says `$1`, `$2` …
-/// in its place. Parts nest, and are numbered when the whole is sent. Text that is fixed but computed goes in by
-/// `\(raw: …)`, which must never hold anything that came from outside.
+/// Interpolated values never become text: they are sent separately in binary form, as `$1`, `$2` …. Parts nest, and are
+/// numbered when the whole is sent. Computed fixed text goes in by `\(raw: …)`, which must never hold outside input.
 package struct SQL: Sendable, ExpressibleByStringInterpolation {
-    /// A piece of text or a parameter.
     fileprivate enum Piece: Sendable {
         case text(String)
         case value(any SQLBindable)
@@ -12,38 +10,30 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
 
     fileprivate var pieces: [Piece]
 
-    /// A statement without parameters.
     package init(stringLiteral value: String) { pieces = [.text(value)] }
 
-    /// A statement with parameters.
     package init(stringInterpolation: StringInterpolation) { pieces = stringInterpolation.pieces }
 
-    /// Puts the text together as the compiler takes it apart.
     package struct StringInterpolation: StringInterpolationProtocol {
         fileprivate var pieces: [Piece] = []
 
-        /// Nothing yet.
         package init(literalCapacity: Int, interpolationCount: Int) {
             pieces.reserveCapacity(2 * interpolationCount + 1)
         }
 
-        /// Text of the source code.
         package mutating func appendLiteral(_ literal: String) { pieces.append(.text(literal)) }
 
-        /// A parameter.
         package mutating func appendInterpolation(_ value: some SQLBindable) { pieces.append(.value(value)) }
 
-        /// A parameter that may be null.
         package mutating func appendInterpolation(_ value: (some SQLBindable)?) { pieces.append(.value(value)) }
 
-        /// Another part, with its parameters.
         package mutating func appendInterpolation(_ part: SQL) { pieces += part.pieces }
 
-        /// Text as it stands; never anything from outside.
+        /// Text as it is; never outside input.
         package mutating func appendInterpolation(raw text: String) { pieces.append(.text(text)) }
     }
 
-    /// The text as it is sent, with `$1`, `$2` … for the parameters.
+    /// The text to send, with `$1`, `$2` … for the parameters.
     package var text: String {
         var text = ""
         var count = 0
@@ -58,17 +48,17 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
         return text
     }
 
-    /// The parameters in the order of their numbers.
+    /// The parameters in order of their numbers.
     var parameters: PostgresParameters {
         var parameters = PostgresParameters()
         for case .value(let value) in pieces { value.append(to: &parameters) }
         return parameters
     }
 
-    /// The object ids of the parameters' types, in the order of their numbers.
+    /// The object ids of the parameters' types, in order.
     package var types: [UInt32] { parameters.slots.map(\.oid) }
 
-    /// Parts in a row.
+    /// Joins parts.
     ///
     /// - Parameters:
     ///   - parts: The parts.
@@ -86,16 +76,15 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
     fileprivate init(_ pieces: [Piece]) { self.pieces = pieces }
 }
 
-/// A statement that is prepared once on each session, with its parameters as members of a value:
-/// `"… WHERE handler = \(\.handler) AND lease_token = \(\.token)"`.
+/// A statement prepared once on each session, with members of a value as parameters: `"… WHERE handler = \(\.handler)
+/// AND lease_token = \(\.token)"`.
 ///
-/// A member has one number, however often it is named, and a member that is not named is not sent: statements of one
-/// kind can share a type of parameters. Statements nest as parts of others with the same parameters.
+/// A member has one number however often it is named, and unnamed members are not sent: statements of one kind can
+/// share a parameter type. Statements with the same parameters nest.
 ///
-/// Make each one once, as a static constant: the name on the server is derived from the text. The batch statements of the
-/// hot path use ``PostgresStatement`` with parameters encoded by hand.
+/// Make each one once, as a static constant: its name on the server is derived from the text. The hot path's batch
+/// statements use ``PostgresStatement`` with parameters encoded by hand.
 package struct PreparedStatement<Parameters>: Sendable, ExpressibleByStringInterpolation {
-    /// A piece of text or a parameter.
     fileprivate enum Piece: Sendable {
         case text(String)
         case member(Member)
@@ -107,15 +96,12 @@ package struct PreparedStatement<Parameters>: Sendable, ExpressibleByStringInter
         var bind: @Sendable (Parameters, inout PostgresParameters) -> Void
     }
 
-    /// The text and its name.
     package let statement: PostgresStatement
     private let pieces: [Piece]
     private let members: [Member]
 
-    /// A statement without parameters.
     package init(stringLiteral value: String) { self.init([.text(value)]) }
 
-    /// A statement with parameters.
     package init(stringInterpolation: StringInterpolation) { self.init(stringInterpolation.pieces) }
 
     private init(_ pieces: [Piece]) {
@@ -138,19 +124,15 @@ package struct PreparedStatement<Parameters>: Sendable, ExpressibleByStringInter
         statement = PostgresStatement(text)
     }
 
-    /// Puts the text together as the compiler takes it apart.
     package struct StringInterpolation: StringInterpolationProtocol {
         fileprivate var pieces: [Piece] = []
 
-        /// Nothing yet.
         package init(literalCapacity: Int, interpolationCount: Int) {
             pieces.reserveCapacity(2 * interpolationCount + 1)
         }
 
-        /// Text of the source code.
         package mutating func appendLiteral(_ literal: String) { pieces.append(.text(literal)) }
 
-        /// A parameter.
         package mutating func appendInterpolation<Value: SQLBindable>(
             _ member: any KeyPath<Parameters, Value> & Sendable
         ) {
@@ -161,17 +143,16 @@ package struct PreparedStatement<Parameters>: Sendable, ExpressibleByStringInter
             )
         }
 
-        /// A part with the same parameters.
         package mutating func appendInterpolation(_ part: PreparedStatement) { pieces += part.pieces }
 
-        /// Text as it stands; never anything from outside.
+        /// Text as it is; never outside input.
         package mutating func appendInterpolation(raw text: String) { pieces.append(.text(text)) }
     }
 
-    /// The object ids of the parameters' types, in the order of their numbers.
+    /// The object ids of the parameters' types, in order.
     package var types: [UInt32] { members.map(\.type) }
 
-    /// The parameters in the order of their numbers.
+    /// The parameters in order of their numbers.
     func parameters(_ values: Parameters) -> PostgresParameters {
         var parameters = PostgresParameters()
         for member in members { member.bind(values, &parameters) }
@@ -180,10 +161,10 @@ package struct PreparedStatement<Parameters>: Sendable, ExpressibleByStringInter
 }
 
 extension PostgresConnection {
-    /// Runs a statement once, without preparing it, and returns its rows.
+    /// Runs a statement without preparing it, and returns its rows.
     ///
-    /// It may be built from what people ask for, in any number of conditions: behind a pooler, too, it runs under our
-    /// parameters, its limits among them.
+    /// It may be built from user input with any number of conditions: even behind a pooler it runs under our
+    /// parameters, including limits.
     ///
     /// - Throws: ``PostgresError``
     @discardableResult
@@ -191,7 +172,7 @@ extension PostgresConnection {
         try withParameters { connection throws(PostgresError) in try connection.query(sql.text, sql.parameters) }
     }
 
-    /// Runs a statement that is worth preparing, and returns its rows.
+    /// Prepares a statement once, runs it and returns its rows.
     ///
     /// - Throws: ``PostgresError``
     @discardableResult

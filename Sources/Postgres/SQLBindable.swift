@@ -1,20 +1,17 @@
 package import Vocabulary
 
-/// A value that a statement takes as a parameter.
+/// A type that can be a parameter.
 package protocol SQLBindable: Sendable {
-    /// Its type on the server.
     static var postgresType: PostgresType { get }
 
-    /// Adds it to a statement's parameters.
     func append(to parameters: inout PostgresParameters)
 }
 
-/// A value that may be a member of an array parameter.
+/// A type that can be a member of an array parameter.
 package protocol SQLElement: SQLBindable {
-    /// Adds it to the array that was begun.
     func appendElement(to parameters: inout PostgresParameters)
 
-    /// Adds an array of such values; a requirement, so that its loop is compiled for each type.
+    /// Adds an array; a requirement, so that its loop is compiled for each type.
     static func append(_ elements: [Self], to parameters: inout PostgresParameters)
 }
 
@@ -88,8 +85,7 @@ extension Timestamp: SQLElement {
 
     package func appendElement(to parameters: inout PostgresParameters) { parameters.element(timestamp: sent) }
 
-    /// What the parameters turn into PostgreSQL's count: its highest and lowest stand for `infinity` and `-infinity`, and so
-    /// do our own.
+    /// The value for the parameters' encoding: PostgreSQL's extremes mean `infinity` and `-infinity`, and so do ours.
     private var sent: Int64 {
         switch microseconds {
         case .max: .max &+ postgresEpochMicroseconds
@@ -119,12 +115,10 @@ extension Digest128: SQLElement {
     }
 }
 
-/// Bytes as a `bytea` parameter or column.
+/// Bytes of a `bytea` parameter or column.
 package struct Bytea: SQLElement, SQLDecodable {
-    /// The bytes.
     package var bytes: [UInt8]
 
-    /// These bytes.
     package init(_ bytes: [UInt8]) { self.bytes = bytes }
 
     package static var postgresType: PostgresType { .bytea }
@@ -142,12 +136,11 @@ package struct Bytea: SQLElement, SQLDecodable {
     }
 }
 
-/// UTF-8 text of JSON as a `json` parameter, or the text of a `json`, `jsonb` cast to `json`, or `text` column, as bytes.
+/// JSON text in UTF-8: a `json` parameter, or a column of `json`, `jsonb` cast to `json`, or `text`.
 package struct JSONColumn: SQLElement, SQLDecodable {
-    /// The text in UTF-8.
     package var utf8: [UInt8]
 
-    /// This text, which the server checks.
+    /// JSON text, which the server validates.
     package init(utf8: [UInt8]) { self.utf8 = utf8 }
 
     package static var postgresType: PostgresType { .json }

@@ -2,7 +2,7 @@ import CLibPQ
 import Glibc
 import Vocabulary
 
-/// One of the hosts that a URL names, as keywords and values that choose it alone; without any, libpq chooses.
+/// The keywords and values that choose one of the URL's hosts; if empty, libpq chooses.
 struct HostChoice: Sendable, Equatable {
     var host: String?
     var address: String?
@@ -15,26 +15,22 @@ struct HostChoice: Sendable, Equatable {
     }
 }
 
-/// Who runs our statements on the server.
+/// The identity of our session's server process.
 struct BackendIdentity: Sendable, Equatable {
-    /// The process id on the server.
     var processID: Int64
-    /// When the session began there, in microseconds since 1970-01-01 UTC: process ids come again.
+    /// The start of the session in microseconds since 1970-01-01 UTC, since process ids are reused.
     var startedAt: Int64
 }
 
-/// A session as it was opened, on its way to the thread that will use it.
-///
-/// Ends with its owner.
+/// A newly opened session on its way to its thread; ends with its owner.
 final class OpenedSession: @unchecked Sendable {
     let handle: ConnectionHandle
-    /// Whether a pooler stands in between, which gives its clients process ids of its own.
+    /// Whether a pooler is in between, which gives its clients its own process ids.
     let isPooled: Bool
     /// See ``PostgresConnection/isSafeAlone``.
     let isSafeAlone: Bool
-    /// Who it is on the server; behind a pooler the one that answered first.
+    /// Its server process; behind a pooler, the one that answered first.
     let backend: BackendIdentity
-    /// What the server's clock showed.
     let clock: ClockReading
 
     init(
@@ -52,17 +48,16 @@ final class OpenedSession: @unchecked Sendable {
     }
 }
 
-/// Opening a session: libpq's blocking calls, name resolution among them, and the first questions to the server.
+/// Opens a session: libpq's blocking calls, including name resolution, and the first queries.
 ///
-/// To be run on a thread of its own, which whoever waits may abandon: a name server or a database that says nothing then
-/// holds up nobody.
+/// Run it on a separate thread that the waiter may abandon, so that a silent name server or database holds up nobody.
 struct SessionOpening: Sendable {
     let settings: PostgresSettings
-    /// Which of the URL's hosts; nothing for libpq's own choice.
+    /// One of the URL's hosts; empty for libpq's choice.
     let host: HostChoice
-    /// How long to wait for each answer of the server, in milliseconds.
+    /// The time limit for each answer of the server, in milliseconds.
     let answerLimit: Int
-    /// Whether a refusal is asked for once more, to learn its SQLSTATE.
+    /// Whether to connect again after a refusal, to learn its SQLSTATE.
     let explainsRefusal: Bool
 
     init(_ settings: PostgresSettings, host: HostChoice, explainsRefusal: Bool = false) {
@@ -102,7 +97,7 @@ struct SessionOpening: Sendable {
             startedAt: SessionOpening.integer(result, 1) ?? 0
         )
         if settings.isWriter {
-            // In words that PostgreSQL itself uses for a write there.
+            // PostgreSQL's own wording for a write there.
             if result.text(0, 2) == "t" {
                 throw PostgresError(.readOnly, "the server is a standby, in recovery", sqlState: "25006")
             }
@@ -136,8 +131,8 @@ struct SessionOpening: Sendable {
         }
     }
 
-    /// One round: who serves us, since when, whether it takes writes, what a statement by itself sees, the time, and whether such
-    /// a statement runs under our parameters.
+    /// In one round trip: the server process and its start, whether it takes writes, the default isolation, the time,
+    /// and whether a statement outside a transaction runs under our parameters.
     private static let greeting = """
         SELECT pg_backend_pid(),
             (SELECT (extract(epoch FROM backend_start) * 1000000)::int8
@@ -156,11 +151,11 @@ struct SessionOpening: Sendable {
         result.text(0, column).flatMap { Int64($0) }
     }
 
-    /// Connects and waits, for as long as `connect_timeout` lets libpq wait for each address.
+    /// Connects and blocks, up to `connect_timeout` for each address.
     static func connect(_ list: [(String, String)]) throws(PostgresError) -> ConnectionHandle {
         let pointer = withCStrings(list.map(\.0)) { keywords in
             withCStrings(list.map(\.1)) { values in
-                // We own the result whatever its state; it is null only when memory is out.
+                // We own the result in any state; null only when out of memory.
                 PQconnectdbParams(keywords, values, 1)
             }
         }
@@ -173,8 +168,7 @@ struct SessionOpening: Sendable {
 }
 
 extension ConnectionHandle {
-    /// Runs a text that takes no time, and returns the last result, in text form; the connection is of no use after a
-    /// failure.
+    /// Runs a quick text and returns the last result in text form; after a failure the connection is unusable.
     func ask(_ sql: String, milliseconds: Int) throws(PostgresError) -> PostgresResult {
         let deadline = monotonicMilliseconds() + Int64(milliseconds)
         guard PQsendQuery(pointer, sql) == 1 else { throw PostgresError(.connection, errorMessage) }

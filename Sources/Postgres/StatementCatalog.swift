@@ -1,32 +1,32 @@
-/// The statements of one subject, which a test compares with the migrated schema.
+/// The statements of one subject, which a test checks against the migrated schema.
 ///
-/// Statements stand in files named `…Statements.swift` or `…Statements+Aspect.swift`, as static members of an enum that
-/// conforms. Each module lists its catalogs in one place, and a test prepares every sample on a real server.
+/// Statements are static members of a conforming enum, in files named `…Statements.swift` or
+/// `…Statements+Aspect.swift`. Each module lists its catalogs in one place, and a test prepares every sample on a real
+/// server.
 package protocol StatementCatalog {
-    /// Every statement of the catalog that is not private, under the name of its declaration.
+    /// Every non-private statement of the catalog, by the name of its declaration.
     ///
     /// A function that returns `SQL` has a sample for each form of its text: `list`, `list, by handler`.
     static var samples: [StatementSample] { get }
 }
 
-/// A statement's text and the types of its parameters.
 package struct StatementSample: Sendable {
-    /// The declaration's name; what follows a comma tells forms of one declaration apart.
+    /// The declaration's name; after a comma, which of its forms.
     package let name: String
     /// The text, with `$1`, `$2` … for the parameters.
     package let text: String
-    /// The object ids of the parameters' types, in the order of their numbers.
+    /// The object ids of the parameters' types, in order.
     package let types: [UInt32]
 
-    /// What has to be run before it in its transaction, for example to create its temporary table.
+    /// What to run before it in its transaction, for example to create its temporary table.
     package private(set) var preceding: String?
 
-    /// A statement that is sent once.
+    /// A statement that is not prepared.
     ///
     /// - Parameters:
     ///   - name: The declaration's name.
     ///   - sql: The statement.
-    ///   - preceding: What has to be run before it in its transaction; without parameters.
+    ///   - preceding: What to run before it in its transaction; without parameters.
     package init(_ name: String, _ sql: SQL, after preceding: SQL? = nil) {
         self.name = name
         text = sql.text
@@ -34,19 +34,18 @@ package struct StatementSample: Sendable {
         self.preceding = preceding?.text
     }
 
-    /// A statement that is prepared, with typed parameters.
     package init<Parameters>(_ name: String, _ statement: PreparedStatement<Parameters>) {
         self.name = name
         text = statement.statement.sql
         types = statement.types
     }
 
-    /// A statement that is prepared, with parameters encoded by hand.
+    /// A prepared statement with parameters encoded by hand.
     ///
     /// - Parameters:
     ///   - name: The declaration's name.
     ///   - statement: The statement.
-    ///   - arrays: The types of the members of the arrays, which are its first parameters.
+    ///   - arrays: The member types of its first parameters, which are arrays.
     ///   - types: The types of the parameters after them.
     package init(
         _ name: String,
@@ -59,7 +58,7 @@ package struct StatementSample: Sendable {
         self.types = arrays.map(\.arrayOID) + types.map(\.oid)
     }
 
-    /// A text of fixed statements without parameters, for ``PostgresConnection/script(_:)``.
+    /// A script for ``PostgresConnection/script(_:)``, without parameters.
     package init(_ name: String, script: String) {
         self.name = name
         text = script

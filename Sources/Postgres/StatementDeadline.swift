@@ -1,58 +1,55 @@
 import Vocabulary
 
-/// What another connection found out about a session of ours that has not answered.
+/// What a probe found out about a session that has not answered.
 enum BackendFinding: Equatable, Sendable {
-    /// It waits for a standby to confirm its commit, or for a lock of one that does.
+    /// It waits for a standby to confirm its commit, or for a lock of a session that does.
     case waitsForStandby
     /// It runs our statement, or waits for a lock.
     case works
-    /// It has nothing to do: the statement has not arrived yet, or its answer was lost.
+    /// It is idle: the statement has not arrived yet, or its answer was lost.
     case idle
-    /// The server has no such session.
     case gone
     /// The server can't be reached, or does not answer either.
     case unreachable
-    /// The server answers, and does not say.
+    /// The server's answer does not tell.
     case unclear
-    /// A pooler answers, and nothing behind it: it has no connection to spare, or its server is silent or gone.
+    /// A pooler answers, but no server behind it: it has no free connection, or its server is silent or gone.
     case silent
 }
 
-/// A statement's deadline, and what to do before and after it.
+/// A statement's deadline, and the actions before and after it.
 ///
-/// The limit is enforced here as well as by the server's `statement_timeout`, which a vanished server can't enforce and
-/// which can't be set behind a pooler in transaction mode. At the limit, and when the task is cancelled, the server is
-/// asked to cancel, and then has a while to do so.
+/// The limit is enforced here besides the server's `statement_timeout`, which a vanished server can't enforce and which
+/// can't be set behind a pooler in transaction mode. At the limit, and when the task is cancelled, we ask the server to
+/// cancel, and then wait for a while.
 ///
-/// One with probes asks first what the server is doing, and whenever the statement has had no answer for a
-/// while: a wait for a standby has no limit and is never cancelled, and a session that is not there, or that nobody can
-/// reach, is given up. States and moves:
+/// With probes, we first ask what the server is doing, and also whenever the statement has had no answer for a while: a
+/// wait for a standby has no limit and is never cancelled, and a session that is gone or unreachable is given up.
+/// States and moves:
 ///
 /// - *waiting* → a probe is due, the limit is reached or the task is cancelled: *probing*; without probes: *cancelled*.
 /// - *probing* → by the finding: *waiting* (with no limit for a standby), *cancelled*, or given up.
 /// - *cancelled* → given up when the grace is over.
 struct StatementDeadline {
     enum Step: Equatable {
-        /// Wait on.
         case wait
-        /// Find out what the server does, then tell ``found(_:isUnsent:)``.
+        /// Start a probe, then report its finding to ``found(_:isUnsent:)``.
         case probe
-        /// Ask the server to cancel, then wait on.
+        /// Ask the server to cancel, then continue to wait.
         case cancel
-        /// The connection is of no use.
+        /// Close the connection.
         case giveUp
     }
 
-    /// When to probe.
     struct Probes {
-        /// How long the statement goes without an answer before, in milliseconds.
+        /// How long a statement goes without an answer before a probe, in milliseconds.
         var after: Int64
         /// How long a probe may take, in milliseconds.
         var limit: Int64
     }
 
     private enum State {
-        /// Until the next probe; nil where there is none.
+        /// Until the next probe; nil for none.
         case waiting(probe: Int64?)
         case probing(until: Int64)
         case cancelled(until: Int64)
@@ -64,20 +61,17 @@ struct StatementDeadline {
     /// When the limit is reached; nil for a wait without one.
     private var deadline: Int64?
     private var isCancelled = false
-    /// Probes in a row that found the server without anything to do.
+    /// Consecutive probes that found the session idle.
     private(set) var idle = 0
-    /// Probes in a row that had no answer from behind a pooler.
+    /// Consecutive probes without an answer from behind a pooler.
     private var silent = 0
     private let now: () -> Int64
 
-    /// Whether the server was asked to cancel.
     private(set) var hasCancelled = false
-    /// Whether the statement was found waiting for a standby.
     private(set) var waitsForStandby = false
-    /// Whether the limit has been reached.
     private(set) var isLate = false
 
-    /// Starts now.
+    /// Starts the clock.
     ///
     /// - Parameters:
     ///   - limit: The statement's limit in milliseconds.
@@ -85,7 +79,7 @@ struct StatementDeadline {
     ///   - probes: When to probe; nil for never.
     ///   - now: The monotonic clock in milliseconds.
     init(_ limit: Int, grace: Int, probes: Probes? = nil, now: @escaping () -> Int64 = monotonicMilliseconds) {
-        // The server's own limit, where it has one, comes first.
+        // Lets the server's own limit, if any, come first.
         deadline = now() + Int64(limit) + 1_000
         state = .waiting(probe: probes.map { now() + $0.after })
         self.grace = Int64(grace)
@@ -93,7 +87,7 @@ struct StatementDeadline {
         self.now = now
     }
 
-    /// What to do before the next wait.
+    /// The action before the next wait.
     mutating func next(isCancelled: Bool) -> Step {
         let time = now()
         self.isCancelled = isCancelled
@@ -109,12 +103,12 @@ struct StatementDeadline {
         }
     }
 
-    /// A probe has ended.
+    /// Handles a probe's finding.
     ///
     /// - Parameters:
     ///   - finding: What it found.
-    ///   - isUnsent: Whether bytes of ours are still on their way to the server.
-    /// - Returns: What to do before the next wait; never another probe.
+    ///   - isUnsent: Whether our bytes are still on their way to the server.
+    /// - Returns: The action before the next wait; never another probe.
     mutating func found(_ finding: BackendFinding, isUnsent: Bool) -> Step {
         guard case .probing = state, let probes else { return .wait }
         let isOver = isLate || isCancelled
@@ -122,7 +116,8 @@ struct StatementDeadline {
         silent = finding == .silent ? silent + 1 : 0
         switch finding {
         case .waitsForStandby:
-            // Cancelled, it would be reported as committed; left alone, it is confirmed when the standby is back.
+            // A cancelled wait would be reported as committed; left alone, the commit is confirmed when the standby is
+            // back.
             if isCancelled { return .giveUp }
             waitsForStandby = true
             deadline = nil
@@ -138,7 +133,7 @@ struct StatementDeadline {
             if isOver { return .giveUp }
             state = .waiting(probe: now() + probes.after)
         case .silent:
-            // Soon again: a busy pooler has had time for both probes, and its server's silence may last for ever.
+            // Soon again: a busy pooler has had time for both probes, and its server may stay silent for ever.
             if isOver || silent > 1 { return .giveUp }
             state = .waiting(probe: now() + probes.after / 10)
         case .gone, .unreachable: return .giveUp
@@ -163,7 +158,6 @@ struct StatementDeadline {
     }
 }
 
-/// The monotonic clock in milliseconds.
 func monotonicMilliseconds() -> Int64 {
     MonotonicTime.now.milliseconds
 }

@@ -1,11 +1,10 @@
-/// What a body of statements throws: PostgreSQL's errors, and perhaps more.
+/// The error type of code that runs statements: PostgreSQL's errors, and perhaps more.
 package protocol StatementFailure: Error {
-    /// An error of PostgreSQL.
     static func database(_ error: PostgresError) -> Self
 }
 
 extension StatementFailure {
-    /// Runs `body` and turns its error.
+    /// Runs `body` and converts its error.
     package static func catching<T>(_ body: () throws(PostgresError) -> T) throws(Self) -> T {
         do throws(PostgresError) {
             return try body()

@@ -1,21 +1,21 @@
 import CLibPQ
 import Glibc
 
-/// An executor with one thread of its own, for an actor that makes blocking C calls.
+/// An executor with its own thread, for an actor that makes blocking C calls.
 ///
-/// libpq blocks while it waits for the server; on the cooperative pool that would stall everybody else's tasks. As a task
-/// executor it also runs a task that does little but call that actor: then no statement costs a change of threads.
-/// ``stop()`` lets the thread end once the queue is empty.
+/// libpq blocks while it waits for the server, which would stall other tasks on the cooperative pool. As a task
+/// executor it also runs a task that does little but call that actor, so that statements need no thread switch. After
+/// ``stop()`` the thread ends once the queue is empty.
 final class ThreadExecutor: SerialExecutor, TaskExecutor, @unchecked Sendable {
-    // One lock guards the queue and the flag; the condition says that one of them changed.
+    // One lock guards the queue and the flag; the condition signals changes.
     private let lock: UnsafeMutablePointer<pthread_mutex_t>
     private let changed: UnsafeMutablePointer<pthread_cond_t>
     private var queue: [UnownedJob] = []
     private var isStopped = false
-    /// Whether the thread sleeps and nobody has woken it yet.
+    /// Whether the thread sleeps and has not been woken yet.
     private var isWaiting = false
 
-    /// Starts the thread; `name` shows in `top -H`, its first 15 bytes.
+    /// Starts the thread; the first 15 bytes of `name` show in `top -H`.
     init(name: String) {
         lock = .allocate(capacity: 1)
         changed = .allocate(capacity: 1)
@@ -46,7 +46,7 @@ final class ThreadExecutor: SerialExecutor, TaskExecutor, @unchecked Sendable {
         // The job may be the last one, and free the executor's last reference before we have signalled.
         let this = Unmanaged.passRetained(self)
         pthread_mutex_unlock(lock)
-        // Not under the lock: the woken thread would run into it, and go back to sleep.
+        // Not under the lock: the woken thread would block on it and go back to sleep.
         pthread_cond_signal(changed)
         this.release()
     }
@@ -55,7 +55,7 @@ final class ThreadExecutor: SerialExecutor, TaskExecutor, @unchecked Sendable {
 
     func asUnownedTaskExecutor() -> UnownedTaskExecutor { UnownedTaskExecutor(ordinary: self) }
 
-    /// Ends the thread after the jobs that wait; called once, by ``PostgresThread``.
+    /// Ends the thread after the queued jobs; called once, by ``PostgresThread``.
     func stop() {
         pthread_mutex_lock(lock)
         isStopped = true
@@ -86,9 +86,7 @@ final class ThreadExecutor: SerialExecutor, TaskExecutor, @unchecked Sendable {
     }
 }
 
-/// The thread of a client and of the connections that it makes, one after the other.
-///
-/// It ends when the last of them is gone.
+/// The thread of a client and its successive connections; ends with the last of them.
 final class PostgresThread: Sendable {
     let executor = ThreadExecutor(name: "postgres")
 
@@ -104,7 +102,6 @@ private final class ThreadBody {
     }
 }
 
-/// Runs `body` on a detached thread.
 func startThread(name: String, _ body: @escaping @Sendable () -> Void) {
     var thread = pthread_t()
     // The new thread takes the box over (takeRetainedValue).
